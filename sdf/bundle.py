@@ -1,0 +1,118 @@
+"""Runs the work items of one task, one after the other, and hands back what it is told to.
+
+The thread that iterates `Bundle.outputs` does the work. A second thread may call `Bundle.hand_back` at any time: what
+was not started is given back whole, and the running work item is split if enough of it is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from threading import Lock
+from typing import Any
+
+from sdf.dofn import DoFn
+from sdf.errors import OutputError
+from sdf.expansion import checked_size
+from sdf.invoker import Invoker
+from sdf.ledger import Outcome, Part, WorkItem, units
+
+__all__ = ["Bundle"]
+
+
+class Bundle:
+    """One attempt at one task.
+
+    Args:
+        fn: the DoFn, set up.
+        items: its work items, in the order to run them.
+        side_inputs: keyword arguments for `process`.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        fn: DoFn,
+        items: Sequence[WorkItem],
+        *,
+        side_inputs: Mapping[str, Any] | None = None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._fn = fn
+        self._items = items
+        self._side_inputs = side_inputs
+        self._clock = clock
+        self._lock = Lock()
+        self._stop = len(items)  # work items from here on are not started
+        self._next = 0
+        self._running: Invoker | None = None
+        self._parts: list[Part] = []
+        self._units = 0.0
+        self._began = clock()
+
+    def outputs(self) -> Iterator[Any]:
+        """Return an iterator of all outputs. Only once it has ended, `outcome` is the truth."""
+        return chain.from_iterable(self._runs())
+
+    def _runs(self) -> Iterator[Iterator[Any]]:
+        self._fn.start_bundle()
+        while True:
+            with self._lock:
+                if self._next == self._stop:
+                    break
+                item = self._items[self._next]
+                self._next += 1
+            invoker = Invoker(
+                self._fn, item.element, item.restriction, side_inputs=self._side_inputs, watermark=item.watermark
+            )
+            began = self._clock()
+            self._running = invoker
+            yield invoker.run()
+            self._running = None
+            self._account(item, invoker, self._clock() - began)
+        if self._fn.finish_bundle() is not None:  # type: ignore[func-returns-value]  # what a user wrote
+            raise OutputError(f"{type(self._fn).__name__}.finish_bundle() must return None, it cannot output.")
+
+    def _account(self, item: WorkItem, invoker: Invoker, seconds: float) -> None:
+        done = units(item)
+        if invoker.residuals:
+            primary = invoker.primary
+            size = None if primary is None else checked_size(self._fn, item.element, primary)
+            done = 0.0 if primary is None else done / 2 if size is None else size
+            self._parts.append(Part(item.id, primary, tuple(invoker.residuals), done, seconds))
+        self._units += done
+
+    def outcome(self) -> Outcome:
+        """Return what was done with the work items."""
+        return Outcome(self._stop, tuple(self._parts), self._units, self._clock() - self._began)
+
+    def hand_back(self, worth_seconds: float) -> bool:
+        """Give back what was not started, and split the running work item, where more than ``worth_seconds`` is left.
+
+        Called from another thread than the one that iterates.
+
+        Returns:
+            True if there is nothing more to give back. False: the running work item has claimed nothing yet, has too
+            little left or cannot be split now, so ask again.
+        """
+        with self._lock:
+            running = self._running
+            unstarted = self._items[self._next : self._stop]
+            done, left = (0.0, 0.0) if running is None else self._progress(running, self._items[self._next - 1])
+            done += self._units
+            rate = (self._clock() - self._began) / done if done > 0 else math.inf
+            if (left + sum(map(units, unstarted))) * rate <= worth_seconds:
+                return False
+            self._stop = self._next
+        if running is None or left * rate <= worth_seconds:
+            return False
+        return running.split(0) is not None
+
+    @staticmethod
+    def _progress(running: Invoker, item: WorkItem) -> tuple[float, float]:
+        """Return the units done and left of the running work item, in the unit of its size; half each if unknown."""
+        progress = running.progress()
+        whole = progress.completed + (progress.remaining or 0)
+        share = 0.5 if progress.remaining is None or whole <= 0 else progress.completed / whole
+        return units(item) * share, units(item) * (1 - share)

@@ -1,0 +1,110 @@
+"""run_direct: the semantics of every runner, in this process and without Spark, for unit tests and small inputs."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from sdf.dofn import DoFn, TaggedOutput, check_fn
+from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, show
+from sdf.expansion import checked_size, expand
+from sdf.invoker import Invoker
+from sdf.ledger import Ledger, Outcome, Part, WorkItem
+from sdf.restrictions import is_integer
+
+__all__ = ["check_tags", "run_direct"]
+
+
+def check_tags(tags: Any, who: str) -> tuple[str, ...]:
+    """Return the declared tags as a tuple; raise unless they are distinct names other than "main"."""
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise InvalidTypeError(f"{who} tags must be a tuple of names (got {show(tags)}); one tag is tags=('bad',).")
+    names = tuple(tags)
+    if not all(isinstance(name, str) for name in names) or len({"main", *names}) != len(names) + 1:
+        raise InvalidValueError(f"{who} tags must be distinct names, none of them 'main' (got {show(names)}).")
+    return names
+
+
+def run_direct(
+    elements: Iterable[Any],
+    fn: DoFn,
+    *,
+    side_inputs: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
+    split_every: int | None = None,
+    seed: int | None = None,
+) -> Any:
+    """Run a DoFn over elements here and now, and check all of its contract.
+
+    Args:
+        elements: the inputs.
+        fn: the DoFn.
+        side_inputs: values by name, passed to `process`.
+        tags: names of further outputs.
+        split_every: checkpoint every work item after so many claims, None for never.
+        seed: run the work items in an order shuffled with this seed; None: in order, residuals first.
+
+    Returns:
+        The list of outputs; with ``tags`` a dict of lists, ``"main"`` and one per tag. A deferred residual is run
+        without waiting for its delay.
+
+    Raises:
+        SdfError: any of the tree; a ProcessError has the original exception as its cause.
+    """
+    check_fn(fn, side_inputs, "run_direct()")
+    names = check_tags(tags, "run_direct()")
+    if split_every is not None and (not is_integer(split_every) or split_every < 1):
+        raise InvalidValueError(f"run_direct() split_every must be an integer >= 1, or None (got {show(split_every)}).")
+    outputs: dict[str, list[Any]] = {name: [] for name in ("main", *names)}
+    ledger = Ledger(partial(checked_size, fn))
+    order = None if seed is None else random.Random(seed)
+    fn.setup()
+    try:
+        fn.start_bundle()
+        todo: deque[WorkItem] = deque()
+        for element in elements:
+            expanded = expand(fn, element)
+            todo.extend(ledger.add_element(expanded.element, expanded.restriction, expanded.pieces))
+        while todo:
+            if order is not None:
+                todo.rotate(order.randrange(len(todo)))
+            todo.extendleft(_run_item(fn, todo.popleft(), ledger, side_inputs, split_every, outputs))
+        if fn.finish_bundle() is not None:  # type: ignore[func-returns-value]  # what a user wrote
+            raise OutputError(f"{type(fn).__name__}.finish_bundle() must return None, it cannot output.")
+    finally:
+        fn.teardown()
+    ledger.prove()
+    return outputs if names else outputs["main"]
+
+
+def _run_item(
+    fn: DoFn,
+    item: WorkItem,
+    ledger: Ledger,
+    side_inputs: Mapping[str, Any] | None,
+    split_every: int | None,
+    outputs: dict[str, list[Any]],
+) -> list[WorkItem]:
+    """Run one work item, enter it in the ledger, and return what is left of it."""
+
+    def on_claim(claims: int) -> None:
+        if claims == split_every:
+            invoker.split(0)
+
+    invoker = Invoker(
+        fn, item.element, item.restriction, side_inputs=side_inputs, watermark=item.watermark, on_claim=on_claim
+    )
+    ledger.assign(item.id, [item])
+    for output in invoker.run():
+        tag, value = (output.tag, output.value) if isinstance(output, TaggedOutput) else ("main", output)
+        if tag not in outputs:
+            raise OutputError(
+                f"{type(fn).__name__}.process() gave {show(output)}, but the declared tags are "
+                f"{show(tuple(outputs)[1:])}. Pass tags=({tag!r},) to run_direct()."
+            )
+        outputs[tag].append(value)
+    parts = (Part(item.id, invoker.primary, tuple(invoker.residuals)),) if invoker.residuals else ()
+    return [left for left, _ in ledger.commit(item.id, "direct", Outcome(1, parts)) or ()]

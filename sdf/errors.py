@@ -1,0 +1,165 @@
+"""The exceptions of sdf: one tree, every member also the built-in that a caller would catch.
+
+    SdfError
+    |-- InvalidTypeError        TypeError      an argument of the wrong type
+    |-- InvalidValueError       ValueError     an argument of the right type and a wrong value
+    |   `-- UnboundedError                     work without an end where only finite work can run
+    |-- UnpicklableError        TypeError      something cannot be sent to the workers
+    |-- ContractError           RuntimeError   a DoFn or its tracker broke a rule of splitting
+    |   |-- ClaimError          ValueError     a claim out of order, out of range or after a refusal
+    |   |-- UnclaimedWorkError                 process() returned before everything was claimed
+    |   |-- OutputError                        an output that belongs to no claimed block
+    |   |-- DeferError                         defer_remainder() that cannot be honoured
+    |   |-- SplitError                         parts that do not add up to what was split
+    |   |-- WatermarkError      ValueError     a watermark that went backwards
+    |   `-- CheckError          AssertionError check_dofn() found broken rules
+    |-- ProcessError            RuntimeError   the user's own code raised
+    |-- StageError              RuntimeError   Spark could not run a stage
+    `-- LedgerError             RuntimeError   the record of who owns what does not add up
+        |-- TilingError                        committed parts leave a gap or overlap
+        `-- ReplayError                        a pinned part gave something else when it ran again
+
+Every message says who broke which rule, with what value, where, and how to mend it. All of them are built from
+one string, so that they survive pickling and can be raised again with more context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+
+__all__ = [
+    "CheckError",
+    "ClaimError",
+    "ContractError",
+    "DeferError",
+    "InvalidTypeError",
+    "InvalidValueError",
+    "LedgerError",
+    "OutputError",
+    "ProcessError",
+    "ReplayError",
+    "SdfError",
+    "SplitError",
+    "StageError",
+    "TilingError",
+    "UnboundedError",
+    "UnclaimedWorkError",
+    "UnpicklableError",
+    "WatermarkError",
+]
+
+
+class SdfError(Exception):
+    """Anything that sdf itself raises."""
+
+    has_context = False  # set once the message names the DoFn, element and restriction
+
+
+class InvalidTypeError(SdfError, TypeError):
+    """An argument, or a value that a DoFn returned, has the wrong type."""
+
+
+class InvalidValueError(SdfError, ValueError):
+    """An argument, or a value that a DoFn returned, has the right type and a wrong value."""
+
+
+class UnboundedError(InvalidValueError):
+    """A restriction has no end, and the caller runs finite work only."""
+
+
+class UnpicklableError(SdfError, TypeError):
+    """A DoFn, a side input or a restriction cannot be sent to the Python workers."""
+
+
+class ContractError(SdfError, RuntimeError):
+    """A DoFn or its tracker broke one of the rules that make splitting safe."""
+
+
+class ClaimError(ContractError, ValueError):
+    """A claim came out of order, before the start, with a wrong type, or after a refused claim."""
+
+
+class UnclaimedWorkError(ContractError):
+    """process() returned while part of its restriction was neither claimed nor deferred."""
+
+
+class OutputError(ContractError):
+    """process() gave an output before its first claim, after a refused one, or for an unknown tag."""
+
+
+class DeferError(ContractError):
+    """defer_remainder() was called where nothing can be deferred."""
+
+
+class SplitError(ContractError):
+    """The parts that a tracker or split_restriction() returned do not add up to what was split."""
+
+
+class WatermarkError(ContractError, ValueError):
+    """A watermark would have gone backwards."""
+
+
+class CheckError(ContractError, AssertionError):
+    """check_dofn() found that a DoFn breaks rules; the message lists each with the split that broke it."""
+
+
+class ProcessError(SdfError, RuntimeError):
+    """Code of the user's DoFn raised; the cause is the original exception or, from a worker, its traceback."""
+
+
+class StageError(SdfError, RuntimeError):
+    """Spark could not finish a stage for a reason that is not the DoFn's."""
+
+
+class LedgerError(SdfError, RuntimeError):
+    """The record of who owns which part was used in a way that would break it."""
+
+
+class TilingError(LedgerError):
+    """The committed parts of an element leave a gap or overlap; the result is withheld."""
+
+
+class ReplayError(LedgerError):
+    """A pinned part gave another number of records when it ran again: process() is not deterministic."""
+
+
+def show(value: object, limit: int = 200) -> str:
+    """Return ``repr(value)``, cut in the middle beyond ``limit`` characters, for use in a message."""
+    text = repr(value)
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit - 40]}...{text[-37:]}"
+
+
+class blame:  # noqa: N801, reads as a statement
+    """Context manager that names the user's method, restriction and element in whatever is raised inside.
+
+    An error of this tree keeps its class; anything else becomes a `ProcessError` caused by it. An error that has its
+    context already passes unchanged, and so does everything that is no `Exception`.
+
+    Args:
+        where: gives the "who and where" of the message; called only on failure.
+    """
+
+    __slots__ = ("_where",)
+
+    def __init__(self, where: Callable[[], str]) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not isinstance(error, Exception):
+            return
+        if not isinstance(error, SdfError) or type(error).__module__ != SdfError.__module__:
+            explained: SdfError = ProcessError(f"{self._where()} raised {type(error).__name__}: {error}")
+        elif error.has_context:
+            return
+        else:
+            explained = type(error)(f"{self._where()}: {error}")
+        explained.has_context = True
+        raise explained from error

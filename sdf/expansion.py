@@ -1,0 +1,87 @@
+"""Makes the work items of an element, and cuts them smaller: all that happens to a restriction before it is handed out.
+
+`expand` runs on the workers, once per element; `cut` and `checked_size` also on the driver, to plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from sdf.dofn import DoFn
+from sdf.errors import InvalidTypeError, InvalidValueError, SplitError, UnboundedError, blame, show
+from sdf.restrictions import as_restriction, tiling_flaw
+
+__all__ = ["Expanded", "checked_size", "cut", "expand"]
+
+
+@attrs.frozen
+class Expanded:
+    """An element with its initial restriction, and the parts of it to start from, each with its size."""
+
+    element: Any
+    restriction: Any
+    pieces: tuple[tuple[Any, float | None], ...]
+
+
+def expand(fn: DoFn, element: Any) -> Expanded:
+    """Ask a DoFn for the initial restriction of an element and for its split; check both.
+
+    Raises:
+        UnboundedError: if the work has no end.
+        SplitError: if `split_restriction` lost or doubled something.
+        SdfError: any other of the tree, naming method and element.
+    """
+    name = type(fn).__name__
+    with blame(lambda: f"{name}.get_initial_restriction() of element {show(element)}"):
+        whole = as_restriction(fn.get_initial_restriction(element), "it")
+    with blame(lambda: f"{name}.create_tracker() on {show(whole)} of element {show(element)}"):
+        bounded = fn.create_tracker(element, whole).is_bounded()
+    if not bounded:
+        raise UnboundedError(
+            f"{name}.get_initial_restriction() gave {show(whole)} for element {show(element)}, which has no end. "
+            f"Run it with stream_sdf(), or give the restriction a stop."
+        )
+    with blame(lambda: f"{name}.split_restriction() on {show(whole)} of element {show(element)}"):
+        given = fn.split_restriction(element, whole)
+        if not isinstance(given, Iterable):
+            raise InvalidTypeError(f"it must yield restrictions or return an iterable of them (got {show(given)})")
+        parts = [as_restriction(part, "it") for part in given]
+        flaw = tiling_flaw(whole, parts, lambda restriction: checked_size(fn, element, restriction))
+        if flaw is not None:
+            raise SplitError(f"its parts do not add up to the restriction: {flaw}. Yield parts in order, without gaps")
+    return Expanded(element, whole, tuple((part, checked_size(fn, element, part)) for part in parts or [whole]))
+
+
+def checked_size(fn: DoFn, element: Any, restriction: Any) -> float | None:
+    """Return `DoFn.restriction_size`, finite and >= 0, or None if unknown.
+
+    Raises:
+        InvalidValueError: if it is anything else.
+    """
+    with blame(lambda: f"{type(fn).__name__}.restriction_size() of {show(restriction)} of element {show(element)}"):
+        size = fn.restriction_size(element, restriction)
+        if size is None:
+            return None
+        if isinstance(size, bool) or not isinstance(size, (int, float)) or not math.isfinite(size) or size < 0:
+            raise InvalidValueError(f"it must return a finite number >= 0, or None (got {show(size)})")
+        return size
+
+
+def cut(fn: DoFn, element: Any, restriction: Any, fraction: float) -> tuple[Any, Any] | None:
+    """Cut a restriction that nobody has started at a fraction of its work; None if it cannot be cut there.
+
+    Raises:
+        SplitError: if the two parts do not add up.
+    """
+    with blame(lambda: f"{type(fn).__name__}'s tracker, cutting {show(restriction)} of element {show(element)},"):
+        pair = fn.create_tracker(element, restriction).try_split(fraction)
+        if pair is None:
+            return None
+        flaw = tiling_flaw(restriction, pair, lambda part: checked_size(fn, element, part))
+        if flaw is not None:
+            raise SplitError(f"try_split() gave parts that do not add up: {flaw}")
+        return pair

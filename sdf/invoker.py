@@ -1,0 +1,322 @@
+"""Runs one work item until it is done, split or deferred, and enforces the contract of `process`.
+
+One thread iterates `Invoker.run`, which runs `process`. Any other thread may call `Invoker.split` and
+`Invoker.progress` meanwhile: to stop a work item from outside is to split it at 0, after which the next claim of
+`process` is refused. So nothing has to be looked up per claim: for the built-in trackers the ``try_claim`` that
+`process` calls is the tracker's own method, and per output record the invoker costs one step of a generator.
+
+What could only be seen at a cost per record, an output before the first claim or after a refused one, is checked when
+the caller passes ``on_claim``; `run_direct` and `check_dofn` do.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from threading import Lock
+from typing import Any
+
+import attrs
+
+from sdf.bytekeys import ByteKeyRangeTracker
+from sdf.dofn import DoFn
+from sdf.errors import (
+    ClaimError,
+    DeferError,
+    InvalidTypeError,
+    OutputError,
+    SplitError,
+    blame,
+    show,
+)
+from sdf.offsets import GrowableOffsetRangeTracker, OffsetRangeTracker
+from sdf.restrictions import tiling_flaw
+from sdf.trackers import Progress, RestrictionTracker, check_delay
+
+__all__ = ["Invoker", "Residual"]
+
+SafeTracker = OffsetRangeTracker | ByteKeyRangeTracker
+_SAFE_TYPES = (OffsetRangeTracker, GrowableOffsetRangeTracker, ByteKeyRangeTracker)
+_RANGE_TRACKER_WORDS = ("start_position", "stop_position", "try_return_record_at", "fraction_consumed")
+
+
+@attrs.frozen
+class Residual:
+    """Work that was cut off or deferred, to be run as a work item of its own.
+
+    Attributes:
+        restriction: what is left.
+        delay_seconds: how long `process` asked to wait; 0 for what a runner split off.
+        watermark: the state of the watermark estimator from before the split, or None.
+    """
+
+    restriction: Any
+    delay_seconds: float = 0
+    watermark: Any = None
+
+
+class LockedTracker:
+    """Makes a user's own tracker safe to share: one lock around it, and the rules that are not its business."""
+
+    def __init__(self, tracker: RestrictionTracker) -> None:
+        self._tracker = tracker
+        self._lock = Lock()
+        self.started = False
+        self.refused = False
+
+    def try_claim(self, position: Any) -> bool:
+        with self._lock:
+            if self.refused:
+                raise ClaimError(
+                    f"try_claim({show(position)}) after a refused claim in "
+                    f"{show(self._tracker.current_restriction())}. Return from process() "
+                    f"as soon as try_claim() is False."
+                )
+            claimed = self._tracker.try_claim(position)
+            self.started = True
+            self.refused = not claimed
+            return bool(claimed)
+
+    def try_split(self, fraction_of_remainder: float) -> Any:
+        with self._lock:
+            return self._tracker.try_split(fraction_of_remainder)
+
+    def current_restriction(self) -> Any:
+        with self._lock:
+            return self._tracker.current_restriction()
+
+    def progress(self) -> Progress:
+        with self._lock:
+            return self._tracker.progress()
+
+    def is_bounded(self) -> bool:
+        with self._lock:
+            return self._tracker.is_bounded()
+
+    def check_done(self) -> None:
+        with self._lock:
+            self._tracker.check_done()
+
+    def defer_remainder(self, delay_seconds: float = 0) -> Any:
+        with self._lock:
+            if self.refused:
+                raise DeferError(
+                    f"defer_remainder() after a refused claim in {show(self._tracker.current_restriction())}: nothing "
+                    f"is left to defer. Return from process() as soon as try_claim() is False."
+                )
+            return self._tracker.defer_remainder(delay_seconds)
+
+
+class TrackerView:
+    """What `process` sees of its tracker. Splitting, and saying that all is done, are the runner's."""
+
+    try_claim: Callable[[Any], bool]
+    current_restriction: Callable[[], Any]
+    is_bounded: Callable[[], bool]
+    defer_remainder: Callable[..., None]
+    watermark: Any
+    try_return_record_at: Callable[[bool, Any], bool]
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"the tracker in process() has no {name!r}: it offers try_claim(), current_restriction(), "
+            f"defer_remainder(), is_bounded() and watermark; splitting is the runner's."
+        )
+
+
+class Invoker:
+    """One attempt at one work item. `run` once; `split` and `progress` from any thread.
+
+    Args:
+        fn: the DoFn, set up.
+        element: the input.
+        restriction: the part of its work to do.
+        side_inputs: keyword arguments for `process`.
+        watermark: state of a watermark estimator to go on from, or None.
+        on_claim: called in the thread of `process` after each successful claim with the number of claims so far.
+            Passing it also turns on the checks that cost something per output record.
+
+    Attributes:
+        residuals: what was cut off, in the order of the cuts; so their work is in the reverse order.
+    """
+
+    def __init__(
+        self,
+        fn: DoFn,
+        element: Any,
+        restriction: Any,
+        *,
+        side_inputs: Mapping[str, Any] | None = None,
+        watermark: Any = None,
+        on_claim: Callable[[int], None] | None = None,
+    ) -> None:
+        self._fn = fn
+        self._element = element
+        self._restriction = restriction
+        self._side_inputs = side_inputs or {}
+        self._on_claim = on_claim
+        self._claims = 0
+        self.residuals: list[Residual] = []
+        self._nothing_claimed = False
+        self._finished = False
+        self._failure: Exception | None = None
+        self._split_lock = Lock()
+        with self._blame("create_tracker"):
+            tracker = fn.create_tracker(element, restriction)
+            if not isinstance(tracker, RestrictionTracker):
+                raise InvalidTypeError(f"it must return a RestrictionTracker (got {show(tracker)})")
+            self._tracker: Any = tracker if type(tracker) in _SAFE_TYPES else LockedTracker(tracker)
+        with self._blame("create_watermark_estimator"):
+            self._watermark = fn.create_watermark_estimator(element, restriction)
+            if self._watermark is not None and watermark is not None:
+                self._watermark.restore(watermark)
+
+    def run(self) -> Iterator[Any]:
+        """Yield the outputs of `process`; when they have ended, everything was claimed or deferred, or it raises.
+
+        Raises:
+            ContractError: one of its subclasses, with the DoFn, element and restriction.
+            ProcessError: if `process` itself raised; the original exception is its cause.
+        """
+        with self._blame("process"):
+            outputs = self._fn.process(self._element, self._view(), **self._side_inputs)
+            if outputs is None:
+                outputs = ()
+            if isinstance(outputs, (str, bytes, dict)) or not isinstance(outputs, Iterable):
+                raise InvalidTypeError(f"it must yield records or return an iterable of them (got {show(outputs)})")
+            if self._on_claim is not None and inspect.isgenerator(outputs):
+                outputs = self._checked(outputs)
+            yield from outputs
+            with self._split_lock:
+                self._finished = True
+                if self._failure is not None:
+                    raise self._failure
+            if not self._nothing_claimed:
+                self._tracker.check_done()
+
+    @property
+    def primary(self) -> Any:
+        """Return the part that this attempt owns; None if all was deferred before any claim."""
+        return None if self._nothing_claimed else self._tracker.current_restriction()
+
+    def progress(self) -> Progress:
+        """Return the work done and left of the current restriction."""
+        with self._blame("progress"):
+            progress: Progress = self._tracker.progress()
+            return progress
+
+    def split(self, fraction_of_remainder: float) -> Residual | None:
+        """Cut off the end of what is unclaimed; 0 makes `process` stop at its next claim. Thread-safe.
+
+        Returns:
+            The residual, or None if nothing can be cut off now: nothing was claimed yet, little is left, or the
+            tracker declines.
+
+        Raises:
+            SplitError: if the two parts are not exactly what was split. `run` raises it too, at its end.
+        """
+        with self._split_lock:
+            if self._finished or not self._tracker.started:
+                return None
+            state = None if self._watermark is None else self._watermark.state()
+            try:
+                with self._blame("try_split"):
+                    return self._cut(lambda: self._tracker.try_split(fraction_of_remainder), Residual(None, 0, state))
+            except Exception as error:
+                self._failure = error
+                raise
+
+    def _cut(self, cut: Callable[[], Any], template: Residual) -> Residual | None:
+        before = self._tracker.current_restriction()
+        pair = cut()
+        if pair is None:
+            return None
+        if not (isinstance(pair, tuple) and len(pair) == 2):
+            raise SplitError(f"try_split() must return (primary, residual) or None (got {show(pair)})")
+        primary, residual = pair
+        for first in (primary, self._tracker.current_restriction()):
+            flaw = tiling_flaw(before, (first, residual), self._size)
+            if flaw is not None:
+                raise SplitError(
+                    f"after try_split() the primary {show(first)} and the residual {show(residual)} are not what was "
+                    f"split, {show(before)}: {flaw}"
+                )
+        cut_off = attrs.evolve(template, restriction=residual)
+        self.residuals.append(cut_off)
+        return cut_off
+
+    def _defer(self, delay_seconds: float = 0) -> None:
+        """Do what ``tracker.defer_remainder`` promises; runs in the thread of `process`."""
+        check_delay(delay_seconds)
+        with self._split_lock:
+            state = None if self._watermark is None else self._watermark.state()
+            template = Residual(None, delay_seconds, state)
+            if self._tracker.started:
+                self._cut(lambda: self._deferred_pair(delay_seconds), template)
+            elif not self._nothing_claimed and not self._is_done():
+                # All of it is deferred, whatever the tracker makes of splitting an unclaimed restriction.
+                if isinstance(self._tracker, LockedTracker):
+                    self._tracker.refused = True
+                else:
+                    self._tracker.try_split(0)  # so that claims are refused from now on
+                self._nothing_claimed = True
+                self.residuals.append(attrs.evolve(template, restriction=self._restriction))
+
+    def _is_done(self) -> bool:
+        try:
+            self._tracker.check_done()
+        except Exception:  # raising is how a tracker says no
+            return False
+        return True
+
+    def _deferred_pair(self, delay_seconds: float) -> Any:
+        residual = self._tracker.defer_remainder(delay_seconds)
+        return None if residual is None else (self._tracker.current_restriction(), residual)
+
+    def _view(self) -> TrackerView:
+        view = TrackerView()
+        tracker = self._tracker
+        view.try_claim = tracker.try_claim if self._on_claim is None else self._observed_claim
+        view.current_restriction = tracker.current_restriction
+        view.is_bounded = tracker.is_bounded
+        view.defer_remainder = self._defer
+        view.watermark = self._watermark
+        if not isinstance(tracker, LockedTracker):
+            for word in _RANGE_TRACKER_WORDS:
+                setattr(view, word, getattr(tracker, word))
+            if self._on_claim is not None:
+                view.try_return_record_at = self._observed_record
+        return view
+
+    def _observed_claim(self, position: Any) -> bool:
+        if self._nothing_claimed:
+            raise ClaimError("try_claim() after defer_remainder(). Return from process() after deferring.")
+        claimed = bool(self._tracker.try_claim(position))
+        if claimed:
+            self._claims += 1
+            assert self._on_claim is not None
+            self._on_claim(self._claims)
+        return claimed
+
+    def _observed_record(self, is_at_split_point: bool, record_start: Any) -> bool:
+        if is_at_split_point:
+            return self._observed_claim(record_start)
+        return bool(self._tracker.try_return_record_at(False, record_start))
+
+    def _checked(self, outputs: Iterable[Any]) -> Iterator[Any]:
+        for output in outputs:
+            if self._tracker.refused:
+                raise OutputError(f"it gave {show(output)} after a refused claim; that block is someone else's")
+            if not self._tracker.started:
+                raise OutputError(f"it gave {show(output)} before its first claim; claim a block first")
+            yield output
+
+    def _size(self, restriction: Any) -> float | None:
+        return self._fn.restriction_size(self._element, restriction)
+
+    def _blame(self, method: str) -> blame:
+        return blame(
+            lambda: (
+                f"{type(self._fn).__name__}.{method}() on {show(self._restriction)} of element {show(self._element)}"
+            )
+        )

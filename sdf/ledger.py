@@ -1,0 +1,305 @@
+"""The ledger: who owns which part of every element. It is the one source of truth of a run.
+
+Every element starts as work items that tile its initial restriction. A work item has at most one owner (a task or a
+lane). Four things can happen to it, and each is checked when it happens:
+
+- `assign`: an owner gets work items that nobody owns, in the order in which it will run them;
+- `split`: a work item keeps its primary, and each residual becomes a new work item that nobody owns;
+- `release`: an owner gives back a work item that it did not start;
+- `seal`: what the owner holds now is its content for ever. Whatever of it runs again runs exactly that (`content`).
+
+Because a residual exists only from the moment its primary is recorded, it cannot run before its primary is pinned; and
+because only the first seal of an owner counts, a late copy of a task changes nothing. At the end `prove` shows that the
+sealed parts of every element, in order, tile what the element started with.
+
+No I/O, no threads, no Spark: the caller serialises the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from sdf.errors import LedgerError, SplitError, TilingError, show
+from sdf.invoker import Residual
+from sdf.restrictions import tiling_flaw
+
+__all__ = ["Ledger", "Outcome", "Part", "WorkItem", "units"]
+
+
+@attrs.frozen(eq=False)
+class WorkItem:
+    """An (element, restriction) pair, as it was handed out.
+
+    Attributes:
+        id: unique in the run, in the order of creation.
+        element_id: which element, in the order in which they came.
+        element: the input.
+        restriction: the part of its work.
+        size: `DoFn.restriction_size`, None if unknown.
+        parent: the id of the work item that it was cut off from, None for one of the initial ones.
+        watermark: state of the watermark estimator to go on from.
+    """
+
+    id: int
+    element_id: int
+    element: Any
+    restriction: Any
+    size: float | None = None
+    parent: int | None = None
+    watermark: Any = None
+
+
+def units(item: WorkItem) -> float:
+    """Return the size of a work item, 1 where it is unknown."""
+    return 1.0 if item.size is None else float(item.size)
+
+
+@attrs.frozen
+class Part:
+    """A work item of which an attempt did not run all: its process() deferred, or it was split.
+
+    Attributes:
+        item_id: which work item.
+        primary: the part that was run; None if nothing of it was.
+        residuals: what was cut off, in the order of the cuts: the last lies next to the primary.
+        units: the size of the primary.
+        seconds: how long it took.
+    """
+
+    item_id: int
+    primary: Any
+    residuals: tuple[Residual, ...]
+    units: float = 0
+    seconds: float = 0
+
+
+@attrs.frozen
+class Outcome:
+    """What one attempt did with the work items of its task, which it ran in order.
+
+    Attributes:
+        started: how many it started; those after them are given back whole.
+        parts: of those started, the ones that it did not run whole.
+        units: the size of all that it ran.
+        seconds: how long that took.
+    """
+
+    started: int
+    parts: tuple[Part, ...] = ()
+    units: float = 0
+    seconds: float = 0
+
+
+@attrs.define(eq=False)
+class _Node:
+    """A work item's place among the parts of its element: what it holds now, then what was cut off, in order."""
+
+    item: WorkItem
+    holds: Any
+    owner: Hashable | None = None
+    children: list[_Node] = attrs.field(factory=list)
+    void: bool = False  # nothing of it was run: all of it is in its children
+
+
+class Ledger:
+    """See the module's docstring.
+
+    Args:
+        size: `DoFn.restriction_size`, for restrictions that have no other proof.
+    """
+
+    def __init__(self, size: Callable[[Any, Any], float | None]) -> None:
+        self._size = size
+        self._elements: list[tuple[Any, list[_Node]]] = []
+        self._nodes: list[_Node] = []
+        self._owned: dict[Hashable, dict[int, _Node]] = {}
+        self._sealed: dict[Hashable, Hashable] = {}
+
+    def __len__(self) -> int:
+        """Return the number of work items."""
+        return len(self._nodes)
+
+    def elements(self) -> int:
+        """Return the number of elements."""
+        return len(self._elements)
+
+    def item(self, item_id: int) -> WorkItem:
+        """Return a work item as it was handed out."""
+        return self._nodes[item_id].item
+
+    def add_element(self, element: Any, restriction: Any, pieces: Iterable[tuple[Any, float | None]]) -> list[WorkItem]:
+        """Enter an element with its initial restriction, cut into (restriction, size) pieces; return its work items.
+
+        Raises:
+            SplitError: if the pieces do not tile the restriction.
+        """
+        element_id = len(self._elements)
+        parts = list(pieces)
+        self._check(element, restriction, [part for part, _ in parts], "the initial work items")
+        nodes = [self._new(WorkItem(len(self._nodes), element_id, element, part, size)) for part, size in parts]
+        self._elements.append((restriction, nodes))
+        return [node.item for node in nodes]
+
+    def _new(self, item: WorkItem) -> _Node:
+        node = _Node(item, item.restriction)
+        self._nodes.append(node)
+        return node
+
+    def _check(self, element: Any, whole: Any, parts: Sequence[Any], what: str) -> None:
+        flaw = tiling_flaw(whole, parts, lambda restriction: self._size(element, restriction))
+        if flaw is not None:
+            raise SplitError(f"{what} of element {show(element)} do not add up: {flaw}.")
+
+    def assign(self, owner: Hashable, items: Iterable[WorkItem]) -> None:
+        """Give work items that nobody owns to ``owner``, after what it has.
+
+        Raises:
+            LedgerError: if one has an owner, or ``owner`` is sealed.
+        """
+        nodes = [self._nodes[item.id] for item in items]
+        self._check_open(owner)
+        for node in nodes:
+            if node.owner is not None:
+                raise LedgerError(f"work item {node.item.id} belongs to {node.owner!r}, it cannot go to {owner!r} too.")
+        for node in nodes:
+            node.owner = owner
+        self._owned.setdefault(owner, {}).update((node.item.id, node) for node in nodes)
+
+    def _check_open(self, owner: Hashable) -> None:
+        if owner in self._sealed:
+            raise LedgerError(f"{owner!r} is sealed by attempt {self._sealed[owner]!r}; its content is fixed.")
+
+    def _held(self, owner: Hashable | None, item_id: int) -> _Node:
+        node = self._nodes[item_id] if 0 <= item_id < len(self._nodes) else None
+        if node is None or node.owner != owner or node.void:
+            raise LedgerError(f"work item {item_id} does not belong to {owner!r}.")
+        if owner is not None:
+            self._check_open(owner)
+        return node
+
+    def split(
+        self, owner: Hashable | None, item_id: int, primary: Any, residuals: Sequence[Residual]
+    ) -> list[WorkItem]:
+        """Record that a work item was split: it keeps ``primary``, each residual becomes a work item without owner.
+
+        Args:
+            owner: who owns it; None for one that nobody owns yet, which a planner cuts.
+            item_id: which one.
+            primary: what it keeps; None for nothing, all of it is in the residuals.
+            residuals: what was cut off, in the order of the cuts: the last lies next to the primary.
+
+        Returns:
+            One new work item per residual, in that order.
+
+        Raises:
+            SplitError: if primary and residuals do not tile what it held.
+        """
+        node = self._held(owner, item_id)
+        self._check_split(node, primary, residuals)
+        return self._split(node, primary, residuals)
+
+    def _check_split(self, node: _Node, primary: Any, residuals: Sequence[Residual]) -> None:
+        kept = [] if primary is None else [primary]
+        in_order = [residual.restriction for residual in reversed(residuals)]
+        self._check(node.item.element, node.holds, kept + in_order, f"the parts of work item {node.item.id}")
+
+    def _split(self, node: _Node, primary: Any, residuals: Sequence[Residual]) -> list[WorkItem]:
+        item = node.item
+        fresh = []
+        for residual in residuals:
+            size = self._size(item.element, residual.restriction)
+            child = WorkItem(
+                len(self._nodes), item.element_id, item.element, residual.restriction, size, item.id, residual.watermark
+            )
+            fresh.append(self._new(child))
+        node.children[:0] = reversed(fresh)  # a later split lies before what earlier splits cut off
+        node.holds = primary
+        if primary is None:
+            node.void = True
+            self._drop(node)
+        return [child.item for child in fresh]
+
+    def release(self, owner: Hashable, item_id: int) -> WorkItem:
+        """Take back a work item that its owner did not start; return it as it stands now."""
+        node = self._held(owner, item_id)
+        self._drop(node)
+        return attrs.evolve(node.item, restriction=node.holds)
+
+    def _drop(self, node: _Node) -> None:
+        if node.owner is not None:
+            del self._owned[node.owner][node.item.id]
+            node.owner = None
+
+    def seal(self, owner: Hashable, attempt: Hashable) -> bool:
+        """Fix what ``owner`` holds as what ``attempt`` ran; return whether that is the first, which alone counts."""
+        return self._sealed.setdefault(owner, attempt) == attempt
+
+    def commit(self, owner: Hashable, attempt: Hashable, outcome: Outcome) -> list[tuple[WorkItem, float]] | None:
+        """Enter all that one attempt did and seal its owner, or do nothing.
+
+        Returns:
+            The work items to run next, each with the delay in seconds that was asked for; None if another attempt was
+            committed before, or this one for the second time: then nothing changed.
+
+        Raises:
+            LedgerError: if the outcome speaks of other work items than the owner's.
+            SplitError: if a split does not add up.
+        """
+        if owner in self._sealed:
+            return None
+        nodes = list(self._owned.get(owner, {}).values())
+        started = {node.item.id: node for node in nodes[: outcome.started]}
+        strangers = [part.item_id for part in outcome.parts if part.item_id not in started]
+        if strangers or not 0 <= outcome.started <= len(nodes):
+            raise LedgerError(
+                f"{owner!r}, attempt {attempt!r}, accounts for {outcome.started} work items and for parts of "
+                f"{strangers or 'none'} that it did not start; it was given {len(nodes)}."
+            )
+        for part in outcome.parts:
+            self._check_split(started[part.item_id], part.primary, part.residuals)
+        todo = [(self.release(owner, node.item.id), 0.0) for node in nodes[outcome.started :]]
+        for part in outcome.parts:
+            children = self._split(started[part.item_id], part.primary, part.residuals)
+            todo += zip(children, (residual.delay_seconds for residual in part.residuals), strict=True)
+        self.seal(owner, attempt)
+        return todo
+
+    def sealed_by(self, owner: Hashable) -> Hashable | None:
+        """Return the attempt whose work counts for ``owner``, None if there is none yet."""
+        return self._sealed.get(owner)
+
+    def content(self, owner: Hashable) -> list[tuple[Any, Any]]:
+        """Return what ``owner`` holds, in order, as (element, restriction) pairs: what a replay must run."""
+        return [(node.item.element, node.holds) for node in self._owned.get(owner, {}).values()]
+
+    def prove(self) -> None:
+        """Return if the sealed parts of every element tile its initial restriction.
+
+        Raises:
+            TilingError: naming the element and the flaw.
+        """
+        for restriction, nodes in self._elements:
+            parts = []
+            for node in self._leaves(nodes):
+                if node.owner not in self._sealed:
+                    raise TilingError(
+                        f"the run ended with {show(node.holds)} of element {show(node.item.element)} not committed "
+                        f"(owner: {node.owner!r}). Nothing of the result is handed out."
+                    )
+                parts.append(node.holds)
+            element = nodes[0].item.element
+            try:
+                self._check(element, restriction, parts, "the committed parts")
+            except SplitError as error:
+                raise TilingError(f"{error} Nothing of the result is handed out.") from None
+
+    def _leaves(self, nodes: list[_Node]) -> Iterator[_Node]:
+        stack = list(reversed(nodes))
+        while stack:
+            node = stack.pop()
+            if not node.void:
+                yield node
+            stack.extend(reversed(node.children))

@@ -1,0 +1,217 @@
+"""Decides what runs next, and how much of it at a time. Pure: no clock, no Spark, no I/O, so a simulator can drive it.
+
+The rule is factoring (Hummel, Schonberg, Flynn, CACM 1992) with costs that are learnt on the way. When slots fall idle,
+each gets R / 2P seconds of work, where R is the estimated work left anywhere and P the number of tasks that may run at
+once; what a task is given is also its budget, and what it cannot finish in that time comes back. So no task runs longer
+than a small part of what is left, whatever the estimate was worth, and pieces get smaller towards the end. As long as
+nothing is known of the cost, a task gets a short budget and an even share of the units.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+
+import attrs
+
+from sdf.ledger import Outcome, WorkItem, units
+
+Cut = Callable[[WorkItem, float], tuple[WorkItem, WorkItem] | None]
+_ITEMS_WHILE_COST_UNKNOWN = 1000  # per task; most of more would only be sent there and back
+
+__all__ = ["Backlog", "Costs", "Limits", "PlannedTask", "Tuning", "plan_stage", "tasks_allowed"]
+
+
+@attrs.frozen
+class Tuning:
+    """The seconds that planning turns on.
+
+    Attributes:
+        first_budget_seconds: how long a task may run while no cost is known.
+        min_piece_seconds: the smallest piece worth a task of its own.
+        budget_seconds: the longest that any task may run, None for no fixed limit.
+    """
+
+    first_budget_seconds: float
+    min_piece_seconds: float
+    budget_seconds: float | None
+
+    def longest(self) -> float:
+        """Return the fixed limit as a number."""
+        return math.inf if self.budget_seconds is None else self.budget_seconds
+
+
+@attrs.frozen
+class Limits:
+    """Bounds on one stage.
+
+    Attributes:
+        min_tasks: keep at least so many tasks running while there is work for them.
+        max_tasks: never more than so many, None for no bound.
+        max_items: at most so many work items in one stage, None for no bound.
+    """
+
+    min_tasks: int
+    max_tasks: int | None
+    max_items: int | None
+
+
+@attrs.frozen
+class PlannedTask:
+    """The work items of one task, in order, the seconds they are expected to take, and the seconds they may take."""
+
+    items: tuple[WorkItem, ...]
+    expected_seconds: float
+    budget_seconds: float
+
+
+class Costs:
+    """What a unit of work costs in seconds, learnt from what has run.
+
+    A work item that was cut off from another inherits the cost that its parent showed; for others the mean of all that
+    has run is the best guess. Units without a known size count as one.
+    """
+
+    def __init__(self) -> None:
+        self._units = 0.0
+        self._seconds = 0.0
+        self._by_item: dict[int, float] = {}
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from what an attempt did."""
+        self._units += outcome.units
+        self._seconds += outcome.seconds
+        for part in outcome.parts:
+            if part.units > 0:
+                self._by_item[part.item_id] = part.seconds / part.units
+
+    def inherit(self, item: WorkItem) -> None:
+        """Let a work item cost per unit what the one it was cut off from did."""
+        if item.parent in self._by_item:
+            self._by_item[item.id] = self._by_item[item.parent]
+
+    def mean(self) -> float | None:
+        """Return seconds per unit over all that has run, None before anything has."""
+        return self._seconds / self._units if self._units > 0 else None
+
+    def own(self, item: WorkItem) -> float | None:
+        """Return the seconds per unit that are known of this very work item, None if there are none."""
+        return self._by_item.get(item.id)
+
+
+class Backlog:
+    """The work items that nobody runs, biggest first by estimated seconds; each operation takes O(log n)."""
+
+    def __init__(self, costs: Costs) -> None:
+        self._costs = costs
+        self._unknown: list[tuple[float, int, WorkItem]] = []  # by units: their cost per unit is the same mean
+        self._known: list[tuple[float, int, WorkItem]] = []  # by seconds
+        self._unknown_units = 0.0
+        self._known_seconds = 0.0
+
+    def __len__(self) -> int:
+        return len(self._unknown) + len(self._known)
+
+    def push(self, item: WorkItem) -> None:
+        """Add a work item."""
+        rate = self._costs.own(item)
+        if rate is None:
+            self._unknown_units += units(item)
+            heapq.heappush(self._unknown, (-units(item), item.id, item))
+        else:
+            self._known_seconds += units(item) * rate
+            heapq.heappush(self._known, (-units(item) * rate, item.id, item))
+
+    def pop(self) -> WorkItem:
+        """Take the biggest."""
+        mean = self._costs.mean() or 1.0
+        if self._known and (not self._unknown or self._known[0][0] <= self._unknown[0][0] * mean):
+            seconds, _, item = heapq.heappop(self._known)
+            self._known_seconds = self._known_seconds + seconds if self._known else 0.0
+        else:
+            size, _, item = heapq.heappop(self._unknown)
+            self._unknown_units = self._unknown_units + size if self._unknown else 0.0
+        return item
+
+    def seconds_of(self, item: WorkItem) -> float:
+        """Return the estimated seconds of a work item; as long as nothing is known, a unit counts as a second."""
+        own = self._costs.own(item)
+        return units(item) * ((self._costs.mean() or 1.0) if own is None else own)
+
+    def seconds(self) -> float:
+        """Return the estimated seconds of all of it."""
+        return self._known_seconds + self._unknown_units * (self._costs.mean() or 1.0)
+
+
+def tasks_allowed(slots: int, seconds: float, tuning: Tuning, limits: Limits, *, costs_known: bool) -> int:
+    """Return how many tasks may run at once: one per slot, as far as the backlog feeds them, within the bounds."""
+    worth = slots if not costs_known else min(slots, int(seconds / tuning.min_piece_seconds) + 1)
+    most = limits.max_tasks if limits.max_tasks is not None else max(slots, limits.min_tasks)
+    return min(max(worth, limits.min_tasks), most)
+
+
+def plan_stage(
+    backlog: Backlog,
+    costs: Costs,
+    *,
+    tasks: int,
+    width: int,
+    running_seconds: float,
+    tuning: Tuning,
+    limits: Limits,
+    cut: Cut,
+) -> list[PlannedTask]:
+    """Take from the backlog what the next stage runs.
+
+    Args:
+        backlog: what nobody runs; what is taken leaves it.
+        costs: what is known of costs.
+        tasks: how many tasks to plan, one for each idle slot.
+        width: how many tasks may run at once in all.
+        running_seconds: estimated seconds left in tasks that run now.
+        tuning: budgets.
+        limits: bounds.
+        cut: cuts a work item at a fraction of its work into two, or declines with None.
+
+    Returns:
+        At most ``tasks`` tasks, none of them empty.
+    """
+    known = costs.mean() is not None
+    share = (backlog.seconds() + running_seconds) / (2 * width)
+    if known:
+        share = budget = min(max(share, tuning.min_piece_seconds), tuning.longest())
+    else:
+        budget = min(tuning.first_budget_seconds, tuning.longest())
+    room = len(backlog) if limits.max_items is None else limits.max_items
+    planned: list[PlannedTask] = []
+    while len(planned) < tasks and len(backlog) and room > 0:
+        most = room if known else min(room, _ITEMS_WHILE_COST_UNKNOWN)
+        items, seconds = _fill(backlog, share, tuning.min_piece_seconds if known else share / 4, most, costs, cut)
+        planned.append(PlannedTask(items, seconds if known else budget, budget))
+        room -= len(items)
+    return planned
+
+
+def _fill(
+    backlog: Backlog, share: float, smallest: float, most: int, costs: Costs, cut: Cut
+) -> tuple[tuple[WorkItem, ...], float]:
+    """Take about ``share`` seconds of work, at most ``most`` work items; cut the one that is too big."""
+    items: list[WorkItem] = []
+    filled = 0.0
+    while len(backlog) and filled < share and len(items) < most:
+        item = backlog.pop()
+        wanted, seconds = share - filled, backlog.seconds_of(item)
+        if seconds > 1.5 * wanted:  # up to half more than wanted is cheaper than another piece
+            pair = cut(item, wanted / seconds) if wanted >= smallest else None
+            if pair is None and items:
+                backlog.push(item)
+                break
+            if pair is not None:
+                item, rest = pair
+                costs.inherit(rest)
+                backlog.push(rest)
+                seconds = backlog.seconds_of(item)
+        items.append(item)
+        filled += seconds
+    return tuple(items), filled

@@ -1,0 +1,82 @@
+"""RunReport: what a run did, where and for how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+__all__ = ["RunReport", "TaskRun"]
+
+
+@attrs.frozen
+class TaskRun:
+    """One committed task.
+
+    Attributes:
+        stage: number of its stage, from 0.
+        task: number in the stage.
+        worker: host and process id of the Python worker.
+        began: seconds since the epoch, on the worker's clock.
+        seconds: how long it ran.
+        work_items: how many work items it ran.
+        handed_back: how many work items it gave back, split off or whole.
+        records: how many records it gave, over all outputs.
+    """
+
+    stage: int
+    task: int
+    worker: str
+    began: float
+    seconds: float
+    work_items: int
+    handed_back: int
+    records: int
+
+
+@attrs.frozen
+class RunReport:
+    """What a run did.
+
+    Attributes:
+        name: of the DoFn.
+        elements: how many there were.
+        stages: how many Spark jobs ran work items.
+        splits: how often a work item was cut in two, planned or while it ran.
+        split_elements: the elements whose work was cut, in order.
+        seconds: from the call to the proof.
+        slots: the most tasks that Spark could run at once.
+        tasks: one per committed task, in order of stage and task.
+    """
+
+    name: str
+    elements: int
+    stages: int
+    splits: int
+    split_elements: tuple[Any, ...] = attrs.field(repr=False)
+    seconds: float
+    slots: int
+    tasks: tuple[TaskRun, ...] = attrs.field(repr=False)
+
+    @property
+    def records(self) -> int:
+        """How many records there are, over all outputs."""
+        return sum(task.records for task in self.tasks)
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long tasks ran, added up."""
+        return sum(task.seconds for task in self.tasks)
+
+    @property
+    def efficiency(self) -> float:
+        """The share of all slot-seconds of the run in which tasks ran, 0 to 1."""
+        return min(1.0, self.busy_seconds / (self.seconds * self.slots)) if self.seconds > 0 else 1.0
+
+    def __str__(self) -> str:
+        split = len(self.split_elements)
+        return (
+            f"{self.name}: {self.records:,} records of {self.elements:,} elements in {self.seconds:.2f} s, "
+            f"{self.efficiency:.0%} of {self.slots} slots busy\n"
+            f"{len(self.tasks)} tasks in {self.stages} stages; {self.splits} splits of {split} elements"
+        )

@@ -1,0 +1,132 @@
+"""Runs Spark jobs in threads of their own, reports how they ended, and cancels them.
+
+The threads inherit the caller's job group, scheduler pool and other local properties. What belongs to one run is found
+again by a job tag, so the caller's job group stays the caller's.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import InheritableThread, SparkContext
+
+from sdf import errors
+from sdf.errors import SdfError, StageError
+
+__all__ = ["Ended", "Jobs", "slots"]
+
+
+@attrs.frozen
+class Ended:
+    """A job has ended: with ``value``, or with ``error``."""
+
+    key: Any
+    value: Any = None
+    error: BaseException | None = None
+
+
+class WorkerTraceback(Exception):  # noqa: N818, it is text, not an error of ours
+    """The traceback of an error on a worker, as text; the cause of the error that the driver raises."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+class Jobs:
+    """The Spark jobs of one run.
+
+    Args:
+        sc: where to run them.
+        tag: job tag that no other run has.
+        events: gets an `Ended` for each job.
+    """
+
+    def __init__(self, sc: SparkContext, tag: str, events: queue.SimpleQueue[Any]) -> None:
+        self._sc = sc
+        self._tag = tag
+        self._events = events
+        self._threads: list[threading.Thread] = []
+        self._cancelled = False
+
+    def start(self, key: Any, description: str, job: Callable[[], Any], properties: dict[str, str]) -> None:
+        """Run ``job``, which submits one Spark job, in a thread.
+
+        Args:
+            key: comes back in the `Ended`.
+            description: shown in Spark's UI.
+            job: its value comes back in the `Ended`.
+            properties: local properties of the job, which its tasks can read.
+        """
+
+        def run() -> None:
+            try:
+                self._sc.addJobTag(self._tag)
+                self._sc.setJobDescription(description)
+                for name, value in properties.items():
+                    self._sc.setLocalProperty(name, value)
+                if not self._cancelled:
+                    self._events.put(Ended(key, value=job()))
+            except BaseException as error:  # whatever it is, the thread that waits must hear of it
+                self._events.put(Ended(key, error=explain(error, description)))
+
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        thread = InheritableThread(target=run, name=self._tag, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def cancel(self) -> None:
+        """Cancel what still runs, and return when no thread of this run is left."""
+        self._cancelled = True
+        for thread in self._threads:
+            while thread.is_alive():
+                try:
+                    self._sc.cancelJobsWithTag(self._tag)
+                except (Py4JError, OSError, AttributeError):  # the context itself is gone, and its jobs with it
+                    thread.join(1.0)
+                    break
+                thread.join(0.1)
+
+
+def explain(error: BaseException, what: str) -> BaseException:
+    """Return a job's failure as the error of sdf that a worker raised, or as a StageError; others unchanged."""
+    if not isinstance(error, Py4JJavaError):
+        return error
+    text = str(error.java_exception.getMessage() or error)
+    start = text.find("Traceback (most recent call last)")
+    if start < 0:
+        explained: SdfError = StageError(f"Spark could not finish a job ({what}): {text.splitlines()[0]}")
+        explained.__cause__ = error
+        return explained
+    trace = text[start:].split("\n\tat ")[0].strip() + "\n"
+    if "No module named 'sdf'" in trace:
+        explained = StageError(
+            "the Python workers cannot import sdf. Install it on the executors, or ship it with "
+            "spark-submit --py-files (see README, 'On a cluster')."
+        )
+    else:
+        raised = list(re.finditer(r"^sdf\.errors\.(\w+): ", trace, re.MULTILINE))
+        kind = getattr(errors, raised[-1].group(1), None) if raised else None
+        if kind is None:
+            explained = StageError(f"a job failed on the workers ({what}): {trace.strip().splitlines()[-1]}")
+        else:
+            explained = kind(trace[raised[-1].end() :].strip())
+    explained.__cause__ = WorkerTraceback(trace)
+    return explained
+
+
+def slots(sc: SparkContext) -> int:
+    """Return how many tasks Spark can run at once, now: executors come and go.
+
+    Where ``spark.default.parallelism`` is set it says nothing about cores, then the executors are asked.
+    """
+    if sc.getConf().get("spark.default.parallelism") is None:
+        return max(1, sc.defaultParallelism // int(sc.getConf().get("spark.task.cpus", "1") or 1))
+    executors = sc._jsc.sc().statusStore().executorList(True)
+    tasks: int = sum(executors.apply(number).maxTasks() for number in range(executors.size()))
+    return max(1, tasks)

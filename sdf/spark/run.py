@@ -1,0 +1,58 @@
+"""run_sdf: the entry to a Spark job. Checks what can be checked before any job runs, then hands over to a runner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark import RDD
+
+from sdf.direct import check_tags
+from sdf.dofn import DoFn, check_fn
+from sdf.errors import InvalidTypeError, show
+from sdf.spark.staged import StagedRunner
+
+__all__ = ["run_sdf"]
+
+
+def run_sdf(
+    rdd: RDD[Any],
+    fn: DoFn,
+    *,
+    runner: StagedRunner | None = None,
+    side_inputs: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
+) -> Any:
+    """Run a splittable DoFn over the elements of an RDD.
+
+    Works from several threads at once, and under the caller's job group and scheduler pool.
+
+    Args:
+        rdd: the elements: small descriptors, such as paths. They are collected on the driver.
+        fn: the DoFn.
+        runner: `StagedRunner` with options; None for its defaults.
+        side_inputs: values by name, passed to `process`; an RDD is collected, and passed as a list.
+        tags: names of further outputs, fed by ``yield TaggedOutput(name, value)``.
+
+    Returns:
+        An RDD of the outputs, each exactly once, in no particular order; with ``tags`` a dict of RDDs, ``"main"`` and
+        one per tag. Each has a ``report``, a `RunReport`. Stored records are freed when the RDD is garbage collected.
+
+    Raises:
+        InvalidTypeError, InvalidValueError, UnpicklableError: for wrong arguments, before any job runs.
+        UnboundedError: if the work of an element has no end; that is for ``stream_sdf``.
+        ProcessError: if user code raised; the worker's traceback is its cause.
+        SdfError: any other of the tree. No job is left running.
+    """
+    if not isinstance(rdd, RDD):
+        raise InvalidTypeError(
+            f"run_sdf() needs an RDD (got {show(rdd)}). Use sc.parallelize(elements), DataFrame.rdd, or "
+            f"run_direct(elements, fn) without Spark."
+        )
+    check_fn(fn, side_inputs, "run_sdf()")
+    names = check_tags(tags, "run_sdf()")
+    if runner is not None and not isinstance(runner, StagedRunner):
+        raise InvalidTypeError(f"run_sdf() runner must be a StagedRunner (got {show(runner)}).")
+    values = {name: value.collect() if isinstance(value, RDD) else value for name, value in (side_inputs or {}).items()}
+    outputs = (runner or StagedRunner()).run(rdd, fn, values, names)
+    return outputs if names else outputs["main"]

@@ -1,0 +1,409 @@
+"""StagedRunner: re-splits stragglers between stages, with nothing but Spark's own scheduling.
+
+A stage is a Spark job over bundles of work items; its blocks are persisted. A task gets a budget: when it is spent, the
+task splits what it is running, gives back the rest and ends. The moment slots fall idle the next stage starts, while
+the stages before it still run; what it gets is planned from the work items that nobody runs (`sdf.planner`). Each
+task's receipt reaches the driver as the task ends and goes into the ledger; only then can its residuals run.
+
+Accumulators carry the receipts. They may count too little or twice: a double receipt is dropped by the ledger, a
+missing one is read from the end of the stored block. When no work is left the ledger proves that nothing was lost or
+doubled, and the result is the union of the stages' blocks, read through `ReadCommitted`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import queue
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import attrs
+from pyspark import RDD, AccumulatorParam, SparkContext, StorageLevel
+
+from sdf import pickling
+from sdf.dofn import DoFn
+from sdf.errors import InvalidTypeError, InvalidValueError, StageError, show
+from sdf.expansion import Expanded, checked_size, cut
+from sdf.invoker import Residual
+from sdf.ledger import Ledger, WorkItem
+from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, plan_stage, tasks_allowed
+from sdf.report import RunReport, TaskRun
+from sdf.restrictions import is_integer
+from sdf.spark.blocks import Receipt, Stamp
+from sdf.spark.jobs import Ended, Jobs, slots
+from sdf.spark.worker import (
+    STAGE_PROPERTY,
+    Content,
+    Expand,
+    LastReceipt,
+    Payload,
+    ReadCommitted,
+    StageTask,
+    stage_mark,
+)
+
+__all__ = ["StagedRunner"]
+
+log = logging.getLogger("sdf.staged")
+
+_FIRST_BUDGET_SECONDS = 0.5
+_SLOTS_EVERY_SECONDS = 0.5
+
+
+def _positive(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise InvalidValueError(f"StagedRunner {attribute.name} must be a positive number (got {show(value)}).")
+
+
+def _count(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not is_integer(value) or value < 1:
+        raise InvalidValueError(f"StagedRunner {attribute.name} must be an integer >= 1 (got {show(value)}).")
+
+
+@attrs.frozen(kw_only=True)
+class StagedRunner:
+    """Runs stages until no work is left, and splits what takes too long between them. The default of `run_sdf`.
+
+    The defaults are right for most runs.
+
+    Args:
+        budget_seconds: no task runs longer than this before it splits, give or take a block. None: what a task was
+            planned to take, which falls towards the end of the run.
+        tasks_per_slot: how many tasks to keep in flight per slot; more than 1 leaves some in the queue, which is what
+            makes dynamic allocation ask for executors.
+        min_tasks: keep at least so many tasks in flight while there is work to cut for them.
+        max_tasks: never more than so many, for instance to spare a database. None: as many as there are slots.
+        max_items_per_stage: at most so many work items in one stage. None: no bound.
+        min_piece_seconds: the smallest piece worth a task of its own; a task is not split for less either.
+        storage_level: where the records of the stages are kept until they are used.
+
+    Raises:
+        InvalidValueError: for a number out of range, or ``min_tasks > max_tasks``.
+        InvalidTypeError: for a storage level that is not one.
+    """
+
+    budget_seconds: float | None = attrs.field(default=None, validator=attrs.validators.optional(_positive))
+    tasks_per_slot: int = attrs.field(default=1, validator=_count)
+    min_tasks: int = attrs.field(default=1, validator=_count)
+    max_tasks: int | None = attrs.field(default=None, validator=attrs.validators.optional(_count))
+    max_items_per_stage: int | None = attrs.field(default=None, validator=attrs.validators.optional(_count))
+    min_piece_seconds: float = attrs.field(default=0.2, validator=_positive)
+    storage_level: StorageLevel = StorageLevel.MEMORY_AND_DISK
+
+    def __attrs_post_init__(self) -> None:
+        if self.max_tasks is not None and self.min_tasks > self.max_tasks:
+            raise InvalidValueError(
+                f"StagedRunner min_tasks must be <= max_tasks (got {self.min_tasks} and {self.max_tasks})."
+            )
+        if not isinstance(self.storage_level, StorageLevel) or self.storage_level == StorageLevel.NONE:
+            raise InvalidTypeError(
+                f"StagedRunner storage_level must be a StorageLevel that stores, such as StorageLevel.DISK_ONLY "
+                f"(got {self.storage_level!r})."
+            )
+
+    def run(
+        self, rdd: RDD[Any], fn: DoFn, side_inputs: Mapping[str, Any], tags: tuple[str, ...]
+    ) -> dict[str, RDD[Any]]:
+        """Run all of it now and return one RDD per output, each with its ``report``. Called by `run_sdf`."""
+        return _Run(self, rdd, fn, side_inputs, tags).run()
+
+
+@attrs.define(eq=False)
+class _Stage:
+    """A Spark job over planned tasks: its persisted blocks, what it is expected to take, and what came back."""
+
+    number: int
+    rdd: RDD[Any]
+    tasks: list[PlannedTask]
+    began: float
+    receipts: dict[int, Receipt] = attrs.field(factory=dict)
+
+    def missing(self) -> list[int]:
+        return [task for task in range(len(self.tasks)) if task not in self.receipts]
+
+    def seconds_left(self, now: float) -> float:
+        return sum(max(0.0, self.tasks[task].expected_seconds - (now - self.began)) for task in self.missing())
+
+
+class _Receipts(AccumulatorParam[list[Receipt]]):
+    """Accumulates receipts on a worker; on the driver, where Spark adds them up as each task ends, passes them on."""
+
+    def __init__(self, deliver: Callable[[Receipt], None] | None) -> None:
+        self._deliver = deliver
+
+    def __reduce__(self) -> Any:
+        return _Receipts, (None,)
+
+    def zero(self, value: list[Receipt]) -> list[Receipt]:
+        return []
+
+    def addInPlace(self, value1: list[Receipt], value2: list[Receipt]) -> list[Receipt]:  # noqa: N802, Spark's name
+        if self._deliver is None:
+            return value1 + value2
+        for receipt in value2:
+            self._deliver(receipt)
+        return value1
+
+    def close(self) -> None:
+        """Forget the run: Spark keeps accumulators for as long as the application lives."""
+        self._deliver = lambda receipt: None
+
+
+class _Run:
+    """One call of `StagedRunner.run`."""
+
+    def __init__(
+        self, options: StagedRunner, rdd: RDD[Any], fn: DoFn, side_inputs: Mapping[str, Any], tags: tuple[str, ...]
+    ) -> None:
+        self._options = options
+        self._rdd = rdd
+        self._sc: SparkContext = rdd.context
+        self._fn = fn
+        self._name = type(fn).__name__
+        self._tags = tags
+        self._run_id = uuid.uuid4().hex
+        data = pickling.dumps((fn, dict(side_inputs)), self._name) if not side_inputs else _dumps_all(fn, side_inputs)
+        self._payload = Payload(self._run_id, self._sc.broadcast(data))
+        self._events: queue.SimpleQueue[Ended | Receipt] = queue.SimpleQueue()
+        self._jobs = Jobs(self._sc, f"sdf-{self._run_id}", self._events)
+        self._param = _Receipts(self._events.put)
+        self._receipts = self._sc.accumulator([], self._param)
+        self._ledger = Ledger(partial(checked_size, fn))
+        self._costs = Costs()
+        self._backlog = Backlog(self._costs)
+        self._delayed: list[tuple[float, int, WorkItem]] = []
+        self._stages: list[_Stage] = []
+        self._in_flight = 0
+        self._slots = self._most_slots = slots(self._sc)
+        self._slots_at = time.monotonic()
+        self._split_elements: dict[int, Any] = {}
+        self._splits = 0
+
+    def run(self) -> dict[str, RDD[Any]]:
+        began = time.monotonic()
+        try:
+            self._expand()
+            while self._unfinished():
+                self._start_stage()
+                self._handle(self._next_event())
+            self._ledger.prove()
+        except BaseException:
+            self._jobs.cancel()
+            for stage in self._stages:
+                stage.rdd.unpersist()
+            raise
+        finally:
+            self._param.close()
+        return self._result(time.monotonic() - began)
+
+    def _expand(self) -> None:
+        """Make the work items. From here on they are the driver's: nobody asks the DoFn for them again."""
+        expanding = self._rdd.mapPartitions(Expand(self._payload))
+        self._jobs.start("expand", f"{self._name}: expand elements", expanding.collect, {})
+        ended = self._next_event()
+        assert isinstance(ended, Ended)
+        if ended.error is not None:
+            raise ended.error
+        expanded: Expanded
+        for expanded in ended.value:
+            items = self._ledger.add_element(expanded.element, expanded.restriction, expanded.pieces)
+            if len(items) > 1:
+                self._note_split(items[0], len(items) - 1)
+            for item in items:
+                self._backlog.push(item)
+
+    def _unfinished(self) -> bool:
+        return bool(len(self._backlog) or self._delayed or any(stage.missing() for stage in self._stages))
+
+    def _next_event(self) -> Ended | Receipt | None:
+        """Wait for the next event; None if a deferred work item is due first."""
+        timeout = max(0.0, self._delayed[0][0] - time.monotonic()) if self._delayed else None
+        try:
+            return self._events.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def _handle(self, event: Ended | Receipt | None) -> None:
+        """Take this event and what else has come meanwhile, so that one stage serves all the slots that fell idle."""
+        while event is not None:
+            if isinstance(event, Receipt):
+                self._commit(event)
+            elif event.error is not None:
+                raise event.error
+            else:
+                self._stage_ended(self._stages[event.key], event.value)
+            try:
+                event = self._events.get_nowait()
+            except queue.Empty:
+                event = None
+        while self._delayed and self._delayed[0][0] <= time.monotonic():
+            self._backlog.push(heapq.heappop(self._delayed)[2])
+
+    def _stage_ended(self, stage: _Stage, receipts: Any) -> None:
+        """All tasks have ended; read the receipts that did not arrive from the blocks themselves."""
+        for receipt in receipts:
+            if receipt is None:
+                raise StageError(f"stage {stage.number} of {self._name}: a stored block ends without its receipt.")
+            self._commit(receipt)
+        missing = stage.missing()
+        if missing:
+            log.info(
+                "%s: stage %d: reading the receipts of tasks %s from the blocks", self._name, stage.number, missing
+            )
+            self._start_job(stage, f"receipts of {len(missing)} tasks", partial(_read_receipts, stage.rdd, missing))
+
+    def _commit(self, receipt: Receipt) -> None:
+        """Enter an attempt in the ledger, unless another attempt at the same task came first."""
+        stamp = receipt.stamp
+        stage = self._stages[stamp.stage]
+        todo = self._ledger.commit((stamp.stage, stamp.task), stamp.attempt, receipt.outcome)
+        if todo is None:
+            return
+        stage.receipts[stamp.task] = receipt
+        self._in_flight -= 1
+        self._costs.observe(receipt.outcome)
+        for item, delay_seconds in todo:
+            if item.parent is not None:
+                self._costs.inherit(item)
+            if delay_seconds > 0:
+                heapq.heappush(self._delayed, (time.monotonic() + delay_seconds, item.id, item))
+            else:
+                self._backlog.push(item)
+        for part in receipt.outcome.parts:
+            self._note_split(self._ledger.item(part.item_id), len(part.residuals))
+        log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
+
+    def _note_split(self, item: WorkItem, cuts: int) -> None:
+        self._splits += cuts
+        self._split_elements.setdefault(item.element_id, item.element)
+
+    def _start_stage(self) -> None:
+        """Plan a stage for the slots that are idle, and start it."""
+        now = time.monotonic()
+        if now - self._slots_at > _SLOTS_EVERY_SECONDS:
+            self._slots, self._slots_at = slots(self._sc), now
+            self._most_slots = max(self._most_slots, self._slots)
+        if not len(self._backlog):
+            return
+        options = self._options
+        tuning = Tuning(_FIRST_BUDGET_SECONDS, options.min_piece_seconds, options.budget_seconds)
+        limits = Limits(options.min_tasks, options.max_tasks, options.max_items_per_stage)
+        running_seconds = sum(stage.seconds_left(now) for stage in self._stages if stage.missing())
+        width = tasks_allowed(
+            self._slots * options.tasks_per_slot,
+            self._backlog.seconds() + running_seconds,
+            tuning,
+            limits,
+            costs_known=self._costs.mean() is not None,
+        )
+        planned = plan_stage(
+            self._backlog,
+            self._costs,
+            tasks=width - self._in_flight,
+            width=width,
+            running_seconds=running_seconds,
+            tuning=tuning,
+            limits=limits,
+            cut=self._cut,
+        )
+        if planned:
+            self._submit(planned, now)
+
+    def _submit(self, planned: list[PlannedTask], now: float) -> None:
+        number = len(self._stages)
+        for task, plan in enumerate(planned):
+            self._ledger.assign((number, task), plan.items)
+        bundles = [(plan.items, plan.budget_seconds) for plan in planned]
+        task_fn = StageTask(self._payload, number, self._tags, self._options.min_piece_seconds, self._receipts)
+        rdd = self._sc.parallelize(bundles, len(bundles)).mapPartitionsWithIndex(task_fn)
+        rdd.setName(f"{self._name}: stage {number}").persist(self._options.storage_level)
+        stage = _Stage(number, rdd, planned, now)
+        self._stages.append(stage)
+        self._in_flight += len(planned)
+        self._start_job(stage, f"{len(planned)} tasks", partial(_materialise, rdd))
+
+    def _start_job(self, stage: _Stage, what: str, job: Callable[[], Iterable[Receipt | None]]) -> None:
+        description = f"{self._name}: stage {stage.number}, {what}"
+        log.debug("%s", description)
+        self._jobs.start(stage.number, description, job, {STAGE_PROPERTY: stage_mark(self._run_id, stage.number)})
+
+    def _cut(self, item: WorkItem, fraction: float) -> tuple[WorkItem, WorkItem] | None:
+        """Cut a work item that nobody owns, and enter it in the ledger."""
+        pair = cut(self._fn, item.element, item.restriction, fraction)
+        if pair is None:
+            return None
+        front, rest = pair
+        size = checked_size(self._fn, item.element, front)
+        self._note_split(item, 1)
+        (child,) = self._ledger.split(None, item.id, front, [Residual(rest, 0, item.watermark)])
+        return attrs.evolve(item, restriction=front, size=size), child
+
+    def _result(self, seconds: float) -> dict[str, RDD[Any]]:
+        ordered = [(stage, stage.receipts[task]) for stage in self._stages for task in range(len(stage.tasks))]
+        report = self._report(seconds, [receipt for _, receipt in ordered])
+        results: dict[str, RDD[Any]] = {}
+        if ordered:
+            blocks = self._sc.union([stage.rdd for stage in self._stages])
+            stamps: tuple[Stamp, ...] = tuple(receipt.stamp for _, receipt in ordered)
+            owners = [(stamp.stage, stamp.task) for stamp in stamps]
+            contents = self._sc.broadcast([Content(tuple(self._ledger.content(owner))) for owner in owners])
+        for tag, name in enumerate(("main", *self._tags)):
+            if ordered:
+                counts = tuple(receipt.counts[tag] for _, receipt in ordered)
+                read = ReadCommitted(self._payload, stamps, counts, contents, tag, self._tags)
+                result = blocks.mapPartitionsWithIndex(read)
+            else:
+                result = self._sc.parallelize([], 1)
+            result.report = report  # type: ignore[attr-defined]
+            results[name] = result
+        log.info("%s", report)
+        return results
+
+    def _report(self, seconds: float, receipts: list[Receipt]) -> RunReport:
+        tasks = tuple(
+            TaskRun(
+                stage=receipt.stamp.stage,
+                task=receipt.stamp.task,
+                worker=receipt.worker,
+                began=receipt.began,
+                seconds=receipt.seconds,
+                work_items=receipt.outcome.started,
+                handed_back=sum(len(part.residuals) for part in receipt.outcome.parts)
+                + len(self._stages[receipt.stamp.stage].tasks[receipt.stamp.task].items)
+                - receipt.outcome.started,
+                records=sum(receipt.counts),
+            )
+            for receipt in receipts
+        )
+        return RunReport(
+            name=self._name,
+            elements=self._ledger.elements(),
+            stages=len(self._stages),
+            splits=self._splits,
+            split_elements=tuple(self._split_elements[key] for key in sorted(self._split_elements)),
+            seconds=seconds,
+            slots=self._most_slots,
+            tasks=tasks,
+        )
+
+
+def _dumps_all(fn: DoFn, side_inputs: Mapping[str, Any]) -> bytes:
+    """Pickle the DoFn with its side inputs, and say which of them does not pickle."""
+    pickling.dumps(fn, type(fn).__name__)
+    for name, value in side_inputs.items():
+        pickling.dumps(value, f"side input {name!r}")
+    return pickling.dumps((fn, dict(side_inputs)), type(fn).__name__)
+
+
+def _materialise(rdd: RDD[Any]) -> Iterable[Receipt | None]:
+    """Compute and store all blocks, without sending them to a second Python worker as RDD.count() would."""
+    rdd._jrdd.count()
+    return ()
+
+
+def _read_receipts(rdd: RDD[Any], tasks: list[int]) -> Iterable[Receipt | None]:
+    return rdd.context.runJob(rdd, LastReceipt(), tasks)

@@ -1,0 +1,229 @@
+"""What runs inside a Python worker: expanding elements, a task of a stage, and reading what was committed.
+
+A DoFn is loaded and set up once per worker process, whatever number of tasks it runs there; it is torn down when the
+worker is told to end, or when the worker has seen `_KEPT` newer runs. A worker that Spark kills tears nothing down.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from types import FrameType
+from typing import Any
+
+import attrs
+from pyspark import Accumulator, Broadcast, TaskContext
+
+from sdf import pickling
+from sdf.bundle import Bundle
+from sdf.dofn import DoFn, TaggedOutput
+from sdf.errors import ReplayError, blame, show
+from sdf.expansion import Expanded, expand
+from sdf.ledger import WorkItem
+from sdf.spark.blocks import Receipt, Stamp, batches, read_block, receipt_of
+
+__all__ = ["STAGE_PROPERTY", "Content", "Expand", "LastReceipt", "Payload", "ReadCommitted", "StageTask"]
+
+STAGE_PROPERTY = "sdf.stage"  # local property of the jobs in which a stage may run by the clock
+_KEPT = 8
+
+_loaded: OrderedDict[str, tuple[DoFn, dict[str, Any]]] = OrderedDict()
+
+
+@attrs.frozen
+class Payload:
+    """A run's DoFn and side inputs, broadcast as the pickled pair (DoFn, side inputs)."""
+
+    run_id: str
+    broadcast: Broadcast[bytes]
+
+    def load(self) -> tuple[DoFn, dict[str, Any]]:
+        """Return both, the DoFn set up; once per worker process."""
+        if self.run_id in _loaded:
+            return _loaded[self.run_id]
+        fn, side_inputs = pickling.loads(self.broadcast.value)
+        with blame(lambda: f"{type(fn).__name__}.setup()"):
+            fn.setup()
+        if type(fn).teardown is not DoFn.teardown:
+            signal.signal(signal.SIGHUP, _end_worker)  # how PySpark's daemon tells its workers to end
+        while len(_loaded) >= _KEPT:
+            _loaded.popitem(last=False)[1][0].teardown()
+        _loaded[self.run_id] = fn, side_inputs
+        return fn, side_inputs
+
+
+def _end_worker(_signal: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        while _loaded:
+            _loaded.popitem(last=False)[1][0].teardown()
+    finally:
+        os.kill(os.getpid(), signal.SIGHUP)
+
+
+class Expand:
+    """Makes `Expanded` elements of elements; a function for ``mapPartitions``."""
+
+    def __init__(self, payload: Payload) -> None:
+        self._payload = payload
+
+    def __call__(self, elements: Iterable[Any]) -> Iterator[Expanded]:
+        fn, _ = self._payload.load()
+        for element in elements:
+            yield expand(fn, element)
+
+
+class StageTask:
+    """Runs one task of a stage and yields its block; a function for ``mapPartitionsWithIndex``.
+
+    It runs by the clock only in a job that the runner marked as this stage's. When Spark computes the block again
+    later, because it was lost, only a stamp is given: the reader then replays what is pinned.
+
+    Args:
+        payload: the run's DoFn.
+        stage: number of the stage.
+        tags: the declared tags.
+        worth_seconds: hand back what is left when the budget is spent only if that takes longer than this.
+        receipts: collects a receipt per task on the driver, as soon as the task ends.
+    """
+
+    def __init__(
+        self,
+        payload: Payload,
+        stage: int,
+        tags: tuple[str, ...],
+        worth_seconds: float,
+        receipts: Accumulator[list[Receipt]],
+    ) -> None:
+        self._payload = payload
+        self._stage = stage
+        self._tags = tags
+        self._worth_seconds = worth_seconds
+        self._receipts = receipts
+
+    def __call__(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        stamp = Stamp(self._payload.run_id, self._stage, task, context.taskAttemptId())
+        ((items, budget_seconds),) = partition  # read to its end, else Spark does not use the worker again
+        yield stamp
+        if context.getLocalProperty(STAGE_PROPERTY) != stage_mark(self._payload.run_id, self._stage):
+            return
+        fn, side_inputs = self._payload.load()
+        wall, began = time.time(), time.monotonic()
+        bundle = Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic)
+        counts = [0] * (1 + len(self._tags))
+        with _Timekeeper(bundle, budget_seconds, self._worth_seconds):
+            yield from batches(bundle.outputs(), self._tags, counts, type(fn).__name__)
+        worker = f"{socket.gethostname()}/{os.getpid()}"
+        receipt = Receipt(stamp, bundle.outcome(), tuple(counts), worker, wall, time.monotonic() - began)
+        self._receipts.add([receipt])
+        yield receipt
+
+
+def stage_mark(run_id: str, stage: int) -> str:
+    """Return the value of `STAGE_PROPERTY` in the jobs that run a stage."""
+    return f"{run_id}/{stage}"
+
+
+class _Timekeeper:
+    """Lets a bundle hand back its rest when its budget is spent; raises what went wrong in that when it is left."""
+
+    def __init__(self, bundle: Bundle, budget_seconds: float, worth_seconds: float) -> None:
+        self._bundle = bundle
+        self._budget_seconds = budget_seconds
+        self._worth_seconds = worth_seconds
+        self._ended = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._watch, name="sdf-timekeeper", daemon=True)
+
+    def _watch(self) -> None:
+        if self._ended.wait(self._budget_seconds):
+            return
+        try:
+            while not self._bundle.hand_back(self._worth_seconds):
+                if self._ended.wait(max(self._worth_seconds / 8, 0.005)):
+                    return
+        except Exception as error:  # handed to the thread that runs the bundle
+            self._failure = error
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._failure is not None and error is None:
+            raise self._failure
+
+
+@attrs.frozen
+class Content:
+    """What a task committed: the (element, restriction) pairs in order. It is what a replay runs."""
+
+    pairs: tuple[tuple[Any, Any], ...]
+
+
+class ReadCommitted:
+    """Gives the committed records of one output; a function for ``mapPartitionsWithIndex`` over all stages' blocks.
+
+    Args:
+        payload: the run's DoFn.
+        stamps: the committed attempt of each partition.
+        counts: the number of records of each partition in this output.
+        contents: what each partition committed; broadcast, since it is needed only where a block is gone.
+        tag: number of the output, 0 for the main one.
+        tags: the declared tags.
+    """
+
+    def __init__(
+        self,
+        payload: Payload,
+        stamps: tuple[Stamp, ...],
+        counts: tuple[int, ...],
+        contents: Broadcast[list[Content]],
+        tag: int,
+        tags: tuple[str, ...],
+    ) -> None:
+        self._payload = payload
+        self._stamps = stamps
+        self._counts = counts
+        self._contents = contents
+        self._tag = tag
+        self._tags = tags
+
+    def __call__(self, partition: int, block: Iterable[Any]) -> Iterator[Any]:
+        return chain.from_iterable(
+            read_block(iter(block), self._stamps[partition], self._tag, lambda: self._replay(partition))
+        )
+
+    def _replay(self, partition: int) -> Iterator[Any]:
+        fn, side_inputs = self._payload.load()
+        pairs = self._contents.value[partition].pairs
+        items = [WorkItem(number, number, *pair) for number, pair in enumerate(pairs)]
+        wanted = None if self._tag == 0 else self._tags[self._tag - 1]
+        found = 0
+        for output in Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic).outputs():
+            tag, value = (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
+            if tag == wanted:
+                found += 1
+                yield value
+        if found != self._counts[partition]:
+            raise ReplayError(
+                f"{type(fn).__name__}.process() is not deterministic: a stored block was lost, and running "
+                f"{show(pairs)} again gave {found} records where {self._counts[partition]} were committed. Make "
+                f"process() depend on nothing but element and restriction, or save the result before it is used twice."
+            )
+
+
+class LastReceipt:
+    """Gives the receipt of a block; a function for ``runJob``, for receipts that did not reach the driver."""
+
+    def __call__(self, block: Iterable[Any]) -> list[Receipt | None]:
+        return [receipt_of(block)]
