@@ -17,10 +17,10 @@ from typing import Any
 
 import attrs
 
-from sdf import pickling
 from sdf.dofn import TaggedOutput
 from sdf.errors import LedgerError, OutputError, show
 from sdf.ledger import Outcome
+from sdf.spark import serde
 
 __all__ = ["Receipt", "Stamp", "batches", "read_block", "receipt_of"]
 
@@ -78,7 +78,7 @@ def batches(outputs: Iterator[Any], tags: tuple[str, ...], counts: list[int], wh
     while batch := list(islice(outputs, size)):
         total = 0
         for tag, records in _by_tag(batch, tags, who) if tags else ((0, batch),):
-            data = pickling.dumps(records, f"a record of {who}.process()")
+            data = serde.dumps(records, f"a record of {who}.process()")
             counts[tag] += len(records)
             total += len(data)
             yield tag, data
@@ -123,7 +123,7 @@ def _committed_batches(block: Iterator[Any], committed: Stamp, tag: int) -> Iter
     message = None
     for message in block:
         if isinstance(message, tuple) and message[0] == tag:
-            yield pickling.loads(message[1])
+            yield serde.loads(message[1])
     if not isinstance(message, Receipt):
         raise LedgerError(f"the stored block of {committed!r} ends without its receipt; Spark's storage cut it short.")
 

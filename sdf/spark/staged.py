@@ -24,7 +24,6 @@ from typing import Any
 import attrs
 from pyspark import RDD, AccumulatorParam, SparkContext, StorageLevel
 
-from sdf import pickling
 from sdf.dofn import DoFn
 from sdf.errors import InvalidTypeError, InvalidValueError, StageError, show
 from sdf.expansion import Expanded, checked_size, cut
@@ -33,11 +32,11 @@ from sdf.ledger import Ledger, WorkItem
 from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, plan_stage, tasks_allowed
 from sdf.report import RunReport, TaskRun
 from sdf.restrictions import is_integer
+from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp
 from sdf.spark.jobs import Ended, Jobs, slots
 from sdf.spark.worker import (
     STAGE_PROPERTY,
-    Content,
     Expand,
     LastReceipt,
     Payload,
@@ -166,8 +165,7 @@ class _Run:
         self._name = type(fn).__name__
         self._tags = tags
         self._run_id = uuid.uuid4().hex
-        data = pickling.dumps((fn, dict(side_inputs)), self._name) if not side_inputs else _dumps_all(fn, side_inputs)
-        self._payload = Payload(self._run_id, self._sc.broadcast(data))
+        self._payload = Payload(self._run_id, self._sc.broadcast(_dumps(fn, side_inputs)))
         self._events: queue.SimpleQueue[Ended | Receipt] = queue.SimpleQueue()
         self._jobs = Jobs(self._sc, f"sdf-{self._run_id}", self._events)
         self._param = _Receipts(self._events.put)
@@ -350,7 +348,8 @@ class _Run:
             blocks = self._sc.union([stage.rdd for stage in self._stages])
             stamps: tuple[Stamp, ...] = tuple(receipt.stamp for _, receipt in ordered)
             owners = [(stamp.stage, stamp.task) for stamp in stamps]
-            contents = self._sc.broadcast([Content(tuple(self._ledger.content(owner))) for owner in owners])
+            pinned = [self._ledger.content(owner) for owner in owners]
+            contents = self._sc.broadcast(serde.dumps(pinned, "the committed restrictions"))
         for tag, name in enumerate(("main", *self._tags)):
             if ordered:
                 counts = tuple(receipt.counts[tag] for _, receipt in ordered)
@@ -391,12 +390,10 @@ class _Run:
         )
 
 
-def _dumps_all(fn: DoFn, side_inputs: Mapping[str, Any]) -> bytes:
-    """Pickle the DoFn with its side inputs, and say which of them does not pickle."""
-    pickling.dumps(fn, type(fn).__name__)
-    for name, value in side_inputs.items():
-        pickling.dumps(value, f"side input {name!r}")
-    return pickling.dumps((fn, dict(side_inputs)), type(fn).__name__)
+def _dumps(fn: DoFn, side_inputs: Mapping[str, Any]) -> bytes:
+    """Pickle the DoFn and its side inputs, each by itself, so that the message can say which one does not pickle."""
+    values = {name: serde.dumps(value, f"side input {name!r}") for name, value in side_inputs.items()}
+    return serde.dumps((serde.dumps(fn, type(fn).__name__), values), type(fn).__name__)
 
 
 def _materialise(rdd: RDD[Any]) -> Iterable[Receipt | None]:

@@ -20,15 +20,15 @@ from typing import Any
 import attrs
 from pyspark import Accumulator, Broadcast, TaskContext
 
-from sdf import pickling
 from sdf.bundle import Bundle
 from sdf.dofn import DoFn, TaggedOutput
 from sdf.errors import ReplayError, blame, show
 from sdf.expansion import Expanded, expand
 from sdf.ledger import WorkItem
+from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp, batches, read_block, receipt_of
 
-__all__ = ["STAGE_PROPERTY", "Content", "Expand", "LastReceipt", "Payload", "ReadCommitted", "StageTask"]
+__all__ = ["STAGE_PROPERTY", "Expand", "LastReceipt", "Payload", "ReadCommitted", "StageTask"]
 
 STAGE_PROPERTY = "sdf.stage"  # local property of the jobs in which a stage may run by the clock
 _KEPT = 8
@@ -38,7 +38,7 @@ _loaded: OrderedDict[str, tuple[DoFn, dict[str, Any]]] = OrderedDict()
 
 @attrs.frozen
 class Payload:
-    """A run's DoFn and side inputs, broadcast as the pickled pair (DoFn, side inputs)."""
+    """A run's DoFn and side inputs, broadcast as a pickled pair: the pickled DoFn, and each value pickled by name."""
 
     run_id: str
     broadcast: Broadcast[bytes]
@@ -47,7 +47,9 @@ class Payload:
         """Return both, the DoFn set up; once per worker process."""
         if self.run_id in _loaded:
             return _loaded[self.run_id]
-        fn, side_inputs = pickling.loads(self.broadcast.value)
+        pickled_fn, pickled_values = serde.loads(self.broadcast.value)
+        fn: DoFn = serde.loads(pickled_fn)
+        side_inputs = {name: serde.loads(value) for name, value in pickled_values.items()}
         with blame(lambda: f"{type(fn).__name__}.setup()"):
             fn.setup()
         if type(fn).teardown is not DoFn.teardown:
@@ -163,13 +165,6 @@ class _Timekeeper:
             raise self._failure
 
 
-@attrs.frozen
-class Content:
-    """What a task committed: the (element, restriction) pairs in order. It is what a replay runs."""
-
-    pairs: tuple[tuple[Any, Any], ...]
-
-
 class ReadCommitted:
     """Gives the committed records of one output; a function for ``mapPartitionsWithIndex`` over all stages' blocks.
 
@@ -177,7 +172,8 @@ class ReadCommitted:
         payload: the run's DoFn.
         stamps: the committed attempt of each partition.
         counts: the number of records of each partition in this output.
-        contents: what each partition committed; broadcast, since it is needed only where a block is gone.
+        contents: the (element, restriction) pairs that each partition committed, in order, as a pickled list: what a
+            replay runs. Broadcast, since it is needed only where a block is gone.
         tag: number of the output, 0 for the main one.
         tags: the declared tags.
     """
@@ -187,7 +183,7 @@ class ReadCommitted:
         payload: Payload,
         stamps: tuple[Stamp, ...],
         counts: tuple[int, ...],
-        contents: Broadcast[list[Content]],
+        contents: Broadcast[bytes],
         tag: int,
         tags: tuple[str, ...],
     ) -> None:
@@ -205,7 +201,7 @@ class ReadCommitted:
 
     def _replay(self, partition: int) -> Iterator[Any]:
         fn, side_inputs = self._payload.load()
-        pairs = self._contents.value[partition].pairs
+        pairs = serde.loads(self._contents.value)[partition]
         items = [WorkItem(number, number, *pair) for number, pair in enumerate(pairs)]
         wanted = None if self._tag == 0 else self._tags[self._tag - 1]
         found = 0

@@ -1,0 +1,51 @@
+"""Read Avro files block by block, one of them far bigger than the rest: python examples/read_fn.py [FILE ...]"""
+
+import os
+import sys
+import tempfile
+
+import fastavro
+from avro_files import write_source_lines
+from pyspark import SparkContext
+
+from sdf import DoFn, OffsetRange, run_sdf
+
+
+class ReadFn(DoFn):
+    """Element: path of an Avro file. Position: the first byte of a block. Output: the records of its blocks."""
+
+    def get_initial_restriction(self, path):
+        return OffsetRange(0, os.path.getsize(path))
+
+    def process(self, path, tracker):
+        with open(path, "rb") as file:
+            blocks = fastavro.block_reader(file)  # reads the header; from here on it reads where the file stands
+            seek_block(file, tracker.current_restriction().start)
+            for block in blocks:
+                if not tracker.try_claim(block.offset):
+                    return
+                yield from block
+            tracker.try_claim(tracker.current_restriction().stop)  # the file has ended: nothing is left unclaimed
+
+
+def seek_block(file, start):
+    """Seek to the first block that begins at or after ``start``: right behind a sync marker."""
+    at = file.seek(file.tell() - 16)
+    marker = file.read(16)  # the header ends in it
+    at = file.seek(max(at, start - 16))
+    seen = b""
+    while chunk := file.read(1 << 16):
+        seen += chunk
+        if marker in seen:
+            file.seek(at + seen.index(marker) + 16)
+            return
+        at, seen = at + len(seen) - 15, seen[-15:]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder, SparkContext.getOrCreate() as sc:
+        paths = sys.argv[1:] or write_source_lines(folder)
+        records = run_sdf(sc.parallelize(paths), ReadFn())
+        print(f"{records.count():,} records in {len(paths)} files; {records.report.stages} stages ran")
+        print("split:", ", ".join(os.path.basename(path) for path in records.report.split_elements))
+        print(records.report)
