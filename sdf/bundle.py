@@ -6,14 +6,12 @@ was not started is given back whole, and the running work item is split if enoug
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from threading import Lock
 from typing import Any
 
-from sdf.dofn import DoFn
-from sdf.errors import OutputError
+from sdf.dofn import DoFn, call_hook
 from sdf.expansion import checked_size
 from sdf.invoker import Invoker
 from sdf.ledger import Outcome, Part, WorkItem, units
@@ -56,7 +54,7 @@ class Bundle:
         return chain.from_iterable(self._runs())
 
     def _runs(self) -> Iterator[Iterator[Any]]:
-        self._fn.start_bundle()
+        call_hook(self._fn, "start_bundle")
         while True:
             with self._lock:
                 if self._next == self._stop:
@@ -71,8 +69,7 @@ class Bundle:
             yield invoker.run()
             self._running = None
             self._account(item, invoker, self._clock() - began)
-        if self._fn.finish_bundle() is not None:  # type: ignore[func-returns-value]  # what a user wrote
-            raise OutputError(f"{type(self._fn).__name__}.finish_bundle() must return None, it cannot output.")
+        call_hook(self._fn, "finish_bundle")
 
     def _account(self, item: WorkItem, invoker: Invoker, seconds: float) -> None:
         done = units(item)
@@ -97,15 +94,18 @@ class Bundle:
             little left or cannot be split now, so ask again.
         """
         with self._lock:
+            if self._next == 0:
+                return False  # each task starts at least one work item, else a short budget would get nowhere
             running = self._running
             unstarted = self._items[self._next : self._stop]
             done, left = (0.0, 0.0) if running is None else self._progress(running, self._items[self._next - 1])
             done += self._units
-            rate = (self._clock() - self._began) / done if done > 0 else math.inf
-            if (left + sum(map(units, unstarted))) * rate <= worth_seconds:
+            elapsed = self._clock() - self._began
+            worth = worth_seconds * done / elapsed if elapsed > 0 else 0.0  # in units; 0 as long as nothing is done
+            if done > 0 and left + sum(map(units, unstarted)) <= worth:
                 return False
             self._stop = self._next
-        if running is None or left * rate <= worth_seconds:
+        if running is None or (done > 0 and left <= worth):
             return False
         return running.split(0) is not None
 

@@ -69,7 +69,7 @@ class ByteKeyRangeTracker(RestrictionTracker):
             self._refused = not position or (bool(self._stop) and position >= self._stop)
             return not self._refused
 
-    def try_split(self, fraction_of_remainder: float) -> tuple[ByteKeyRange, ByteKeyRange] | None:
+    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[ByteKeyRange, ByteKeyRange] | None:
         exact = as_fraction(fraction_of_remainder)
         with self._lock:
             lower = self._start if self._last is None else max(self._last, self._record) + b"\x00"

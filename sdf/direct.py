@@ -8,24 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sdf.dofn import DoFn, TaggedOutput, check_fn
-from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, show
+from sdf.dofn import DoFn, TaggedOutput, call_hook, check_fn, check_tags
+from sdf.errors import DeferError, InvalidValueError, OutputError, show
 from sdf.expansion import checked_size, expand
 from sdf.invoker import Invoker
 from sdf.ledger import Ledger, Outcome, Part, WorkItem
 from sdf.restrictions import is_integer
 
-__all__ = ["check_tags", "run_direct"]
+__all__ = ["run_direct"]
 
 
-def check_tags(tags: Any, who: str) -> tuple[str, ...]:
-    """Return the declared tags as a tuple; raise unless they are distinct names other than "main"."""
-    if isinstance(tags, str) or not isinstance(tags, Iterable):
-        raise InvalidTypeError(f"{who} tags must be a tuple of names (got {show(tags)}); one tag is tags=('bad',).")
-    names = tuple(tags)
-    if not all(isinstance(name, str) for name in names) or len({"main", *names}) != len(names) + 1:
-        raise InvalidValueError(f"{who} tags must be distinct names, none of them 'main' (got {show(names)}).")
-    return names
+_MOST_IDLE = 100
 
 
 def run_direct(
@@ -61,21 +54,29 @@ def run_direct(
     outputs: dict[str, list[Any]] = {name: [] for name in ("main", *names)}
     ledger = Ledger(partial(checked_size, fn))
     order = None if seed is None else random.Random(seed)
-    fn.setup()
+    call_hook(fn, "setup")
     try:
-        fn.start_bundle()
+        call_hook(fn, "start_bundle")
         todo: deque[WorkItem] = deque()
         for element in elements:
             expanded = expand(fn, element)
             todo.extend(ledger.add_element(expanded.element, expanded.restriction, expanded.pieces))
+        idle = 0
         while todo:
             if order is not None:
                 todo.rotate(order.randrange(len(todo)))
-            todo.extendleft(_run_item(fn, todo.popleft(), ledger, side_inputs, split_every, outputs))
-        if fn.finish_bundle() is not None:  # type: ignore[func-returns-value]  # what a user wrote
-            raise OutputError(f"{type(fn).__name__}.finish_bundle() must return None, it cannot output.")
+            item = todo.popleft()
+            claims, left = _run_item(fn, item, ledger, side_inputs, split_every, outputs)
+            idle = idle + 1 if left and not claims else 0
+            if idle > _MOST_IDLE + len(todo):
+                raise DeferError(
+                    f"{type(fn).__name__}.process() deferred {show(item.restriction)} of element {show(item.element)} "
+                    f"again and again without a claim. run_direct() does not wait; use stream_sdf() for work to come."
+                )
+            todo.extendleft(left)
+        call_hook(fn, "finish_bundle")
     finally:
-        fn.teardown()
+        call_hook(fn, "teardown")
     ledger.prove()
     return outputs if names else outputs["main"]
 
@@ -87,10 +88,13 @@ def _run_item(
     side_inputs: Mapping[str, Any] | None,
     split_every: int | None,
     outputs: dict[str, list[Any]],
-) -> list[WorkItem]:
-    """Run one work item, enter it in the ledger, and return what is left of it."""
+) -> tuple[int, list[WorkItem]]:
+    """Run one work item, enter it in the ledger, and return the number of its claims and what is left of it."""
+    made = 0
 
-    def on_claim(claims: int) -> None:
+    def on_claim(claims: int, _position: Any) -> None:
+        nonlocal made
+        made = claims
         if claims == split_every:
             invoker.split(0)
 
@@ -107,4 +111,4 @@ def _run_item(
             )
         outputs[tag].append(value)
     parts = (Part(item.id, invoker.primary, tuple(invoker.residuals)),) if invoker.residuals else ()
-    return [left for left, _ in ledger.commit(item.id, "direct", Outcome(1, parts)) or ()]
+    return made, [left for left, _ in ledger.commit(item.id, "direct", Outcome(1, parts)) or ()]

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from sdf.bytekeys import ByteKeyRangeTracker
-from sdf.errors import InvalidTypeError, OutputError, show
+from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, blame, show
 from sdf.offsets import GrowableOffsetRangeTracker, OffsetRangeTracker
 from sdf.restrictions import UNBOUNDED, ByteKeyRange, OffsetRange
 from sdf.trackers import RestrictionTracker
 from sdf.watermarks import WatermarkEstimator
 
-__all__ = ["DoFn", "TaggedOutput", "check_fn"]
+__all__ = ["DoFn", "TaggedOutput", "call_hook", "check_fn", "check_tags"]
 
 
 class DoFn(ABC):
@@ -152,3 +152,26 @@ def check_fn(fn: Any, side_inputs: Mapping[str, Any] | None, who: str) -> None:
             f"{type(fn).__name__}.process() cannot be called as process({call}): {error}. Its signature is "
             f"process{inspect.signature(fn.process)}."
         ) from None
+
+
+def check_tags(tags: Any, who: str) -> tuple[str, ...]:
+    """Return the declared tags as a tuple; raise unless they are distinct names other than "main"."""
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise InvalidTypeError(f"{who} tags must be a tuple of names (got {show(tags)}); one tag is tags=('bad',).")
+    names = tuple(tags)
+    if not all(isinstance(name, str) for name in names) or len({"main", *names}) != len(names) + 1:
+        raise InvalidValueError(f"{who} tags must be distinct names, none of them 'main' (got {show(names)}).")
+    return names
+
+
+def call_hook(fn: DoFn, name: str) -> None:
+    """Call ``setup``, ``teardown``, ``start_bundle`` or ``finish_bundle``.
+
+    Raises:
+        OutputError: if it returns something, since none of them can output.
+        ProcessError: if it raises.
+    """
+    with blame(lambda: f"{type(fn).__name__}.{name}()"):
+        given = getattr(fn, name)()
+        if given is not None:
+            raise OutputError(f"it must return None, it cannot output (got {show(given)})")

@@ -14,6 +14,7 @@ import attrs
 from sdf.dofn import DoFn
 from sdf.errors import InvalidTypeError, InvalidValueError, SplitError, UnboundedError, blame, show
 from sdf.restrictions import as_restriction, tiling_flaw
+from sdf.trackers import as_pair
 
 __all__ = ["Expanded", "checked_size", "cut", "expand"]
 
@@ -78,7 +79,7 @@ def cut(fn: DoFn, element: Any, restriction: Any, fraction: float) -> tuple[Any,
         SplitError: if the two parts do not add up.
     """
     with blame(lambda: f"{type(fn).__name__}'s tracker, cutting {show(restriction)} of element {show(element)},"):
-        pair = fn.create_tracker(element, restriction).try_split(fraction)
+        pair = as_pair(fn.create_tracker(element, restriction).try_split(fraction))
         if pair is None:
             return None
         flaw = tiling_flaw(restriction, pair, lambda part: checked_size(fn, element, part))

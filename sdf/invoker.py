@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
 from threading import Lock
 from typing import Any
 
@@ -31,7 +32,7 @@ from sdf.errors import (
 )
 from sdf.offsets import GrowableOffsetRangeTracker, OffsetRangeTracker
 from sdf.restrictions import tiling_flaw
-from sdf.trackers import Progress, RestrictionTracker, check_delay
+from sdf.trackers import Progress, RestrictionTracker, as_pair, check_delay
 
 __all__ = ["Invoker", "Residual"]
 
@@ -77,7 +78,7 @@ class LockedTracker:
             self.refused = not claimed
             return bool(claimed)
 
-    def try_split(self, fraction_of_remainder: float) -> Any:
+    def try_split(self, fraction_of_remainder: float | Fraction) -> Any:
         with self._lock:
             return self._tracker.try_split(fraction_of_remainder)
 
@@ -133,8 +134,8 @@ class Invoker:
         restriction: the part of its work to do.
         side_inputs: keyword arguments for `process`.
         watermark: state of a watermark estimator to go on from, or None.
-        on_claim: called in the thread of `process` after each successful claim with the number of claims so far.
-            Passing it also turns on the checks that cost something per output record.
+        on_claim: called in the thread of `process` after each successful claim, with the number of claims so far and
+            the position. Passing it also turns on the checks that cost something per output record.
 
     Attributes:
         residuals: what was cut off, in the order of the cuts; so their work is in the reverse order.
@@ -148,7 +149,7 @@ class Invoker:
         *,
         side_inputs: Mapping[str, Any] | None = None,
         watermark: Any = None,
-        on_claim: Callable[[int], None] | None = None,
+        on_claim: Callable[[int, Any], None] | None = None,
     ) -> None:
         self._fn = fn
         self._element = element
@@ -205,7 +206,7 @@ class Invoker:
             progress: Progress = self._tracker.progress()
             return progress
 
-    def split(self, fraction_of_remainder: float) -> Residual | None:
+    def split(self, fraction_of_remainder: float | Fraction) -> Residual | None:
         """Cut off the end of what is unclaimed; 0 makes `process` stop at its next claim. Thread-safe.
 
         Returns:
@@ -228,11 +229,9 @@ class Invoker:
 
     def _cut(self, cut: Callable[[], Any], template: Residual) -> Residual | None:
         before = self._tracker.current_restriction()
-        pair = cut()
+        pair = as_pair(cut())
         if pair is None:
             return None
-        if not (isinstance(pair, tuple) and len(pair) == 2):
-            raise SplitError(f"try_split() must return (primary, residual) or None (got {show(pair)})")
         primary, residual = pair
         for first in (primary, self._tracker.current_restriction()):
             flaw = tiling_flaw(before, (first, residual), self._size)
@@ -295,7 +294,7 @@ class Invoker:
         if claimed:
             self._claims += 1
             assert self._on_claim is not None
-            self._on_claim(self._claims)
+            self._on_claim(self._claims, position)
         return claimed
 
     def _observed_record(self, is_at_split_point: bool, record_start: Any) -> bool:

@@ -159,14 +159,14 @@ class Ledger:
         Raises:
             LedgerError: if one has an owner, or ``owner`` is sealed.
         """
-        nodes = [self._nodes[item.id] for item in items]
+        given = list(items)
+        nodes = {item.id: self._held(None, item.id) for item in given}
         self._check_open(owner)
-        for node in nodes:
-            if node.owner is not None:
-                raise LedgerError(f"work item {node.item.id} belongs to {node.owner!r}, it cannot go to {owner!r} too.")
-        for node in nodes:
+        if len(nodes) < len(given):
+            raise LedgerError(f"{owner!r} was given a work item twice: {[item.id for item in given]}.")
+        for node in nodes.values():
             node.owner = owner
-        self._owned.setdefault(owner, {}).update((node.item.id, node) for node in nodes)
+        self._owned.setdefault(owner, {}).update(nodes)
 
     def _check_open(self, owner: Hashable) -> None:
         if owner in self._sealed:
@@ -175,7 +175,8 @@ class Ledger:
     def _held(self, owner: Hashable | None, item_id: int) -> _Node:
         node = self._nodes[item_id] if 0 <= item_id < len(self._nodes) else None
         if node is None or node.owner != owner or node.void:
-            raise LedgerError(f"work item {item_id} does not belong to {owner!r}.")
+            whose = "nobody" if node is None else repr(node.owner)
+            raise LedgerError(f"work item {item_id} does not belong to {owner!r} (it belongs to {whose}).")
         if owner is not None:
             self._check_open(owner)
         return node
@@ -208,9 +209,11 @@ class Ledger:
 
     def _split(self, node: _Node, primary: Any, residuals: Sequence[Residual]) -> list[WorkItem]:
         item = node.item
+        sizes = [self._size(item.element, residual.restriction) for residual in residuals]
+        if node.owner is None and primary is not None:  # a piece that is still to be handed out
+            node.item = attrs.evolve(item, restriction=primary, size=self._size(item.element, primary))
         fresh = []
-        for residual in residuals:
-            size = self._size(item.element, residual.restriction)
+        for residual, size in zip(residuals, sizes, strict=True):
             child = WorkItem(
                 len(self._nodes), item.element_id, item.element, residual.restriction, size, item.id, residual.watermark
             )
@@ -225,8 +228,11 @@ class Ledger:
     def release(self, owner: Hashable, item_id: int) -> WorkItem:
         """Take back a work item that its owner did not start; return it as it stands now."""
         node = self._held(owner, item_id)
+        if node.holds is not node.item.restriction:
+            size = self._size(node.item.element, node.holds)
+            node.item = attrs.evolve(node.item, restriction=node.holds, size=size)
         self._drop(node)
-        return attrs.evolve(node.item, restriction=node.holds)
+        return node.item
 
     def _drop(self, node: _Node) -> None:
         if node.owner is not None:
@@ -252,11 +258,11 @@ class Ledger:
             return None
         nodes = list(self._owned.get(owner, {}).values())
         started = {node.item.id: node for node in nodes[: outcome.started]}
-        strangers = [part.item_id for part in outcome.parts if part.item_id not in started]
-        if strangers or not 0 <= outcome.started <= len(nodes):
+        ids = [part.item_id for part in outcome.parts]
+        if not (set(ids) <= set(started) and len(set(ids)) == len(ids) and 0 <= outcome.started <= len(nodes)):
             raise LedgerError(
-                f"{owner!r}, attempt {attempt!r}, accounts for {outcome.started} work items and for parts of "
-                f"{strangers or 'none'} that it did not start; it was given {len(nodes)}."
+                f"{owner!r}, attempt {attempt!r}, accounts for {outcome.started} work items and for parts of {ids}; it "
+                f"was given {len(nodes)}, and parts must be of those that it started, each once."
             )
         for part in outcome.parts:
             self._check_split(started[part.item_id], part.primary, part.residuals)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from threading import Lock
 from typing import Any
 
@@ -78,7 +79,7 @@ class OffsetRangeTracker(RestrictionTracker):
             self._refused = not position < self._stop
             return not self._refused
 
-    def try_split(self, fraction_of_remainder: float) -> tuple[OffsetRange, OffsetRange] | None:
+    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[OffsetRange, OffsetRange] | None:
         exact = as_fraction(fraction_of_remainder)
         estimate = self._estimated_stop()
         with self._lock:
@@ -258,7 +259,7 @@ class UnsplittableTracker(RestrictionTracker):
     def try_claim(self, position: Any) -> bool:
         return self._wrapped.try_claim(position)
 
-    def try_split(self, fraction_of_remainder: float) -> tuple[Any, Any] | None:
+    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Any, Any] | None:
         return self._wrapped.try_split(0) if as_fraction(fraction_of_remainder) == 0 else None
 
     def check_done(self) -> None:
@@ -269,3 +270,6 @@ class UnsplittableTracker(RestrictionTracker):
 
     def is_bounded(self) -> bool:
         return self._wrapped.is_bounded()
+
+    def defer_remainder(self, delay_seconds: float = 0) -> Any:
+        return self._wrapped.defer_remainder(delay_seconds)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import sys
 from collections.abc import Callable
 
 import attrs
@@ -183,7 +184,7 @@ def plan_stage(
         share = budget = min(max(share, tuning.min_piece_seconds), tuning.longest())
     else:
         budget = min(tuning.first_budget_seconds, tuning.longest())
-    room = len(backlog) if limits.max_items is None else limits.max_items
+    room = sys.maxsize if limits.max_items is None else limits.max_items
     planned: list[PlannedTask] = []
     while len(planned) < tasks and len(backlog) and room > 0:
         most = room if known else min(room, _ITEMS_WHILE_COST_UNKNOWN)
@@ -199,7 +200,7 @@ def _fill(
     """Take about ``share`` seconds of work, at most ``most`` work items; cut the one that is too big."""
     items: list[WorkItem] = []
     filled = 0.0
-    while len(backlog) and filled < share and len(items) < most:
+    while len(backlog) and len(items) < most and (filled < share or not items):
         item = backlog.pop()
         wanted, seconds = share - filled, backlog.seconds_of(item)
         if seconds > 1.5 * wanted:  # up to half more than wanted is cheaper than another piece

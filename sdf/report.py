@@ -74,9 +74,13 @@ class RunReport:
         return min(1.0, self.busy_seconds / (self.seconds * self.slots)) if self.seconds > 0 else 1.0
 
     def __str__(self) -> str:
-        split = len(self.split_elements)
         return (
-            f"{self.name}: {self.records:,} records of {self.elements:,} elements in {self.seconds:.2f} s, "
-            f"{self.efficiency:.0%} of {self.slots} slots busy\n"
-            f"{len(self.tasks)} tasks in {self.stages} stages; {self.splits} splits of {split} elements"
+            f"{self.name}: {_count(self.records, 'record')} of {_count(self.elements, 'element')} in "
+            f"{self.seconds:.2f} s, {self.efficiency:.0%} of {_count(self.slots, 'slot')} busy\n"
+            f"{_count(len(self.tasks), 'task')} in {_count(self.stages, 'stage')}; "
+            f"{_count(self.splits, 'split')} of {_count(len(self.split_elements), 'element')}"
         )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

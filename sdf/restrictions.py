@@ -153,16 +153,16 @@ class ByteKeyRange:
 
     def is_tiled_by(self, parts: Sequence[Any]) -> bool:
         """Tell whether the parts that are not empty follow each other from start to stop."""
-        position: bytes | None = self.start
+        position: bytes | None = self.start or b"\x00"  # no key lies before b"\x00"
         for part in parts:
             if not isinstance(part, ByteKeyRange):
                 return False
             if part.is_empty():
                 continue
-            if part.start != position:
+            if (part.start or b"\x00") != position:
                 return False
             position = part.stop or None  # None: past every key, where nothing can start
-        return position == (self.stop or None) or (self.is_empty() and position == self.start)
+        return position == (self.stop or None) or (self.is_empty() and position == (self.start or b"\x00"))
 
 
 def as_restriction(value: Any, who: str) -> Any:
@@ -210,6 +210,8 @@ def tiling_flaw(whole: Any, parts: Sequence[Any], size: Callable[[Any], float | 
             if part.start != position:
                 kind = "overlaps or repeats" if _precedes(part.start, position) else "leaves a gap after"
                 return f"{show(part)} {kind} {show(position)} in {show(whole)}"
+            if _precedes(part.stop, part.start):
+                return f"{show(part)} runs backwards in {show(whole)}"
             position = part.stop
         if position != whole.stop:
             return f"the parts {_list(parts)} stop at {show(position)}, not at the stop of {show(whole)}"

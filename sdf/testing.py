@@ -1,27 +1,28 @@
 """check_dofn: the contract of a DoFn, checked in one line of a unit test.
 
-It reads the element whole; then it reads it again for every claim and several fractions, splits it there, sends every
-part through pickle, runs the residual (split again) before the primary has ended, and compares what came out. A DoFn
-that passes can be split, retried and replayed anywhere without losing or doubling a record.
+It reads the element whole; then it reads it again for every claim and several fractions, those that cut next to the
+following block among them, and splits it there. Every part goes through pickle, the residual is split once more and
+may run before the primary has ended, and what came out is compared. A DoFn that passes can be split, retried and
+replayed anywhere without losing or doubling a record.
 """
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from fractions import Fraction
 from typing import Any
 
 import attrs
-import cloudpickle
 
 from sdf import pickling
-from sdf.direct import check_tags
-from sdf.dofn import DoFn, TaggedOutput, check_fn
+from sdf.dofn import DoFn, TaggedOutput, call_hook, check_fn, check_tags
 from sdf.errors import CheckError, DeferError, InvalidTypeError, OutputError, SdfError, show
 from sdf.expansion import Expanded, expand
 from sdf.invoker import Invoker, Residual
+from sdf.restrictions import OffsetRange
 
 __all__ = ["CheckedDoFn", "check_dofn"]
 
@@ -51,6 +52,7 @@ class _Read:
     """One attempt, and all that came of it."""
 
     claims: int = 0
+    positions: list[Any] = attrs.field(factory=list)
     records: Records = attrs.field(factory=Counter)
     primary: Any = None
     splits: list[Any] = attrs.field(factory=list)
@@ -87,11 +89,11 @@ def check_dofn(
     """
     check_fn(fn, side_inputs, "check_dofn()")
     check = _Check(fn, element, dict(side_inputs or {}), check_tags(tags, "check_dofn()"), random.Random(seed))
-    fn.setup()
+    call_hook(fn, "setup")
     try:
         result = check.run(tuple(fractions))
     finally:
-        fn.teardown()
+        call_hook(fn, "teardown")
     if check.faults:
         more = f"\n  ... and {len(check.faults) - _MOST_FAULTS} more" if len(check.faults) > _MOST_FAULTS else ""
         lines = "".join(f"\n  - {fault}" for fault in check.faults[:_MOST_FAULTS])
@@ -111,7 +113,7 @@ class _Check:
         self._splits = 0
         self.faults: list[str] = []
 
-    def run(self, fractions: tuple[float, ...]) -> CheckedDoFn:
+    def run(self, fractions: tuple[float | Fraction, ...]) -> CheckedDoFn:
         self._attempt("sending it to the workers", self._check_pickles)
         expanded = self._attempt("the initial restriction", lambda: expand(self._fn, self._element))
         if expanded is None:
@@ -124,7 +126,8 @@ class _Check:
             self._compare("reading it twice", whole.records, again.records)
         self._check_pieces(expanded, whole.records)
         for at in _spread(whole.claims):
-            for fraction in fractions:
+            near = _near_next_block(expanded.restriction, whole.positions, at)
+            for fraction in [*fractions, *near]:
                 self._check_split(expanded.restriction, at, fraction, whole.records)
         return CheckedDoFn(whole.claims, whole.records.total(), self._splits)
 
@@ -136,10 +139,11 @@ class _Check:
             return None
 
     def _check_pickles(self) -> None:
-        pickling.loads(pickling.dumps(self._fn, type(self._fn).__name__))
+        pickling.dumps(self._fn, type(self._fn).__name__)
 
     def _through_pickle(self, restriction: Any) -> Any:
-        copy = pickle.loads(pickling.dumps(restriction, f"restriction {show(restriction)}"))
+        pickling.dumps(restriction, f"restriction {show(restriction)}")
+        copy = deepcopy(restriction)  # what unpickling gives; that itself would redefine a class local to a test
         if copy != restriction:
             raise InvalidTypeError(
                 f"restriction {show(restriction)} does not equal its copy after pickling ({show(copy)}). Make it a "
@@ -159,8 +163,8 @@ class _Check:
         if found is not None:
             self._compare(what, expected, found)
 
-    def _check_split(self, whole: Any, at: int, fraction: float, expected: Records) -> None:
-        what = f"split at {fraction} after claim {at}"
+    def _check_split(self, whole: Any, at: int, fraction: float | Fraction, expected: Records) -> None:
+        what = f"split at {float(fraction):.3g} after claim {at}"
         parts = self._attempt(what, lambda: self._read_split(whole, None, at, fraction, nested=True))
         if parts is None:
             return
@@ -175,7 +179,7 @@ class _Check:
                 self._compare(what, read.records, again.records)
 
     def _read_split(
-        self, restriction: Any, watermark: Any, at: int, fraction: float, *, nested: bool
+        self, restriction: Any, watermark: Any, at: int, fraction: float | Fraction, *, nested: bool
     ) -> tuple[_Read, Records]:
         """Read a restriction and split it after claim ``at``.
 
@@ -224,21 +228,22 @@ class _Check:
         restriction: Any,
         watermark: Any = None,
         at: int = 0,
-        fraction: float = 0.0,
+        fraction: float | Fraction = 0.0,
         on_split: Callable[[Residual], None] | None = None,
     ) -> _Read:
         """Run one attempt; after claim ``at`` split it and pass what was cut off to ``on_split``."""
         read = _Read()
 
-        def on_claim(claims: int) -> None:
+        def on_claim(claims: int, position: Any) -> None:
             read.claims = claims
+            read.positions.append(position)
             if claims == at and on_split is not None:
                 residual = invoker.split(fraction)
                 if residual is not None:
                     read.splits.append(residual.restriction)
                     on_split(residual)
 
-        self._fn.start_bundle()
+        call_hook(self._fn, "start_bundle")
         invoker = Invoker(
             self._fn,
             self._element,
@@ -251,7 +256,7 @@ class _Check:
             if isinstance(output, TaggedOutput) and output.tag not in self._tags:
                 raise OutputError(f"process() gave {show(output)}, but the declared tags are {show(self._tags)}")
             read.records[_key(output)] += 1
-        self._fn.finish_bundle()
+        call_hook(self._fn, "finish_bundle")
         read.primary = invoker.primary
         read.deferred = invoker.residuals[len(read.splits) :]
         return read
@@ -267,6 +272,15 @@ class _Check:
             self.faults.append(f"{what}: {'; '.join(counts)}")
 
 
+def _near_next_block(whole: Any, positions: list[Any], at: int) -> list[Fraction]:
+    """Return the fractions that cut an offset range just before, at, and just after the block that follows a claim."""
+    if not isinstance(whole, OffsetRange) or at >= len(positions):
+        return []
+    claimed, following = positions[at - 1], positions[at]
+    cuts = (cut for cut in (following - 1, following, following + 1) if claimed < cut < whole.stop)
+    return [Fraction(cut - claimed, whole.stop - claimed) for cut in cuts]
+
+
 def _spread(claims: int) -> list[int]:
     if claims <= _MOST_CLAIMS:
         return list(range(1, claims + 1))
@@ -280,11 +294,11 @@ def _key(output: Any) -> Hashable:
     try:
         hash(output)
     except TypeError:
-        return bytes(cloudpickle.dumps(output))
+        return pickling.dumps(output, f"record {show(output)}")
     hashable: Hashable = output
     return hashable
 
 
 def _example(records: Records) -> str:
     record = next(iter(records))
-    return show(cloudpickle.loads(record) if isinstance(record, bytes) and record[:1] == b"\x80" else record)
+    return show(pickling.loads(record) if isinstance(record, bytes) and record[:1] == b"\x80" else record)

@@ -16,9 +16,9 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import DeferError, InvalidValueError, show
+from sdf.errors import DeferError, InvalidValueError, SplitError, show
 
-__all__ = ["Progress", "RestrictionTracker", "as_fraction", "check_delay"]
+__all__ = ["Progress", "RestrictionTracker", "as_fraction", "as_pair", "check_delay"]
 
 
 @attrs.frozen
@@ -48,7 +48,7 @@ class RestrictionTracker(ABC):
         """
 
     @abstractmethod
-    def try_split(self, fraction_of_remainder: float) -> tuple[Any, Any] | None:
+    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Any, Any] | None:
         """Cut off the end of what is unclaimed and return (primary, residual), or None if that cannot be done now.
 
         Called by the runner. The primary becomes the current restriction. 0 means: keep only what is claimed already.
@@ -84,7 +84,7 @@ class RestrictionTracker(ABC):
             DeferError: if the tracker cannot split although work remains.
         """
         check_delay(delay_seconds)
-        pair = self.try_split(0)
+        pair = as_pair(self.try_split(0))
         if pair is not None:
             return pair[1]
         try:
@@ -104,16 +104,23 @@ def check_delay(delay_seconds: float) -> None:
         raise InvalidValueError(f"defer_remainder() delay_seconds must be finite and >= 0 (got {delay_seconds!r}).")
 
 
-def as_fraction(fraction: float) -> Fraction:
+def as_pair(split: Any) -> tuple[Any, Any] | None:
+    """Return what a tracker's `try_split` gave, if that is a pair or None.
+
+    Raises:
+        SplitError: otherwise.
+    """
+    if split is None or (isinstance(split, tuple) and len(split) == 2):
+        return split
+    raise SplitError(f"try_split() must return (primary, residual) or None (got {show(split)})")
+
+
+def as_fraction(fraction: float | Fraction) -> Fraction:
     """Return a fraction exactly, by its shortest decimal text: 0.7 is 7/10, not the binary value just below it.
 
     Raises:
         InvalidValueError: if it is NaN, outside [0, 1], or not a number.
     """
-    try:
-        exact = Fraction(repr(float(fraction)))
-    except (TypeError, ValueError, OverflowError):
-        exact = Fraction(-1)
-    if not 0 <= exact <= 1:
-        raise InvalidValueError(f"try_split() fraction_of_remainder must lie in [0, 1] (got {fraction!r}).")
-    return exact
+    if isinstance(fraction, (int, float, Fraction)) and 0 <= fraction <= 1:
+        return fraction if isinstance(fraction, Fraction) else Fraction(repr(float(fraction)))
+    raise InvalidValueError(f"try_split() fraction_of_remainder must lie in [0, 1] (got {fraction!r}).")

@@ -103,11 +103,12 @@ def explain(error: BaseException, what: str) -> BaseException:
         explained: SdfError = StageError(f"Spark could not finish a job ({what}): {text.splitlines()[0]}")
         explained.__cause__ = error
         return explained
-    trace = text[start:].split("\n\tat ")[0].strip() + "\n"
-    if "No module named 'sdf'" in trace:
+    trace = re.split(r"\n(?: *SQLSTATE: |\tat )", text[start:])[0].strip() + "\n"
+    lacking = re.search(r"^ModuleNotFoundError: No module named '([^']*)'", trace, re.MULTILINE)
+    if lacking is not None:
         explained = StageError(
-            "the Python workers cannot import sdf. Install it on the executors, or ship it with "
-            "spark-submit --py-files (see README, 'On a cluster')."
+            f"the Python workers cannot import {lacking.group(1)}. Install it on the executors, or ship it with "
+            f"spark-submit --py-files; on one machine set PYSPARK_PYTHON to this interpreter (README, 'On a cluster')."
         )
     else:
         raised = list(re.finditer(r"^sdf\.errors\.(\w+): ", trace, re.MULTILINE))

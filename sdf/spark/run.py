@@ -7,8 +7,7 @@ from typing import Any
 
 from pyspark import RDD
 
-from sdf.direct import check_tags
-from sdf.dofn import DoFn, check_fn
+from sdf.dofn import DoFn, check_fn, check_tags
 from sdf.errors import InvalidTypeError, show
 from sdf.spark.staged import StagedRunner
 
@@ -36,7 +35,8 @@ def run_sdf(
 
     Returns:
         An RDD of the outputs, each exactly once, in no particular order; with ``tags`` a dict of RDDs, ``"main"`` and
-        one per tag. Each has a ``report``, a `RunReport`. Stored records are freed when the RDD is garbage collected.
+        one per tag. Each has a ``report``, a `RunReport`. The records are
+        kept in Spark's storage until ``unpersist()`` is called on it; used after that, they are computed again.
 
     Raises:
         InvalidTypeError, InvalidValueError, UnpicklableError: for wrong arguments, before any job runs.

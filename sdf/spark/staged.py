@@ -335,10 +335,11 @@ class _Run:
         if pair is None:
             return None
         front, rest = pair
-        size = checked_size(self._fn, item.element, front)
+        if checked_size(self._fn, item.element, front) == 0:
+            return None  # an unclaimed range may be cut at its start: a piece without work would never end the run
         self._note_split(item, 1)
         (child,) = self._ledger.split(None, item.id, front, [Residual(rest, 0, item.watermark)])
-        return attrs.evolve(item, restriction=front, size=size), child
+        return self._ledger.item(item.id), child
 
     def _result(self, seconds: float) -> dict[str, RDD[Any]]:
         ordered = [(stage, stage.receipts[task]) for stage in self._stages for task in range(len(stage.tasks))]
@@ -358,9 +359,16 @@ class _Run:
             else:
                 result = self._sc.parallelize([], 1)
             result.report = report  # type: ignore[attr-defined]
+            result.unpersist = partial(self._unpersist, result.unpersist)  # type: ignore[method-assign]
             results[name] = result
         log.info("%s", report)
         return results
+
+    def _unpersist(self, unpersist: Callable[[bool], RDD[Any]], blocking: bool = False) -> RDD[Any]:
+        """Free the stages' blocks too; whoever reads the result after that gets the pinned parts computed again."""
+        for stage in self._stages:
+            stage.rdd.unpersist(blocking)
+        return unpersist(blocking)
 
     def _report(self, seconds: float, receipts: list[Receipt]) -> RunReport:
         tasks = tuple(

@@ -21,8 +21,8 @@ import attrs
 from pyspark import Accumulator, Broadcast, TaskContext
 
 from sdf.bundle import Bundle
-from sdf.dofn import DoFn, TaggedOutput
-from sdf.errors import ReplayError, blame, show
+from sdf.dofn import DoFn, TaggedOutput, call_hook
+from sdf.errors import ReplayError, show
 from sdf.expansion import Expanded, expand
 from sdf.ledger import WorkItem
 from sdf.spark import serde
@@ -50,12 +50,11 @@ class Payload:
         pickled_fn, pickled_values = serde.loads(self.broadcast.value)
         fn: DoFn = serde.loads(pickled_fn)
         side_inputs = {name: serde.loads(value) for name, value in pickled_values.items()}
-        with blame(lambda: f"{type(fn).__name__}.setup()"):
-            fn.setup()
+        call_hook(fn, "setup")
         if type(fn).teardown is not DoFn.teardown:
             signal.signal(signal.SIGHUP, _end_worker)  # how PySpark's daemon tells its workers to end
         while len(_loaded) >= _KEPT:
-            _loaded.popitem(last=False)[1][0].teardown()
+            call_hook(_loaded.popitem(last=False)[1][0], "teardown")
         _loaded[self.run_id] = fn, side_inputs
         return fn, side_inputs
 
@@ -64,7 +63,7 @@ def _end_worker(_signal: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         while _loaded:
-            _loaded.popitem(last=False)[1][0].teardown()
+            call_hook(_loaded.popitem(last=False)[1][0], "teardown")
     finally:
         os.kill(os.getpid(), signal.SIGHUP)
 

@@ -1,0 +1,81 @@
+"""The same records on every kind of master, and when a real executor dies."""
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fns import EVERY_FN, SlowCountFn, expected
+
+from sdf import StagedRunner, run_direct, run_sdf
+
+ELEMENTS = [("a", 0), ("b", 1), ("c", 120), ("d", 7), ("c", 3)]
+SKEWED = [("big", 400), *((str(i), 2) for i in range(20))]
+CLUSTER = "local-cluster[2,1,1024]"
+
+
+@pytest.fixture(scope="module", params=["local[1]", "local[4]", CLUSTER])
+def master(request, start_spark):
+    return start_spark(request.param)
+
+
+def test_run_sdf_equals_run_direct_equals_the_generator(master):
+    """As multisets, for every kind of restriction."""
+    for fn in EVERY_FN:
+        result = run_sdf(master.parallelize(ELEMENTS, 3), fn)
+        assert Counter(result.collect()) == Counter(run_direct(ELEMENTS, fn)) == expected(ELEMENTS)
+        result.unpersist()
+
+
+def test_work_is_split_and_nothing_is_lost(master):
+    """A straggler is cut into pieces, here too."""
+    result = run_sdf(master.parallelize(SKEWED), SlowCountFn(), runner=StagedRunner(budget_seconds=0.2))
+    assert Counter(result.collect()) == expected(SKEWED)
+    assert result.report.splits >= 3
+    result.unpersist()
+
+
+def kill_my_executor(marker):
+    """Kill the JVM that this Python worker belongs to, unless ``marker`` says that it was done already."""
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return
+    daemon = Path(f"/proc/{os.getppid()}/status").read_text()
+    executor = int(next(line.split()[1] for line in daemon.splitlines() if line.startswith("PPid:")))
+    os.kill(executor, signal.SIGKILL)
+
+
+class KillsExecutor(SlowCountFn):
+    """Kills its executor once, after it has given some records of the middle of the big element."""
+
+    def __init__(self, marker):
+        super().__init__()
+        self.marker = marker
+
+    def process(self, element, tracker):
+        for name, i in super().process(element, tracker):
+            if name == "big" and i == 230:
+                kill_my_executor(self.marker)
+            yield name, i
+
+
+def test_an_executor_dies_during_a_stage(start_spark, tmp_path):
+    """Tasks that had ended on the dead executor are replayed, those that ran there are run again."""
+    sc = start_spark(CLUSTER)
+    marker = str(tmp_path / "killed")
+    result = run_sdf(sc.parallelize(SKEWED), KillsExecutor(marker), runner=StagedRunner(budget_seconds=0.2))
+    assert os.path.exists(marker)
+    assert Counter(result.collect()) == Counter(result.collect()) == expected(SKEWED)
+
+
+def test_an_executor_dies_after_the_run(start_spark, tmp_path):
+    """What it had stored is replayed from the pinned parts, at the next action and the one after."""
+    sc = start_spark(CLUSTER)
+    result = run_sdf(sc.parallelize(SKEWED), SlowCountFn(), runner=StagedRunner(budget_seconds=0.2))
+    for number in range(2):
+        marker = str(tmp_path / str(number))
+        assert sc.parallelize([marker], 1).map(lambda path: kill_my_executor(path) or "back").collect() == ["back"]
+        assert os.path.exists(marker)
+        assert Counter(result.collect()) == expected(SKEWED)

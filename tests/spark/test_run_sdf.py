@@ -1,0 +1,441 @@
+"""run_sdf with the staged runner: what a user may rely on."""
+
+import os
+import re
+import threading
+import time
+from collections import Counter
+
+import pytest
+from fns import EVERY_FN, CountFn, OddFn, SlowCountFn, expected
+
+from sdf import UNBOUNDED, DoFn, OffsetRange, StagedRunner, TaggedOutput, run_direct, run_sdf
+from sdf.errors import (
+    InvalidTypeError,
+    InvalidValueError,
+    OutputError,
+    ProcessError,
+    SplitError,
+    StageError,
+    UnboundedError,
+    UnclaimedWorkError,
+    UnpicklableError,
+)
+
+ELEMENTS = [("a", 0), ("b", 1), ("c", 200), ("d", 7), ("c", 3)]
+
+
+def no_job_is_active(sc):
+    """Wait for Spark's status to catch up with what has ended, then tell whether nothing runs."""
+    for _ in range(100):
+        if not sc.statusTracker().getActiveJobsIds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def stored_rdds(sc):
+    return sc._jsc.getPersistentRDDs().size()
+
+
+@pytest.mark.parametrize("fn", EVERY_FN, ids=lambda fn: type(fn).__name__)
+def test_same_records_as_run_direct_and_the_plain_generator(sc, fn):
+    """Whatever the restriction, the records are those of the generator, each once."""
+    result = Counter(run_sdf(sc.parallelize(ELEMENTS, 3), fn).collect())
+    assert result == Counter(run_direct(ELEMENTS, fn)) == expected(ELEMENTS)
+
+
+def test_a_straggler_is_split_while_the_rest_is_done(sc):
+    """One element with nearly all the work runs in many pieces, on all slots."""
+    elements = [("big", 300), *((str(i), 2) for i in range(20))]
+    result = run_sdf(sc.parallelize(elements), SlowCountFn())
+    assert Counter(result.collect()) == expected(elements)
+    assert result.report.split_elements == (("big", 300),)
+    assert result.report.splits >= 4
+    assert result.report.stages >= 2
+    assert len({task.worker for task in result.report.tasks}) >= 3
+
+
+def test_a_budget_makes_running_work_checkpoint(sc):
+    """A task that outlives its budget hands back the rest of what it is running and what it did not start."""
+    elements = [("a", 60), ("b", 60)]
+    result = run_sdf(sc.parallelize(elements), SlowCountFn(), runner=StagedRunner(budget_seconds=0.1, max_tasks=1))
+    assert Counter(result.collect()) == expected(elements)
+    assert sum(task.handed_back for task in result.report.tasks) >= 2
+
+
+def test_the_result_is_an_rdd_like_any_other(sc):
+    """Actions repeat, take() takes, narrow and wide transformations follow."""
+    result = run_sdf(sc.parallelize([("a", 50)]), CountFn())
+    assert result.count() == result.count() == 50
+    assert len(result.take(3)) == 3
+    assert result.map(lambda record: record[1]).sum() == sum(range(50))
+    assert result.reduceByKey(lambda one, other: one + other).collect() == [("a", sum(range(50)))]
+    assert sorted(number for _, number in result.zipWithIndex().collect()) == list(range(50))
+
+
+def test_the_output_of_one_is_the_input_of_the_next(sc):
+    """run_sdf() takes the result of run_sdf()."""
+    first = run_sdf(sc.parallelize([("a", 5)]), CountFn())
+    assert Counter(run_sdf(first, CountFn()).collect()) == expected([("a", n) for n in range(5)])
+
+
+def test_no_elements_give_no_records(sc):
+    """An empty RDD gives an empty RDD, with a report."""
+    for rdd in (sc.emptyRDD(), sc.parallelize([], 3)):
+        result = run_sdf(rdd, CountFn())
+        assert result.isEmpty()
+        assert result.report.elements == 0
+    assert run_sdf(sc.emptyRDD(), OddFn(), tags=("odd",))["odd"].collect() == []
+
+
+def test_tagged_outputs_have_an_rdd_each(sc):
+    """With tags the result maps "main" and each tag to an RDD."""
+    outputs = run_sdf(sc.parallelize([("a", 9)]), OddFn(), tags=("odd", "unused"))
+    assert sorted(outputs) == ["main", "odd", "unused"]
+    assert sorted(outputs["main"].values().collect()) == [0, 2, 4, 6, 8]
+    assert sorted(outputs["odd"].values().collect()) == [1, 3, 5, 7]
+    assert outputs["unused"].collect() == []
+    assert outputs["odd"].report is outputs["main"].report
+
+
+@pytest.mark.parametrize("tags", [(), ("other",)])
+def test_an_undeclared_tag_is_an_error(sc, tags):
+    """An output for a tag that is not declared is neither lost nor mixed into the main output."""
+    with pytest.raises(OutputError, match=re.escape("TaggedOutput('odd', ('a', 1))")):
+        run_sdf(sc.parallelize([("a", 9)]), OddFn(), tags=tags)
+
+
+def test_side_inputs_are_values_or_collected_rdds(sc):
+    """A value arrives as it is, an RDD as the list of its elements."""
+
+    class ScaleFn(CountFn):
+        def process(self, element, tracker, factor, names):
+            return ((names.index(name), i * factor) for name, i in super().process(element, tracker))
+
+    inputs = {"factor": 10, "names": sc.parallelize(["x", "a"], 1)}
+    assert sorted(run_sdf(sc.parallelize([("a", 3)]), ScaleFn(), side_inputs=inputs).collect()) == [
+        (1, 0),
+        (1, 10),
+        (1, 20),
+    ]
+
+
+def test_setup_runs_once_per_worker(sc, tmp_path):
+    """However many tasks a Python worker runs, setup() ran there once."""
+
+    class NoteSetup(SlowCountFn):
+        def setup(self):
+            with open(tmp_path / "setups", "a") as file:
+                file.write(f"{os.getpid()}\n")
+
+    result = run_sdf(sc.parallelize([("a", 100)]), NoteSetup(), runner=StagedRunner(budget_seconds=0.1))
+    assert result.count() == 100
+    setups = (tmp_path / "setups").read_text().split()
+    assert len(result.report.tasks) > len(setups)
+    assert len(set(setups)) == len(setups)
+
+
+def test_bundle_hooks_run_around_each_task(sc, tmp_path):
+    """start_bundle() and finish_bundle() run once per task, around its work items."""
+
+    class NoteBundles(CountFn):
+        def note(self, what):
+            with open(tmp_path / str(os.getpid()), "a") as file:
+                file.write(what)
+
+        def start_bundle(self):
+            self.note("<")
+
+        def process(self, element, tracker):
+            self.note(".")
+            yield from super().process(element, tracker)
+
+        def finish_bundle(self):
+            self.note(">")
+
+    run_sdf(sc.parallelize([("a", 3)] * 9), NoteBundles())
+    notes = "".join(path.read_text() for path in tmp_path.iterdir())
+    assert re.fullmatch(r"(<\.+>)+", notes)
+
+
+class FailsFn(SlowCountFn):
+    def process(self, element, tracker):
+        for name, i in super().process(element, tracker):
+            if name == "bad" and i == 3:
+                raise KeyError("the third")
+            yield name, i
+
+
+def test_a_users_exception_says_where_it_was_raised(sc):
+    """The driver's error names DoFn, element and restriction; its cause is the worker's traceback."""
+    with pytest.raises(ProcessError) as caught:
+        run_sdf(sc.parallelize([("good", 3), ("bad", 5)]), FailsFn())
+    message = str(caught.value)
+    assert (
+        "FailsFn.process() on OffsetRange(start=0, stop=5) of element ('bad', 5) raised KeyError: 'the third'"
+        in message
+    )
+    assert 'raise KeyError("the third")' in str(caught.value.__cause__)
+
+
+def test_a_failure_leaves_no_job_and_no_stored_block(sc):
+    """When one task fails the others are cancelled, and what was stored is freed."""
+    before = stored_rdds(sc)
+    with pytest.raises(ProcessError):
+        run_sdf(sc.parallelize([("long", 100_000), ("bad", 100_000)]), FailsFn())
+    assert no_job_is_active(sc)
+    assert stored_rdds(sc) <= before
+
+
+def test_unpersist_frees_the_records_and_the_result_stays_right(sc):
+    """unpersist() frees the blocks of all stages; used again, the pinned parts run again."""
+    before = stored_rdds(sc)
+    result = run_sdf(sc.parallelize([("a", 50)]), CountFn(), runner=StagedRunner(min_tasks=7))
+    assert result.count() == 50
+    assert stored_rdds(sc) > before
+    assert result.unpersist() is result
+    assert stored_rdds(sc) <= before
+    assert Counter(result.collect()) == expected([("a", 50)])
+
+
+def test_several_threads_run_at_once(sc):
+    """Runs in several threads do not disturb each other."""
+    results = {}
+
+    def run(number):
+        elements = [(f"{number}-{i}", 20 + i) for i in range(6)]
+        results[number] = Counter(run_sdf(sc.parallelize(elements), SlowCountFn(0.002)).collect()) == expected(elements)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == dict.fromkeys(range(4), True)
+
+
+class PropertiesFn(CountFn):
+    def process(self, element, tracker):
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        for _ in super().process(element, tracker):
+            yield context.getLocalProperty("spark.jobGroup.id"), context.getLocalProperty("spark.scheduler.pool")
+
+
+def test_jobs_run_in_the_callers_group_and_pool(sc):
+    """The caller's job group and scheduler pool hold for the jobs of a run, and stay the caller's."""
+    seen = []
+
+    def run():
+        sc.setJobGroup("mine", "a group")
+        sc.setLocalProperty("spark.scheduler.pool", "fast")
+        seen.extend(run_sdf(sc.parallelize([("a", 3)]), PropertiesFn()).collect())
+        seen.append(sc.getLocalProperty("spark.jobGroup.id"))
+
+    from pyspark import InheritableThread
+
+    thread = InheritableThread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [("mine", "fast")] * 3 + ["mine"]
+
+
+def test_cancelling_the_callers_group_ends_the_run(sc):
+    """sc.cancelJobGroup() ends a run with an error that says so, and leaves no job."""
+    from pyspark import InheritableThread
+
+    caught = []
+
+    def run():
+        sc.setJobGroup("doomed", "")
+        try:
+            run_sdf(sc.parallelize([("a", 1_000_000)]), SlowCountFn())
+        except StageError as error:
+            caught.append(str(error))
+
+    thread = InheritableThread(target=run)
+    thread.start()
+    while thread.is_alive():
+        sc.cancelJobGroup("doomed")
+        thread.join(0.2)
+    assert len(caught) == 1
+    assert "cancelled" in caught[0]
+    assert no_job_is_active(sc)
+
+
+def test_options_bound_tasks_and_items(sc):
+    """max_tasks bounds what runs at once, max_items_per_stage what a stage admits."""
+    runner = StagedRunner(max_tasks=2, max_items_per_stage=3)
+    elements = [(str(i), 10) for i in range(12)]
+    result = run_sdf(sc.parallelize(elements), SlowCountFn(0.002), runner=runner)
+    assert Counter(result.collect()) == expected(elements)
+    per_stage = Counter()
+    for task in result.report.tasks:
+        per_stage[task.stage] += task.work_items
+    assert max(per_stage.values()) <= 3
+    spans = [(task.began, task.began + task.seconds) for task in result.report.tasks]
+    assert max(sum(begin <= at < end for begin, end in spans) for at, _ in spans) <= 2
+
+
+def test_min_tasks_cuts_for_more_tasks_than_slots(sc):
+    """min_tasks keeps tasks in Spark's queue, as dynamic allocation wants it."""
+    result = run_sdf(sc.parallelize([("a", 100)]), CountFn(), runner=StagedRunner(min_tasks=9))
+    assert result.count() == 100
+    assert sum(task.stage == 0 for task in result.report.tasks) == 9
+
+
+def test_a_deferred_residual_waits_and_then_runs(sc):
+    """defer_remainder() in finite work: the rest runs in a later stage, not before its delay."""
+
+    class DeferFn(CountFn):
+        def process(self, element, tracker):
+            start, stop = tracker.current_restriction()
+            for i in range(start, min(stop, start + 2)):
+                if not tracker.try_claim(i):
+                    return
+                yield element[0], i, time.time()
+            if stop > start + 2:
+                tracker.defer_remainder(0.3)
+
+    records = run_sdf(sc.parallelize([("a", 5)]), DeferFn(), runner=StagedRunner(max_tasks=1)).collect()
+    assert sorted(i for _, i, _ in records) == [0, 1, 2, 3, 4]
+    at = {i: when for _, i, when in records}
+    deferred = [(i, j) for i in range(5) for j in range(5) if at[j] - at[i] >= 0.3]
+    assert deferred
+
+
+BAD_CALLS = [
+    (lambda sc: run_sdf([1], CountFn()), InvalidTypeError, "run_sdf() needs an RDD (got [1])"),
+    (lambda sc: run_sdf(sc.parallelize([1]), CountFn), InvalidTypeError, "pass CountFn()"),
+    (lambda sc: run_sdf(sc.parallelize([1]), len), InvalidTypeError, "needs a DoFn (got <built-in function len>)"),
+    (
+        lambda sc: run_sdf(sc.parallelize([1]), CountFn(), side_inputs={"x": 1}),
+        InvalidTypeError,
+        "CountFn.process() cannot be called as process(element, tracker, x=)",
+    ),
+    (lambda sc: run_sdf(sc.parallelize([1]), CountFn(), tags="bad"), InvalidTypeError, "tags must be a tuple"),
+    (lambda sc: run_sdf(sc.parallelize([1]), CountFn(), tags=("main",)), InvalidValueError, "none of them 'main'"),
+    (lambda sc: run_sdf(sc.parallelize([1]), CountFn(), runner="fast"), InvalidTypeError, "runner must be"),
+    (lambda sc: StagedRunner(budget_seconds=0), InvalidValueError, "budget_seconds must be a positive number (got 0)"),
+    (lambda sc: StagedRunner(max_tasks=1.5), InvalidValueError, "max_tasks must be an integer >= 1 (got 1.5)"),
+    (lambda sc: StagedRunner(min_tasks=3, max_tasks=2), InvalidValueError, "min_tasks must be <= max_tasks"),
+    (lambda sc: StagedRunner(storage_level=3), InvalidTypeError, "storage_level must be a StorageLevel"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), BAD_CALLS, ids=[message for _, _, message in BAD_CALLS])
+def test_wrong_arguments_are_refused_before_any_job(sc, call, error, message):
+    """What can be known on the driver is said before Spark is asked for anything."""
+    jobs = len(sc.statusTracker().getJobIdsForGroup(None))
+    with pytest.raises(error, match=re.escape(message)):
+        call(sc)
+    assert len(sc.statusTracker().getJobIdsForGroup(None)) == jobs
+
+
+def test_a_dofn_that_does_not_pickle_names_the_attribute(sc):
+    """The message says which attribute it is, before any job."""
+    fn = CountFn()
+    fn.lock = threading.Lock()
+    with pytest.raises(
+        UnpicklableError, match=re.escape("CountFn cannot be sent to the workers: attribute 'lock' (lock")
+    ):
+        run_sdf(sc.parallelize([("a", 1)]), fn)
+
+
+class Restricts(CountFn):
+    """Gives whatever it is told as the initial restriction."""
+
+    def __init__(self, restriction, parts=None):
+        self.restriction = restriction
+        self.parts = parts
+
+    def get_initial_restriction(self, element):
+        return self.restriction
+
+    def split_restriction(self, element, restriction):
+        return [restriction] if self.parts is None else self.parts
+
+
+class NeverClaims(CountFn):
+    def process(self, element, tracker):
+        return []
+
+
+class ClaimsBackwards(CountFn):
+    def process(self, element, tracker):
+        tracker.try_claim(3)
+        yield tracker.try_claim(2)
+
+
+class RaisesInSetup(CountFn):
+    def setup(self):
+        raise OSError("no such host")
+
+
+BAD_FNS = [
+    (Restricts(OffsetRange(0, UNBOUNDED)), UnboundedError, "Run it with stream_sdf()"),
+    (Restricts(None), InvalidTypeError, "it returned None, which is no restriction"),
+    (Restricts(7), InvalidTypeError, "it returned 7, which is no restriction"),
+    (Restricts([0, 7]), InvalidTypeError, "has no tracker for a restriction of type list"),
+    (Restricts((5, 3)), InvalidValueError, "OffsetRange start must be <= stop (got start=5, stop=3)"),
+    (Restricts((0, 2.5)), InvalidTypeError, "OffsetRange stop must be an integer (got stop=2.5)"),
+    (Restricts((0, 9), [OffsetRange(0, 4), OffsetRange(5, 9)]), SplitError, "leaves a gap after 4"),
+    (Restricts((0, 9), [OffsetRange(0, 6), OffsetRange(5, 9)]), SplitError, "overlaps or repeats 6"),
+    (Restricts((0, 9), [OffsetRange(0, 6)]), SplitError, "stop at 6"),
+    (Restricts((0, 9), []), SplitError, "stop at 0"),
+    (Restricts((0, 9), 5), InvalidTypeError, "it must yield restrictions"),
+    (
+        NeverClaims(),
+        UnclaimedWorkError,
+        "NeverClaims.process() on OffsetRange(start=0, stop=9) of element ('a', 9): [0, 9)",
+    ),
+    (ClaimsBackwards(), ValueError, "got 2 after 3 in OffsetRange(start=0, stop=9)"),
+    (RaisesInSetup(), ProcessError, "RaisesInSetup.setup() raised OSError: no such host"),
+]
+
+
+@pytest.mark.parametrize(("fn", "error", "message"), BAD_FNS, ids=[message for _, _, message in BAD_FNS])
+def test_a_broken_dofn_is_an_error_that_names_it(sc, fn, error, message):
+    """Each broken rule is a clear error, and nothing is left behind."""
+    before = stored_rdds(sc)
+    with pytest.raises(error, match=re.escape(message)):
+        run_sdf(sc.parallelize([("a", 9)]), fn)
+    assert no_job_is_active(sc)
+    assert stored_rdds(sc) <= before
+
+
+def test_a_missing_method_is_said_by_python_itself():
+    """DoFn is abstract: both required methods are named when an instance is made."""
+
+    class Half(DoFn):
+        def get_initial_restriction(self, element):
+            return (0, 1)
+
+    with pytest.raises(TypeError, match="process"):
+        Half()
+
+
+def test_a_record_that_does_not_pickle_is_named(sc):
+    """The error says which DoFn gave it."""
+
+    class Locks(CountFn):
+        def process(self, element, tracker):
+            tracker.try_claim(0)
+            yield threading.Lock()
+
+    with pytest.raises(UnpicklableError, match=re.escape("a record of Locks.process() cannot be sent")):
+        run_sdf(sc.parallelize([("a", 1)]), Locks())
+
+
+def test_a_failing_upstream_is_not_blamed_on_the_dofn(sc):
+    """An error in computing the elements is a StageError with the worker's traceback as its cause."""
+    with pytest.raises(StageError, match="ZeroDivisionError") as caught:
+        run_sdf(sc.parallelize([1]).map(lambda x: x / 0), CountFn())
+    assert "ZeroDivisionError" in str(caught.value.__cause__)
+
+
+def test_tagged_output_is_exported():
+    """TaggedOutput is a message to the runner: it shows itself, and does not pickle."""
+    assert repr(TaggedOutput("bad", 1)) == "TaggedOutput('bad', 1)"
