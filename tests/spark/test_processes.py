@@ -1,0 +1,120 @@
+"""What needs a driver process of its own: Ctrl-C, the end of the workers, the examples, the README's program."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+INTERRUPTED = """
+import os, signal, threading, time
+from pyspark import SparkContext
+from fns import SlowCountFn
+from sdf import run_sdf
+
+sc = SparkContext("local[2]")
+sc.setLogLevel("OFF")
+
+def interrupt():
+    while len(sc.statusTracker().getActiveJobsIds()) < 2:
+        time.sleep(0.05)
+    print("interrupting", flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    run_sdf(sc.parallelize([("a", 1_000_000)]), SlowCountFn())
+except KeyboardInterrupt:
+    for _ in range(100):
+        if not sc.statusTracker().getActiveJobsIds():
+            break
+        time.sleep(0.05)
+    print("jobs:", list(sc.statusTracker().getActiveJobsIds()))
+    print("threads:", [thread.name for thread in threading.enumerate() if thread.name.startswith("sdf")])
+sc.stop()
+"""
+
+TEARDOWN = """
+import os, sys
+from pyspark import SparkContext
+from fns import CountFn
+from sdf import run_sdf
+
+folder = sys.argv[1]
+
+class Notes(CountFn):
+    def note(self, what):
+        with open(os.path.join(folder, str(os.getpid())), "a") as file:
+            file.write(what)
+    def setup(self):
+        self.note("up ")
+    def teardown(self):
+        self.note("down ")
+
+sc = SparkContext("local[2]")
+print(run_sdf(sc.parallelize([("a", 5)] * 8), Notes()).count())
+sc.stop()
+"""
+
+
+def run(*command, timeout=120):
+    done = subprocess.run(
+        [sys.executable, *command],
+        env=ENVIRONMENT,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_ctrl_c_cancels_the_jobs():
+    """After KeyboardInterrupt no job is active and no thread of the run is left."""
+    out = run("-c", INTERRUPTED)
+    assert "interrupting" in out
+    assert "jobs: []" in out
+    assert "threads: []" in out
+
+
+def test_teardown_runs_when_the_workers_end(tmp_path):
+    """Each worker that ran setup() runs teardown() when Spark tells it to end."""
+    assert "40" in run("-c", TEARDOWN, str(tmp_path))
+    notes = [path.read_text() for path in tmp_path.iterdir()]
+    assert len(notes) >= 1
+    assert set(notes) == {"up down "}
+
+
+EXAMPLES = {
+    "count_fn": r"'small': 5, 'huge': 3000000.*\nCountFn: 3,000,005 records of 2 elements",
+    "read_fn": r"[\d,]+ records in \d+ files; \d+ stages ran\nsplit: .*everything.avro",
+    "dates": r"'2020-03-13', '2020-11-13', '2021-08-13'",
+    "sweep": r"\d+ of 230400 points never leave\nMandelbrot: 720 records of 3 elements",
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_run_as_they_are(name):
+    """python examples/NAME.py prints what it promises."""
+    assert re.search(EXAMPLES[name], run(f"examples/{name}.py"))
+
+
+def test_the_readmes_first_program_runs():
+    """The first Python block of README.md prints the number it says."""
+    program = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    out = run("-c", program)
+    assert out.startswith("1000005\nCountFn: 1,000,005 records of 2 elements in ")
+
+
+def test_the_readmes_unit_test_passes():
+    """The second Python block of README.md is a test that passes."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    count_fn = blocks[0][: blocks[0].index("sc = ")].replace("from pyspark import SparkContext", "")
+    run("-c", f"{count_fn}\n{blocks[1]}\ntest_count_fn()")

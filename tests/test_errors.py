@@ -1,0 +1,172 @@
+"""The exception tree, its messages, and blame()."""
+
+import pickle
+
+import cloudpickle
+import pytest
+
+from sdf import errors
+from sdf.errors import ClaimError, ProcessError, SdfError, SplitError, blame, show
+
+BUILTINS = {
+    "CheckError": AssertionError,
+    "ClaimError": ValueError,
+    "ContractError": RuntimeError,
+    "DeferError": RuntimeError,
+    "InvalidTypeError": TypeError,
+    "InvalidValueError": ValueError,
+    "LedgerError": RuntimeError,
+    "OutputError": RuntimeError,
+    "ProcessError": RuntimeError,
+    "ReplayError": RuntimeError,
+    "SdfError": Exception,
+    "SplitError": RuntimeError,
+    "StageError": RuntimeError,
+    "TilingError": RuntimeError,
+    "UnboundedError": ValueError,
+    "UnclaimedWorkError": RuntimeError,
+    "UnpicklableError": TypeError,
+    "WatermarkError": ValueError,
+}
+PARENTS = {
+    "CheckError": "ContractError",
+    "ClaimError": "ContractError",
+    "ContractError": "SdfError",
+    "DeferError": "ContractError",
+    "InvalidTypeError": "SdfError",
+    "InvalidValueError": "SdfError",
+    "LedgerError": "SdfError",
+    "OutputError": "ContractError",
+    "ProcessError": "SdfError",
+    "ReplayError": "LedgerError",
+    "SplitError": "ContractError",
+    "StageError": "SdfError",
+    "TilingError": "LedgerError",
+    "UnboundedError": "InvalidValueError",
+    "UnclaimedWorkError": "ContractError",
+    "UnpicklableError": "SdfError",
+    "WatermarkError": "ContractError",
+}
+
+
+class UsersError(SdfError):
+    """A user's exception that happens to derive from ours."""
+
+
+def blamed(error):
+    with pytest.raises(SdfError) as caught, blame(lambda: "CountFn.process() on [0, 9) of element 'a'"):
+        raise error
+    return caught.value
+
+
+def test_every_public_name_is_in_the_tree():
+    """Every exported name has a row in the tables of this module."""
+    assert sorted(errors.__all__) == sorted(BUILTINS)
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_class_is_the_built_in_that_a_caller_would_catch(name):
+    """Each class is also the built-in exception that a caller would expect."""
+    assert issubclass(getattr(errors, name), BUILTINS[name])
+
+
+@pytest.mark.parametrize("name", sorted(PARENTS))
+def test_parent_in_the_tree(name):
+    """The tree is the one drawn at the top of errors.py."""
+    assert getattr(errors, name).__bases__[0] is getattr(errors, PARENTS[name])
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_tree_in_the_docstring_names_the_class(name):
+    """The drawing at the top of the module names every class."""
+    assert name in errors.__doc__
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_class_docstring_is_one_sentence(name):
+    """Each class says in one line when you get it."""
+    docstring = getattr(errors, name).__doc__
+    assert (docstring.count("\n"), docstring[-1]) == (0, ".")
+
+
+@pytest.mark.parametrize("pickler", [pickle, cloudpickle], ids=["pickle", "cloudpickle"])
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_error_survives_pickling(name, pickler):
+    """An error keeps its class, its text and the mark of its context through pickling."""
+    error = getattr(errors, name)("who broke which rule")
+    error.has_context = True
+    copy = pickle.loads(pickler.dumps(error))
+    assert (type(copy), str(copy), copy.has_context) == (type(error), "who broke which rule", True)
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_blame_keeps_the_class_of_an_error_of_the_tree(name):
+    """An error of the tree gets its context and keeps its class."""
+    error = getattr(errors, name)("broken")
+    explained = blamed(error)
+    assert (type(explained), str(explained), explained.__cause__) == (
+        type(error),
+        "CountFn.process() on [0, 9) of element 'a': broken",
+        error,
+    )
+
+
+def test_blame_turns_any_other_exception_into_a_process_error():
+    """The user's own exception becomes the cause of a ProcessError that names class and text."""
+    error = KeyError("price")
+    explained = blamed(error)
+    assert (type(explained), str(explained), explained.__cause__) == (
+        ProcessError,
+        "CountFn.process() on [0, 9) of element 'a' raised KeyError: 'price'",
+        error,
+    )
+
+
+def test_blame_treats_a_users_subclass_of_sdf_error_as_the_users():
+    """A user's subclass may have any constructor, so it is wrapped like every foreign exception."""
+    assert type(blamed(UsersError("mine"))) is ProcessError
+
+
+def test_blame_adds_context_once():
+    """An error that already has its context passes two blames unchanged."""
+    with pytest.raises(SplitError) as caught, blame(lambda: "outer"), blame(lambda: "inner"):
+        raise SplitError("broken")
+    assert str(caught.value) == "inner: broken"
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_blame_lets_what_is_no_exception_pass(kind):
+    """Interrupts, exits and closed generators are nobody's fault."""
+    with pytest.raises(kind), blame(lambda: "never called" + 1):
+        raise kind
+
+
+def test_blame_asks_where_only_on_failure():
+    """The description may be costly, so success does not ask for it."""
+    asked = []
+    with blame(lambda: asked.append("asked") or "here"):
+        pass
+    assert asked == []
+
+
+def test_errors_of_the_contract_are_one_family():
+    """Whoever catches ContractError catches a broken claim."""
+    with pytest.raises(errors.ContractError):
+        raise ClaimError("broken")
+
+
+def test_show_gives_the_repr():
+    """A short value is shown as its repr."""
+    assert show("a\n") == "'a\\n'"
+
+
+@pytest.mark.parametrize("length", [10, 197, 198, 199, 200, 201, 10_000])
+def test_show_is_never_longer_than_its_limit(length):
+    """A long repr is cut to the limit."""
+    assert len(show("x" * length)) <= 200
+
+
+def test_show_keeps_both_ends_of_a_long_repr():
+    """A cut repr shows how it begins and how it ends."""
+    shown = show(list(range(1000)))
+    assert (shown[:8], shown[-5:]) == ("[0, 1, 2", " 999]")

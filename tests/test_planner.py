@@ -1,0 +1,454 @@
+"""The planner: nothing is lost or doubled by planning, and budgets and bounds are kept."""
+
+import random
+
+import attrs
+import pytest
+
+from sdf.ledger import Outcome, Part, WorkItem
+from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, plan_stage, tasks_allowed
+from sdf.restrictions import OffsetRange, tiling_flaw
+
+TUNING = Tuning(first_budget_seconds=0.5, min_piece_seconds=0.25, budget_seconds=None)
+NO_LIMITS = Limits(min_tasks=1, max_tasks=None, max_items=None)
+
+
+def item_of(number, start, stop, *, size="known", parent=None):
+    return WorkItem(number, number, "a", OffsetRange(start, stop), stop - start if size == "known" else None, parent)
+
+
+class Cutter:
+    """Cuts offset ranges; new work items get the next ids."""
+
+    def __init__(self, first_id=1000, declines=False):
+        self.next_id = first_id
+        self.declines = declines
+        self.fractions = []
+
+    def __call__(self, item, fraction):
+        self.fractions.append(fraction)
+        start, stop = item.restriction
+        at = start + int((stop - start) * fraction)
+        if self.declines or not start < at < stop:
+            return None
+        self.next_id += 1
+        rest = attrs.evolve(
+            item, id=self.next_id, restriction=OffsetRange(at, stop), size=item.size and stop - at, parent=item.id
+        )
+        return attrs.evolve(item, restriction=OffsetRange(start, at), size=item.size and at - start), rest
+
+
+def costs_of(seconds_per_unit=None):
+    """Return costs that were learnt from a hundred units."""
+    costs = Costs()
+    if seconds_per_unit is not None:
+        costs.observe(Outcome(1, (), 100, 100 * seconds_per_unit))
+    return costs
+
+
+def backlog_of(costs, items):
+    backlog = Backlog(costs)
+    for item in items:
+        backlog.push(item)
+    return backlog
+
+
+def plan(backlog, costs, tasks=4, cut=None, **options):
+    arguments = {"width": tasks, "running_seconds": 0.0, "tuning": TUNING, "limits": NO_LIMITS} | options
+    return plan_stage(backlog, costs, tasks=tasks, cut=cut or Cutter(), **arguments)
+
+
+def drain(backlog):
+    return [backlog.pop() for _ in range(len(backlog))]
+
+
+def positions(items):
+    return sorted(position for item in items for position in range(*item.restriction))
+
+
+# Costs
+
+
+def test_nothing_is_known_at_first():
+    """None, not 0."""
+    costs = Costs()
+    assert (costs.mean(), costs.own(item_of(0, 0, 5))) == (None, None)
+
+
+def test_mean_cost_is_over_all_that_ran():
+    """Seconds by units, not the mean of means."""
+    costs = Costs()
+    costs.observe(Outcome(1, (), 10, 5.0))
+    costs.observe(Outcome(1, (), 30, 5.0))
+    assert costs.mean() == 0.25
+
+
+def test_an_outcome_without_units_does_not_divide_by_zero():
+    """All was deferred: nothing was learnt."""
+    costs = Costs()
+    costs.observe(Outcome(1, (Part(0, None, (), 0, 1.0),), 0, 1.0))
+    assert (costs.mean(), costs.own(item_of(0, 0, 5))) == (None, None)
+
+
+def test_a_residual_inherits_the_cost_of_its_parent():
+    """And so do residuals of residuals."""
+    costs = Costs()
+    costs.observe(Outcome(1, (Part(0, OffsetRange(0, 4), (), 4, 8.0),), 4, 8.0))
+    child, grandchild = item_of(1, 4, 9, parent=0), item_of(2, 6, 9, parent=1)
+    costs.inherit(child)
+    costs.inherit(grandchild)
+    assert (costs.own(child), costs.own(grandchild)) == (2.0, 2.0)
+
+
+def test_a_work_item_without_a_known_parent_inherits_nothing():
+    """The mean is its best guess."""
+    costs = Costs()
+    item = item_of(1, 4, 9, parent=0)
+    costs.inherit(item)
+    assert costs.own(item) is None
+
+
+# Backlog
+
+
+def test_backlog_gives_the_biggest_first():
+    """By estimated seconds."""
+    backlog = backlog_of(costs_of(), [item_of(0, 0, 3), item_of(1, 0, 9), item_of(2, 0, 1), item_of(3, 0, 5)])
+    assert [item.id for item in drain(backlog)] == [1, 3, 0, 2]
+
+
+def test_equal_work_items_come_in_the_order_of_their_ids():
+    """Planning is repeatable."""
+    backlog = backlog_of(costs_of(), [item_of(number, 0, 5) for number in (3, 1, 2, 0)])
+    assert [item.id for item in drain(backlog)] == [0, 1, 2, 3]
+
+
+def test_backlog_ranks_by_seconds_where_the_cost_is_known():
+    """A small slow one comes before a big fast one."""
+    costs = costs_of(1.0)
+    costs.observe(Outcome(1, (Part(9, OffsetRange(0, 1), (), 1, 100.0),), 0, 0.0))
+    slow = item_of(10, 0, 2, parent=9)
+    costs.inherit(slow)
+    assert [item.id for item in drain(backlog_of(costs, [item_of(0, 0, 50), slow]))] == [10, 0]
+
+
+def test_backlog_knows_its_seconds():
+    """Units by the mean, or by their own cost."""
+    costs = costs_of(0.5)
+    costs.observe(Outcome(1, (Part(9, OffsetRange(0, 1), (), 1, 3.0),), 0, 0.0))
+    slow = item_of(10, 0, 2, parent=9)
+    costs.inherit(slow)
+    backlog = backlog_of(costs, [item_of(0, 0, 50), slow])
+    assert (backlog.seconds(), backlog.seconds_of(slow), backlog.seconds_of(item_of(0, 0, 50))) == (31.0, 6.0, 25.0)
+
+
+def test_backlog_is_empty_and_free_of_rounding_when_all_was_taken():
+    """Sums of floats do not leave a remainder."""
+    backlog = backlog_of(costs_of(), [attrs.evolve(item_of(i, 0, 5), size=0.1 * i) for i in range(30)])
+    drain(backlog)
+    assert (len(backlog), backlog.seconds()) == (0, 0.0)
+
+
+def test_unknown_sizes_count_as_one():
+    """Each work item is a unit."""
+    backlog = backlog_of(costs_of(0.5), [item_of(i, 0, 5, size=None) for i in range(4)])
+    assert backlog.seconds() == 2.0
+
+
+# tasks_allowed
+
+
+@pytest.mark.parametrize(
+    ("slots", "seconds", "known", "limits", "expected"),
+    [
+        (8, 100.0, True, NO_LIMITS, 8),
+        (8, 100.0, False, NO_LIMITS, 8),
+        (8, 0.0, False, NO_LIMITS, 8),
+        (8, 0.0, True, NO_LIMITS, 1),
+        (8, 0.5, True, NO_LIMITS, 3),
+        (8, 1.0, True, NO_LIMITS, 5),
+        (8, 100.0, True, Limits(1, 3, None), 3),
+        (8, 100.0, True, Limits(12, None, None), 12),
+        (8, 0.0, True, Limits(4, None, None), 4),
+        (8, 100.0, True, Limits(2, 2, None), 2),
+        (1, 100.0, True, NO_LIMITS, 1),
+    ],
+)
+def test_tasks_allowed(slots, seconds, known, limits, expected):
+    """One per slot, as far as the backlog feeds them, within the bounds."""
+    assert tasks_allowed(slots, seconds, TUNING, limits, costs_known=known) == expected
+
+
+# plan_stage
+
+
+def test_an_empty_backlog_plans_nothing():
+    """No task is better than an empty one."""
+    costs = costs_of()
+    assert plan(Backlog(costs), costs) == []
+
+
+@pytest.mark.parametrize("tasks", [0, -1, -5])
+def test_no_idle_slot_plans_nothing(tasks):
+    """Slots may have gone away while tasks run."""
+    costs = costs_of()
+    backlog = backlog_of(costs, [item_of(0, 0, 5)])
+    assert (plan(backlog, costs, tasks=tasks, width=4), len(backlog)) == ([], 1)
+
+
+def test_the_first_stage_shares_the_units_evenly():
+    """As long as nothing is known each task gets R / 2P of the units, and a short budget."""
+    costs = costs_of()
+    tasks = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs)
+    assert [(tuple(task.items[0].restriction), task.budget_seconds) for task in tasks] == [
+        ((0, 100), 0.5),
+        ((100, 200), 0.5),
+        ((200, 300), 0.5),
+        ((300, 400), 0.5),
+    ]
+
+
+def test_a_stage_takes_half_of_what_is_left():
+    """Each of P tasks gets R / 2P seconds, which is also its budget."""
+    costs = costs_of(1.0)
+    backlog = backlog_of(costs, [item_of(0, 0, 800)])
+    tasks = plan(backlog, costs)
+    assert ([(t.expected_seconds, t.budget_seconds) for t in tasks], backlog.seconds()) == ([(100, 100)] * 4, 400)
+
+
+def test_running_work_counts_as_left():
+    """R is the work left anywhere."""
+    costs = costs_of(1.0)
+    tasks = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs, running_seconds=800.0)
+    assert [task.budget_seconds for task in tasks] == [200] * 4
+
+
+def test_one_idle_slot_does_not_get_the_whole_backlog():
+    """Handing the first idle slot all of it gave 0.31 of the ideal."""
+    costs = costs_of(1.0)
+    (task,) = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs, tasks=1, width=4)
+    assert task.budget_seconds == 100
+
+
+def test_budget_seconds_is_the_longest():
+    """A fixed limit holds."""
+    costs = costs_of(1.0)
+    tuning = attrs.evolve(TUNING, budget_seconds=30)
+    tasks = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs, tuning=tuning)
+    assert [(task.expected_seconds, task.budget_seconds) for task in tasks] == [(30, 30)] * 4
+
+
+def test_budget_seconds_bounds_the_first_budget():
+    """Also while nothing is known."""
+    costs = costs_of()
+    tuning = attrs.evolve(TUNING, budget_seconds=0.1)
+    tasks = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs, tuning=tuning)
+    assert [task.budget_seconds for task in tasks] == [0.1] * 4
+
+
+def test_pieces_are_never_smaller_than_worth_a_task():
+    """Towards the end a piece is min_piece_seconds."""
+    costs = costs_of(0.01)
+    tasks = plan(backlog_of(costs, [item_of(0, 0, 60)]), costs)
+    assert [(len(task.items), task.budget_seconds) for task in tasks] == [(1, 0.25), (1, 0.25)]
+
+
+def test_small_work_items_are_packed():
+    """Many in one task."""
+    costs = costs_of(1.0)
+    tasks = plan(backlog_of(costs, [item_of(i, 0, 1) for i in range(80)]), costs)
+    assert [len(task.items) for task in tasks] == [10] * 4
+
+
+@pytest.mark.parametrize("max_items", [1, 3, 10, 1000])
+@pytest.mark.parametrize("seconds_per_unit", [None, 1.0])
+def test_max_items_bounds_a_stage(max_items, seconds_per_unit):
+    """At most so many work items in one stage, and what is over stays."""
+    costs = costs_of(seconds_per_unit)
+    backlog = backlog_of(costs, [item_of(i, 0, 1) for i in range(80)])
+    tasks = plan(backlog, costs, limits=attrs.evolve(NO_LIMITS, max_items=max_items))
+    planned = sum(len(task.items) for task in tasks)
+    assert (planned <= max_items, planned > 0, planned + len(backlog)) == (True, True, 80)
+
+
+@pytest.mark.parametrize("seconds_per_unit", [None, 1.0])
+def test_without_max_items_a_stage_may_hold_more_than_the_backlog_did(seconds_per_unit):
+    """Cutting makes work items: one in the backlog feeds every task."""
+    costs = costs_of(seconds_per_unit)
+    tasks = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs, tasks=8)
+    assert [len(task.items) for task in tasks] == [1] * 8
+
+
+def test_without_max_items_a_task_may_hold_any_number():
+    """Thousands of small files go into one task."""
+    costs = costs_of(0.001)
+    (task,) = plan(backlog_of(costs, [item_of(i, 0, 1) for i in range(20_000)]), costs, tasks=1)
+    assert len(task.items) == 10_000
+
+
+@pytest.mark.parametrize("seconds_per_unit", [None, 0.001, 1.0])
+def test_a_work_item_that_cannot_be_cut_is_planned_whole(seconds_per_unit):
+    """A cut that declines delays nothing."""
+    costs = costs_of(seconds_per_unit)
+    backlog = backlog_of(costs, [item_of(i, 0, 800) for i in range(3)])
+    tasks = plan(backlog, costs, cut=Cutter(declines=True))
+    planned = [item.id for task in tasks for item in task.items]
+    assert (sorted(planned + [item.id for item in drain(backlog)]), len(planned) > 0) == ([0, 1, 2], True)
+
+
+def test_a_big_work_item_that_cannot_be_cut_waits_for_a_task_of_its_own():
+    """It is not added to a task that has something to do already."""
+    costs = costs_of(1.0)
+    tuning = attrs.evolve(TUNING, budget_seconds=10)
+    backlog = backlog_of(costs, [item_of(0, 0, 9), item_of(1, 0, 9), item_of(2, 0, 500)])
+    tasks = plan(backlog, costs, cut=Cutter(declines=True), tuning=tuning)
+    assert [[item.id for item in task.items] for task in tasks] == [[2], [0], [1]]
+
+
+def test_a_piece_inherits_what_is_known_of_its_whole():
+    """The rest of a cut costs what the work item cost."""
+    costs = costs_of(1.0)
+    costs.observe(Outcome(1, (Part(7, OffsetRange(0, 1), (), 1, 5.0),), 0, 0.0))
+    backlog = backlog_of(costs, [item_of(7, 1, 101)])
+    plan(backlog, costs)
+    assert {costs.own(item) for item in drain(backlog)} == {5.0}
+
+
+@pytest.mark.parametrize("seconds_per_unit", [None, 1.0])
+@pytest.mark.parametrize("size", [0, None])
+def test_work_of_size_zero_or_unknown_is_planned(size, seconds_per_unit):
+    """Empty files are work items too: no task is empty, and stages come to an end."""
+    costs = costs_of(seconds_per_unit)
+    backlog = backlog_of(costs, [attrs.evolve(item_of(i, 0, 0), size=size) for i in range(10)])
+    planned, stages = [], 0
+    while len(backlog) and stages < 20:
+        tasks = plan(backlog, costs)
+        planned += [len(task.items) for task in tasks]
+        stages += 1
+    assert (sum(planned), min(planned, default=0) > 0) == (10, True)
+
+
+def test_a_task_is_a_value():
+    """What is planned can be compared."""
+    assert PlannedTask((), 1.0, 2.0) == PlannedTask((), 1.0, 2.0)
+
+
+def random_plan(seed):
+    """Plan a random backlog; return the bounds, the tasks and all work items, and what was there before."""
+    rng = random.Random(seed)
+    costs = costs_of(rng.choice([None, 0.001, 0.1, 1.0, 50.0]))
+    size = rng.choice(["known", "known", None])
+    items, at = [], 0
+    for number in range(rng.randint(1, 30)):
+        length = rng.choice([0, 1, 2, 10, 100, 1000])
+        items.append(item_of(number, at, at + length, size=size))
+        at += length
+        if rng.random() < 0.2:
+            costs.observe(Outcome(1, (Part(number, None, (), 1, rng.random() * 10),), 0, 0))
+    backlog = backlog_of(costs, items)
+    tuning = Tuning(0.5, rng.choice([0.01, 0.25, 5.0]), rng.choice([None, 0.5, 20.0]))
+    limits = Limits(1, None, rng.choice([None, 1, 5, 100]))
+    width = rng.randint(1, 12)
+    tasks = rng.randint(1, width)
+    planned = plan(
+        backlog,
+        costs,
+        tasks=tasks,
+        width=width,
+        running_seconds=rng.choice([0.0, 10.0]),
+        tuning=tuning,
+        limits=limits,
+        cut=Cutter(declines=rng.random() < 0.2),
+    )
+    return at, tasks, tuning, limits, planned, drain(backlog)
+
+
+SEEDS = pytest.mark.parametrize("seed", range(150))
+
+
+@SEEDS
+def test_planning_loses_and_doubles_nothing(seed):
+    """What was planned and what stays tile what was there."""
+    end, _, _, _, planned, left = random_plan(seed)
+    items = sorted([item for task in planned for item in task.items] + left, key=lambda item: tuple(item.restriction))
+    assert tiling_flaw(OffsetRange(0, end), [item.restriction for item in items], None) is None
+
+
+@SEEDS
+def test_no_work_item_is_planned_twice(seed):
+    """Ids are unique over tasks and backlog."""
+    _, _, _, _, planned, left = random_plan(seed)
+    ids = [item.id for task in planned for item in task.items] + [item.id for item in left]
+    assert len(ids) == len(set(ids))
+
+
+@SEEDS
+def test_plans_keep_their_bounds(seed):
+    """Number of tasks, work items a stage and budgets; no task is empty, and something is planned."""
+    _, tasks, tuning, limits, planned, _ = random_plan(seed)
+    count = sum(len(task.items) for task in planned)
+    assert (
+        0 < len(planned) <= tasks,
+        all(task.items for task in planned),
+        limits.max_items is None or count <= limits.max_items,
+        all(0 < task.budget_seconds <= tuning.longest() for task in planned),
+    ) == (True, True, True, True)
+
+
+@SEEDS
+def test_a_planned_task_expects_no_more_than_half_more_than_its_budget(seed):
+    """Unless it is one work item that could not be cut."""
+    _, _, _, _, planned, _ = random_plan(seed)
+    over = [
+        task for task in planned if task.expected_seconds > 1.5 * task.budget_seconds + 1e-9 and len(task.items) > 1
+    ]
+    assert over == []
+
+
+def test_random_plans_exercise_what_they_claim_to():
+    """Cuts, packed tasks and backlogs that stay all happen."""
+    plans = [random_plan(seed) for seed in range(150)]
+    cuts = sum(item.id > 1000 for *_, left in plans for item in left)
+    packed = sum(len(task.items) > 1 for *_, planned, _ in plans for task in planned)
+    assert (cuts > 0, packed > 0) == (True, True)
+
+
+def simulate(seed, slots):
+    """Run a backlog with hidden costs over virtual slots, each task stopping at its budget; return positions run."""
+    rng = random.Random(seed)
+    costs, cut = Costs(), Cutter()
+    slow = {number: rng.choice([0.001, 0.01, 0.5]) for number in range(20)}
+    pending = [item_of(number, number * 1000, number * 1000 + rng.randint(0, 400)) for number in range(20)]
+    done, stages = [], 0
+    backlog = backlog_of(costs, pending)
+    while len(backlog) and stages < 10_000:
+        stages += 1
+        for task in plan(backlog, costs, tasks=slots, cut=cut):
+            spent, units, parts, rest = 0.0, 0, [], []
+            for number, item in enumerate(task.items):
+                if number and spent >= task.budget_seconds:
+                    rest.append(item)
+                    continue
+                start, stop = item.restriction
+                cost = slow[start // 1000]
+                run = max(1, min(stop - start, int((task.budget_seconds - spent) / cost))) if stop > start else 0
+                done += range(start, start + run)
+                spent += run * cost
+                units += run
+                if start + run < stop:
+                    parts.append(Part(item.id, OffsetRange(start, start + run), (), run, run * cost))
+                    cut.next_id += 1
+                    rest.append(item_of(cut.next_id, start + run, stop, parent=item.id))
+            costs.observe(Outcome(len(task.items), tuple(parts), units, spent))
+            for item in rest:
+                costs.inherit(item)
+                backlog.push(item)
+    return done, positions(pending)
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_simulated_run_ends_with_all_of_it_done_once(seed, slots):
+    """Stage by stage, whatever the hidden costs."""
+    done, expected = simulate(seed, slots)
+    assert sorted(done) == expected
