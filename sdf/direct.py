@@ -61,18 +61,19 @@ def run_direct(
         for element in elements:
             expanded = expand(fn, element)
             todo.extend(ledger.add_element(expanded.element, expanded.restriction, expanded.pieces))
-        idle = 0
+        idle: dict[int, int] = {}  # by work item: how often in a row it was deferred without a claim
         while todo:
             if order is not None:
                 todo.rotate(order.randrange(len(todo)))
             item = todo.popleft()
             claims, left = _run_item(fn, item, ledger, side_inputs, split_every, outputs)
-            idle = idle + 1 if left and not claims else 0
-            if idle > _MOST_IDLE + len(todo):
+            times = 0 if claims else idle.pop(item.id, 0) + 1
+            if left and times > _MOST_IDLE:
                 raise DeferError(
                     f"{type(fn).__name__}.process() deferred {show(item.restriction)} of element {show(item.element)} "
                     f"again and again without a claim. run_direct() does not wait; use stream_sdf() for work to come."
                 )
+            idle.update((residual.id, times) for residual in left)
             todo.extendleft(left)
         call_hook(fn, "finish_bundle")
     finally:

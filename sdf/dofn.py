@@ -93,7 +93,11 @@ class DoFn(ABC):
         """Open what the DoFn needs. Called once per Python worker, before anything else there."""
 
     def teardown(self) -> None:
-        """Close what `setup` opened. Best effort: a worker that is killed does not run it."""
+        """Close what `setup` opened, such as connections.
+
+        Best effort: it runs where a Python worker leaves by itself or has seen eight newer runs. Spark kills the idle
+        workers at the end of an application, and those run nothing; never leave work to it that must be done.
+        """
 
     def start_bundle(self) -> None:
         """Called on a worker before the first work item of each task."""

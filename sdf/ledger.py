@@ -200,16 +200,20 @@ class Ledger:
         """
         node = self._held(owner, item_id)
         self._check_split(node, primary, residuals)
-        return self._split(node, primary, residuals)
+        return self._split(node, primary, residuals, self._sizes(node, residuals))
 
     def _check_split(self, node: _Node, primary: Any, residuals: Sequence[Residual]) -> None:
         kept = [] if primary is None else [primary]
         in_order = [residual.restriction for residual in reversed(residuals)]
         self._check(node.item.element, node.holds, kept + in_order, f"the parts of work item {node.item.id}")
 
-    def _split(self, node: _Node, primary: Any, residuals: Sequence[Residual]) -> list[WorkItem]:
+    def _sizes(self, node: _Node, residuals: Sequence[Residual]) -> list[float | None]:
+        return [self._size(node.item.element, residual.restriction) for residual in residuals]
+
+    def _split(
+        self, node: _Node, primary: Any, residuals: Sequence[Residual], sizes: list[float | None]
+    ) -> list[WorkItem]:
         item = node.item
-        sizes = [self._size(item.element, residual.restriction) for residual in residuals]
         if node.owner is None and primary is not None:  # a piece that is still to be handed out
             node.item = attrs.evolve(item, restriction=primary, size=self._size(item.element, primary))
         fresh = []
@@ -264,11 +268,13 @@ class Ledger:
                 f"{owner!r}, attempt {attempt!r}, accounts for {outcome.started} work items and for parts of {ids}; it "
                 f"was given {len(nodes)}, and parts must be of those that it started, each once."
             )
-        for part in outcome.parts:
+        sizes = []
+        for part in outcome.parts:  # all that may raise comes before the first change
             self._check_split(started[part.item_id], part.primary, part.residuals)
+            sizes.append(self._sizes(started[part.item_id], part.residuals))
         todo = [(self.release(owner, node.item.id), 0.0) for node in nodes[outcome.started :]]
-        for part in outcome.parts:
-            children = self._split(started[part.item_id], part.primary, part.residuals)
+        for part, part_sizes in zip(outcome.parts, sizes, strict=True):
+            children = self._split(started[part.item_id], part.primary, part.residuals, part_sizes)
             todo += zip(children, (residual.delay_seconds for residual in part.residuals), strict=True)
         self.seal(owner, attempt)
         return todo

@@ -90,10 +90,7 @@ def check_dofn(
     check_fn(fn, side_inputs, "check_dofn()")
     check = _Check(fn, element, dict(side_inputs or {}), check_tags(tags, "check_dofn()"), random.Random(seed))
     call_hook(fn, "setup")
-    try:
-        result = check.run(tuple(fractions))
-    finally:
-        call_hook(fn, "teardown")
+    result = check.run(tuple(fractions))
     if check.faults:
         more = f"\n  ... and {len(check.faults) - _MOST_FAULTS} more" if len(check.faults) > _MOST_FAULTS else ""
         lines = "".join(f"\n  - {fault}" for fault in check.faults[:_MOST_FAULTS])
@@ -114,6 +111,12 @@ class _Check:
         self.faults: list[str] = []
 
     def run(self, fractions: tuple[float | Fraction, ...]) -> CheckedDoFn:
+        try:
+            return self._run(fractions)
+        finally:
+            self._attempt("teardown", lambda: call_hook(self._fn, "teardown"))
+
+    def _run(self, fractions: tuple[float | Fraction, ...]) -> CheckedDoFn:
         self._attempt("sending it to the workers", self._check_pickles)
         expanded = self._attempt("the initial restriction", lambda: expand(self._fn, self._element))
         if expanded is None:
@@ -264,7 +267,7 @@ class _Check:
     def _compare(self, what: str, expected: Records, found: Records) -> None:
         lost, doubled = expected - found, found - expected
         counts = [
-            f"{records.total()} records {how}, for example {_example(records)}"
+            f"{how}: {records.total()}, for example {_example(records)}"
             for records, how in ((lost, "missing"), (doubled, "too many"))
             if records
         ]

@@ -730,9 +730,9 @@ class BelievesTwice(Ledger):
 class ForgetsTheSplit(Ledger):
     """A mutant: the primary goes on holding what was cut off."""
 
-    def _split(self, node, primary, residuals):
+    def _split(self, node, primary, residuals, sizes):
         whole = node.holds
-        fresh = super()._split(node, primary, residuals)
+        fresh = super()._split(node, primary, residuals, sizes)
         if primary is not None and residuals:
             node.holds = whole
         return fresh
@@ -744,10 +744,10 @@ class SplitsOffByOne(Ledger):
     def _check_split(self, node, primary, residuals):
         pass
 
-    def _split(self, node, primary, residuals):
+    def _split(self, node, primary, residuals, sizes):
         if primary is not None and primary.stop > primary.start:
             primary = span(primary.start, primary.stop - 1)
-        return super()._split(node, primary, residuals)
+        return super()._split(node, primary, residuals, sizes)
 
 
 class SealsTheUnstarted(Ledger):
@@ -755,7 +755,7 @@ class SealsTheUnstarted(Ledger):
 
     def release(self, owner, item_id):
         node = self._held(owner, item_id)
-        return self._split(node, node.holds, [Residual(node.holds)])[0]
+        return self._split(node, node.holds, [Residual(node.holds)], [None])[0]
 
 
 @pytest.mark.parametrize("mutant", [DropsAResidual, BelievesTwice, ForgetsTheSplit, SplitsOffByOne, SealsTheUnstarted])

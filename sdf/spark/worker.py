@@ -1,21 +1,21 @@
 """What runs inside a Python worker: expanding elements, a task of a stage, and reading what was committed.
 
 A DoFn is loaded and set up once per worker process, whatever number of tasks it runs there; it is torn down when the
-worker is told to end, or when the worker has seen `_KEPT` newer runs. A worker that Spark kills tears nothing down.
+worker leaves by itself, or has seen `_KEPT` newer runs. A worker that Spark kills tears nothing down, and Spark kills
+the idle ones at the end of an application.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-import signal
 import socket
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 from pyspark import Accumulator, Broadcast, TaskContext
@@ -52,20 +52,29 @@ class Payload:
         side_inputs = {name: serde.loads(value) for name, value in pickled_values.items()}
         call_hook(fn, "setup")
         if type(fn).teardown is not DoFn.teardown:
-            signal.signal(signal.SIGHUP, _end_worker)  # how PySpark's daemon tells its workers to end
+            _tear_down_at_the_end()
         while len(_loaded) >= _KEPT:
             call_hook(_loaded.popitem(last=False)[1][0], "teardown")
         _loaded[self.run_id] = fn, side_inputs
         return fn, side_inputs
 
 
-def _end_worker(_signal: int, _frame: FrameType | None) -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    try:
-        while _loaded:
-            call_hook(_loaded.popitem(last=False)[1][0], "teardown")
-    finally:
-        os.kill(os.getpid(), signal.SIGHUP)
+@functools.cache
+def _tear_down_at_the_end() -> None:
+    """Have all DoFns torn down when this worker process ends by itself, which it does when Spark closes its socket.
+
+    It then leaves through os._exit(), which runs no atexit handlers; so that call is what has to be caught.
+    """
+    leave = os._exit
+
+    def leave_torn_down(status: int) -> NoReturn:
+        try:
+            while _loaded:
+                call_hook(_loaded.popitem(last=False)[1][0], "teardown")
+        finally:
+            leave(status)
+
+    os._exit = leave_torn_down
 
 
 class Expand:

@@ -136,6 +136,18 @@ def test_setup_runs_once_per_worker(sc, tmp_path):
     assert len(set(setups)) == len(setups)
 
 
+def test_teardown_runs_when_a_worker_has_seen_newer_runs(sc, tmp_path):
+    """A worker keeps the DoFns of its last eight runs; an older one is torn down there."""
+
+    class NoteTeardown(CountFn):
+        def teardown(self):
+            (tmp_path / str(os.getpid())).touch()
+
+    for fn in [NoteTeardown(), *[CountFn()] * 12]:
+        assert run_sdf(sc.parallelize([("a", 8)], 8), fn, runner=StagedRunner(min_tasks=8)).count() == 8
+    assert list(tmp_path.iterdir())
+
+
 def test_bundle_hooks_run_around_each_task(sc, tmp_path):
     """start_bundle() and finish_bundle() run once per task, around its work items."""
 
