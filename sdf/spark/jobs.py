@@ -19,7 +19,7 @@ from pyspark import InheritableThread, SparkContext
 from sdf import errors
 from sdf.errors import SdfError, StageError
 
-__all__ = ["Ended", "Jobs", "slots"]
+__all__ = ["Ended", "Jobs", "slot_counter"]
 
 
 @attrs.frozen
@@ -121,13 +121,19 @@ def explain(error: BaseException, what: str) -> BaseException:
     return explained
 
 
-def slots(sc: SparkContext) -> int:
-    """Return how many tasks Spark can run at once, now: executors come and go.
+def slot_counter(sc: SparkContext) -> Callable[[], int]:
+    """Return a function that says how many tasks Spark can run at once, now: executors come and go.
 
     Where ``spark.default.parallelism`` is set it says nothing about cores, then the executors are asked.
     """
-    if sc.getConf().get("spark.default.parallelism") is None:
-        return max(1, sc.defaultParallelism // int(sc.getConf().get("spark.task.cpus", "1") or 1))
-    executors = sc._jsc.sc().statusStore().executorList(True)
-    tasks: int = sum(executors.apply(number).maxTasks() for number in range(executors.size()))
-    return max(1, tasks)
+    conf = sc.getConf()  # copies all settings over the bridge to the JVM: once
+    cores_per_task = int(conf.get("spark.task.cpus") or 1)
+    if conf.get("spark.default.parallelism") is None:
+        return lambda: max(1, sc.defaultParallelism // cores_per_task)
+
+    def ask_executors() -> int:
+        executors = sc._jsc.sc().statusStore().executorList(True)
+        tasks: int = sum(executors.apply(number).maxTasks() for number in range(executors.size()))
+        return max(1, tasks)
+
+    return ask_executors

@@ -34,7 +34,7 @@ from sdf.report import RunReport, TaskRun
 from sdf.restrictions import is_integer
 from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp
-from sdf.spark.jobs import Ended, Jobs, slots
+from sdf.spark.jobs import Ended, Jobs, slot_counter
 from sdf.spark.worker import (
     STAGE_PROPERTY,
     Expand,
@@ -176,7 +176,8 @@ class _Run:
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self._stages: list[_Stage] = []
         self._in_flight = 0
-        self._slots = self._most_slots = slots(self._sc)
+        self._count_slots = slot_counter(self._sc)
+        self._slots = self._most_slots = self._count_slots()
         self._slots_at = time.monotonic()
         self._split_elements: dict[int, Any] = {}
         self._splits = 0
@@ -283,7 +284,7 @@ class _Run:
         """Plan a stage for the slots that are idle, and start it."""
         now = time.monotonic()
         if now - self._slots_at > _SLOTS_EVERY_SECONDS:
-            self._slots, self._slots_at = slots(self._sc), now
+            self._slots, self._slots_at = self._count_slots(), now
             self._most_slots = max(self._most_slots, self._slots)
         if not len(self._backlog):
             return
