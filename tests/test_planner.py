@@ -201,33 +201,34 @@ def test_the_first_stage_shares_the_units_evenly():
     costs = costs_of()
     tasks = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs)
     assert [(tuple(task.items[0].restriction), task.budget_seconds) for task in tasks] == [
-        ((0, 100), 0.5),
-        ((100, 200), 0.5),
-        ((200, 300), 0.5),
-        ((300, 400), 0.5),
+        ((0, 150), 0.5),
+        ((150, 300), 0.5),
+        ((300, 450), 0.5),
+        ((450, 600), 0.5),
     ]
 
 
-def test_a_stage_takes_half_of_what_is_left():
-    """Each of P tasks gets R / 2P seconds, which is also its budget."""
+def test_a_stage_takes_three_quarters_of_what_is_left():
+    """Each of P tasks gets 3/4 of R / P seconds, which is also its budget."""
     costs = costs_of(1.0)
     backlog = backlog_of(costs, [item_of(0, 0, 800)])
     tasks = plan(backlog, costs)
-    assert ([(t.expected_seconds, t.budget_seconds) for t in tasks], backlog.seconds()) == ([(100, 100)] * 4, 400)
+    assert ([(t.expected_seconds, t.budget_seconds) for t in tasks], backlog.seconds()) == ([(150, 150)] * 4, 200)
 
 
 def test_running_work_counts_as_left():
     """R is the work left anywhere."""
     costs = costs_of(1.0)
-    tasks = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs, running_seconds=800.0)
-    assert [task.budget_seconds for task in tasks] == [200] * 4
+    backlog = backlog_of(costs, [item_of(0, 0, 800)])
+    tasks = plan(backlog, costs, running_seconds=800.0)
+    assert [task.budget_seconds for task in tasks] == [300] * 3 and backlog.seconds() == 0
 
 
 def test_one_idle_slot_does_not_get_the_whole_backlog():
     """Handing the first idle slot all of it gave 0.31 of the ideal."""
     costs = costs_of(1.0)
     (task,) = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs, tasks=1, width=4)
-    assert task.budget_seconds == 100
+    assert task.budget_seconds == 150
 
 
 def test_budget_seconds_is_the_longest():
@@ -257,7 +258,7 @@ def test_small_work_items_are_packed():
     """Many in one task."""
     costs = costs_of(1.0)
     tasks = plan(backlog_of(costs, [item_of(i, 0, 1) for i in range(80)]), costs)
-    assert [len(task.items) for task in tasks] == [10] * 4
+    assert [len(task.items) for task in tasks] == [15] * 4
 
 
 @pytest.mark.parametrize("max_items", [1, 3, 10, 1000])
@@ -283,7 +284,7 @@ def test_without_max_items_a_task_may_hold_any_number():
     """Thousands of small files go into one task."""
     costs = costs_of(0.001)
     (task,) = plan(backlog_of(costs, [item_of(i, 0, 1) for i in range(20_000)]), costs, tasks=1)
-    assert len(task.items) == 10_000
+    assert len(task.items) == 15_000
 
 
 @pytest.mark.parametrize("seconds_per_unit", [None, 0.001, 1.0])
