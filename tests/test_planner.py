@@ -197,7 +197,7 @@ def test_no_idle_slot_plans_nothing(tasks):
 
 
 def test_the_first_stage_shares_the_units_evenly():
-    """As long as nothing is known each task gets R / 2P of the units, and a short budget."""
+    """As long as nothing is known each task gets 3/4 of R / P of the units, and a short budget."""
     costs = costs_of()
     tasks = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs)
     assert [(tuple(task.items[0].restriction), task.budget_seconds) for task in tasks] == [
