@@ -21,7 +21,7 @@ sc = SparkContext("local[2]")
 sc.setLogLevel("OFF")
 
 def interrupt():
-    while len(sc.statusTracker().getActiveJobsIds()) < 2:
+    while not any(job > 0 for job in sc.statusTracker().getActiveJobsIds()):  # 0 expands the elements
         time.sleep(0.05)
     print("interrupting", flush=True)
     os.kill(os.getpid(), signal.SIGINT)
