@@ -221,7 +221,8 @@ def test_running_work_counts_as_left():
     costs = costs_of(1.0)
     backlog = backlog_of(costs, [item_of(0, 0, 800)])
     tasks = plan(backlog, costs, running_seconds=800.0)
-    assert [task.budget_seconds for task in tasks] == [300] * 3 and backlog.seconds() == 0
+    assert [task.budget_seconds for task in tasks] == [300] * 3
+    assert backlog.seconds() == 0
 
 
 def test_one_idle_slot_does_not_get_the_whole_backlog():

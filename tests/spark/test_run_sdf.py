@@ -176,6 +176,8 @@ class FailsFn(SlowCountFn):
         for name, i in super().process(element, tracker):
             if name == "bad" and i == 3:
                 raise KeyError("the third")
+            if name == "stuck":
+                time.sleep(60)
             yield name, i
 
 
@@ -195,7 +197,7 @@ def test_a_failure_leaves_no_job_and_no_stored_block(sc):
     """When one task fails the others are cancelled, and what was stored is freed."""
     before = stored_rdds(sc)
     with pytest.raises(ProcessError):
-        run_sdf(sc.parallelize([("long", 100_000), ("bad", 100_000)]), FailsFn())
+        run_sdf(sc.parallelize([("stuck", 100_000), ("bad", 100_000)]), FailsFn())
     assert no_job_is_active(sc)
     assert stored_rdds(sc) <= before
 
