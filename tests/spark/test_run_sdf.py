@@ -176,8 +176,6 @@ class FailsFn(SlowCountFn):
         for name, i in super().process(element, tracker):
             if name == "bad" and i == 3:
                 raise KeyError("the third")
-            if name == "stuck":
-                time.sleep(60)
             yield name, i
 
 
@@ -193,11 +191,32 @@ def test_a_users_exception_says_where_it_was_raised(sc):
     assert 'raise KeyError("the third")' in str(caught.value.__cause__)
 
 
-def test_a_failure_leaves_no_job_and_no_stored_block(sc):
-    """When one task fails the others are cancelled, and what was stored is freed."""
+class SticksFn(SlowCountFn):
+    """In a stage after the first one, "stuck" sleeps; "bad" raises in another stage than that one."""
+
+    def __init__(self, marker):
+        super().__init__(0.01)
+        self.marker = marker
+
+    def process(self, element, tracker):
+        from pyspark import TaskContext
+
+        stage = TaskContext.get().getLocalProperty("sdf.stage").split("/")[1]
+        for name, i in super().process(element, tracker):
+            if name == "stuck" and stage != "0":
+                self.marker.write_text(stage)
+                time.sleep(60)
+            if name == "bad" and self.marker.exists() and self.marker.read_text() not in ("", stage):
+                raise KeyError("the other stage is stuck")
+            yield name, i
+
+
+def test_a_failure_leaves_no_job_and_no_stored_block(sc, tmp_path):
+    """When a task fails, the stages that still run are cancelled, and what was stored is freed."""
     before = stored_rdds(sc)
-    with pytest.raises(ProcessError):
-        run_sdf(sc.parallelize([("stuck", 100_000), ("bad", 100_000)]), FailsFn())
+    fn = SticksFn(tmp_path / "stuck in stage")
+    with pytest.raises(ProcessError, match="the other stage is stuck"):
+        run_sdf(sc.parallelize([("stuck", 100_000), ("bad", 100_000)]), fn)
     assert no_job_is_active(sc)
     assert stored_rdds(sc) <= before
 
