@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 import attrs
-from pyspark import RDD, AccumulatorParam, SparkContext, StorageLevel
+from pyspark import RDD, SparkContext, StorageLevel
 
 from sdf.dofn import DoFn
 from sdf.errors import InvalidTypeError, InvalidValueError, StageError, show
@@ -35,10 +35,10 @@ from sdf.restrictions import is_integer
 from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp
 from sdf.spark.jobs import Ended, Jobs, slot_counter
+from sdf.spark.receipts import ReceiptParam, materialise, read_receipts
 from sdf.spark.worker import (
     STAGE_PROPERTY,
     Expand,
-    LastReceipt,
     Payload,
     ReadCommitted,
     StageTask,
@@ -128,30 +128,6 @@ class _Stage:
         return sum(max(0.0, self.tasks[task].expected_seconds - (now - self.began)) for task in self.missing())
 
 
-class _Receipts(AccumulatorParam[list[Receipt]]):
-    """Accumulates receipts on a worker; on the driver, where Spark adds them up as each task ends, passes them on."""
-
-    def __init__(self, deliver: Callable[[Receipt], None] | None) -> None:
-        self._deliver = deliver
-
-    def __reduce__(self) -> Any:
-        return _Receipts, (None,)
-
-    def zero(self, value: list[Receipt]) -> list[Receipt]:
-        return []
-
-    def addInPlace(self, value1: list[Receipt], value2: list[Receipt]) -> list[Receipt]:  # noqa: N802, Spark's name
-        if self._deliver is None:
-            return value1 + value2
-        for receipt in value2:
-            self._deliver(receipt)
-        return value1
-
-    def close(self) -> None:
-        """Forget the run: Spark keeps accumulators for as long as the application lives."""
-        self._deliver = lambda receipt: None
-
-
 class _Run:
     """One call of `StagedRunner.run`."""
 
@@ -168,7 +144,7 @@ class _Run:
         self._payload = Payload(self._run_id, self._sc.broadcast(_dumps(fn, side_inputs)))
         self._events: queue.SimpleQueue[Ended | Receipt] = queue.SimpleQueue()
         self._jobs = Jobs(self._sc, f"sdf-{self._run_id}", self._events)
-        self._param = _Receipts(self._events.put)
+        self._param = ReceiptParam(self._events.put)
         self._receipts = self._sc.accumulator([], self._param)
         self._ledger = Ledger(partial(checked_size, fn))
         self._costs = Costs()
@@ -253,7 +229,7 @@ class _Run:
             log.info(
                 "%s: stage %d: reading the receipts of tasks %s from the blocks", self._name, stage.number, missing
             )
-            self._start_job(stage, f"receipts of {len(missing)} tasks", partial(_read_receipts, stage.rdd, missing))
+            self._start_job(stage, f"receipts of {len(missing)} tasks", partial(read_receipts, stage.rdd, missing))
 
     def _commit(self, receipt: Receipt) -> None:
         """Enter an attempt in the ledger, unless another attempt at the same task came first."""
@@ -323,7 +299,7 @@ class _Run:
         stage = _Stage(number, rdd, planned, now)
         self._stages.append(stage)
         self._in_flight += len(planned)
-        self._start_job(stage, f"{len(planned)} tasks", partial(_materialise, rdd))
+        self._start_job(stage, f"{len(planned)} tasks", partial(materialise, rdd))
 
     def _start_job(self, stage: _Stage, what: str, job: Callable[[], Iterable[Receipt | None]]) -> None:
         description = f"{self._name}: stage {stage.number}, {what}"
@@ -403,13 +379,3 @@ def _dumps(fn: DoFn, side_inputs: Mapping[str, Any]) -> bytes:
     """Pickle the DoFn and its side inputs, each by itself, so that the message can say which one does not pickle."""
     values = {name: serde.dumps(value, f"side input {name!r}") for name, value in side_inputs.items()}
     return serde.dumps((serde.dumps(fn, type(fn).__name__), values), type(fn).__name__)
-
-
-def _materialise(rdd: RDD[Any]) -> Iterable[Receipt | None]:
-    """Compute and store all blocks, without sending them to a second Python worker as RDD.count() would."""
-    rdd._jrdd.count()
-    return ()
-
-
-def _read_receipts(rdd: RDD[Any], tasks: list[int]) -> Iterable[Receipt | None]:
-    return rdd.context.runJob(rdd, LastReceipt(), tasks)

@@ -26,9 +26,9 @@ from sdf.errors import ReplayError, show
 from sdf.expansion import Expanded, expand
 from sdf.ledger import WorkItem
 from sdf.spark import serde
-from sdf.spark.blocks import Receipt, Stamp, batches, read_block, receipt_of
+from sdf.spark.blocks import Receipt, Stamp, batches, read_block
 
-__all__ = ["STAGE_PROPERTY", "Expand", "LastReceipt", "Payload", "ReadCommitted", "StageTask"]
+__all__ = ["STAGE_PROPERTY", "Expand", "Payload", "ReadCommitted", "StageTask"]
 
 STAGE_PROPERTY = "sdf.stage"  # local property of the jobs in which a stage may run by the clock
 _KEPT = 8
@@ -224,10 +224,3 @@ class ReadCommitted:
                 f"{show(pairs)} again gave {found} records where {self._counts[partition]} were committed. Make "
                 f"process() depend on nothing but element and restriction, or save the result before it is used twice."
             )
-
-
-class LastReceipt:
-    """Gives the receipt of a block; a function for ``runJob``, for receipts that did not reach the driver."""
-
-    def __call__(self, block: Iterable[Any]) -> list[Receipt | None]:
-        return [receipt_of(block)]

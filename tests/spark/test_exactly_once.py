@@ -14,7 +14,7 @@ from sdf.bundle import Bundle
 from sdf.errors import LedgerError
 from sdf.expansion import checked_size, expand
 from sdf.ledger import Ledger, WorkItem
-from sdf.spark import serde, staged
+from sdf.spark import receipts, serde
 from sdf.spark.blocks import Receipt, Stamp, batches, read_block, receipt_of
 
 ELEMENTS = [("big", 200), ("a", 3), ("b", 0), ("c", 9)]
@@ -102,7 +102,7 @@ def test_tagged_outputs_survive_lost_blocks(sc):
 def test_receipts_that_are_lost_or_doubled(sc, monkeypatch, change):
     """Accumulators only hint: a missing receipt is read from its block, a double one changes nothing."""
     changed = []
-    add = staged._Receipts.addInPlace
+    add = receipts.ReceiptParam.addInPlace
 
     def unreliable(self, value1, value2):
         if value2 and len(changed) % 2 == 0:
@@ -111,7 +111,7 @@ def test_receipts_that_are_lost_or_doubled(sc, monkeypatch, change):
         changed.append(None)
         return add(self, value1, value2)
 
-    monkeypatch.setattr(staged._Receipts, "addInPlace", unreliable)
+    monkeypatch.setattr(receipts.ReceiptParam, "addInPlace", unreliable)
     result = run_sdf(sc.parallelize(ELEMENTS), SlowCountFn(), runner=MANY_STAGES)
     assert sum(one is not None for one in changed) >= 3
     assert Counter(result.collect()) == expected(ELEMENTS)
@@ -225,11 +225,11 @@ def test_only_one_of_two_attempts_counts():
                     items += ledger.add_element(one.element, one.restriction, one.pieces)
                 ledger.assign((0, 0), items)
                 blocks = [attempt(1, first, items), attempt(2, second, items)]
-                receipts = [receipt_of(block) for block in blocks]
-                todo = ledger.commit((0, 0), 1, receipts[0].outcome)
-                assert ledger.commit((0, 0), 2, receipts[1].outcome) is None
+                given = [receipt_of(block) for block in blocks]
+                todo = ledger.commit((0, 0), 1, given[0].outcome)
+                assert ledger.commit((0, 0), 2, given[1].outcome) is None
                 doubles += 1
-                found, replayed = read(blocks[stored], receipts[0].stamp, ledger.content((0, 0)))
+                found, replayed = read(blocks[stored], given[0].stamp, ledger.content((0, 0)))
                 replays += replayed
                 for number, (item, _) in enumerate(todo, start=1):
                     ledger.assign((1, number), [item])
