@@ -283,9 +283,9 @@ class Ledger:
         """Return the attempt whose work counts for ``owner``, None if there is none yet."""
         return self._sealed.get(owner)
 
-    def content(self, owner: Hashable) -> list[tuple[Any, Any]]:
-        """Return what ``owner`` holds, in order, as (element, restriction) pairs: what a replay must run."""
-        return [(node.item.element, node.holds) for node in self._owned.get(owner, {}).values()]
+    def content(self, owner: Hashable) -> list[WorkItem]:
+        """Return what ``owner`` holds, in order: the work items as far as it keeps them, which a replay must run."""
+        return [attrs.evolve(node.item, restriction=node.holds) for node in self._owned.get(owner, {}).values()]
 
     def prove(self) -> None:
         """Return if the sealed parts of every element tile its initial restriction.

@@ -36,6 +36,11 @@ class Names:
         return tuple(name for part in parts for name in part.names) == self.names
 
 
+def content(ledger, owner):
+    """What an owner holds, as (element, restriction) pairs."""
+    return [(item.element, item.restriction) for item in ledger.content(owner)]
+
+
 def size_of(element, restriction):
     return restriction.count if isinstance(restriction, Rows) else restriction.stop - restriction.start
 
@@ -128,12 +133,12 @@ def test_content_is_what_was_assigned_in_order():
     ledger, items = ledger_of(0, 3, 6, 9)
     ledger.assign("t", [items[2], items[0]])
     ledger.assign("t", [items[1]])
-    assert ledger.content("t") == [("a", span(6, 9)), ("a", span(0, 3)), ("a", span(3, 6))]
+    assert content(ledger, "t") == [("a", span(6, 9)), ("a", span(0, 3)), ("a", span(3, 6))]
 
 
 def test_content_of_a_stranger_is_empty():
     """An owner that got nothing holds nothing."""
-    assert ledger_of(0, 9)[0].content("nobody") == []
+    assert content(ledger_of(0, 9)[0], "nobody") == []
 
 
 def test_an_owned_work_item_cannot_be_assigned_again():
@@ -151,7 +156,7 @@ def test_a_refused_assignment_changes_nothing():
     with pytest.raises(LedgerError):
         ledger.assign("u", items)
     ledger.assign("u", items[:1])
-    assert (ledger.content("t"), ledger.content("u")) == ([("a", span(4, 9))], [("a", span(0, 4))])
+    assert (content(ledger, "t"), content(ledger, "u")) == ([("a", span(4, 9))], [("a", span(0, 4))])
 
 
 def test_one_work_item_twice_in_one_assignment_raises():
@@ -159,7 +164,7 @@ def test_one_work_item_twice_in_one_assignment_raises():
     ledger, items = ledger_of(0, 9)
     with pytest.raises(LedgerError, match=re.escape("'t' was given a work item twice: [0, 0].")):
         ledger.assign("t", [items[0], items[0]])
-    assert ledger.content("t") == []
+    assert content(ledger, "t") == []
 
 
 def test_nothing_is_assigned_to_a_sealed_owner():
@@ -228,7 +233,7 @@ def test_split_leaves_the_primary_with_the_owner():
     ledger, items = ledger_of(0, 9)
     ledger.assign("t", items)
     ledger.split("t", 0, span(0, 4), cut_off((4, 9)))
-    assert ledger.content("t") == [("a", span(0, 4))]
+    assert content(ledger, "t") == [("a", span(0, 4))]
 
 
 def test_split_with_several_residuals_keeps_the_order_of_the_cuts():
@@ -244,7 +249,7 @@ def test_split_without_a_primary_takes_the_work_item_away():
     ledger, items = ledger_of(0, 4, 9)
     ledger.assign("t", items)
     ledger.split("t", 0, None, cut_off((0, 4)))
-    assert ledger.content("t") == [("a", span(4, 9))]
+    assert content(ledger, "t") == [("a", span(4, 9))]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +274,7 @@ def test_a_split_that_does_not_add_up_raises(primary, residuals):
     ledger.assign("t", items)
     with pytest.raises(SplitError, match=re.escape("the parts of work item 0 of element 'a' do not add up: ")):
         ledger.split("t", 0, primary and span(*primary), cut_off(*residuals))
-    assert (len(ledger), ledger.content("t")) == (1, [("a", span(0, 9))])
+    assert (len(ledger), content(ledger, "t")) == (1, [("a", span(0, 9))])
 
 
 def test_a_second_split_refers_to_what_is_left():
@@ -325,7 +330,7 @@ def test_release_gives_a_work_item_back_to_be_assigned_again():
     ledger, items = ledger_of(0, 9)
     ledger.assign("t", items)
     ledger.assign("u", [ledger.release("t", 0)])
-    assert (ledger.content("t"), ledger.content("u")) == ([], [("a", span(0, 9))])
+    assert (content(ledger, "t"), content(ledger, "u")) == ([], [("a", span(0, 9))])
 
 
 def test_release_gives_what_is_left_of_the_work_item():
@@ -434,14 +439,14 @@ def test_commit_seals_the_primaries():
     ledger, items = ledger_of(0, 4, 9)
     ledger.assign("t", items)
     ledger.commit("t", 1, Outcome(1, (Part(0, span(0, 2), cut_off((2, 4))),)))
-    assert ledger.content("t") == [("a", span(0, 2))]
+    assert content(ledger, "t") == [("a", span(0, 2))]
 
 
 def test_commit_of_a_work_item_that_was_deferred_whole():
     """The primary is None: the task holds nothing of it."""
     ledger, items = ledger_of(0, 9)
     todo = run_all(ledger, items[0], "t", Part(0, None, (Residual(span(0, 9), 5.0),)))
-    assert (ledger.content("t"), holds(item for item, _ in todo)) == ([], [span(0, 9)])
+    assert (content(ledger, "t"), holds(item for item, _ in todo)) == ([], [span(0, 9)])
 
 
 def test_a_second_commit_of_the_same_attempt_changes_nothing():
@@ -459,7 +464,7 @@ def test_a_second_attempt_with_another_split_point_changes_nothing():
     ledger.assign("t", items)
     ledger.commit("t", 1, Outcome(1, (Part(0, span(0, 4), cut_off((4, 9))),)))
     second = ledger.commit("t", 2, Outcome(1, (Part(0, span(0, 7), cut_off((7, 9))),)))
-    assert (second, ledger.content("t"), ledger.sealed_by("t")) == (None, [("a", span(0, 4))], 1)
+    assert (second, content(ledger, "t"), ledger.sealed_by("t")) == (None, [("a", span(0, 4))], 1)
 
 
 def test_a_late_attempt_that_is_nonsense_changes_nothing():
@@ -487,7 +492,7 @@ def test_an_outcome_that_speaks_of_others_work_raises(outcome):
     ledger.assign("t", items)
     with pytest.raises(LedgerError, match=re.escape("'t', attempt 1, accounts for ")):
         ledger.commit("t", 1, outcome)
-    assert (ledger.sealed_by("t"), len(ledger.content("t"))) == (None, 2)
+    assert (ledger.sealed_by("t"), len(content(ledger, "t"))) == (None, 2)
 
 
 @pytest.mark.parametrize(
@@ -507,7 +512,7 @@ def test_an_outcome_whose_split_does_not_add_up_changes_nothing(part):
     ledger.assign("t", items)
     with pytest.raises(SplitError):
         ledger.commit("t", 1, Outcome(2, (Part(0, span(0, 2), cut_off((2, 4))), part)))
-    assert (ledger.sealed_by("t"), len(ledger), ledger.content("t")) == (
+    assert (ledger.sealed_by("t"), len(ledger), content(ledger, "t")) == (
         None,
         2,
         [("a", span(0, 4)), ("a", span(4, 9))],
@@ -525,7 +530,7 @@ def test_an_outcome_with_one_part_twice_raises():
     )
     with pytest.raises(LedgerError, match=re.escape(message)):
         ledger.commit("t", 1, Outcome(1, (part, part)))
-    assert (ledger.sealed_by("t"), len(ledger), ledger.content("t")) == (None, 1, [("a", span(0, 9))])
+    assert (ledger.sealed_by("t"), len(ledger), content(ledger, "t")) == (None, 1, [("a", span(0, 9))])
 
 
 # Prove
@@ -598,7 +603,7 @@ def test_falsy_parts_are_parts(counts):
     ledger = Ledger(size_of)
     items = ledger.add_element("a", Rows(first + rest), [(Rows(first + rest), first + rest)])
     todo = run_all(ledger, items[0], "t", Part(0, Rows(first), (Residual(Rows(rest)),)))
-    assert (ledger.content("t"), holds(item for item, _ in todo)) == ([("a", Rows(first))], [Rows(rest)])
+    assert (content(ledger, "t"), holds(item for item, _ in todo)) == ([("a", Rows(first))], [Rows(rest)])
 
 
 def test_a_falsy_residual_that_was_not_run_is_missed():
@@ -686,7 +691,7 @@ class _Run:
                 else:
                     self.handed_back += len(left)
                     todo += [item for item, _ in left]
-            self.committed += self.ledger.content(task)
+            self.committed += content(self.ledger, task)
             task += 1
 
 
@@ -797,3 +802,12 @@ def test_a_doubled_receipt_under_another_owner_is_caught():
     run_all(ledger, items[0], "t")
     with pytest.raises(LedgerError):
         run_all(ledger, items[0], "u")
+
+
+def test_content_keeps_the_watermark_to_go_on_from():
+    """A replay starts its estimator where the attempt did."""
+    ledger, (item,) = ledger_of(0, 9)
+    ledger.assign("t", [item])
+    (child, _), *_ = ledger.commit("t", 1, Outcome(1, (Part(item.id, span(0, 4), (Residual(span(4, 9), 0, 77),)),)))
+    ledger.assign("u", [child])
+    assert [one.watermark for one in ledger.content("u")] == [77]

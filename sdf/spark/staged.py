@@ -51,6 +51,7 @@ log = logging.getLogger("sdf.staged")
 
 _FIRST_BUDGET_SECONDS = 0.5
 _SLOTS_EVERY_SECONDS = 0.5
+_LONGEST_WAIT_SECONDS = 3600.0  # a wait of centuries would overflow the clock
 
 
 def _positive(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -196,7 +197,9 @@ class _Run:
 
     def _next_event(self) -> Ended | Receipt | None:
         """Wait for the next event; None if a deferred work item is due first."""
-        timeout = max(0.0, self._delayed[0][0] - time.monotonic()) if self._delayed else None
+        timeout = (
+            min(max(0.0, self._delayed[0][0] - time.monotonic()), _LONGEST_WAIT_SECONDS) if self._delayed else None
+        )
         try:
             return self._events.get(timeout=timeout)
         except queue.Empty:

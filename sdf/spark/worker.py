@@ -180,8 +180,8 @@ class ReadCommitted:
         payload: the run's DoFn.
         stamps: the committed attempt of each partition.
         counts: the number of records of each partition in this output.
-        contents: the (element, restriction) pairs that each partition committed, in order, as a pickled list: what a
-            replay runs. Broadcast, since it is needed only where a block is gone.
+        contents: the work items that each partition committed, in order, as a pickled list: what a replay runs.
+            Broadcast, since it is needed only where a block is gone.
         tag: number of the output, 0 for the main one.
         tags: the declared tags.
     """
@@ -209,8 +209,7 @@ class ReadCommitted:
 
     def _replay(self, partition: int) -> Iterator[Any]:
         fn, side_inputs = self._payload.load()
-        pairs = serde.loads(self._contents.value)[partition]
-        items = [WorkItem(number, number, *pair) for number, pair in enumerate(pairs)]
+        items: list[WorkItem] = serde.loads(self._contents.value)[partition]
         wanted = None if self._tag == 0 else self._tags[self._tag - 1]
         found = 0
         for output in Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic).outputs():
@@ -221,6 +220,6 @@ class ReadCommitted:
         if found != self._counts[partition]:
             raise ReplayError(
                 f"{type(fn).__name__}.process() is not deterministic: a stored block was lost, and running "
-                f"{show(pairs)} again gave {found} records where {self._counts[partition]} were committed. Make "
+                f"{show([item.restriction for item in items])} again gave {found} records where {self._counts[partition]} were committed. Make "
                 f"process() depend on nothing but element and restriction, or save the result before it is used twice."
             )

@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 from fns import CountFn, OddFn, SlowCountFn, expected
 
-from sdf import StagedRunner, run_sdf
+from sdf import MonotonicWatermark, StagedRunner, run_sdf
 from sdf.bundle import Bundle
 from sdf.errors import LedgerError
 from sdf.expansion import checked_size, expand
@@ -159,6 +159,29 @@ def test_a_block_computed_again_by_the_clock_is_never_trusted(sc):
     result.unpersist()
 
 
+class WatermarkFn(SlowCountFn):
+    """Each record carries the watermark, which goes on from part to part."""
+
+    def create_watermark_estimator(self, element, restriction):
+        return MonotonicWatermark(-1)
+
+    def process(self, element, tracker):
+        for name, i in super().process(element, tracker):
+            before = tracker.watermark.current()
+            tracker.watermark.observe(i)
+            yield name, i, before
+
+
+def test_a_replay_starts_from_the_watermark_that_the_attempt_had(sc):
+    """The state that a residual carried is pinned with it."""
+    result = run_sdf(sc.parallelize([("a", 100)]), WatermarkFn(), runner=StagedRunner(budget_seconds=0.1, max_tasks=1))
+    assert result.report.splits >= 2
+    before = sorted(result.collect())
+    assert lose_blocks(sc) > 0
+    assert sorted(result.collect()) == before
+    result.unpersist()
+
+
 class Random(CountFn):
     """Breaks the one promise that replay needs."""
 
@@ -202,8 +225,7 @@ def read(block, committed, contents):
 
     def replay():
         replayed.append(True)
-        items = [WorkItem(i, i, *pair) for i, pair in enumerate(contents)]
-        return Bundle(CountFn(), items, clock=time.monotonic).outputs()
+        return Bundle(CountFn(), contents, clock=time.monotonic).outputs()
 
     return list(chain.from_iterable(read_block(iter(block), committed, 0, replay))), bool(replayed)
 
