@@ -6,6 +6,7 @@ was not started is given back whole, and the running work item is split if enoug
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from threading import Lock
@@ -47,7 +48,8 @@ class Bundle:
         self._running: Invoker | None = None
         self._parts: list[Part] = []
         self._units = 0.0
-        self._began = clock()
+        self._began = self._item_began = clock()
+        self._opened_at: float | None = None  # when the running work item was seen to have claimed something
 
     def outputs(self) -> Iterator[Any]:
         """Return an iterator of all outputs. Only once it has ended, `outcome` is the truth."""
@@ -64,11 +66,12 @@ class Bundle:
             invoker = Invoker(
                 self._fn, item.element, item.restriction, side_inputs=self._side_inputs, watermark=item.watermark
             )
-            began = self._clock()
-            self._running = invoker
+            with self._lock:
+                self._item_began, self._opened_at, self._running = self._clock(), None, invoker
             yield invoker.run()
-            self._running = None
-            self._account(item, invoker, self._clock() - began)
+            with self._lock:
+                self._running = None
+            self._account(item, invoker, self._clock() - self._item_began)
         call_hook(self._fn, "finish_bundle")
 
     def _account(self, item: WorkItem, invoker: Invoker, seconds: float) -> None:
@@ -84,10 +87,17 @@ class Bundle:
         """Return what was done with the work items."""
         return Outcome(self._stop, tuple(self._parts), self._units, self._clock() - self._began)
 
+    def note_claim(self) -> None:
+        """Note when the running work item has made its first claim; called from the other thread, often."""
+        with self._lock:
+            if self._opened_at is None and self._running is not None and self._running.started:
+                self._opened_at = self._clock()
+
     def hand_back(self, worth_seconds: float) -> bool:
         """Give back what was not started, and split the running work item, where more than ``worth_seconds`` is left.
 
-        Called from another thread than the one that iterates.
+        Called from another thread than the one that iterates. A work item that took long to get to its first claim, to
+        open a file say, runs as long again before it is split, so that opening is at most half of the time.
 
         Returns:
             True if there is nothing more to give back. False: the running work item has claimed nothing yet, has too
@@ -96,18 +106,24 @@ class Bundle:
         with self._lock:
             if self._next == 0:
                 return False  # each task starts at least one work item, else a short budget would get nowhere
-            running = self._running
-            unstarted = self._items[self._next : self._stop]
+            now = self._clock()
+            running, opened_at = self._running, self._opened_at
             done, left = (0.0, 0.0) if running is None else self._progress(running, self._items[self._next - 1])
-            done += self._units
-            elapsed = self._clock() - self._began
-            worth = worth_seconds * done / elapsed if elapsed > 0 else 0.0  # in units; 0 as long as nothing is done
-            if done > 0 and left + sum(map(units, unstarted)) <= worth:
+            left_seconds = left * (now - self._item_began) / done if done > 0 else 0.0 if running is None else math.inf
+            if left_seconds + self._unstarted_seconds(now - self._began, self._units + done) <= worth_seconds:
                 return False
             self._stop = self._next
-        if running is None or (done > 0 and left <= worth):
+        if running is None or left_seconds <= worth_seconds:
+            return False
+        if opened_at is not None and now - opened_at < opened_at - self._item_began:
             return False
         return running.split(0) is not None
+
+    def _unstarted_seconds(self, elapsed: float, done: float) -> float:
+        """Return the seconds that the rest may take: by size or by number, whichever says more."""
+        unstarted = self._items[self._next : self._stop]
+        by_number = len(unstarted) * elapsed / self._next
+        return max(by_number, sum(map(units, unstarted)) * elapsed / done if done > 0 else 0.0)
 
     @staticmethod
     def _progress(running: Invoker, item: WorkItem) -> tuple[float, float]:

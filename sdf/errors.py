@@ -126,17 +126,27 @@ class ReplayError(LedgerError):
 
 def show(value: object, limit: int = 200) -> str:
     """Return ``repr(value)``, cut in the middle beyond ``limit`` characters, for use in a message."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose repr() raises {type(error).__name__}>"
     if len(text) <= limit:
         return text
     return f"{text[: limit - 40]}...{text[-37:]}"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"<a message that cannot be shown, {type(failure).__name__}>"
 
 
 class blame:  # noqa: N801, reads as a statement
     """Context manager that names the user's method, restriction and element in whatever is raised inside.
 
     An error of this tree keeps its class; anything else becomes a `ProcessError` caused by it. An error that has its
-    context already passes unchanged, and so does everything that is no `Exception`.
+    context already passes unchanged, and so does what is no `Exception`, SystemExit apart.
 
     Args:
         where: gives the "who and where" of the message; called only on failure.
@@ -153,10 +163,10 @@ class blame:  # noqa: N801, reads as a statement
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if not isinstance(error, Exception):
+        if not isinstance(error, (Exception, SystemExit)):
             return
         if not isinstance(error, SdfError) or type(error).__module__ != SdfError.__module__:
-            explained: SdfError = ProcessError(f"{self._where()} raised {type(error).__name__}: {error}")
+            explained: SdfError = ProcessError(f"{self._where()} raised {type(error).__name__}: {_text(error)}")
         elif error.has_context:
             return
         else:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -64,12 +65,13 @@ def checked_size(fn: DoFn, element: Any, restriction: Any) -> float | None:
         InvalidValueError: if it is anything else.
     """
     with blame(lambda: f"{type(fn).__name__}.restriction_size() of {show(restriction)} of element {show(element)}"):
-        size = fn.restriction_size(element, restriction)
+        size: Any = fn.restriction_size(element, restriction)
         if size is None:
             return None
-        if isinstance(size, bool) or not isinstance(size, (int, float)) or not math.isfinite(size) or size < 0:
+        real = isinstance(size, numbers.Real) and not isinstance(size, bool)
+        if not real or not 0 <= size < math.inf:
             raise InvalidValueError(f"it must return a finite number >= 0, or None (got {show(size)})")
-        return size
+        return int(size) if isinstance(size, numbers.Integral) else float(size)
 
 
 def cut(fn: DoFn, element: Any, restriction: Any, fraction: float) -> tuple[Any, Any] | None:

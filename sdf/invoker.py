@@ -11,7 +11,6 @@ the caller passes ``on_claim``; `run_direct` and `check_dofn` do.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from threading import Lock
@@ -185,7 +184,7 @@ class Invoker:
                 outputs = ()
             if isinstance(outputs, (str, bytes, dict)) or not isinstance(outputs, Iterable):
                 raise InvalidTypeError(f"it must yield records or return an iterable of them (got {show(outputs)})")
-            if self._on_claim is not None and inspect.isgenerator(outputs):
+            if self._on_claim is not None and isinstance(outputs, Iterator):
                 outputs = self._checked(outputs)
             yield from outputs
             with self._split_lock:
@@ -199,6 +198,11 @@ class Invoker:
     def primary(self) -> Any:
         """Return the part that this attempt owns; None if all was deferred before any claim."""
         return None if self._nothing_claimed else self._tracker.current_restriction()
+
+    @property
+    def started(self) -> bool:
+        """Tell whether `process` has claimed something."""
+        return bool(self._tracker.started)
 
     def progress(self) -> Progress:
         """Return the work done and left of the current restriction."""

@@ -53,8 +53,8 @@ class WorkItem:
 
 
 def units(item: WorkItem) -> float:
-    """Return the size of a work item, 1 where it is unknown."""
-    return 1.0 if item.size is None else float(item.size)
+    """Return the size of a work item for estimates: 1 where it is unknown, and no more than sums of floats can hold."""
+    return 1.0 if item.size is None else float(min(item.size, 1e200))
 
 
 @attrs.frozen

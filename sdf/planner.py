@@ -73,18 +73,21 @@ class Costs:
     """What a unit of work costs in seconds, learnt from what has run.
 
     A work item that was cut off from another inherits the cost that its parent showed; for others the mean of all that
-    has run is the best guess. Units without a known size count as one.
+    has run is the best guess: per unit or per work item, whichever says more, since units of different elements may
+    have nothing to do with each other. Units without a known size count as one.
     """
 
     def __init__(self) -> None:
         self._units = 0.0
         self._seconds = 0.0
+        self._items = 0
         self._by_item: dict[int, float] = {}
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from what an attempt did."""
         self._units += outcome.units
         self._seconds += outcome.seconds
+        self._items += outcome.started
         for part in outcome.parts:
             if part.units > 0:
                 self._by_item[part.item_id] = part.seconds / part.units
@@ -97,6 +100,10 @@ class Costs:
     def mean(self) -> float | None:
         """Return seconds per unit over all that has run, None before anything has."""
         return self._seconds / self._units if self._units > 0 else None
+
+    def mean_of_items(self) -> float:
+        """Return seconds per work item over all that has run, 0 before anything has."""
+        return self._seconds / self._items if self._items else 0.0
 
     def own(self, item: WorkItem) -> float | None:
         """Return the seconds per unit that are known of this very work item, None if there are none."""
@@ -140,11 +147,14 @@ class Backlog:
     def seconds_of(self, item: WorkItem) -> float:
         """Return the estimated seconds of a work item; as long as nothing is known, a unit counts as a second."""
         own = self._costs.own(item)
-        return units(item) * ((self._costs.mean() or 1.0) if own is None else own)
+        if own is not None:
+            return units(item) * own
+        return max(units(item) * (self._costs.mean() or 1.0), self._costs.mean_of_items())
 
     def seconds(self) -> float:
         """Return the estimated seconds of all of it."""
-        return self._known_seconds + self._unknown_units * (self._costs.mean() or 1.0)
+        by_number = len(self._unknown) * self._costs.mean_of_items()
+        return self._known_seconds + max(self._unknown_units * (self._costs.mean() or 1.0), by_number)
 
 
 def tasks_allowed(slots: int, seconds: float, tuning: Tuning, limits: Limits, *, costs_known: bool) -> int:
@@ -161,6 +171,7 @@ def plan_stage(
     tasks: int,
     width: int,
     running_seconds: float,
+    elapsed_seconds: float = math.inf,
     tuning: Tuning,
     limits: Limits,
     cut: Cut,
@@ -173,6 +184,8 @@ def plan_stage(
         tasks: how many tasks to plan, one for each idle slot.
         width: how many tasks may run at once in all.
         running_seconds: estimated seconds left in tasks that run now.
+        elapsed_seconds: how long the run has taken so far; no task is planned for more than twice that, so that an
+            estimate that is far too high cannot keep a straggler going.
         tuning: budgets.
         limits: bounds.
         cut: cuts a work item at a fraction of its work into two, or declines with None.
@@ -183,7 +196,8 @@ def plan_stage(
     known = costs.mean() is not None
     share = _SHARE * (backlog.seconds() + running_seconds) / width
     if known:
-        share = budget = min(max(share, tuning.min_piece_seconds), tuning.longest())
+        share = max(min(share, 2 * elapsed_seconds), tuning.min_piece_seconds)
+        share = budget = min(share, tuning.longest())
     else:
         budget = min(tuning.first_budget_seconds, tuning.longest())
     room = sys.maxsize if limits.max_items is None else limits.max_items

@@ -20,7 +20,7 @@ import attrs
 from sdf import pickling
 from sdf.dofn import DoFn, TaggedOutput, call_hook, check_fn, check_tags
 from sdf.errors import CheckError, DeferError, InvalidTypeError, OutputError, SdfError, show
-from sdf.expansion import Expanded, expand
+from sdf.expansion import Expanded, checked_size, cut, expand
 from sdf.invoker import Invoker, Residual
 from sdf.restrictions import OffsetRange
 
@@ -89,6 +89,7 @@ def check_dofn(
     """
     check_fn(fn, side_inputs, "check_dofn()")
     check = _Check(fn, element, dict(side_inputs or {}), check_tags(tags, "check_dofn()"), random.Random(seed))
+    check.send()
     call_hook(fn, "setup")
     result = check.run(tuple(fractions))
     if check.faults:
@@ -107,8 +108,21 @@ class _Check:
         self._side_inputs = side_inputs
         self._tags = tags
         self._order = order
+        self._driver_fn: DoFn | None = None
         self._splits = 0
+        self._outputs: dict[Hashable, Any] = {}  # one output for each key, to show it
         self.faults: list[str] = []
+
+    def send(self) -> None:
+        """Check that the DoFn pickles, and keep a copy that is not set up, as the driver's is not."""
+        self._attempt("sending it to the workers", self._check_pickles)
+        if not self.faults:
+            self._driver_fn = deepcopy(self._fn)
+
+    def _check_planning(self, restriction: Any) -> None:
+        if self._driver_fn is not None:
+            checked_size(self._driver_fn, self._element, restriction)
+            cut(self._driver_fn, self._element, restriction, 0.5)
 
     def run(self, fractions: tuple[float | Fraction, ...]) -> CheckedDoFn:
         try:
@@ -117,10 +131,11 @@ class _Check:
             self._attempt("teardown", lambda: call_hook(self._fn, "teardown"))
 
     def _run(self, fractions: tuple[float | Fraction, ...]) -> CheckedDoFn:
-        self._attempt("sending it to the workers", self._check_pickles)
         expanded = self._attempt("the initial restriction", lambda: expand(self._fn, self._element))
         if expanded is None:
             return CheckedDoFn(0, 0, 0)
+        what = "planning on the driver, where setup() does not run"
+        self._attempt(what, lambda: self._check_planning(expanded.restriction))
         whole = self._attempt("the whole read", lambda: self._read_all(expanded.restriction))
         if whole is None:
             return CheckedDoFn(0, 0, 0)
@@ -258,16 +273,21 @@ class _Check:
         for output in invoker.run():
             if isinstance(output, TaggedOutput) and output.tag not in self._tags:
                 raise OutputError(f"process() gave {show(output)}, but the declared tags are {show(self._tags)}")
-            read.records[_key(output)] += 1
+            read.records[self._keep(output)] += 1
         call_hook(self._fn, "finish_bundle")
         read.primary = invoker.primary
         read.deferred = invoker.residuals[len(read.splits) :]
         return read
 
+    def _keep(self, output: Any) -> Hashable:
+        key = _key(output)
+        self._outputs.setdefault(key, output)
+        return key
+
     def _compare(self, what: str, expected: Records, found: Records) -> None:
         lost, doubled = expected - found, found - expected
         counts = [
-            f"{how}: {records.total()}, for example {_example(records)}"
+            f"{how}: {records.total()}, for example {show(self._outputs[next(iter(records))])}"
             for records, how in ((lost, "missing"), (doubled, "too many"))
             if records
         ]
@@ -291,17 +311,22 @@ def _spread(claims: int) -> list[int]:
 
 
 def _key(output: Any) -> Hashable:
-    """Return something to count an output by: itself if that works, else its pickled bytes."""
+    """Return something to count an output by: equal for outputs of equal type and content."""
     if isinstance(output, TaggedOutput):
-        return ("tagged", output.tag, _key(output.value))
+        return (TaggedOutput, output.tag, _key(output.value))
+    kind = type(output)
+    if isinstance(output, (list, tuple)):
+        return (kind, tuple(map(_key, output)))
+    if isinstance(output, dict):
+        return (kind, frozenset((_key(key), _key(value)) for key, value in output.items()))
+    if isinstance(output, (set, frozenset)):
+        return (kind, frozenset(map(_key, output)))
+    if isinstance(output, float) and output != output:
+        return (kind, "nan")
+    if getattr(kind, "__eq__", None) is object.__eq__ and hasattr(output, "__dict__") and not isinstance(output, type):
+        return (kind, _key(vars(output)))
     try:
         hash(output)
     except TypeError:
-        return pickling.dumps(output, f"record {show(output)}")
-    hashable: Hashable = output
-    return hashable
-
-
-def _example(records: Records) -> str:
-    record = next(iter(records))
-    return show(pickling.loads(record) if isinstance(record, bytes) and record[:1] == b"\x80" else record)
+        return (kind, pickling.dumps(output, f"record {show(output)}"))
+    return (kind, output)

@@ -39,10 +39,10 @@ class Cutter:
 
 
 def costs_of(seconds_per_unit=None):
-    """Return costs that were learnt from a hundred units."""
+    """Return costs that were learnt from a hundred work items of one unit each."""
     costs = Costs()
     if seconds_per_unit is not None:
-        costs.observe(Outcome(1, (), 100, 100 * seconds_per_unit))
+        costs.observe(Outcome(100, (), 100, 100 * seconds_per_unit))
     return costs
 
 

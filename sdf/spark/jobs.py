@@ -43,13 +43,14 @@ class Jobs:
 
     Args:
         sc: where to run them.
-        tag: job tag that no other run has.
+        run_id: makes the job tag, which no other run has.
         events: gets an `Ended` for each job.
     """
 
-    def __init__(self, sc: SparkContext, tag: str, events: queue.SimpleQueue[Any]) -> None:
+    def __init__(self, sc: SparkContext, run_id: str, events: queue.SimpleQueue[Any]) -> None:
         self._sc = sc
-        self._tag = tag
+        self._run_id = run_id
+        self._tag = f"sdf-{run_id}"
         self._events = events
         self._threads: list[threading.Thread] = []
         self._cancelled = False
@@ -73,7 +74,7 @@ class Jobs:
                 if not self._cancelled:
                     self._events.put(Ended(key, value=job()))
             except BaseException as error:  # whatever it is, the thread that waits must hear of it
-                self._events.put(Ended(key, error=explain(error, description)))
+                self._events.put(Ended(key, error=explain(error, description, self._run_id)))
 
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = InheritableThread(target=run, name=self._tag, daemon=True)
@@ -93,8 +94,8 @@ class Jobs:
                 thread.join(0.1)
 
 
-def explain(error: BaseException, what: str) -> BaseException:
-    """Return a job's failure as the error of sdf that a worker raised, or as a StageError; others unchanged."""
+def explain(error: BaseException, what: str, run_id: str) -> BaseException:
+    """Return a job's failure as the error of sdf that a worker marked, or as a StageError; others unchanged."""
     if not isinstance(error, Py4JJavaError):
         return error
     text = str(error.java_exception.getMessage() or error)
@@ -103,21 +104,21 @@ def explain(error: BaseException, what: str) -> BaseException:
         explained: SdfError = StageError(f"Spark could not finish a job ({what}): {text.splitlines()[0]}")
         explained.__cause__ = error
         return explained
-    trace = re.split(r"\n(?: *SQLSTATE: |\tat )", text[start:])[0].strip() + "\n"
-    lacking = re.search(r"^ModuleNotFoundError: No module named '([^']*)'", trace, re.MULTILINE)
-    if lacking is not None:
+    found = re.search(rf"^sdf\.errors\.(\w+): \[{run_id}\] (.*?) \[{run_id}\]", text, re.MULTILINE | re.DOTALL)
+    if found is not None:
+        explained = getattr(errors, found.group(1))(found.group(2))
+        trace = text[start : found.end()].replace(f"[{run_id}]", "").rstrip()
+    else:
+        trace = re.split(r"\n(?: SQLSTATE: 38000|\tat org\.apache\.spark)", text[start:])[0].rstrip()
+        last = trace.splitlines()[-1]
+        lacking = re.match(r"ModuleNotFoundError: No module named '([^']*)'", last)
         explained = StageError(
-            f"the Python workers cannot import {lacking.group(1)}. Install it on the executors, or ship it with "
+            f"a job failed on the workers ({what}): {last}"
+            if lacking is None
+            else f"the Python workers cannot import {lacking.group(1)}. Install it on the executors, or ship it with "
             f"spark-submit --py-files; on one machine set PYSPARK_PYTHON to this interpreter (README, 'On a cluster')."
         )
-    else:
-        raised = list(re.finditer(r"^sdf\.errors\.(\w+): ", trace, re.MULTILINE))
-        kind = getattr(errors, raised[-1].group(1), None) if raised else None
-        if kind is None:
-            explained = StageError(f"a job failed on the workers ({what}): {trace.strip().splitlines()[-1]}")
-        else:
-            explained = kind(trace[raised[-1].end() :].strip())
-    explained.__cause__ = WorkerTraceback(trace)
+    explained.__cause__ = WorkerTraceback(f"{trace}\n")
     return explained
 
 

@@ -25,10 +25,10 @@ import attrs
 from pyspark import RDD, SparkContext, StorageLevel
 
 from sdf.dofn import DoFn
-from sdf.errors import InvalidTypeError, InvalidValueError, StageError, show
+from sdf.errors import DeferError, InvalidTypeError, InvalidValueError, StageError, show
 from sdf.expansion import Expanded, checked_size, cut
 from sdf.invoker import Residual
-from sdf.ledger import Ledger, WorkItem
+from sdf.ledger import Ledger, Part, WorkItem
 from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, plan_stage, tasks_allowed
 from sdf.report import RunReport, TaskRun
 from sdf.restrictions import is_integer
@@ -51,6 +51,8 @@ log = logging.getLogger("sdf.staged")
 
 _FIRST_BUDGET_SECONDS = 0.5
 _SLOTS_EVERY_SECONDS = 0.5
+_MOST_IDLE = 100
+_IDLE_SECONDS = 0.01  # the first pause of work that defers without a claim; it doubles each time, up to 2.56 s
 _LONGEST_WAIT_SECONDS = 3600.0  # a wait of centuries would overflow the clock
 
 
@@ -144,7 +146,7 @@ class _Run:
         self._run_id = uuid.uuid4().hex
         self._payload = Payload(self._run_id, self._sc.broadcast(_dumps(fn, side_inputs)))
         self._events: queue.SimpleQueue[Ended | Receipt] = queue.SimpleQueue()
-        self._jobs = Jobs(self._sc, f"sdf-{self._run_id}", self._events)
+        self._jobs = Jobs(self._sc, self._run_id, self._events)
         self._param = ReceiptParam(self._events.put)
         self._receipts = self._sc.accumulator([], self._param)
         self._ledger = Ledger(partial(checked_size, fn))
@@ -155,14 +157,15 @@ class _Run:
         self._in_flight = 0
         self._count_slots = slot_counter(self._sc)
         self._slots = self._most_slots = self._count_slots()
-        self._slots_at = time.monotonic()
+        self._slots_at = self._called = self._began = time.monotonic()
+        self._idle: dict[int, int] = {}  # by work item: how often in a row it was deferred without a claim
         self._split_elements: dict[int, Any] = {}
         self._splits = 0
 
     def run(self) -> dict[str, RDD[Any]]:
-        began = time.monotonic()
         try:
             self._expand()
+            self._began = time.monotonic()
             while self._unfinished():
                 self._start_stage()
                 self._handle(self._next_event())
@@ -174,7 +177,7 @@ class _Run:
             raise
         finally:
             self._param.close()
-        return self._result(time.monotonic() - began)
+        return self._result(time.monotonic() - self._called)
 
     def _expand(self) -> None:
         """Make the work items. From here on they are the driver's: nobody asks the DoFn for them again."""
@@ -244,9 +247,15 @@ class _Run:
         stage.receipts[stamp.task] = receipt
         self._in_flight -= 1
         self._costs.observe(receipt.outcome)
-        for item, delay_seconds in todo:
+        idle = {part.item_id: self._count_idle(part) for part in receipt.outcome.parts}
+        for item, asked_seconds in todo:
+            delay_seconds = asked_seconds
             if item.parent is not None:
                 self._costs.inherit(item)
+            times = 0 if item.parent is None else idle.get(item.parent, 0)
+            if times:
+                self._idle[item.id] = times
+                delay_seconds = max(asked_seconds, _IDLE_SECONDS * 2 ** min(times, 8))
             if delay_seconds > 0:
                 heapq.heappush(self._delayed, (time.monotonic() + delay_seconds, item.id, item))
             else:
@@ -254,6 +263,17 @@ class _Run:
         for part in receipt.outcome.parts:
             self._note_split(self._ledger.item(part.item_id), len(part.residuals))
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
+
+    def _count_idle(self, part: Part) -> int:
+        """Return how often in a row this work was deferred without a claim; raise if that leads nowhere."""
+        times = self._idle.pop(part.item_id, 0) + 1 if part.primary is None else 0
+        if times > _MOST_IDLE:
+            item = self._ledger.item(part.item_id)
+            raise DeferError(
+                f"{self._name}.process() deferred {show(item.restriction)} of element {show(item.element)} {times} "
+                f"times in a row without a claim. Finite work must come to its end; use stream_sdf() for work to come."
+            )
+        return times
 
     def _note_split(self, item: WorkItem, cuts: int) -> None:
         self._splits += cuts
@@ -284,6 +304,7 @@ class _Run:
             tasks=width - self._in_flight,
             width=width,
             running_seconds=running_seconds,
+            elapsed_seconds=now - self._began,
             tuning=tuning,
             limits=limits,
             cut=self._cut,

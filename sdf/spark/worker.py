@@ -8,6 +8,7 @@ the idle ones at the end of an application.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import socket
 import threading
@@ -22,7 +23,7 @@ from pyspark import Accumulator, Broadcast, TaskContext
 
 from sdf.bundle import Bundle
 from sdf.dofn import DoFn, TaggedOutput, call_hook
-from sdf.errors import ReplayError, show
+from sdf.errors import ReplayError, SdfError, show
 from sdf.expansion import Expanded, expand
 from sdf.ledger import WorkItem
 from sdf.spark import serde
@@ -32,6 +33,9 @@ __all__ = ["STAGE_PROPERTY", "Expand", "Payload", "ReadCommitted", "StageTask"]
 
 STAGE_PROPERTY = "sdf.stage"  # local property of the jobs in which a stage may run by the clock
 _KEPT = 8
+_TICK_SECONDS = 0.025
+
+log = logging.getLogger("sdf.worker")
 
 _loaded: OrderedDict[str, tuple[DoFn, dict[str, Any]]] = OrderedDict()
 
@@ -54,9 +58,18 @@ class Payload:
         if type(fn).teardown is not DoFn.teardown:
             _tear_down_at_the_end()
         while len(_loaded) >= _KEPT:
-            call_hook(_loaded.popitem(last=False)[1][0], "teardown")
+            _tear_down_oldest()
         _loaded[self.run_id] = fn, side_inputs
         return fn, side_inputs
+
+
+def _tear_down_oldest() -> None:
+    """Tear down the DoFn of the oldest run; it must not fail a newer one, so its failure is only logged."""
+    fn = _loaded.popitem(last=False)[1][0]
+    try:
+        call_hook(fn, "teardown")
+    except SdfError:
+        log.exception("teardown of %s failed", type(fn).__name__)
 
 
 @functools.cache
@@ -70,11 +83,20 @@ def _tear_down_at_the_end() -> None:
     def leave_torn_down(status: int) -> NoReturn:
         try:
             while _loaded:
-                call_hook(_loaded.popitem(last=False)[1][0], "teardown")
+                _tear_down_oldest()
         finally:
             leave(status)
 
     os._exit = leave_torn_down
+
+
+def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
+    """Yield what ``outputs`` yields; put marks around the message of an error of sdf, so that the driver finds it."""
+    try:
+        yield from outputs
+    except SdfError as error:
+        text = f"[{run_id}] {error} [{run_id}]"
+        raise type(error)(text).with_traceback(error.__traceback__) from error.__cause__
 
 
 class Expand:
@@ -84,6 +106,9 @@ class Expand:
         self._payload = payload
 
     def __call__(self, elements: Iterable[Any]) -> Iterator[Expanded]:
+        return marked(self._payload.run_id, self._expand(elements))
+
+    def _expand(self, elements: Iterable[Any]) -> Iterator[Expanded]:
         fn, _ = self._payload.load()
         for element in elements:
             yield expand(fn, element)
@@ -118,6 +143,9 @@ class StageTask:
         self._receipts = receipts
 
     def __call__(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Any]:
+        return marked(self._payload.run_id, self._run(task, partition))
+
+    def _run(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Any]:
         context = TaskContext.get()
         assert context is not None
         stamp = Stamp(self._payload.run_id, self._stage, task, context.taskAttemptId())
@@ -154,11 +182,11 @@ class _Timekeeper:
         self._thread = threading.Thread(target=self._watch, name="sdf-timekeeper", daemon=True)
 
     def _watch(self) -> None:
-        if self._ended.wait(self._budget_seconds):
-            return
+        budget_ends = time.monotonic() + self._budget_seconds
         try:
-            while not self._bundle.hand_back(self._worth_seconds):
-                if self._ended.wait(max(self._worth_seconds / 8, 0.005)):
+            while not self._ended.wait(min(self._budget_seconds, _TICK_SECONDS)):
+                self._bundle.note_claim()
+                if time.monotonic() >= budget_ends and self._bundle.hand_back(self._worth_seconds):
                     return
         except Exception as error:  # handed to the thread that runs the bundle
             self._failure = error
@@ -218,8 +246,9 @@ class ReadCommitted:
                 found += 1
                 yield value
         if found != self._counts[partition]:
+            parts = show([item.restriction for item in items])
             raise ReplayError(
-                f"{type(fn).__name__}.process() is not deterministic: a stored block was lost, and running "
-                f"{show([item.restriction for item in items])} again gave {found} records where {self._counts[partition]} were committed. Make "
-                f"process() depend on nothing but element and restriction, or save the result before it is used twice."
+                f"{type(fn).__name__}.process() is not deterministic: a stored block was lost, and running {parts} "
+                f"again gave {found} records where {self._counts[partition]} were committed. Make process() depend on "
+                f"nothing but element and restriction, or save the result before it is used twice."
             )
