@@ -757,3 +757,49 @@ def test_what_is_missing_and_what_is_too_many_are_in_one_line():
     pattern = "split at 0.3 after claim 1, into OffsetRange(start=0, stop=1) and OffsetRange(start=1, stop=4): "
     counts = r"missing: (\d), for example \('a', \d\); too many: \1, for example \('a', 0\)(\n|$)"
     assert re.search(re.escape(pattern) + counts, text)
+
+
+class Rec:
+    """A record that does not compare by value."""
+
+    def __init__(self, position):
+        self.position = position
+
+
+@pytest.mark.parametrize(
+    "record",
+    [Rec, lambda i: (i, float("nan")), lambda i: {"a": f"{i // 2}", "b": [f"{i // 2}"]}, lambda i: {i}, lambda i: [i]],
+    ids=["no __eq__", "NaN", "dict", "set", "list"],
+)
+def test_records_are_compared_by_content(record):
+    """Records without a useful equality or hash are no fault of the DoFn."""
+
+    class RecordsFn(RightFn):
+        def process(self, element, tracker):
+            return map(record, super().process(element, tracker))
+
+    assert check_dofn(RecordsFn(), 6).records == 6
+
+
+def test_records_that_look_like_pickles_are_shown_as_they_are():
+    """The checker never unpickles what process() gave."""
+
+    class BytesFn(RightFn):
+        def process(self, element, tracker):
+            for _ in super().process(element, tracker):
+                yield b"\x80\x04bad" + bytes([tracker.current_restriction().stop])
+
+    assert "missing: " in faults_of(BytesFn(), 4)
+
+
+def test_planning_that_needs_setup_is_a_fault():
+    """restriction_size() and create_tracker() run on the driver too, where setup() does not."""
+
+    class NeedsSetupFn(RightFn):
+        def setup(self):
+            self.unit = 2
+
+        def restriction_size(self, element, restriction):
+            return (restriction.stop - restriction.start) * self.unit
+
+    assert "planning on the driver, where setup() does not run: ProcessError" in faults_of(NeedsSetupFn(), 4)

@@ -11,6 +11,7 @@ from fns import EVERY_FN, CountFn, OddFn, SlowCountFn, expected
 
 from sdf import UNBOUNDED, DoFn, OffsetRange, StagedRunner, TaggedOutput, run_direct, run_sdf
 from sdf.errors import (
+    DeferError,
     InvalidTypeError,
     InvalidValueError,
     OutputError,
@@ -21,6 +22,7 @@ from sdf.errors import (
     UnclaimedWorkError,
     UnpicklableError,
 )
+from sdf.spark import staged
 
 ELEMENTS = [("a", 0), ("b", 1), ("c", 200), ("d", 7), ("c", 3)]
 
@@ -460,6 +462,117 @@ def test_a_record_that_does_not_pickle_is_named(sc):
 
     with pytest.raises(UnpicklableError, match=re.escape("a record of Locks.process() cannot be sent")):
         run_sdf(sc.parallelize([("a", 1)]), Locks())
+
+
+class Says(CountFn):
+    def __init__(self, error):
+        self.error = error
+
+    def process(self, element, tracker):
+        tracker.try_claim(0)
+        raise self.error
+        yield
+
+
+LOOKALIKES = [
+    ValueError("java.sql.SQLException: bad\n\tat org.apache.spark.Bar(Bar.java:1)"),
+    ValueError("db failed\n SQLSTATE: 38000 syntax error"),
+    ValueError("child failed:\nTraceback (most recent call last)\nsdf.errors.TilingError: foo bar"),
+    ImportError("ModuleNotFoundError: No module named 'sdf'"),
+    SystemExit(3),
+]
+
+
+@pytest.mark.parametrize("error", LOOKALIKES, ids=lambda error: str(error).splitlines()[-1].strip()[:30])
+def test_a_users_message_is_never_taken_for_anothers(sc, error):
+    """Whatever an exception's text looks like, the error names DoFn, restriction and element, and carries the text."""
+    with pytest.raises(ProcessError) as caught:
+        run_sdf(sc.parallelize([("a", 1)]), Says(error))
+    where = "Says.process() on OffsetRange(start=0, stop=1) of element ('a', 1) raised "
+    assert str(caught.value) == f"{where}{type(error).__name__}: {error}"
+
+
+class Unshowable:
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+
+def test_an_element_that_cannot_be_shown_hides_nothing(sc):
+    """The real error is told, with a stand-in for the element."""
+
+    class Raises(CountFn):
+        def get_initial_restriction(self, element):
+            raise KeyError("the real one")
+
+    with pytest.raises(
+        ProcessError, match=r"Unshowable whose repr\(\) raises RuntimeError> raised KeyError: 'the real one'"
+    ):
+        run_sdf(sc.parallelize([0]).map(lambda _: Unshowable()), Raises())
+
+
+def test_work_that_only_defers_comes_to_an_end(sc):
+    """Finite work that defers again and again without a claim is an error; meanwhile the runner does not spin."""
+
+    class Defers(CountFn):
+        def process(self, element, tracker):
+            tracker.defer_remainder()
+            return ()
+
+    staged._MOST_IDLE, most = 5, staged._MOST_IDLE
+    try:
+        with pytest.raises(DeferError, match="6 times in a row without a claim"):
+            run_sdf(sc.parallelize([("a", 1)]), Defers())
+    finally:
+        staged._MOST_IDLE = most
+
+
+def test_a_failing_teardown_fails_no_other_run(sc):
+    """It is logged on the worker; the run that pushed the old DoFn out goes on."""
+
+    class Boom(CountFn):
+        def teardown(self):
+            raise RuntimeError("boom")
+
+    for fn in [Boom(), *[CountFn()] * 12]:
+        assert run_sdf(sc.parallelize([("a", 8)], 8), fn, runner=StagedRunner(min_tasks=8)).count() == 8
+
+
+class SparseFn(DoFn):
+    """Element: (name, size, blocks). The blocks lie evenly in [0, size)."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, element[1])
+
+    def process(self, element, tracker):
+        name, size, blocks = element
+        step = size // blocks
+        block = -(-tracker.current_restriction().start // step)
+        while block < blocks:
+            if not tracker.try_claim(block * step):
+                return
+            time.sleep(0.01)
+            yield name, block
+            block += 1
+        tracker.try_claim(tracker.current_restriction().stop)
+
+
+def test_the_units_of_one_element_say_nothing_of_anothers(sc):
+    """A sparse element with huge units does not make all the others look free: they still run on all slots."""
+    elements = [("sparse", 10**9, 5), *((str(i), 20, 20) for i in range(20))]
+    result = run_sdf(sc.parallelize(elements), SparseFn())
+    assert Counter(result.collect()) == Counter((name, i) for name, _, blocks in elements for i in range(blocks))
+    busy = Counter()
+    for task in result.report.tasks:
+        busy[task.worker] += task.seconds
+    assert max(busy.values()) <= 0.6 * sum(busy.values())
+
+
+def test_integers_of_any_size(sc):
+    """A range far beyond what a float can hold runs, and is split."""
+    elements = [("a", 10**400, 60)]
+    result = run_sdf(sc.parallelize(elements), SparseFn(), runner=StagedRunner(budget_seconds=0.1))
+    assert Counter(result.collect()) == Counter(("a", i) for i in range(60))
+    assert result.report.splits >= 1
 
 
 def test_a_failing_upstream_is_not_blamed_on_the_dofn(sc):
