@@ -196,7 +196,7 @@ class _Run:
                 self._backlog.push(item)
 
     def _unfinished(self) -> bool:
-        return bool(len(self._backlog) or self._delayed or any(stage.missing() for stage in self._stages))
+        return bool(len(self._backlog) or self._delayed or self._in_flight)
 
     def _next_event(self) -> Ended | Receipt | None:
         """Wait for the next event; None if a deferred work item is due first."""
@@ -290,7 +290,7 @@ class _Run:
         options = self._options
         tuning = Tuning(_FIRST_BUDGET_SECONDS, options.min_piece_seconds, options.budget_seconds)
         limits = Limits(options.min_tasks, options.max_tasks, options.max_items_per_stage)
-        running_seconds = sum(stage.seconds_left(now) for stage in self._stages if stage.missing())
+        running_seconds = sum(stage.seconds_left(now) for stage in self._stages)
         width = tasks_allowed(
             self._slots * options.tasks_per_slot,
             self._backlog.seconds() + running_seconds,
