@@ -6,16 +6,14 @@ was not started is given back whole, and the running work item is split if enoug
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from threading import Lock
 from typing import Any
 
 from sdf.dofn import DoFn, call_hook
-from sdf.expansion import checked_size
-from sdf.invoker import Invoker
 from sdf.ledger import Outcome, Part, WorkItem, units
+from sdf.running import Running
 
 __all__ = ["Bundle"]
 
@@ -45,11 +43,10 @@ class Bundle:
         self._lock = Lock()
         self._stop = len(items)  # work items from here on are not started
         self._next = 0
-        self._running: Invoker | None = None
+        self._running: Running | None = None
         self._parts: list[Part] = []
         self._units = 0.0
-        self._began = self._item_began = clock()
-        self._opened_at: float | None = None  # when the running work item was seen to have claimed something
+        self._began = clock()
 
     def outputs(self) -> Iterator[Any]:
         """Return an iterator of all outputs. Only once it has ended, `outcome` is the truth."""
@@ -63,25 +60,17 @@ class Bundle:
                     break
                 item = self._items[self._next]
                 self._next += 1
-            invoker = Invoker(
-                self._fn, item.element, item.restriction, side_inputs=self._side_inputs, watermark=item.watermark
-            )
+            running = Running(self._fn, item, side_inputs=self._side_inputs, clock=self._clock)
             with self._lock:
-                self._item_began, self._opened_at, self._running = self._clock(), None, invoker
-            yield invoker.run()
+                self._running = running
+            yield running.outputs()
             with self._lock:
                 self._running = None
-            self._account(item, invoker, self._clock() - self._item_began)
+            done, part = running.done()
+            if part is not None:
+                self._parts.append(part)
+            self._units += done
         call_hook(self._fn, "finish_bundle")
-
-    def _account(self, item: WorkItem, invoker: Invoker, seconds: float) -> None:
-        done = units(item)
-        if invoker.residuals:
-            primary = invoker.primary
-            size = None if primary is None else checked_size(self._fn, item.element, primary)
-            done = 0.0 if primary is None else done / 2 if size is None else size
-            self._parts.append(Part(item.id, primary, tuple(invoker.residuals), done, seconds))
-        self._units += done
 
     def outcome(self) -> Outcome:
         """Return what was done with the work items."""
@@ -90,8 +79,8 @@ class Bundle:
     def note_claim(self) -> None:
         """Note when the running work item has made its first claim; called from the other thread, often."""
         with self._lock:
-            if self._opened_at is None and self._running is not None and self._running.started:
-                self._opened_at = self._clock()
+            if self._running is not None:
+                self._running.note_claim()
 
     def hand_back(self, worth_seconds: float) -> bool:
         """Give back what was not started, and split the running work item, where more than ``worth_seconds`` is left.
@@ -106,29 +95,22 @@ class Bundle:
         with self._lock:
             if self._next == 0:
                 return False  # each task starts at least one work item, else a short budget would get nowhere
-            now = self._clock()
-            running, opened_at = self._running, self._opened_at
-            done, left = (0.0, 0.0) if running is None else self._progress(running, self._items[self._next - 1])
-            left_seconds = left * (now - self._item_began) / done if done > 0 else 0.0 if running is None else math.inf
-            if left_seconds + self._unstarted_seconds(now - self._began, self._units + done) <= worth_seconds:
+            running = self._running
+            done, _ = (0.0, 0.0) if running is None else running.units()
+            left_seconds = 0.0 if running is None else running.seconds_left()
+            elapsed = self._clock() - self._began
+            if left_seconds + self._unstarted_seconds(elapsed, self._units + done) <= worth_seconds:
                 return False
             self._stop = self._next
         if running is None or left_seconds <= worth_seconds:
             return False
-        if opened_at is not None and now - opened_at < opened_at - self._item_began:
+        opening = running.opening_seconds()
+        if opening is not None and running.seconds() < 2 * opening:
             return False
-        return running.split(0) is not None
+        return running.invoker.split(0) is not None
 
     def _unstarted_seconds(self, elapsed: float, done: float) -> float:
         """Return the seconds that the rest may take: by size or by number, whichever says more."""
         unstarted = self._items[self._next : self._stop]
         by_number = len(unstarted) * elapsed / self._next
         return max(by_number, sum(map(units, unstarted)) * elapsed / done if done > 0 else 0.0)
-
-    @staticmethod
-    def _progress(running: Invoker, item: WorkItem) -> tuple[float, float]:
-        """Return the units done and left of the running work item, in the unit of its size; half each if unknown."""
-        progress = running.progress()
-        whole = progress.completed + (progress.remaining or 0)
-        share = 0.5 if progress.remaining is None or whole <= 0 else progress.completed / whole
-        return units(item) * share, units(item) * (1 - share)

@@ -23,7 +23,7 @@ Cut = Callable[[WorkItem, float], tuple[WorkItem, WorkItem] | None]
 _SHARE = 0.75  # benchmarks/skew.py, 20 s per core: 0.5 needs twice the stages for the same balance
 _ITEMS_WHILE_COST_UNKNOWN = 1000  # per task; most of more would only be sent there and back
 
-__all__ = ["Backlog", "Costs", "Limits", "PlannedTask", "Tuning", "plan_stage", "tasks_allowed"]
+__all__ = ["Backlog", "Costs", "Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "tasks_allowed"]
 
 
 @attrs.frozen
@@ -89,8 +89,12 @@ class Costs:
         self._seconds += outcome.seconds
         self._items += outcome.started
         for part in outcome.parts:
-            if part.units > 0:
-                self._by_item[part.item_id] = part.seconds / part.units
+            self.learn(part.item_id, part.units, part.seconds)
+
+    def learn(self, item_id: int, units_done: float, seconds: float) -> None:
+        """Learn what a work item costs that still runs, or has run in part."""
+        if units_done > 0:
+            self._by_item[item_id] = seconds / units_done
 
     def inherit(self, item: WorkItem) -> None:
         """Let a work item cost per unit what the one it was cut off from did."""
@@ -108,6 +112,13 @@ class Costs:
     def own(self, item: WorkItem) -> float | None:
         """Return the seconds per unit that are known of this very work item, None if there are none."""
         return self._by_item.get(item.id)
+
+    def seconds_of(self, item: WorkItem) -> float:
+        """Return the estimated seconds of a work item; as long as nothing is known, a unit counts as a second."""
+        own = self.own(item)
+        if own is not None:
+            return units(item) * own
+        return max(units(item) * (self.mean() or 1.0), self.mean_of_items())
 
 
 class Backlog:
@@ -143,13 +154,6 @@ class Backlog:
             size, _, item = heapq.heappop(self._unknown)
             self._unknown_units = self._unknown_units + size if self._unknown else 0.0
         return item
-
-    def seconds_of(self, item: WorkItem) -> float:
-        """Return the estimated seconds of a work item; as long as nothing is known, a unit counts as a second."""
-        own = self._costs.own(item)
-        if own is not None:
-            return units(item) * own
-        return max(units(item) * (self._costs.mean() or 1.0), self._costs.mean_of_items())
 
     def seconds(self) -> float:
         """Return the estimated seconds of all of it."""
@@ -210,6 +214,28 @@ def plan_stage(
     return planned
 
 
+def deal(backlog: Backlog, costs: Costs, lanes: int, *, cut: Cut) -> list[list[WorkItem]]:
+    """Take all of the backlog and deal it out evenly: the shares that lanes start with.
+
+    Args:
+        backlog: all the work; it is empty afterwards.
+        costs: what is known of costs, commonly nothing.
+        lanes: how many shares.
+        cut: cuts a work item at a fraction of its work into two, or declines with None.
+
+    Returns:
+        One list per lane, empty where there was nothing left to cut.
+    """
+    shares: list[list[WorkItem]] = []
+    for lane in range(lanes):
+        share = backlog.seconds() / (lanes - lane)
+        items, _ = _fill(backlog, share, share / 4, sys.maxsize, costs, cut)
+        shares.append(list(items))
+    while len(backlog):
+        shares[len(backlog) % lanes].append(backlog.pop())
+    return shares
+
+
 def _fill(
     backlog: Backlog, share: float, smallest: float, most: int, costs: Costs, cut: Cut
 ) -> tuple[tuple[WorkItem, ...], float]:
@@ -218,7 +244,7 @@ def _fill(
     filled = 0.0
     while len(backlog) and len(items) < most and (filled < share or not items):
         item = backlog.pop()
-        wanted, seconds = share - filled, backlog.seconds_of(item)
+        wanted, seconds = share - filled, costs.seconds_of(item)
         if seconds > 1.5 * wanted:  # up to half more than wanted is cheaper than another piece
             pair = cut(item, wanted / seconds) if wanted >= smallest else None
             if pair is None and items:
@@ -228,7 +254,7 @@ def _fill(
                 item, rest = pair
                 costs.inherit(rest)
                 backlog.push(rest)
-                seconds = backlog.seconds_of(item)
+                seconds = costs.seconds_of(item)
         items.append(item)
         filled += seconds
     return tuple(items), filled

@@ -30,7 +30,9 @@ ALLOWED = {
     "invoker": {"errors", "restrictions", "trackers", "offsets", "bytekeys", "dofn"},
     "ledger": {"errors", "restrictions", "invoker"},
     "planner": {"ledger"},
-    "bundle": {"dofn", "expansion", "invoker", "ledger"},
+    "deferrals": {"errors", "ledger"},
+    "running": {"dofn", "expansion", "invoker", "ledger"},
+    "bundle": {"dofn", "ledger", "running"},
     "direct": {"errors", "restrictions", "dofn", "expansion", "invoker", "ledger"},
     "testing": {"errors", "restrictions", "pickling", "dofn", "expansion", "invoker"},
 }

@@ -24,22 +24,22 @@ from typing import Any
 import attrs
 from pyspark import RDD, SparkContext, StorageLevel
 
+from sdf.deferrals import Deferrals
 from sdf.dofn import DoFn
-from sdf.errors import DeferError, InvalidTypeError, InvalidValueError, StageError, show
-from sdf.expansion import Expanded, checked_size, cut
+from sdf.errors import InvalidTypeError, InvalidValueError, StageError, show
+from sdf.expansion import checked_size, cut
 from sdf.invoker import Residual
-from sdf.ledger import Ledger, Part, WorkItem
+from sdf.ledger import Ledger, WorkItem
 from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, plan_stage, tasks_allowed
 from sdf.report import RunReport, TaskRun
 from sdf.restrictions import is_integer
 from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp
 from sdf.spark.jobs import Ended, Jobs, slot_counter
+from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.receipts import ReceiptParam, materialise, read_receipts
-from sdf.spark.worker import (
+from sdf.spark.stage import (
     STAGE_PROPERTY,
-    Expand,
-    Payload,
     ReadCommitted,
     StageTask,
     stage_mark,
@@ -51,8 +51,6 @@ log = logging.getLogger("sdf.staged")
 
 _FIRST_BUDGET_SECONDS = 0.5
 _SLOTS_EVERY_SECONDS = 0.5
-_MOST_IDLE = 100
-_IDLE_SECONDS = 0.01  # the first pause of work that defers without a claim; it doubles each time, up to 2.56 s
 _LONGEST_WAIT_SECONDS = 3600.0  # a wait of centuries would overflow the clock
 
 
@@ -144,7 +142,7 @@ class _Run:
         self._name = type(fn).__name__
         self._tags = tags
         self._run_id = uuid.uuid4().hex
-        self._payload = Payload(self._run_id, self._sc.broadcast(_dumps(fn, side_inputs)))
+        self._payload = Payload.send(self._sc, self._run_id, fn, side_inputs)
         self._events: queue.SimpleQueue[Ended | Receipt] = queue.SimpleQueue()
         self._jobs = Jobs(self._sc, self._run_id, self._events)
         self._param = ReceiptParam(self._events.put)
@@ -158,7 +156,7 @@ class _Run:
         self._count_slots = slot_counter(self._sc)
         self._slots = self._most_slots = self._count_slots()
         self._slots_at = self._called = self._began = time.monotonic()
-        self._idle: dict[int, int] = {}  # by work item: how often in a row it was deferred without a claim
+        self._deferrals = Deferrals(self._name)
         self._split_elements: dict[int, Any] = {}
         self._splits = 0
 
@@ -181,14 +179,7 @@ class _Run:
 
     def _expand(self) -> None:
         """Make the work items. From here on they are the driver's: nobody asks the DoFn for them again."""
-        expanding = self._rdd.mapPartitions(Expand(self._payload))
-        self._jobs.start("expand", f"{self._name}: expand elements", expanding.collect, {})
-        ended = self._next_event()
-        assert isinstance(ended, Ended)
-        if ended.error is not None:
-            raise ended.error
-        expanded: Expanded
-        for expanded in ended.value:
+        for expanded in expand_elements(self._rdd, self._payload, self._name, self._jobs, self._events):
             items = self._ledger.add_element(expanded.element, expanded.restriction, expanded.pieces)
             if len(items) > 1:
                 self._note_split(items[0], len(items) - 1)
@@ -247,15 +238,12 @@ class _Run:
         stage.receipts[stamp.task] = receipt
         self._in_flight -= 1
         self._costs.observe(receipt.outcome)
-        idle = {part.item_id: self._count_idle(part) for part in receipt.outcome.parts}
+        for part in receipt.outcome.parts:
+            self._deferrals.note(self._ledger.item(part.item_id), part.primary)
         for item, asked_seconds in todo:
-            delay_seconds = asked_seconds
+            delay_seconds = self._deferrals.delay_seconds(item, asked_seconds)
             if item.parent is not None:
                 self._costs.inherit(item)
-            times = 0 if item.parent is None else idle.get(item.parent, 0)
-            if times:
-                self._idle[item.id] = times
-                delay_seconds = max(asked_seconds, _IDLE_SECONDS * 2 ** min(times, 8))
             if delay_seconds > 0:
                 heapq.heappush(self._delayed, (time.monotonic() + delay_seconds, item.id, item))
             else:
@@ -263,17 +251,6 @@ class _Run:
         for part in receipt.outcome.parts:
             self._note_split(self._ledger.item(part.item_id), len(part.residuals))
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
-
-    def _count_idle(self, part: Part) -> int:
-        """Return how often in a row this work was deferred without a claim; raise if that leads nowhere."""
-        times = self._idle.pop(part.item_id, 0) + 1 if part.primary is None else 0
-        if times > _MOST_IDLE:
-            item = self._ledger.item(part.item_id)
-            raise DeferError(
-                f"{self._name}.process() deferred {show(item.restriction)} of element {show(item.element)} {times} "
-                f"times in a row without a claim. Finite work must come to its end; use stream_sdf() for work to come."
-            )
-        return times
 
     def _note_split(self, item: WorkItem, cuts: int) -> None:
         self._splits += cuts
@@ -397,9 +374,3 @@ class _Run:
             slots=self._most_slots,
             tasks=tasks,
         )
-
-
-def _dumps(fn: DoFn, side_inputs: Mapping[str, Any]) -> bytes:
-    """Pickle the DoFn and its side inputs, each by itself, so that the message can say which one does not pickle."""
-    values = {name: serde.dumps(value, f"side input {name!r}") for name, value in side_inputs.items()}
-    return serde.dumps((serde.dumps(fn, type(fn).__name__), values), type(fn).__name__)

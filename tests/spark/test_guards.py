@@ -25,7 +25,7 @@ MUTANTS = {
         ONCE + "test_only_one_of_two_attempts_counts",
     ),
     "a lost block is computed again by the clock": (
-        "spark/worker.py",
+        "spark/stage.py",
         "if context.getLocalProperty(STAGE_PROPERTY) != ",
         "if None == ",
         ONCE + "test_blocks_lost_before_the_first_action_and_again_later",
@@ -49,7 +49,7 @@ MUTANTS = {
         ONCE + "test_a_block_without_its_receipt_is_refused",
     ),
     "a replay that gives something else is believed": (
-        "spark/worker.py",
+        "spark/stage.py",
         "if found != self._counts[partition]:",
         "if False:",
         ONCE + "test_a_process_that_is_not_deterministic_is_found_out",
@@ -67,7 +67,7 @@ MUTANTS = {
         "spark/test_run_sdf.py::test_a_failure_leaves_no_job_and_no_stored_block",
     ),
     "a task leaves its input unread": (
-        "spark/worker.py",
+        "spark/stage.py",
         "((items, budget_seconds),) = partition",
         "items, budget_seconds = next(iter(partition))",
         "spark/test_run_sdf.py::test_setup_runs_once_per_worker",

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from fns import EVERY_FN, CountFn, OddFn, SlowCountFn, expected
 
-from sdf import UNBOUNDED, DoFn, OffsetRange, StagedRunner, TaggedOutput, run_direct, run_sdf
+from sdf import UNBOUNDED, DoFn, OffsetRange, StagedRunner, TaggedOutput, deferrals, run_direct, run_sdf
 from sdf.errors import (
     DeferError,
     InvalidTypeError,
@@ -22,7 +22,6 @@ from sdf.errors import (
     UnclaimedWorkError,
     UnpicklableError,
 )
-from sdf.spark import staged
 
 ELEMENTS = [("a", 0), ("b", 1), ("c", 200), ("d", 7), ("c", 3)]
 
@@ -518,12 +517,12 @@ def test_work_that_only_defers_comes_to_an_end(sc):
             tracker.defer_remainder()
             return ()
 
-    staged._MOST_IDLE, most = 5, staged._MOST_IDLE
+    deferrals._MOST_IDLE, most = 5, deferrals._MOST_IDLE
     try:
         with pytest.raises(DeferError, match="6 times in a row without a claim"):
             run_sdf(sc.parallelize([("a", 1)]), Defers())
     finally:
-        staged._MOST_IDLE = most
+        deferrals._MOST_IDLE = most
 
 
 def test_a_failing_teardown_fails_no_other_run(sc):

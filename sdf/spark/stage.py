@@ -1,117 +1,29 @@
-"""What runs inside a Python worker: expanding elements, a task of a stage, and reading what was committed.
-
-A DoFn is loaded and set up once per worker process, whatever number of tasks it runs there; it is torn down when the
-worker leaves by itself, or has seen `_KEPT` newer runs. A worker that Spark kills tears nothing down, and Spark kills
-the idle ones at the end of an application.
-"""
+"""What StagedRunner runs inside a Python worker: a task of a stage, and reading what was committed."""
 
 from __future__ import annotations
 
-import functools
-import logging
 import os
 import socket
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any
 
-import attrs
 from pyspark import Accumulator, Broadcast, TaskContext
 
 from sdf.bundle import Bundle
-from sdf.dofn import DoFn, TaggedOutput, call_hook
-from sdf.errors import ReplayError, SdfError, show
-from sdf.expansion import Expanded, expand
+from sdf.dofn import TaggedOutput
+from sdf.errors import ReplayError, show
 from sdf.ledger import WorkItem
 from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp, batches, read_block
+from sdf.spark.payload import Payload, marked
 
-__all__ = ["STAGE_PROPERTY", "Expand", "Payload", "ReadCommitted", "StageTask"]
+__all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "stage_mark"]
 
 STAGE_PROPERTY = "sdf.stage"  # local property of the jobs in which a stage may run by the clock
-_KEPT = 8
 _TICK_SECONDS = 0.025
-
-log = logging.getLogger("sdf.worker")
-
-_loaded: OrderedDict[str, tuple[DoFn, dict[str, Any]]] = OrderedDict()
-
-
-@attrs.frozen
-class Payload:
-    """A run's DoFn and side inputs, broadcast as a pickled pair: the pickled DoFn, and each value pickled by name."""
-
-    run_id: str
-    broadcast: Broadcast[bytes]
-
-    def load(self) -> tuple[DoFn, dict[str, Any]]:
-        """Return both, the DoFn set up; once per worker process."""
-        if self.run_id in _loaded:
-            return _loaded[self.run_id]
-        pickled_fn, pickled_values = serde.loads(self.broadcast.value)
-        fn: DoFn = serde.loads(pickled_fn)
-        side_inputs = {name: serde.loads(value) for name, value in pickled_values.items()}
-        call_hook(fn, "setup")
-        if type(fn).teardown is not DoFn.teardown:
-            _tear_down_at_the_end()
-        while len(_loaded) >= _KEPT:
-            _tear_down_oldest()
-        _loaded[self.run_id] = fn, side_inputs
-        return fn, side_inputs
-
-
-def _tear_down_oldest() -> None:
-    """Tear down the DoFn of the oldest run; it must not fail a newer one, so its failure is only logged."""
-    fn = _loaded.popitem(last=False)[1][0]
-    try:
-        call_hook(fn, "teardown")
-    except SdfError:
-        log.exception("teardown of %s failed", type(fn).__name__)
-
-
-@functools.cache
-def _tear_down_at_the_end() -> None:
-    """Have all DoFns torn down when this worker process ends by itself, which it does when Spark closes its socket.
-
-    It then leaves through os._exit(), which runs no atexit handlers; so that call is what has to be caught.
-    """
-    leave = os._exit
-
-    def leave_torn_down(status: int) -> NoReturn:
-        try:
-            while _loaded:
-                _tear_down_oldest()
-        finally:
-            leave(status)
-
-    os._exit = leave_torn_down
-
-
-def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
-    """Yield what ``outputs`` yields; put marks around the message of an error of sdf, so that the driver finds it."""
-    try:
-        yield from outputs
-    except SdfError as error:
-        text = f"[{run_id}] {error} [{run_id}]"
-        raise type(error)(text).with_traceback(error.__traceback__) from error.__cause__
-
-
-class Expand:
-    """Makes `Expanded` elements of elements; a function for ``mapPartitions``."""
-
-    def __init__(self, payload: Payload) -> None:
-        self._payload = payload
-
-    def __call__(self, elements: Iterable[Any]) -> Iterator[Expanded]:
-        return marked(self._payload.run_id, self._expand(elements))
-
-    def _expand(self, elements: Iterable[Any]) -> Iterator[Expanded]:
-        fn, _ = self._payload.load()
-        for element in elements:
-            yield expand(fn, element)
 
 
 class StageTask:
