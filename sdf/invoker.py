@@ -199,6 +199,11 @@ class Invoker:
         """Return the part that this attempt owns; None if all was deferred before any claim."""
         return None if self._nothing_claimed else self._tracker.current_restriction()
 
+    def parts(self) -> tuple[Any, tuple[Residual, ...]]:
+        """Return primary and residuals as they are at one moment, though other threads split."""
+        with self._split_lock:
+            return self.primary, tuple(self.residuals)
+
     @property
     def started(self) -> bool:
         """Tell whether `process` has claimed something."""

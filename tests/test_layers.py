@@ -31,6 +31,7 @@ ALLOWED = {
     "ledger": {"errors", "restrictions", "invoker"},
     "planner": {"ledger"},
     "deferrals": {"errors", "ledger"},
+    "work": {"deferrals", "dofn", "expansion", "invoker", "ledger", "planner"},
     "running": {"dofn", "expansion", "invoker", "ledger"},
     "bundle": {"dofn", "ledger", "running"},
     "direct": {"errors", "restrictions", "dofn", "expansion", "invoker", "ledger"},

@@ -24,18 +24,15 @@ from typing import Any
 import attrs
 from pyspark import RDD, SparkContext, StorageLevel
 
-from sdf.deferrals import Deferrals
 from sdf.dofn import DoFn
-from sdf.errors import InvalidTypeError, InvalidValueError, StageError, show
-from sdf.expansion import checked_size, cut
-from sdf.invoker import Residual
-from sdf.ledger import Ledger, WorkItem
-from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, plan_stage, tasks_allowed
+from sdf.errors import InvalidTypeError, InvalidValueError, StageError
+from sdf.ledger import WorkItem
+from sdf.planner import Backlog, Limits, PlannedTask, Tuning, plan_stage, tasks_allowed
 from sdf.report import RunReport, TaskRun
-from sdf.restrictions import is_integer
 from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp
 from sdf.spark.jobs import Ended, Jobs, slot_counter
+from sdf.spark.options import count, positive
 from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.receipts import ReceiptParam, materialise, read_receipts
 from sdf.spark.stage import (
@@ -44,6 +41,7 @@ from sdf.spark.stage import (
     StageTask,
     stage_mark,
 )
+from sdf.work import Work
 
 __all__ = ["StagedRunner"]
 
@@ -52,16 +50,6 @@ log = logging.getLogger("sdf.staged")
 _FIRST_BUDGET_SECONDS = 0.5
 _SLOTS_EVERY_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 3600.0  # a wait of centuries would overflow the clock
-
-
-def _positive(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-        raise InvalidValueError(f"StagedRunner {attribute.name} must be a positive number (got {show(value)}).")
-
-
-def _count(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not is_integer(value) or value < 1:
-        raise InvalidValueError(f"StagedRunner {attribute.name} must be an integer >= 1 (got {show(value)}).")
 
 
 @attrs.frozen(kw_only=True)
@@ -86,12 +74,12 @@ class StagedRunner:
         InvalidTypeError: for a storage level that is not one.
     """
 
-    budget_seconds: float | None = attrs.field(default=None, validator=attrs.validators.optional(_positive))
-    tasks_per_slot: int = attrs.field(default=1, validator=_count)
-    min_tasks: int = attrs.field(default=1, validator=_count)
-    max_tasks: int | None = attrs.field(default=None, validator=attrs.validators.optional(_count))
-    max_items_per_stage: int | None = attrs.field(default=None, validator=attrs.validators.optional(_count))
-    min_piece_seconds: float = attrs.field(default=0.2, validator=_positive)
+    budget_seconds: float | None = attrs.field(default=None, validator=attrs.validators.optional(positive))
+    tasks_per_slot: int = attrs.field(default=1, validator=count)
+    min_tasks: int = attrs.field(default=1, validator=count)
+    max_tasks: int | None = attrs.field(default=None, validator=attrs.validators.optional(count))
+    max_items_per_stage: int | None = attrs.field(default=None, validator=attrs.validators.optional(count))
+    min_piece_seconds: float = attrs.field(default=0.2, validator=positive)
     storage_level: StorageLevel = StorageLevel.MEMORY_AND_DISK
 
     def __attrs_post_init__(self) -> None:
@@ -147,18 +135,14 @@ class _Run:
         self._jobs = Jobs(self._sc, self._run_id, self._events)
         self._param = ReceiptParam(self._events.put)
         self._receipts = self._sc.accumulator([], self._param)
-        self._ledger = Ledger(partial(checked_size, fn))
-        self._costs = Costs()
-        self._backlog = Backlog(self._costs)
+        self._work = Work(fn)
+        self._backlog = Backlog(self._work.costs)
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self._stages: list[_Stage] = []
         self._in_flight = 0
         self._count_slots = slot_counter(self._sc)
         self._slots = self._most_slots = self._count_slots()
         self._slots_at = self._called = self._began = time.monotonic()
-        self._deferrals = Deferrals(self._name)
-        self._split_elements: dict[int, Any] = {}
-        self._splits = 0
 
     def run(self) -> dict[str, RDD[Any]]:
         try:
@@ -167,7 +151,7 @@ class _Run:
             while self._unfinished():
                 self._start_stage()
                 self._handle(self._next_event())
-            self._ledger.prove()
+            self._work.ledger.prove()
         except BaseException:
             self._jobs.cancel()
             for stage in self._stages:
@@ -179,12 +163,9 @@ class _Run:
 
     def _expand(self) -> None:
         """Make the work items. From here on they are the driver's: nobody asks the DoFn for them again."""
-        for expanded in expand_elements(self._rdd, self._payload, self._name, self._jobs, self._events):
-            items = self._ledger.add_element(expanded.element, expanded.restriction, expanded.pieces)
-            if len(items) > 1:
-                self._note_split(items[0], len(items) - 1)
-            for item in items:
-                self._backlog.push(item)
+        elements = expand_elements(self._rdd, self._payload, self._name, self._jobs, self._events)
+        for item in self._work.add(elements):
+            self._backlog.push(item)
 
     def _unfinished(self) -> bool:
         return bool(len(self._backlog) or self._delayed or self._in_flight)
@@ -232,29 +213,17 @@ class _Run:
         """Enter an attempt in the ledger, unless another attempt at the same task came first."""
         stamp = receipt.stamp
         stage = self._stages[stamp.stage]
-        todo = self._ledger.commit((stamp.stage, stamp.task), stamp.attempt, receipt.outcome)
+        todo = self._work.commit((stamp.stage, stamp.task), stamp.attempt, receipt.outcome)
         if todo is None:
             return
         stage.receipts[stamp.task] = receipt
         self._in_flight -= 1
-        self._costs.observe(receipt.outcome)
-        for part in receipt.outcome.parts:
-            self._deferrals.note(self._ledger.item(part.item_id), part.primary)
-        for item, asked_seconds in todo:
-            delay_seconds = self._deferrals.delay_seconds(item, asked_seconds)
-            if item.parent is not None:
-                self._costs.inherit(item)
+        for item, delay_seconds in todo:
             if delay_seconds > 0:
                 heapq.heappush(self._delayed, (time.monotonic() + delay_seconds, item.id, item))
             else:
                 self._backlog.push(item)
-        for part in receipt.outcome.parts:
-            self._note_split(self._ledger.item(part.item_id), len(part.residuals))
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
-
-    def _note_split(self, item: WorkItem, cuts: int) -> None:
-        self._splits += cuts
-        self._split_elements.setdefault(item.element_id, item.element)
 
     def _start_stage(self) -> None:
         """Plan a stage for the slots that are idle, and start it."""
@@ -273,18 +242,18 @@ class _Run:
             self._backlog.seconds() + running_seconds,
             tuning,
             limits,
-            costs_known=self._costs.mean() is not None,
+            costs_known=self._work.costs.mean() is not None,
         )
         planned = plan_stage(
             self._backlog,
-            self._costs,
+            self._work.costs,
             tasks=width - self._in_flight,
             width=width,
             running_seconds=running_seconds,
             elapsed_seconds=now - self._began,
             tuning=tuning,
             limits=limits,
-            cut=self._cut,
+            cut=self._work.cut,
         )
         if planned:
             self._submit(planned, now)
@@ -292,7 +261,7 @@ class _Run:
     def _submit(self, planned: list[PlannedTask], now: float) -> None:
         number = len(self._stages)
         for task, plan in enumerate(planned):
-            self._ledger.assign((number, task), plan.items)
+            self._work.ledger.assign((number, task), plan.items)
         bundles = [(plan.items, plan.budget_seconds) for plan in planned]
         task_fn = StageTask(self._payload, number, self._tags, self._options.min_piece_seconds, self._receipts)
         rdd = self._sc.parallelize(bundles, len(bundles)).mapPartitionsWithIndex(task_fn)
@@ -307,18 +276,6 @@ class _Run:
         log.debug("%s", description)
         self._jobs.start(stage.number, description, job, {STAGE_PROPERTY: stage_mark(self._run_id, stage.number)})
 
-    def _cut(self, item: WorkItem, fraction: float) -> tuple[WorkItem, WorkItem] | None:
-        """Cut a work item that nobody owns, and enter it in the ledger."""
-        pair = cut(self._fn, item.element, item.restriction, fraction)
-        if pair is None:
-            return None
-        front, rest = pair
-        if checked_size(self._fn, item.element, front) == 0:
-            return None  # an unclaimed range may be cut at its start: a piece without work would never end the run
-        self._note_split(item, 1)
-        (child,) = self._ledger.split(None, item.id, front, [Residual(rest, 0, item.watermark)])
-        return self._ledger.item(item.id), child
-
     def _result(self, seconds: float) -> dict[str, RDD[Any]]:
         ordered = [(stage, stage.receipts[task]) for stage in self._stages for task in range(len(stage.tasks))]
         report = self._report(seconds, [receipt for _, receipt in ordered])
@@ -327,7 +284,7 @@ class _Run:
             blocks = self._sc.union([stage.rdd for stage in self._stages])
             stamps: tuple[Stamp, ...] = tuple(receipt.stamp for _, receipt in ordered)
             owners = [(stamp.stage, stamp.task) for stamp in stamps]
-            pinned = [self._ledger.content(owner) for owner in owners]
+            pinned = [self._work.ledger.content(owner) for owner in owners]
             contents = self._sc.broadcast(serde.dumps(pinned, "the committed restrictions"))
         for tag, name in enumerate(("main", *self._tags)):
             if ordered:
@@ -366,10 +323,10 @@ class _Run:
         )
         return RunReport(
             name=self._name,
-            elements=self._ledger.elements(),
+            elements=self._work.ledger.elements(),
             stages=len(self._stages),
-            splits=self._splits,
-            split_elements=tuple(self._split_elements[key] for key in sorted(self._split_elements)),
+            splits=self._work.splits,
+            split_elements=self._work.split_elements(),
             seconds=seconds,
             slots=self._most_slots,
             tasks=tasks,

@@ -1,0 +1,297 @@
+"""One attempt at one lane: what it holds, what runs next, and what it answers. No sockets, so a simulator can drive it.
+
+Two threads share a `Lane`. The one that runs the task calls `advance` for the outputs of what runs next. The one that
+listens (`sdf.spark.link`) passes on what the coordinator says with `receive`, and says how far the lane is with `beat`.
+Whatever the coordinator refuses, because the lane was sealed or doubled meanwhile, stays here: it is run right after
+the part that it was cut off from, as if nothing had been cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from enum import Enum
+from threading import Condition
+from typing import Any
+
+from sdf.deferrals import Deferrals
+from sdf.dofn import DoFn
+from sdf.errors import SdfError
+from sdf.invoker import Residual
+from sdf.ledger import WorkItem
+from sdf.running import Running
+from sdf.spark.values import describe
+from sdf.spark.wire import (
+    Ask,
+    Assign,
+    Back,
+    Beat,
+    Declined,
+    Fail,
+    FromLane,
+    Ready,
+    Sealed,
+    Split,
+    ToLane,
+    Verdict,
+    Wait,
+)
+
+__all__ = ["WAIT", "Lane"]
+
+_FIRST_BEAT_SECONDS = 0.05
+_LONGEST_BEAT_SECONDS = 1.0
+_BEAT_SHARE = 0.05  # of the time so far: early on there is much to learn, later little
+
+
+class Waiting(Enum):
+    """What `Lane.advance` says when there is nothing to run now."""
+
+    WAIT = "wait"
+
+
+WAIT = Waiting.WAIT
+
+
+class Lane:
+    """See the module's docstring.
+
+    Args:
+        fn: the DoFn, set up.
+        side_inputs: keyword arguments for `process`.
+        clock: monotonic seconds.
+        send: sends a message to the coordinator.
+        records: says how many records the attempt gave so far.
+
+    Attributes:
+        changed: notified whenever `advance` may have something new to say.
+    """
+
+    def __init__(
+        self,
+        fn: DoFn,
+        *,
+        side_inputs: Mapping[str, Any] | None = None,
+        clock: Callable[[], float],
+        send: Callable[[FromLane], None],
+        records: Callable[[], int],
+    ) -> None:
+        self._fn = fn
+        self._side_inputs = side_inputs
+        self._clock = clock
+        self._send = send
+        self._records = records
+        self.changed = Condition()
+        self._queue: deque[WorkItem] = deque()
+        self._running: Running | None = None
+        self._told = 0  # how many residuals of what runs the coordinator has taken
+        self._whole = False  # what runs is not offered any more
+        self._mine: list[tuple[float, WorkItem]] = []  # refused residuals, with when they are due; the last is next
+        self._kept = 0
+        self._deferrals = Deferrals(type(fn).__name__)
+        self._offer: Split | Back | None = None  # what the coordinator has yet to judge
+        self._offered: list[WorkItem] = []
+        self._asked = False  # for work, and no answer yet
+        self._sealed = False
+        self._failure: BaseException | None = None
+        self._items = 0
+        self._units = 0.0
+        self._seconds = 0.0
+        self._began = self._beat_at = clock()
+        self._declined_at: Any = None
+
+    # The thread that runs the task.
+
+    def advance(self) -> Iterator[Any] | Waiting | None:
+        """Return the outputs of what runs next; call again once they have ended.
+
+        Returns:
+            `WAIT` if there is nothing to run now; None if the lane is sealed and the attempt may end.
+
+        Raises:
+            SdfError: if the attempt must fail.
+        """
+        with self.changed:
+            if self._failure is not None:
+                raise self._failure
+            if self._offer is not None or not self._account():
+                return WAIT
+            if self._mine:
+                due, item = self._mine[-1]
+                if self._clock() < due:
+                    return WAIT
+                self._mine.pop()
+                return self._start(item, whole=True)
+            if self._queue:
+                return self._start(self._queue.popleft(), whole=False)
+            if self._sealed:
+                return None
+            if not self._asked:
+                self._asked = True
+                self._send(Ready(self._records(), self._items, self._units, self._seconds))
+            return WAIT
+
+    def _start(self, item: WorkItem, *, whole: bool) -> Iterator[Any]:
+        self._running = Running(self._fn, item, side_inputs=self._side_inputs, clock=self._clock)
+        self._told, self._whole = 0, whole
+        return self._running.outputs()
+
+    def _account(self) -> bool:
+        """Add up what has ended; False if the coordinator must judge first what process() deferred."""
+        running = self._running
+        if running is None:
+            return True
+        primary, residuals = running.invoker.parts()
+        mine = residuals[self._told :]
+        if mine:
+            if not self._whole and self._propose(running, asked=False):
+                return False
+            self._deferrals.note(running.item, primary)
+        for residual in mine:  # the last cut lies next to what was run
+            self._keep(running.item, residual)
+        units, _ = running.done()
+        self._items += 1
+        self._units += units
+        self._seconds += running.seconds()
+        self._running = None
+        return True
+
+    def _keep(self, item: WorkItem, residual: Residual) -> None:
+        """Put a residual that stays here on top of what runs next; the ledger knows it as part of its parent."""
+        self._kept += 1
+        kept = WorkItem(
+            -self._kept, item.element_id, item.element, residual.restriction, None, item.id, residual.watermark
+        )
+        delay_seconds = self._deferrals.delay_seconds(kept, residual.delay_seconds)
+        self._mine.append((self._clock() + delay_seconds, kept))
+
+    def _propose(self, running: Running, *, asked: bool) -> bool:
+        """Offer the residuals that the coordinator has not seen; False if they cannot be told."""
+        primary, residuals = running.invoker.parts()
+        try:
+            told = tuple(
+                (describe(residual.restriction), residual.delay_seconds, describe(residual.watermark))
+                for residual in residuals[self._told :]
+            )
+            kept = describe(primary)
+        except Exception:  # user code: whatever it is, it means that the work stays here
+            return False
+        units, _ = running.units()
+        self._offer = Split(running.item.id, asked, kept, told, units, running.seconds())
+        self._send(self._offer)
+        return True
+
+    # The thread that listens.
+
+    def receive(self, message: ToLane) -> None:
+        """Take a message of the coordinator, and answer it."""
+        with self.changed:
+            if isinstance(message, Assign):
+                self._queue.extend(message.items)
+                self._asked = False
+            elif isinstance(message, Ask):
+                self._answer(message.worth_seconds)
+            elif isinstance(message, Verdict):
+                self._judged(message.accepted)
+            elif isinstance(message, Sealed):
+                self._sealed = True
+            elif isinstance(message, Fail):
+                self._fail(message.error)
+            else:
+                assert isinstance(message, Wait)
+            self.changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """Make `advance` raise, and what runs end at its next claim. The first error counts."""
+        with self.changed:
+            self._fail(error)
+            self.changed.notify_all()
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None and not self._sealed:
+            self._failure = error
+            if self._running is not None:
+                with suppress(SdfError):  # what is wrong with its tracker it says itself, at its end
+                    self._running.invoker.split(0)
+
+    def _answer(self, worth_seconds: float) -> None:
+        running = self._running
+        if self._offer is None and self._queue:
+            self._offered = list(self._queue)
+            self._queue.clear()
+            self._offer = Back(tuple(item.id for item in self._offered))
+            self._send(self._offer)
+        elif self._offer is not None or running is None or not self._split(running, worth_seconds):
+            self._declined_at = self._position()
+            self._send(Declined())
+
+    def _split(self, running: Running, worth_seconds: float) -> bool:
+        """Split what runs in two halves, if a half is worth it; tell whether the coordinator was told."""
+        running.note_claim()
+        half = self._seconds_left(running) / 2
+        if self._whole or half < max(worth_seconds, running.opening_seconds() or 0.0):
+            return False
+        if running.invoker.split(0.5) is None:
+            return False
+        if self._propose(running, asked=True):
+            return True
+        self._whole = True
+        return False
+
+    @staticmethod
+    def _seconds_left(running: Running) -> float:
+        """Return the estimate, as long again as it has run where nothing is known."""
+        left = running.seconds_left()
+        return left if left < math.inf else running.seconds()
+
+    def _judged(self, accepted: bool) -> None:
+        if isinstance(self._offer, Back):
+            if not accepted:
+                self._queue.extendleft(reversed(self._offered))
+            self._offered = []
+        elif isinstance(self._offer, Split):
+            if accepted:
+                self._told += len(self._offer.residuals)
+            else:
+                self._whole = True
+        self._offer = None
+
+    def beat(self) -> None:
+        """Say how far the lane is, if that is due; to be called when `beat_in` says so."""
+        with self.changed:
+            running = self._running
+            if running is None or self._failure is not None or self.beat_in() > 0:
+                return
+            running.note_claim()
+            units, _ = running.units()
+            splittable = running.invoker.started and not self._whole
+            left = min(self._seconds_left(running), 1e9)
+            self._send(Beat(running.item.id, splittable, units, running.seconds(), left, len(self._queue)))
+            self._declined_at = None
+            self._beat_at = self._clock()
+
+    def beat_in(self) -> float:
+        """Return the seconds until `beat` should be called.
+
+        After an ask was declined that is soon, and it beats only once it has moved on.
+        """
+        with self.changed:
+            now = self._clock()
+            if self._declined_at is not None:
+                return 0.0 if self._position() != self._declined_at else _FIRST_BEAT_SECONDS / 2
+            interval = min(max(_BEAT_SHARE * (now - self._began), _FIRST_BEAT_SECONDS), _LONGEST_BEAT_SECONDS)
+            return max(0.0, self._beat_at + interval - now)
+
+    def _position(self) -> Any:
+        running = self._running
+        if running is None:
+            return None
+        return running.item.id, running.invoker.started, running.units()
+
+    @property
+    def waits(self) -> bool:
+        """Tell whether it waits for an answer of the coordinator."""
+        with self.changed:
+            return (self._asked or self._offer is not None) and not self._sealed and self._failure is None

@@ -1,0 +1,112 @@
+"""Work: all that the driver knows of a run's work, whichever runner runs it: ledger, costs, deferrals, what was cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from sdf.deferrals import Deferrals
+from sdf.dofn import DoFn
+from sdf.expansion import Expanded, checked_size, cut
+from sdf.invoker import Residual
+from sdf.ledger import Ledger, Outcome, WorkItem
+from sdf.planner import Costs
+
+__all__ = ["Work"]
+
+
+class Work:
+    """The work of one run.
+
+    Args:
+        fn: the DoFn, to size and to cut restrictions; it is not set up.
+
+    Attributes:
+        name: of the DoFn.
+        ledger: who owns which part.
+        costs: what it costs.
+        deferrals: how long deferred work waits.
+        splits: how often a work item was cut in two, so far.
+    """
+
+    def __init__(self, fn: DoFn) -> None:
+        self._fn = fn
+        self.name = type(fn).__name__
+        self.ledger = Ledger(partial(checked_size, fn))
+        self.costs = Costs()
+        self.deferrals = Deferrals(self.name)
+        self.splits = 0
+        self._split_elements: dict[int, Any] = {}
+
+    def add(self, elements: Iterable[Expanded]) -> Iterator[WorkItem]:
+        """Enter elements; yield the work items to start from."""
+        for expanded in elements:
+            items = self.ledger.add_element(expanded.element, expanded.restriction, expanded.pieces)
+            if len(items) > 1:
+                self.note_split(items[0].id, len(items) - 1)
+            yield from items
+
+    def note_split(self, item_id: int, cuts: int) -> None:
+        """Count cuts of a work item, for the report."""
+        item = self.ledger.item(item_id)
+        self.splits += cuts
+        self._split_elements.setdefault(item.element_id, item.element)
+
+    def split_elements(self) -> tuple[Any, ...]:
+        """Return the elements that were cut, in order."""
+        return tuple(self._split_elements[key] for key in sorted(self._split_elements))
+
+    def cut(self, item: WorkItem, fraction: float) -> tuple[WorkItem, WorkItem] | None:
+        """Cut a work item that nobody owns, and enter it in the ledger; None if it cannot be cut there."""
+        pair = cut(self._fn, item.element, item.restriction, fraction)
+        if pair is None:
+            return None
+        front, rest = pair
+        if checked_size(self._fn, item.element, front) == 0:
+            return None  # an unclaimed range may be cut at its start: a piece without work would never end the run
+        (child,) = self.ledger.split(None, item.id, front, [Residual(rest, 0, item.watermark)])
+        self.note_split(item.id, 1)
+        return self.ledger.item(item.id), child
+
+    def split(
+        self, owner: Any, item_id: int, primary: Any, residuals: Sequence[Residual]
+    ) -> list[tuple[WorkItem, float]]:
+        """Enter that the owner of a work item kept ``primary`` of it.
+
+        Returns:
+            One new work item per residual that nobody owns, each with the seconds that it is to wait.
+
+        Raises:
+            SplitError: if the parts do not add up.
+            DeferError: if this work was deferred too often in a row without a claim.
+        """
+        children = self.ledger.split(owner, item_id, primary, residuals)
+        self.note_split(item_id, len(children))
+        self.deferrals.note(self.ledger.item(item_id), primary)
+        asked = [residual.delay_seconds for residual in residuals]
+        return [self._to_run(child, seconds) for child, seconds in zip(children, asked, strict=True)]
+
+    def commit(self, owner: Any, attempt: Any, outcome: Outcome) -> list[tuple[WorkItem, float]] | None:
+        """Enter all that one attempt did and seal its owner.
+
+        Returns:
+            The work items to run next that nobody owns, each with the seconds that it is to wait; None if another
+            attempt was committed before: then nothing changed.
+
+        Raises:
+            LedgerError, SplitError: if the outcome does not add up.
+            DeferError: if work was deferred too often in a row without a claim.
+        """
+        todo = self.ledger.commit(owner, attempt, outcome)
+        if todo is None:
+            return None
+        self.costs.observe(outcome)
+        for part in outcome.parts:
+            self.note_split(part.item_id, len(part.residuals))
+            self.deferrals.note(self.ledger.item(part.item_id), part.primary)
+        return [self._to_run(item, seconds) for item, seconds in todo]
+
+    def _to_run(self, item: WorkItem, asked_seconds: float) -> tuple[WorkItem, float]:
+        self.costs.inherit(item)
+        return item, self.deferrals.delay_seconds(item, asked_seconds)
