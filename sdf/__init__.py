@@ -16,6 +16,7 @@ from sdf.trackers import Progress, RestrictionTracker
 from sdf.watermarks import ManualWatermark, MonotonicWatermark, WalltimeWatermark, WatermarkEstimator
 
 if TYPE_CHECKING:
+    from sdf.spark.live import LiveRunner
     from sdf.spark.run import run_sdf
     from sdf.spark.staged import StagedRunner
 
@@ -25,6 +26,7 @@ __all__ = [
     "ByteKeyRangeTracker",
     "DoFn",
     "GrowableOffsetRangeTracker",
+    "LiveRunner",
     "ManualWatermark",
     "MonotonicWatermark",
     "OffsetRange",
@@ -42,7 +44,7 @@ __all__ = [
     "run_sdf",
 ]
 
-_NEEDS_SPARK = {"StagedRunner": "sdf.spark.staged", "run_sdf": "sdf.spark.run"}
+_NEEDS_SPARK = {"LiveRunner": "sdf.spark.live", "StagedRunner": "sdf.spark.staged", "run_sdf": "sdf.spark.run"}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from sdf.bytekeys import ByteKeyRangeTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, blame, show
@@ -114,11 +114,22 @@ class TaggedOutput:
 
     The tag must be declared: ``run_sdf(..., tags=("bad",))``. It is a message to the runner, not a record, and so it
     refuses to be pickled: an undeclared one is caught when it would leave the process.
+
+    Attributes:
+        declared: the tags that `process` may use, where records do not leave the process at once: in a lane, whose
+            records the user's own functions get. None where the runner looks at each record anyway.
     """
 
     __slots__ = ("tag", "value")
 
+    declared: ClassVar[tuple[str, ...] | None] = None
+
     def __init__(self, tag: str, value: Any) -> None:
+        if self.declared is not None and tag not in self.declared:
+            raise OutputError(
+                f"process() gave TaggedOutput({tag!r}, {show(value)}), but the declared tags are "
+                f"{show(self.declared)}. Pass tags=({tag!r}, ...) to the runner."
+            )
         self.tag = tag
         self.value = value
 

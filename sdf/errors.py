@@ -15,6 +15,7 @@
     |   `-- CheckError          AssertionError check_dofn() found broken rules
     |-- ProcessError            RuntimeError   the user's own code raised
     |-- StageError              RuntimeError   Spark could not run a stage
+    |-- CoordinatorError        ConnectionError  a lane cannot reach the driver, or lost it
     `-- LedgerError             RuntimeError   the record of who owns what does not add up
         |-- TilingError                        committed parts leave a gap or overlap
         `-- ReplayError                        a pinned part gave something else when it ran again
@@ -32,6 +33,7 @@ __all__ = [
     "CheckError",
     "ClaimError",
     "ContractError",
+    "CoordinatorError",
     "DeferError",
     "InvalidTypeError",
     "InvalidValueError",
@@ -110,6 +112,10 @@ class ProcessError(SdfError, RuntimeError):
 
 class StageError(SdfError, RuntimeError):
     """Spark could not finish a stage for a reason that is not the DoFn's."""
+
+
+class CoordinatorError(SdfError, ConnectionError):
+    """A lane cannot reach the coordinator on the driver, or lost its connection: the attempt does not count."""
 
 
 class LedgerError(SdfError, RuntimeError):

@@ -47,6 +47,8 @@ class RunReport:
         seconds: from the call to the proof.
         slots: the most tasks that Spark could run at once.
         tasks: one per committed task, in order of stage and task.
+        retries: how often a lane was begun anew because its attempt was lost; of `LiveRunner` only.
+        replays: how often a lane that had ended was run again; of `LiveRunner` only.
     """
 
     name: str
@@ -57,6 +59,8 @@ class RunReport:
     seconds: float
     slots: int
     tasks: tuple[TaskRun, ...] = attrs.field(repr=False)
+    retries: int = 0
+    replays: int = 0
 
     @property
     def records(self) -> int:

@@ -81,9 +81,9 @@ class Work:
             SplitError: if the parts do not add up.
             DeferError: if this work was deferred too often in a row without a claim.
         """
+        self.deferrals.note(self.ledger.item(item_id), primary)
         children = self.ledger.split(owner, item_id, primary, residuals)
         self.note_split(item_id, len(children))
-        self.deferrals.note(self.ledger.item(item_id), primary)
         asked = [residual.delay_seconds for residual in residuals]
         return [self._to_run(child, seconds) for child, seconds in zip(children, asked, strict=True)]
 

@@ -279,6 +279,8 @@ class Lane:
         """
         with self.changed:
             now = self._clock()
+            if self._running is None:
+                return _FIRST_BEAT_SECONDS
             if self._declined_at is not None:
                 return 0.0 if self._position() != self._declined_at else _FIRST_BEAT_SECONDS / 2
             interval = min(max(_BEAT_SHARE * (now - self._began), _FIRST_BEAT_SECONDS), _LONGEST_BEAT_SECONDS)

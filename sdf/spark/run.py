@@ -9,6 +9,7 @@ from pyspark import RDD
 
 from sdf.dofn import DoFn, check_fn, check_tags
 from sdf.errors import InvalidTypeError, show
+from sdf.spark.live import LiveRunner
 from sdf.spark.staged import StagedRunner
 
 __all__ = ["run_sdf"]
@@ -18,7 +19,7 @@ def run_sdf(
     rdd: RDD[Any],
     fn: DoFn,
     *,
-    runner: StagedRunner | None = None,
+    runner: StagedRunner | LiveRunner | None = None,
     side_inputs: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
 ) -> Any:
@@ -51,8 +52,8 @@ def run_sdf(
         )
     check_fn(fn, side_inputs, "run_sdf()")
     names = check_tags(tags, "run_sdf()")
-    if runner is not None and not isinstance(runner, StagedRunner):
-        raise InvalidTypeError(f"run_sdf() runner must be a StagedRunner (got {show(runner)}).")
+    if runner is not None and not isinstance(runner, (StagedRunner, LiveRunner)):
+        raise InvalidTypeError(f"run_sdf() runner must be a StagedRunner or a LiveRunner (got {show(runner)}).")
     values = {name: value.collect() if isinstance(value, RDD) else value for name, value in (side_inputs or {}).items()}
     outputs = (runner or StagedRunner()).run(rdd, fn, values, names)
     return outputs if names else outputs["main"]

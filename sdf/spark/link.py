@@ -1,0 +1,218 @@
+"""The task that runs a lane: its connection to the coordinator, the thread that listens, the records that come out.
+
+Records go straight from `process` to the user's own functions in the same Python process. What is added to each is a
+step in C that counts it.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import selectors
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain, compress, filterfalse, repeat
+from typing import Any
+
+import attrs
+
+from sdf.dofn import TaggedOutput, call_hook
+from sdf.errors import CoordinatorError
+from sdf.spark import serde
+from sdf.spark.lane import WAIT, Lane
+from sdf.spark.payload import Payload
+from sdf.spark.wire import (
+    NONCE_BYTES,
+    PROOF_BYTES,
+    SILENCE_SECONDS,
+    Channel,
+    FromLane,
+    Hello,
+    channels,
+    driver_proof,
+    lane_proof,
+    nonce,
+    write,
+)
+
+__all__ = ["Address", "LaneTask"]
+
+_CONNECT_SECONDS = 5.0
+_TRIES = 4
+_PAUSE_SECONDS = 0.1
+
+
+@attrs.frozen
+class Address:
+    """Where the coordinator of a run is, and the secret by which it knows its lanes."""
+
+    host: str
+    port: int
+    secret: bytes = attrs.field(repr=False)
+
+
+class LaneTask:
+    """Runs one attempt at one lane and yields the records of one output; a function for ``mapPartitionsWithIndex``.
+
+    Args:
+        payload: the run's DoFn.
+        address: of the coordinator.
+        tag: number of the output, 0 for the main one.
+        tags: the declared tags.
+    """
+
+    def __init__(self, payload: Payload, address: Address, tag: int, tags: tuple[str, ...]) -> None:
+        self._payload = payload
+        self._address = address
+        self._tag = tag
+        self._tags = tags
+
+    def __call__(self, number: int, partition: Iterable[Any]) -> Iterator[Any]:
+        list(partition)  # read to its end, else Spark does not use the worker again
+        ones = repeat(True, sys.maxsize)
+        records = compress(
+            chain.from_iterable(self._runs(number, lambda: sys.maxsize - operator.length_hint(ones))), ones
+        )
+        if not self._tags:
+            return records
+        if self._tag == 0:
+            return filterfalse(lambda record: isinstance(record, TaggedOutput), records)
+        wanted = self._tags[self._tag - 1]
+        return (record.value for record in records if isinstance(record, TaggedOutput) and record.tag == wanted)
+
+    def _runs(self, number: int, count: Callable[[], int]) -> Iterator[Iterator[Any]]:
+        """Yield the outputs of one work item after the other, until the coordinator seals the lane."""
+        fn, side_inputs = self._payload.load()
+        hello = Hello(number, f"{socket.gethostname()}/{os.getpid()}", time.time())
+        with Link(self._address, hello) as link:
+            lane = Lane(fn, side_inputs=side_inputs, clock=time.monotonic, send=link.send, records=count)
+            link.listen(lane)
+            TaggedOutput.declared = self._tags
+            try:
+                call_hook(fn, "start_bundle")
+                while (outputs := _next(lane)) is not None:
+                    yield outputs
+                call_hook(fn, "finish_bundle")
+            finally:
+                TaggedOutput.declared = None
+
+
+def _next(lane: Lane) -> Iterator[Any] | None:
+    """Wait for what a lane runs next. It ends in any case: the link fails the lane if nothing is heard."""
+    with lane.changed:
+        while (outputs := lane.advance()) is WAIT:
+            lane.changed.wait(_PAUSE_SECONDS)
+    assert not isinstance(outputs, type(WAIT))
+    return outputs
+
+
+class Link:
+    """A lane's connection to the coordinator; a context manager.
+
+    Args:
+        address: where the coordinator is.
+        hello: the first message.
+
+    Raises:
+        CoordinatorError: if it cannot be reached, or something else answers there.
+    """
+
+    def __init__(self, address: Address, hello: Hello) -> None:
+        self._where = f"lane {hello.lane} on {hello.worker}"
+        self._coordinator = f"the coordinator on the driver at {address.host}:{address.port}"
+        self._closed = False
+        self._send_lock = threading.Lock()
+        self._socket, self._to_driver, self._to_lane = self._connect(address)
+        self.send(hello)
+
+    def _connect(self, address: Address) -> tuple[socket.socket, Channel, Channel]:
+        failure: OSError | None = None
+        for number in range(_TRIES):
+            time.sleep(number * _PAUSE_SECONDS)
+            try:
+                connection = socket.create_connection((address.host, address.port), _CONNECT_SECONDS)
+            except OSError as error:
+                failure = error
+                continue
+            try:
+                return (connection, *self._shake_hands(connection, address.secret))
+            except OSError as error:
+                connection.close()
+                failure = error
+        raise CoordinatorError(
+            f"{self._where} cannot reach {self._coordinator} ({type(failure).__name__}: {failure}). LiveRunner needs "
+            f"one port of the driver that the executors can reach, for as long as the result is in use: name it with "
+            f"LiveRunner(host=..., port=...), or use StagedRunner(), which needs none."
+        ) from failure
+
+    def _shake_hands(self, connection: socket.socket, secret: bytes) -> tuple[Channel, Channel]:
+        mine = nonce()
+        theirs = _receive(connection, NONCE_BYTES)
+        connection.sendall(mine + lane_proof(secret, theirs, mine))
+        if _receive(connection, PROOF_BYTES) != driver_proof(secret, theirs, mine):
+            raise ConnectionError("something else than the coordinator of this run answers there")
+        connection.settimeout(SILENCE_SECONDS)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return channels(secret, theirs, mine)
+
+    def send(self, message: FromLane) -> None:
+        """Send a message to the coordinator."""
+        with self._send_lock:
+            self._socket.sendall(self._to_driver.frame(write(message)))
+
+    def listen(self, lane: Lane) -> None:
+        """Pass on to ``lane`` what the coordinator says, and let it say how far it is, until the link is closed."""
+        self._thread = threading.Thread(target=self._listen, args=(lane,), name="sdf-link", daemon=True)
+        self._thread.start()
+
+    def _listen(self, lane: Lane) -> None:
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._socket, selectors.EVENT_READ)
+                heard_at = time.monotonic()
+                while not self._closed:
+                    if selector.select(lane.beat_in()):
+                        received = self._socket.recv(1 << 16)
+                        heard_at = time.monotonic()
+                        if not received:
+                            raise ConnectionError("it was closed")
+                        for payload in self._to_lane.feed(received):
+                            lane.receive(serde.loads(payload))
+                    lane.beat()
+                    if lane.waits and time.monotonic() - heard_at > SILENCE_SECONDS:
+                        raise TimeoutError(f"it said nothing for {SILENCE_SECONDS:.0f} s")
+        except OSError as error:
+            if not self._closed:
+                lane.fail(
+                    CoordinatorError(
+                        f"{self._where} lost its connection to {self._coordinator}: {error}. What this attempt did "
+                        f"does not count; Spark runs the lane again where it retries tasks (local[N,4], not local[N])."
+                    )
+                )
+        except Exception as error:  # handed to the thread that runs the lane
+            lane.fail(error)
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        self._closed = True
+        with suppress(OSError):  # the other side was faster
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that listens
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        self._socket.close()
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        more = connection.recv(size - len(received))
+        if not more:
+            raise ConnectionError("it hung up")
+        received += more
+    return received

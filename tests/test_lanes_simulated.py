@@ -1,0 +1,111 @@
+"""Lanes and coordinator under thousands of random schedules: exactly once, whatever happens when."""
+
+import re
+from collections import Counter
+
+import pytest
+from simulated_lanes import Simulation
+
+from sdf.errors import SdfError
+from sdf.ledger import Ledger
+from sdf.spark import coordinator, lane
+from sdf.spark.coordinator import Coordinator
+from sdf.spark.wire import Sealed
+
+SCHEDULES = 12_000
+CHUNKS = 12
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_record_exactly_once_whatever_happens_when(chunk):
+    """Each lane's content is fixed by whoever ends first; all tile the elements; a second action gives the same."""
+    counts = Counter()
+    size = SCHEDULES // CHUNKS
+    for seed in range(chunk * size, (chunk + 1) * size):
+        try:
+            counts += Simulation(seed).check()
+        except Exception as error:
+            raise AssertionError(f"Simulation({seed}).check()") from error
+    for happened in ("Split", "Back", "Declined", "crash", "zombies", "double", "given up", "retries", "replays"):
+        assert counts[happened] > 10, f"{happened}: {counts}"
+
+
+def found(schedules=1500):
+    """Return how the first schedule fails that finds out a bug, None if all pass."""
+    for seed in range(schedules):
+        try:
+            Simulation(seed).check()
+        except (AssertionError, SdfError) as error:
+            return f"{type(error).__name__}: {error}"
+    return None
+
+
+def sealing_removed(monkeypatch):
+    def seal(self, attempt, now):
+        self._idle.pop(attempt.name, None)
+        self._busy.discard(attempt.name)
+        self._send(attempt.name, Sealed())
+
+    monkeypatch.setattr(Coordinator, "_seal", seal)
+
+
+def stealing_from_doubled_lanes(monkeypatch):
+    monkeypatch.setattr(coordinator._Attempt, "alone", lambda self: self.lane.sealed is None)
+
+
+def replay_without_truncation(monkeypatch):
+    release = Ledger.release
+
+    def content(self, owner):
+        return [node.item for node in self._owned.get(owner, {}).values()]
+
+    def release_whole(self, owner, item_id):
+        before = self._nodes[item_id].item
+        release(self, owner, item_id)
+        return before
+
+    monkeypatch.setattr(Ledger, "content", content)
+    monkeypatch.setattr(Ledger, "release", release_whole)
+
+
+def refused_splits_dropped(monkeypatch):
+    judged = lane.Lane._judged
+    monkeypatch.setattr(lane.Lane, "_judged", lambda self, accepted: judged(self, True))
+
+
+def content_of_a_lost_attempt_forgotten(monkeypatch):
+    monkeypatch.setattr(Ledger, "content", lambda self, owner: [])
+
+
+def a_second_attempt_shares_nothing(monkeypatch):
+    """It is given what is left of the share, not what the first one was given."""
+    connected = Coordinator.connected
+
+    def connect(self, name, hello, now):
+        connected(self, name, hello, now)
+        if name in self._attempts:
+            self._attempts[name].queue.clear()
+
+    monkeypatch.setattr(Coordinator, "connected", connect)
+
+
+MUTANTS = {
+    sealing_removed: "two results|not exactly once|something else|not committed",
+    stealing_from_doubled_lanes: "two results|not exactly once|ReplayError",
+    replay_without_truncation: "two results|not exactly once|ReplayError|do not add up",
+    refused_splits_dropped: "two results|not exactly once|ReplayError",
+    content_of_a_lost_attempt_forgotten: "two results|not exactly once|ReplayError|does not belong",
+    a_second_attempt_shares_nothing: "two results|not exactly once|ReplayError",
+}
+
+
+def test_without_a_bug_nothing_is_found():
+    """The schedules in which the bugs below are looked for pass as things are."""
+    assert found() is None
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_seeded_bug_is_found(mutant, monkeypatch):
+    """Each rule that makes it safe is needed."""
+    mutant(monkeypatch)
+    assert re.search(MUTANTS[mutant], found() or "nothing found")
