@@ -1,13 +1,16 @@
-"""How close is a run to the ideal makespan, with one element that has 90 % of the work, and without skew?
+"""How close to the ideal makespan does a run come, for six kinds of work, beside what one would do without sdf?
 
-Every number is a ratio of times taken in turn within this run, on the same work units: fixed amounts of computing, not
-of time. The ideal is the same units dealt out evenly by hand, as many to each core, in a plain mapPartitions.
+The ideal is the same work units, dealt out evenly by hand, as many of each kind to each slot, in a plain mapPartitions.
+Every number is a ratio to it, taken in turn within this run. On few slots that compute (``--kind cpu``, one slot per
+core) or on more slots that wait (``--kind wait``).
 
-    python benchmarks/skew.py [--seconds 22] [--rounds 2] [--cores 2]
+    python benchmarks/skew.py --kind cpu --slots 2 --seconds 5 20
+    python benchmarks/skew.py --kind wait --slots 8 --seconds 5 20 60 --skip flatMap
 """
 
 import argparse
 import hashlib
+import itertools
 import os
 import platform
 import statistics
@@ -16,108 +19,187 @@ import time
 
 from pyspark import SparkConf, SparkContext
 
-from sdf import DoFn, OffsetRange, run_sdf
+from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
 
-BLOCK_SECONDS = 0.02
-ELEMENTS = 100
-
-
-def burn(steps):
-    """Compute for a while; the same number of steps is the same work.
-
-    In C, so that the time does not depend on what Python's allocator did before: a loop over Python integers is 5 %
-    slower here as soon as its results are kept in a list, with or without sdf.
-    """
-    return hashlib.pbkdf2_hmac("sha256", b"block", b"salt", steps)[0]
+PLAIN, BY_HAND, STAGED, LIVE = "flatMap", "32 per slot by hand", "StagedRunner", "LiveRunner"
 
 
-class BurnFn(DoFn):
-    """Element: (number, blocks). Position: a block. Output: one record per block."""
+class Spend:
+    """Spends seconds: computes in C, so that the time does not depend on what Python's allocator did, or sleeps."""
 
-    def __init__(self, steps):
-        self.steps = steps
+    def __init__(self, kind, steps_per_second):
+        self.kind = kind
+        self.steps_per_second = steps_per_second
+
+    def __call__(self, seconds):
+        if self.kind == "wait":
+            time.sleep(seconds)
+        else:
+            hashlib.pbkdf2_hmac("sha256", b"block", b"salt", max(1, int(seconds * self.steps_per_second)))
+
+
+class Workload:
+    """Elements (first, last) of one range of blocks, and what a block costs."""
+
+    def __init__(self, name, elements, block_seconds, hot=(0, 0), hot_seconds=0.0):
+        self.name = name
+        self.elements = elements
+        self.block_seconds = block_seconds
+        self.hot = hot
+        self.hot_seconds = hot_seconds
+        self.together = max(1, round(0.001 / block_seconds))  # cheap blocks are spent so many at a time
+
+    def seconds(self, block):
+        if self.hot[0] <= block < self.hot[1]:
+            return self.hot_seconds
+        return self.block_seconds * self.together if block % self.together == 0 else 0.0
+
+    def blocks(self):
+        return self.elements[-1][1]
+
+    def dealt_out(self, slots):
+        """Return for each slot as many blocks of each kind."""
+        kinds = {}
+        for block in range(self.blocks()):
+            kinds.setdefault(self.seconds(block), []).append(block)
+        return [[block for kind in kinds.values() for block in kind[slot::slots]] for slot in range(slots)]
+
+    def cut(self, pieces):
+        """Return about so many even ranges."""
+        if len(self.elements) >= pieces:
+            return self.elements
+        each = -(-self.blocks() // pieces)
+        return [(start, min(start + each, self.blocks())) for start in range(0, self.blocks(), each)]
+
+
+def workloads(seconds, slots):
+    """Return the six, each with ``seconds`` of work per slot."""
+    total = seconds * slots
+
+    def skewed(name, share, factor, hot_seconds):
+        block_seconds = hot_seconds / factor
+        blocks = round(total / (block_seconds * (1 - share + share * factor)))
+        start = int(blocks * 0.62)
+        hot = (start, start + round(blocks * share))
+        return Workload(name, [(0, blocks)], block_seconds, hot, hot_seconds)
+
+    def even(name, elements, block_seconds):
+        blocks = round(total / block_seconds)
+        bounds = [blocks * number // elements for number in range(elements + 1)]
+        return Workload(name, list(itertools.pairwise(bounds)), block_seconds)
+
+    return [
+        even("one giant element", 1, 0.02),
+        skewed("hot 5 %, 50 times", 0.05, 50, 0.05),
+        skewed("narrow 0.5 %, 1000 times", 0.005, 1000, 0.05),
+        even("coarse blocks of 1 s", 1, 1.0),
+        even("10,000 small elements", 10_000, total / 10_000),
+        even("uniform", 100, 0.02),
+    ]
+
+
+class SpendFn(DoFn):
+    """Element: (first, last) block. One record per block."""
+
+    def __init__(self, workload, spend):
+        self.workload = workload
+        self.spend = spend
 
     def get_initial_restriction(self, element):
-        return OffsetRange(0, element[1])
+        return OffsetRange(*element)
 
     def process(self, element, tracker):
         for block in range(*tracker.current_restriction()):
             if not tracker.try_claim(block):
                 return
-            yield burn(self.steps)
+            self.spend(self.workload.seconds(block))
+            yield block
 
 
-def steps_per_block(sc, cores):
-    """Return how many steps take BLOCK_SECONDS while all cores compute."""
+def spend_all(blocks, workload, spend):
+    for block in blocks:
+        spend(workload.seconds(block))
+        yield block
+
+
+def steps_per_second(sc, slots):
+    """Return how many steps take a second while all cores compute."""
     steps = 50_000
 
     def timed(_):
         began = time.perf_counter()
-        burn(steps)
+        hashlib.pbkdf2_hmac("sha256", b"block", b"salt", steps)
         return time.perf_counter() - began
 
-    seconds = sc.parallelize(range(8 * cores), cores).map(timed).collect()
-    return int(steps * BLOCK_SECONDS / statistics.median(seconds))
+    return steps / statistics.median(sc.parallelize(range(16 * slots), slots).map(timed).collect())
 
 
-def timed(action, blocks):
-    began = time.perf_counter()
-    assert action() == blocks
-    return time.perf_counter() - began
+def actions(sc, workload, spend, slots):
+    """Return for each way a function that runs the work and counts its records."""
+
+    def ideal():
+        shares = sc.parallelize(workload.dealt_out(slots), slots)
+        return shares.flatMap(lambda blocks: spend_all(blocks, workload, spend)).count()
+
+    def flat_map(elements, tasks):
+        return lambda: (
+            sc.parallelize(elements, tasks).flatMap(lambda each: spend_all(range(*each), workload, spend)).count()
+        )
+
+    def sdf(runner):
+        def run():
+            result = run_sdf(sc.parallelize(workload.elements), SpendFn(workload, spend), runner=runner)
+            count = result.count()
+            result.unpersist()
+            return count
+
+        return run
+
+    pieces = workload.cut(32 * slots)
+    return {
+        "ideal": ideal,
+        PLAIN: flat_map(workload.elements, min(len(workload.elements), 16 * slots)),
+        BY_HAND: flat_map(pieces, 32 * slots),
+        STAGED: sdf(StagedRunner()),
+        LIVE: sdf(LiveRunner()),
+    }
 
 
 def main():
     options = argparse.ArgumentParser()
-    options.add_argument("--seconds", type=float, default=22.0, help="of work per core")
-    options.add_argument("--rounds", type=int, default=2)
-    options.add_argument("--cores", type=int, default=2)
+    options.add_argument("--kind", choices=["cpu", "wait"], default="cpu")
+    options.add_argument("--slots", type=int, default=2)
+    options.add_argument("--seconds", type=float, nargs="+", default=[5.0], help="of work per slot")
+    options.add_argument("--rounds", type=int, default=1)
+    options.add_argument("--skip", nargs="*", default=[], help="ways to leave out, such as flatMap")
+    options.add_argument("--only", default="", help="workloads with this in their name")
     options = options.parse_args()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = SparkConf().setMaster(f"local[{options.cores}]").setAppName("skew")
+    conf = SparkConf().setMaster(f"local[{options.slots}]").setAppName("skew")
     conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
     sc = SparkContext(conf=conf)
     sc.setLogLevel("ERROR")
-    cores = options.cores
-    steps = steps_per_block(sc, cores)
-    blocks = round(options.seconds * cores / BLOCK_SECONDS)
-    small = max(1, blocks // 10 // (ELEMENTS - 1))
-    big = blocks - small * (ELEMENTS - 1)
-    skewed = [(0, big), *((number, small) for number in range(1, ELEMENTS))]
-    even = [(number, blocks // ELEMENTS) for number in range(ELEMENTS)]
-    even_blocks = ELEMENTS * (blocks // ELEMENTS)
-
-    def plain(elements):
-        return sc.parallelize(elements, 16 * cores).flatMap(lambda element: (burn(steps) for _ in range(element[1])))
-
-    def dealt_out(count):
-        return sc.parallelize(range(count), cores).mapPartitions(lambda numbers: (burn(steps) for _ in numbers))
-
-    def staged(elements):
-        result = run_sdf(sc.parallelize(elements), BurnFn(steps))
-        count = result.count()
-        result.unpersist()
-        return count
-
-    runs = {
-        "ideal: dealt out evenly by hand": lambda: timed(lambda: dealt_out(blocks).count(), blocks),
-        "skewed, plain flatMap": lambda: timed(lambda: plain(skewed).count(), blocks),
-        "skewed, run_sdf": lambda: timed(lambda: staged(skewed), blocks),
-        "even, mapPartitions": lambda: timed(lambda: dealt_out(even_blocks).count(), even_blocks),
-        "even, run_sdf": lambda: timed(lambda: staged(even), even_blocks),
-    }
-    dealt_out(10 * cores).count(), staged([(0, 10), (1, 10)])  # warm up workers and class loading
-    seconds = {name: [] for name in runs}
-    for _ in range(options.rounds):
-        for name, run in runs.items():
-            seconds[name].append(run())
-    ideal = statistics.median(seconds["ideal: dealt out evenly by hand"])
+    spend = Spend(options.kind, steps_per_second(sc, options.slots) if options.kind == "cpu" else 0)
+    ways = [way for way in (PLAIN, BY_HAND, STAGED, LIVE) if way not in options.skip]
+    for run in actions(sc, workloads(0.5, options.slots)[0], spend, options.slots).values():
+        run()  # warm up workers and class loading
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, Spark {sc.version}")
-    print(f"{cores} slots, {blocks} blocks of {BLOCK_SECONDS * 1000:.0f} ms, {options.rounds} rounds in turn")
-    print(f"{'':34}{'median s':>9}{'min':>8}{'max':>8}{'of ideal':>10}")
-    for name, taken in seconds.items():
-        median = statistics.median(taken)
-        base = ideal if not name.startswith("even") else statistics.median(seconds["even, mapPartitions"])
-        print(f"{name:34}{median:9.2f}{min(taken):8.2f}{max(taken):8.2f}{median / base:10.3f}")
+    print(f"{options.slots} slots that {options.kind}; makespan over ideal, median of {options.rounds}")
+    print(f"{'':28}{'ideal s':>9}" + "".join(f"{way:>21}" for way in ways), flush=True)
+    for seconds in options.seconds:
+        for workload in workloads(seconds, options.slots):
+            if options.only not in workload.name:
+                continue
+            runs = actions(sc, workload, spend, options.slots)
+            taken = {way: [] for way in ("ideal", *ways)}
+            for _ in range(options.rounds):
+                for way in taken:
+                    began = time.perf_counter()
+                    assert runs[way]() == workload.blocks()
+                    taken[way].append(time.perf_counter() - began)
+            median = {way: statistics.median(times) for way, times in taken.items()}
+            row = "".join(f"{median[way] / median['ideal']:21.3f}" for way in ways)
+            print(f"{workload.name:28}{median['ideal']:9.2f}{row}", flush=True)
     sc.stop()
 
 

@@ -80,7 +80,7 @@ class Bundle:
         """Note when the running work item has made its first claim; called from the other thread, often."""
         with self._lock:
             if self._running is not None:
-                self._running.note_claim()
+                self._running.note()
 
     def hand_back(self, worth_seconds: float) -> bool:
         """Give back what was not started, and split the running work item, where more than ``worth_seconds`` is left.

@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 import attrs
 
 from sdf.dofn import DoFn
 from sdf.errors import InvalidTypeError, InvalidValueError, SplitError, UnboundedError, blame, show
-from sdf.restrictions import as_restriction, tiling_flaw
-from sdf.trackers import as_pair
+from sdf.offsets import OffsetRangeTracker
+from sdf.restrictions import OffsetRange, as_restriction, tiling_flaw
+from sdf.trackers import as_fraction, as_pair
 
 __all__ = ["Expanded", "checked_size", "cut", "expand"]
 
@@ -81,7 +83,12 @@ def cut(fn: DoFn, element: Any, restriction: Any, fraction: float) -> tuple[Any,
         SplitError: if the two parts do not add up.
     """
     with blame(lambda: f"{type(fn).__name__}'s tracker, cutting {show(restriction)} of element {show(element)},"):
-        pair = as_pair(fn.create_tracker(element, restriction).try_split(fraction))
+        tracker = fn.create_tracker(element, restriction)
+        exact = as_fraction(fraction)
+        if type(tracker) is OffsetRangeTracker and isinstance(restriction, OffsetRange):
+            size = restriction.stop - restriction.start  # type: ignore[operator]
+            exact = Fraction(round(size * exact) + 1, size + 1)  # an unclaimed remainder starts before the start
+        pair = as_pair(tracker.try_split(exact))
         if pair is None:
             return None
         flaw = tiling_flaw(restriction, pair, lambda part: checked_size(fn, element, part))

@@ -6,6 +6,7 @@ Both runners measure by this: a task of a stage (`sdf.bundle`) and a lane.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ from sdf.invoker import Invoker
 from sdf.ledger import Part, WorkItem, units
 
 __all__ = ["Running"]
+
+_RECENT_SECONDS = 0.25
 
 
 class Running:
@@ -36,6 +39,10 @@ class Running:
         self._clock = clock
         self._began = clock()
         self._opened_at: float | None = None  # when it was seen to have claimed something
+        self._marks: deque[tuple[float, float]] = deque([(self._began, 0.0)])  # when how many units were done, of late
+        progress = self.invoker.progress()
+        whole = progress.completed + (progress.remaining or 0)
+        self._scale = units(item) / whole if progress.remaining is not None and whole > 0 else None
 
     def outputs(self) -> Iterator[Any]:
         """Return an iterator of its outputs; see `Invoker.run`."""
@@ -48,19 +55,59 @@ class Running:
     def units(self) -> tuple[float, float]:
         """Return the units done and left, in the unit of its size; half each if the tracker does not know."""
         progress = self.invoker.progress()
-        whole = progress.completed + (progress.remaining or 0)
-        share = 0.5 if progress.remaining is None or whole <= 0 else progress.completed / whole
-        return units(self.item) * share, units(self.item) * (1 - share)
+        if progress.remaining is None or self._scale is None:
+            return units(self.item) / 2, units(self.item) / 2
+        return progress.completed * self._scale, progress.remaining * self._scale
 
     def seconds_left(self) -> float:
         """Return the seconds that the rest takes if it costs per unit what was done; infinite before any is done."""
         done, left = self.units()
         return left * self.seconds() / done if done > 0 else math.inf
 
-    def note_claim(self) -> None:
-        """Note when it has made its first claim; to be called often."""
+    def note(self) -> None:
+        """Note how far it is; to be called ten times a second or so by whoever wants to know more than the mean."""
+        now, (done, _) = self._clock(), self.units()
         if self._opened_at is None and self.invoker.started:
-            self._opened_at = self._clock()
+            self._opened_at = now
+        if done <= self._marks[-1][1]:
+            return
+        self._marks.append((now, done))
+        while len(self._marks) > 2 and self._marks[1][0] <= now - _RECENT_SECONDS:
+            self._marks.popleft()
+
+    def seconds_left_at_most(self) -> float:
+        """As `seconds_left`, by the mean or the latest cost per unit, whichever is higher; before any, as long again.
+
+        Work that gets dear near its end is seen by its latest cost long before its mean tells.
+        """
+        cost, (_, left) = self._cost(), self.units()
+        return self.seconds() if cost is None else max(0.0, left * cost - self._in_block())
+
+    def _cost(self) -> float | None:
+        """Return the seconds per unit, at most; None as long as nothing was done."""
+        (since, before), (at, done) = self._marks[0], self._marks[-1]
+        if done <= 0:
+            return None
+        return max((at - self._began) / done, (at - since) / (done - before) if done > before else 0.0)
+
+    def _in_block(self) -> float:
+        """Return the seconds since it was seen to move: what it has done of the block that it claimed last."""
+        return self._clock() - self._marks[-1][0]
+
+    def halve(self) -> bool:
+        """Split so that both sides take as long from now, as far as is known; tell whether it was split."""
+        before, cost, (_, left) = self.invoker.progress(), self._cost(), self.units()
+        fraction = 0.5
+        if before.remaining and cost is not None and left > 0:
+            ahead = min(self._in_block() / cost, left) / left * before.remaining
+            nearest = 0.5 if isinstance(before.remaining, int) else 0.0
+            fraction = min(1.0, ((before.remaining + ahead) / 2 + nearest) / before.remaining)
+        if self.invoker.split(fraction) is None:
+            return False
+        after = self.invoker.progress()
+        if self._scale is not None and before.completed > 0 and after.completed > 0:
+            self._scale *= before.completed / after.completed  # a tracker may count in shares of what it has now
+        return True
 
     def opening_seconds(self) -> float | None:
         """Return how long it took to get to its first claim, None as long as that was not noted."""

@@ -226,7 +226,7 @@ class Simulation:
 
     def beat(self, attempt):
         with suppress(ConnectionResetError):
-            attempt.lane.beat()
+            attempt.lane.look()
 
     def deliver(self, choose):
         busy = [

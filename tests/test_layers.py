@@ -26,7 +26,7 @@ ALLOWED = {
     "offsets": {"errors", "restrictions", "trackers"},
     "bytekeys": {"errors", "restrictions", "trackers"},
     "dofn": {"errors", "restrictions", "trackers", "watermarks", "offsets", "bytekeys"},
-    "expansion": {"errors", "restrictions", "trackers", "dofn"},
+    "expansion": {"errors", "restrictions", "trackers", "offsets", "dofn"},
     "invoker": {"errors", "restrictions", "trackers", "offsets", "bytekeys", "dofn"},
     "ledger": {"errors", "restrictions", "invoker"},
     "planner": {"ledger"},

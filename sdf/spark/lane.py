@@ -1,14 +1,13 @@
 """One attempt at one lane: what it holds, what runs next, and what it answers. No sockets, so a simulator can drive it.
 
 Two threads share a `Lane`. The one that runs the task calls `advance` for the outputs of what runs next. The one that
-listens (`sdf.spark.link`) passes on what the coordinator says with `receive`, and says how far the lane is with `beat`.
+listens (`sdf.spark.link`) passes on what the coordinator says with `receive`, and says how far the lane is with `look`.
 Whatever the coordinator refuses, because the lane was sealed or doubled meanwhile, stays here: it is run right after
 the part that it was cut off from, as if nothing had been cut.
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -39,9 +38,9 @@ from sdf.spark.wire import (
     Wait,
 )
 
-__all__ = ["WAIT", "Lane"]
+__all__ = ["LOOK_SECONDS", "WAIT", "Lane"]
 
-_FIRST_BEAT_SECONDS = 0.05
+LOOK_SECONDS = 0.05
 _LONGEST_BEAT_SECONDS = 1.0
 _BEAT_SHARE = 0.05  # of the time so far: early on there is much to learn, later little
 
@@ -229,22 +228,16 @@ class Lane:
 
     def _split(self, running: Running, worth_seconds: float) -> bool:
         """Split what runs in two halves, if a half is worth it; tell whether the coordinator was told."""
-        running.note_claim()
-        half = self._seconds_left(running) / 2
+        running.note()
+        half = running.seconds_left_at_most() / 2
         if self._whole or half < max(worth_seconds, running.opening_seconds() or 0.0):
             return False
-        if running.invoker.split(0.5) is None:
+        if not running.halve():
             return False
         if self._propose(running, asked=True):
             return True
         self._whole = True
         return False
-
-    @staticmethod
-    def _seconds_left(running: Running) -> float:
-        """Return the estimate, as long again as it has run where nothing is known."""
-        left = running.seconds_left()
-        return left if left < math.inf else running.seconds()
 
     def _judged(self, accepted: bool) -> None:
         if isinstance(self._offer, Back):
@@ -258,33 +251,28 @@ class Lane:
                 self._whole = True
         self._offer = None
 
-    def beat(self) -> None:
-        """Say how far the lane is, if that is due; to be called when `beat_in` says so."""
+    def look(self) -> None:
+        """Note how far the lane is, and say so if that is due; to be called every `LOOK_SECONDS`."""
         with self.changed:
             running = self._running
-            if running is None or self._failure is not None or self.beat_in() > 0:
+            if running is None or self._failure is not None:
                 return
-            running.note_claim()
+            running.note()
+            if not self._beat_is_due():
+                return
             units, _ = running.units()
             splittable = running.invoker.started and not self._whole
-            left = min(self._seconds_left(running), 1e9)
+            left = min(running.seconds_left_at_most(), 1e9)
             self._send(Beat(running.item.id, splittable, units, running.seconds(), left, len(self._queue)))
             self._declined_at = None
             self._beat_at = self._clock()
 
-    def beat_in(self) -> float:
-        """Return the seconds until `beat` should be called.
-
-        After an ask was declined that is soon, and it beats only once it has moved on.
-        """
-        with self.changed:
-            now = self._clock()
-            if self._running is None:
-                return _FIRST_BEAT_SECONDS
-            if self._declined_at is not None:
-                return 0.0 if self._position() != self._declined_at else _FIRST_BEAT_SECONDS / 2
-            interval = min(max(_BEAT_SHARE * (now - self._began), _FIRST_BEAT_SECONDS), _LONGEST_BEAT_SECONDS)
-            return max(0.0, self._beat_at + interval - now)
+    def _beat_is_due(self) -> bool:
+        """Tell whether it should beat now; after it has declined an ask, as soon as it has moved on."""
+        if self._declined_at is not None:
+            return bool(self._position() != self._declined_at)
+        now = self._clock()
+        return now - self._beat_at >= min(max(_BEAT_SHARE * (now - self._began), LOOK_SECONDS), _LONGEST_BEAT_SECONDS)
 
     def _position(self) -> Any:
         running = self._running

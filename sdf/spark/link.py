@@ -23,7 +23,7 @@ import attrs
 from sdf.dofn import TaggedOutput, call_hook
 from sdf.errors import CoordinatorError
 from sdf.spark import serde
-from sdf.spark.lane import WAIT, Lane
+from sdf.spark.lane import LOOK_SECONDS, WAIT, Lane
 from sdf.spark.payload import Payload
 from sdf.spark.wire import (
     NONCE_BYTES,
@@ -175,14 +175,14 @@ class Link:
                 selector.register(self._socket, selectors.EVENT_READ)
                 heard_at = time.monotonic()
                 while not self._closed:
-                    if selector.select(lane.beat_in()):
+                    if selector.select(LOOK_SECONDS):
                         received = self._socket.recv(1 << 16)
                         heard_at = time.monotonic()
                         if not received:
                             raise ConnectionError("it was closed")
                         for payload in self._to_lane.feed(received):
                             lane.receive(serde.loads(payload))
-                    lane.beat()
+                    lane.look()
                     if lane.waits and time.monotonic() - heard_at > SILENCE_SECONDS:
                         raise TimeoutError(f"it said nothing for {SILENCE_SECONDS:.0f} s")
         except OSError as error:
