@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import InheritableThread, SparkContext
+from pyspark.errors.exceptions.captured import CapturedException
 
 from sdf import errors
 from sdf.errors import SdfError, StageError
@@ -96,9 +97,9 @@ class Jobs:
 
 def explain(error: BaseException, what: str, run_id: str) -> BaseException:
     """Return a job's failure as the error of sdf that a worker marked, or as a StageError; others unchanged."""
-    if not isinstance(error, Py4JJavaError):
+    if not isinstance(error, (Py4JJavaError, CapturedException)):  # the latter as soon as there is a SparkSession
         return error
-    text = str(error.java_exception.getMessage() or error)
+    text = str(error.java_exception.getMessage() or error) if isinstance(error, Py4JJavaError) else str(error)
     start = text.find("Traceback (most recent call last)")
     if start < 0:
         explained: SdfError = StageError(f"Spark could not finish a job ({what}): {text.splitlines()[0]}")

@@ -11,6 +11,7 @@ SparkContext.
 
 from __future__ import annotations
 
+import math
 import queue
 import socket
 import time
@@ -157,15 +158,17 @@ class _Life:
     """Tells whether the lanes may still be used: called by the server now and then.
 
     RDDs that Python has forgotten may live on in the JVM, in an RDD that was made from them there, by union() say. So
-    after Python's, the JVM's garbage collection has to find them gone.
+    after Python's, the JVM's garbage collection has to find them gone. It is asked to look, less and less often: Spark
+    holds on to the RDDs of the last job until another one runs.
     """
 
-    _next_gc = 0.0
+    _asked_at = -math.inf  # by any run
 
     def __init__(self, sc: SparkContext, base: RDD[Any]) -> None:
         self._sc = sc
         self._in_python = weakref.ref(base)
         self._in_jvm = sc._jvm.java.lang.ref.WeakReference(base._jrdd.rdd())  # type: ignore[union-attr]
+        self._pause_seconds = _GC_EVERY_SECONDS
 
     def __call__(self) -> bool:
         if self._sc._jsc is None:
@@ -174,8 +177,9 @@ class _Life:
             return True
         try:
             now = time.monotonic()
-            if now >= _Life._next_gc:
-                _Life._next_gc = now + _GC_EVERY_SECONDS
+            if now - _Life._asked_at >= self._pause_seconds:
+                _Life._asked_at = now
+                self._pause_seconds *= 2
                 self._sc._jvm.System.gc()  # type: ignore[union-attr]
             return self._in_jvm.get() is not None
         except (Py4JError, OSError, AttributeError):  # the JVM has gone

@@ -585,3 +585,18 @@ def test_a_failing_upstream_is_not_blamed_on_the_dofn(sc):
 def test_tagged_output_is_exported():
     """TaggedOutput is a message to the runner: it shows itself, and does not pickle."""
     assert repr(TaggedOutput("bad", 1)) == "TaggedOutput('bad', 1)"
+
+
+def test_errors_are_the_same_beside_a_spark_session(sc):
+    """A SparkSession makes PySpark raise other exceptions for what happens on the workers."""
+    from pyspark.sql import SparkSession
+
+    class Boom(CountFn):
+        def process(self, element, tracker):
+            raise ZeroDivisionError("boom")
+
+    SparkSession(sc)
+    with pytest.raises(ProcessError, match=r"Boom.process\(\) on .* raised ZeroDivisionError: boom") as raised:
+        run_sdf(sc.parallelize([("b", 1)]), Boom())
+    assert "ZeroDivisionError: boom" in str(raised.value.__cause__)
+    assert "Traceback (most recent call last)" in str(raised.value.__cause__)
