@@ -8,7 +8,7 @@ from simulated_lanes import Simulation
 
 from sdf.errors import SdfError
 from sdf.ledger import Ledger
-from sdf.spark import coordinator, lane
+from sdf.spark import balance, lane
 from sdf.spark.coordinator import Coordinator
 from sdf.spark.wire import Sealed
 
@@ -42,15 +42,14 @@ def found(schedules=1500):
 
 def sealing_removed(monkeypatch):
     def seal(self, attempt, now):
-        self._idle.pop(attempt.name, None)
-        self._busy.discard(attempt.name)
+        self._balance.ends(attempt)
         self._send(attempt.name, Sealed())
 
     monkeypatch.setattr(Coordinator, "_seal", seal)
 
 
 def stealing_from_doubled_lanes(monkeypatch):
-    monkeypatch.setattr(coordinator._Attempt, "alone", lambda self: self.lane.sealed is None)
+    monkeypatch.setattr(balance.Attempt, "alone", lambda self: self.lane.sealed is None)
 
 
 def replay_without_truncation(monkeypatch):

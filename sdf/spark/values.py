@@ -114,7 +114,7 @@ class Values:
             raise ValuesError(f"{show(description)} describes no value: {type(error).__name__}: {error}") from error
 
     def _read(self, description: Any) -> Any:
-        if not isinstance(description, list):
+        if type(description) in _PLAIN:
             return description
         kind, *parts = description
         if kind == "bytes":
@@ -142,7 +142,8 @@ def _with_state(value: Any, state: Any) -> Any:
         value.__setstate__(state)
         return value
     attributes, slots = state if isinstance(state, tuple) else (state, None)
-    value.__dict__.update(attributes or {})
+    if attributes:
+        value.__dict__.update(attributes)
     for name, entry in (slots or {}).items():
         object.__setattr__(value, name, entry)
     return value

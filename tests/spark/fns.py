@@ -36,6 +36,16 @@ class SlowCountFn(CountFn):
             yield output
 
 
+class UnplannedFn(SlowCountFn):
+    """As SlowCountFn; it cannot be cut before it runs, so that all splitting happens while it does."""
+
+    def create_tracker(self, element, restriction):
+        tracker = super().create_tracker(element, restriction)
+        split = tracker.try_split
+        tracker.try_split = lambda fraction: split(fraction) if tracker.started else None
+        return tracker
+
+
 class BlocksFn(DoFn):
     """Element: (name, N). Blocks start at the multiples of 3; claims the stop at the end."""
 

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 
 import pytest
-from fns import EVERY_FN, CountFn, OddFn, SlowCountFn, expected
+from fns import EVERY_FN, CountFn, OddFn, SlowCountFn, UnplannedFn, expected
 
 from sdf import UNBOUNDED, LiveRunner, OffsetRange, TaggedOutput, run_direct, run_sdf
 from sdf.errors import CoordinatorError, InvalidTypeError, InvalidValueError, SplitError, UnboundedError
@@ -48,16 +48,7 @@ def test_nothing_runs_before_an_action(sc, tmp_path):
 def test_a_straggler_is_split_while_it_runs(sc):
     """Idle lanes take over parts of what runs; a second action splits nothing."""
 
-    class Unplanned(SlowCountFn):
-        """Cannot be cut before it runs."""
-
-        def create_tracker(self, element, restriction):
-            tracker = super().create_tracker(element, restriction)
-            split = tracker.try_split
-            tracker.try_split = lambda fraction: split(fraction) if tracker.started else None
-            return tracker
-
-    result = live_run(sc, [("big", 200)], Unplanned())
+    result = live_run(sc, [("big", 200)], UnplannedFn())
     first = result.collect()
     splits = result.report.splits
     assert Counter(first) == expected([("big", 200)])

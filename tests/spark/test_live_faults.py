@@ -12,7 +12,7 @@ from fns import SlowCountFn, expected
 
 from sdf import LiveRunner, run_sdf
 
-RUNS = 36
+RUNS = 32
 
 
 def descendants(pid):
