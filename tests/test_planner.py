@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from sdf.ledger import Outcome, Part, WorkItem
-from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, plan_stage, tasks_allowed
+from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, deal, plan_stage, tasks_allowed
 from sdf.restrictions import OffsetRange, tiling_flaw
 
 TUNING = Tuning(first_budget_seconds=0.5, min_piece_seconds=0.25, budget_seconds=None)
@@ -454,3 +454,38 @@ def test_a_simulated_run_ends_with_all_of_it_done_once(seed, slots):
     """Stage by stage, whatever the hidden costs."""
     done, expected = simulate(seed, slots)
     assert sorted(done) == expected
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 8])
+def test_deal_takes_all_and_deals_it_evenly(lanes):
+    """One big range is cut into as many pieces as there are lanes, a unit more or less each."""
+    costs = costs_of()
+    shares = deal(backlog_of(costs, [item_of(0, 0, 1000)]), costs, lanes, cut=Cutter())
+    parts = [item.restriction for share in shares for item in share]
+    assert tiling_flaw(OffsetRange(0, 1000), parts, lambda part: None) is None
+    assert all(abs(sum(item.size for item in share) - 1000 / lanes) <= 1 for share in shares)
+
+
+def test_deal_of_many_small_ones_cuts_none():
+    """Each lane gets about as much."""
+    costs = costs_of()
+    items = [item_of(number, 0, 1 + number % 3) for number in range(100)]
+    shares = deal(backlog_of(costs, items), costs, 4, cut=Cutter())
+    assert sorted(item.id for share in shares for item in share) == list(range(100))
+    assert max(sum(item.size for item in share) for share in shares) <= 53
+
+
+def test_deal_of_what_cannot_be_cut():
+    """Every work item is in one share, though some shares stay empty."""
+    costs = costs_of()
+    items = [item_of(number, 0, 10) for number in range(3)]
+    shares = deal(backlog_of(costs, items), costs, 5, cut=Cutter(declines=True))
+    assert sorted(item.id for share in shares for item in share) == [0, 1, 2]
+
+
+def test_deal_of_work_items_without_size_or_work():
+    """Nothing is lost."""
+    costs = costs_of()
+    items = [item_of(0, 0, 0), item_of(1, 0, 5, size=None), item_of(2, 0, 0), item_of(3, 0, 7)]
+    shares = deal(backlog_of(costs, items), costs, 2, cut=Cutter(declines=True))
+    assert sorted(item.id for share in shares for item in share) == [0, 1, 2, 3]

@@ -1,0 +1,176 @@
+"""Who gives to whom, and which idle attempts end."""
+
+import pytest
+
+from sdf.ledger import Outcome, WorkItem
+from sdf.planner import Backlog, Costs
+from sdf.restrictions import OffsetRange
+from sdf.spark.balance import Attempt, Balance, LaneState
+from sdf.spark.wire import Beat, Hello
+
+
+class Lanes:
+    """Some lanes with one attempt each, all of which run something."""
+
+    def __init__(self, count, patience_seconds=10.0):
+        self.costs = Costs()
+        self.costs.observe(Outcome(10, (), 10, 10.0))  # a second a unit
+        self.balance = Balance(self.costs, 1.0, patience_seconds)
+        self.attempts = [self.attempt(number, LaneState(number, Backlog(self.costs))) for number in range(count)]
+
+    def attempt(self, name, lane):
+        attempt = Attempt(name, lane, Hello(lane.number, "w", 0.0), 0.0)
+        lane.attempts.append(attempt)
+        lane.begun = True
+        self.balance.has_slot(lane, 0.0)
+        self.balance.runs(attempt)
+        return attempt
+
+    def beats(self, number, seconds_left, *, now=0.0, splittable=True, unstarted=0):
+        attempt = self.attempts[number]
+        attempt.beat, attempt.declined = Beat(0, splittable, 1.0, 1.0, seconds_left, unstarted), False
+        self.balance.rank(attempt, now)
+
+    def share(self, number, sizes, now=0.0):
+        for size in sizes:
+            self.attempts[number].lane.share.push(WorkItem(size, 0, "a", OffsetRange(0, size), size))
+        self.balance.rank(self.attempts[number], now)
+
+    def pair(self, now=0.0):
+        """Return (giver, taker) as numbers."""
+        found = self.balance.pair(now)
+        return None if found is None else tuple(attempt.lane.number for attempt in found)
+
+    def leavers(self, now):
+        return [attempt.lane.number for attempt in self.balance.leavers(now)]
+
+
+def test_who_has_most_seconds_left_gives():
+    """What runs and what is in the share, together."""
+    lanes = Lanes(4)
+    lanes.beats(0, 5.0)
+    lanes.beats(1, 3.0)
+    lanes.share(1, [4])
+    lanes.beats(2, 6.0)
+    lanes.balance.rests(lanes.attempts[3], 0.0)
+    assert lanes.pair() == (1, 3)
+
+
+def test_seconds_that_have_passed_are_gone():
+    """What was left a while ago is less now."""
+    lanes = Lanes(3)
+    lanes.beats(0, 5.0, now=0.0)
+    lanes.beats(1, 4.0, now=3.0)
+    lanes.balance.rests(lanes.attempts[2], 3.0)
+    assert lanes.pair(3.0) == (1, 2)
+
+
+def test_who_has_been_idle_for_longest_takes():
+    """First come, first served."""
+    lanes = Lanes(3)
+    lanes.beats(0, 5.0)
+    for number in (2, 1):
+        lanes.balance.rests(lanes.attempts[number], 0.0)
+    assert lanes.pair() == (0, 2)
+
+
+def test_too_little_is_not_worth_moving():
+    """Less than two of the smallest pieces."""
+    lanes = Lanes(2)
+    lanes.balance.rests(lanes.attempts[1], 0.0)
+    lanes.beats(0, 1.9)
+    assert lanes.pair() is None
+    lanes.beats(0, 2.0)
+    assert lanes.pair() == (0, 1)
+
+
+@pytest.mark.parametrize("obstacle", ["sealed", "doubled", "asked", "declined", "not splittable", "idle"])
+def test_who_cannot_give_is_not_asked(obstacle):
+    """And it is not asked again before that has changed."""
+    lanes = Lanes(2)
+    giver = lanes.attempts[0]
+    lanes.beats(0, 5.0, splittable=obstacle != "not splittable")
+    if obstacle == "sealed":
+        giver.lane.sealed = object()
+    elif obstacle == "doubled":
+        lanes.attempt("copy", giver.lane)
+    elif obstacle == "asked":
+        lanes.balance.asks(giver, 0.0)
+    elif obstacle == "declined":
+        giver.declined = True
+    elif obstacle == "idle":
+        lanes.balance.rests(giver, 0.0)
+        lanes.balance.rank(giver)
+    lanes.balance.rests(lanes.attempts[1], 0.0)
+    assert lanes.pair() is None
+
+
+def test_a_share_is_given_though_what_runs_cannot_be_split():
+    """It was not started."""
+    lanes = Lanes(2)
+    lanes.beats(0, 5.0, splittable=False)
+    lanes.share(0, [3])
+    lanes.balance.rests(lanes.attempts[1], 0.0)
+    assert lanes.pair() == (0, 1)
+
+
+def test_who_has_moved_on_is_asked_again():
+    """After it had declined."""
+    lanes = Lanes(2)
+    lanes.beats(0, 5.0)
+    lanes.balance.rests(lanes.attempts[1], 0.0)
+    lanes.attempts[0].declined = True
+    assert lanes.pair() is None
+    lanes.beats(0, 5.0)
+    assert lanes.pair() == (0, 1)
+
+
+def test_no_more_are_asked_than_are_idle():
+    """Unless one does not answer."""
+    lanes = Lanes(3)
+    lanes.beats(0, 9.0)
+    lanes.beats(1, 9.0)
+    lanes.balance.rests(lanes.attempts[2], 0.0)
+    lanes.balance.asks(lanes.attempts[0], 0.0)
+    assert lanes.pair(0.5) is None
+    assert lanes.pair(1.5) == (1, 2)
+
+
+def test_all_end_when_nobody_runs_anything():
+    """At once."""
+    lanes = Lanes(2)
+    for attempt in lanes.attempts:
+        lanes.balance.rests(attempt, 5.0)
+    assert lanes.leavers(5.0) == [0, 1]
+
+
+def test_an_idle_attempt_waits_as_long_as_its_patience_lasts():
+    """While another runs something."""
+    lanes = Lanes(2)
+    lanes.balance.rests(lanes.attempts[1], 5.0)
+    assert (lanes.leavers(14.9), lanes.leavers(15.0)) == ([], [1])
+
+
+def test_an_idle_attempt_waits_less_where_a_lane_lacks_a_slot():
+    """A lane that was not begun, or has lost its attempt, may need the slot."""
+    lanes = Lanes(2)
+    lanes.balance.needs_slot(LaneState(2, Backlog(lanes.costs)), 0.0)
+    lanes.balance.rests(lanes.attempts[1], 5.0)
+    assert (lanes.leavers(5.9), lanes.leavers(6.0)) == ([], [1])
+
+
+@pytest.mark.parametrize(("begun", "seconds"), [(False, 0.25), (True, 1.0)])
+def test_the_last_ones_wait_a_moment_for_lanes_that_start(begun, seconds):
+    """The lanes of a job start one after the other, and a failed one is tried again."""
+    lanes = Lanes(1)
+    lanes.balance.needs_slot(LaneState(2, Backlog(lanes.costs), begun=begun), 5.0)
+    lanes.balance.rests(lanes.attempts[0], 5.0)
+    assert (lanes.leavers(5.0 + seconds - 0.01), lanes.leavers(5.0 + seconds)) == ([], [0])
+
+
+def test_an_attempt_with_delayed_work_does_not_end():
+    """It has to do that work."""
+    lanes = Lanes(1)
+    lanes.attempts[0].lane.delayed = 1
+    lanes.balance.rests(lanes.attempts[0], 5.0)
+    assert lanes.leavers(100.0) == []

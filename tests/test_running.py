@@ -1,0 +1,139 @@
+"""A work item while it runs: what is known of the seconds that it still takes, and where it is cut in half."""
+
+import math
+
+import pytest
+from test_bundle import Clock, CountFn
+
+from sdf.dofn import DoFn
+from sdf.ledger import WorkItem
+from sdf.restrictions import ByteKeyRange, OffsetRange
+from sdf.running import Running
+
+
+class CostsFn(CountFn):
+    """Each offset takes as many seconds as the element, a function, says."""
+
+    def process(self, element, tracker):
+        for position in range(*tracker.current_restriction()):
+            if not tracker.try_claim(position):
+                return
+            yield position
+            self.clock.now += element(position)
+
+
+def started(cost, size=100, offsets=0):
+    """Return a running work item that has given so many outputs, noted after each, its outputs, and the clock."""
+    clock = Clock()
+    running = Running(CostsFn(clock), WorkItem(0, 0, cost, OffsetRange(0, size), size), side_inputs=None, clock=clock)
+    outputs = running.outputs()
+    for _ in range(offsets):
+        next(outputs)
+        running.note()
+    return running, outputs, clock
+
+
+def test_units_are_those_of_its_size():
+    """Done and left; the offset claimed last counts as left."""
+    running, _, _ = started(lambda position: 1.0, offsets=31)
+    assert running.units() == (30, 70)
+
+
+def test_units_in_another_unit_than_the_trackers():
+    """The size is what counts."""
+
+    class HundredFn(CountFn):
+        def restriction_size(self, element, restriction):
+            return 1000.0
+
+    running = Running(HundredFn(), WorkItem(0, 0, "a", OffsetRange(0, 10), 1000.0), side_inputs=None, clock=Clock())
+    outputs = running.outputs()
+    for _ in range(3):
+        next(outputs)
+    assert running.units() == (200, 800)
+
+
+def test_before_anything_is_done_as_long_again_is_left():
+    """As far as anyone can know."""
+    running, _, clock = started(lambda position: 1.0, offsets=1)
+    clock.now += 7
+    assert (running.seconds_left(), running.seconds_left_at_most()) == (math.inf, 7)
+
+
+def test_even_work_takes_what_it_took():
+    """Units left by seconds per unit."""
+    running, _, _ = started(lambda position: 2.0, offsets=11)
+    assert (running.seconds_left(), running.seconds_left_at_most()) == (180, 180)
+
+
+def test_what_gets_dear_at_its_end_is_seen_at_once():
+    """Not only when the mean tells."""
+    running, _, _ = started(lambda position: 0.01 if position < 50 else 1.0, offsets=53)
+    assert running.seconds_left() == pytest.approx(48 * 2.5 / 52)
+    assert running.seconds_left_at_most() > 20
+
+
+def test_what_was_dear_at_its_beginning_is_not_forgotten():
+    """The higher of the two estimates counts."""
+    running, _, _ = started(lambda position: 1.0 if position < 10 else 0.01, offsets=31)
+    assert running.seconds_left_at_most() == pytest.approx(70 * 10.2 / 30)
+
+
+def test_the_time_in_the_block_counts_as_done():
+    """It was seen to move three seconds ago."""
+    running, _, clock = started(lambda position: 10.0, size=5, offsets=2)
+    clock.now += 3
+    assert running.seconds_left_at_most() == 4 * 10 - 3
+
+
+@pytest.mark.parametrize("size", range(3, 12))
+@pytest.mark.parametrize("in_block", [0.0, 4.0, 9.5])
+def test_halving_lets_both_sides_end_together(size, in_block):
+    """Blocks of ten seconds: no other cut ends sooner. The block that runs counts by what is left of it."""
+    running, _, clock = started(lambda position: 10.0, size=size, offsets=2)
+    clock.now += in_block
+    assert running.halve()
+
+    def ends(stop):
+        return max((stop - 1) * 10 - in_block, (size - stop) * 10)
+
+    assert ends(running.invoker.primary.stop) == min(ends(stop) for stop in range(2, size))
+
+
+def test_what_was_not_claimed_is_not_halved():
+    """There is nothing to measure, and nothing to keep."""
+    running, _, _ = started(lambda position: 1.0)
+    assert not running.halve()
+
+
+def test_units_after_a_split_of_a_tracker_that_counts_in_shares():
+    """A byte key tracker says which share of its present range is done; what was done stays done."""
+
+    class KeysFn(DoFn):
+        def get_initial_restriction(self, element):
+            return ByteKeyRange()
+
+        def process(self, element, tracker):
+            for key in range(256):
+                if not tracker.try_claim(bytes([key])):
+                    return
+                yield key
+
+    running = Running(KeysFn(), WorkItem(0, 0, "a", ByteKeyRange(), 1.0), side_inputs=None, clock=Clock())
+    outputs = running.outputs()
+    for _ in range(65):
+        next(outputs)
+    before, _ = running.units()
+    assert running.halve()
+    assert running.units()[0] == pytest.approx(before)
+
+
+def test_opening_is_what_came_before_the_first_claim():
+    """Known once it was noted."""
+    running, outputs, clock = started(lambda position: 1.0)
+    clock.now += 5
+    running.note()
+    assert running.opening_seconds() is None
+    next(outputs)
+    running.note()
+    assert running.opening_seconds() == 5
