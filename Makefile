@@ -39,7 +39,10 @@ check: lint test test-long  ## What CI runs
 
 bench: setup  ## Measure, as ratios within one run
 	$(BIN)/python benchmarks/claims.py
-	$(BIN)/python benchmarks/skew.py
+	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/lanes.py
+	$(BIN)/python benchmarks/skew.py --kind cpu --slots 2 --seconds 5 20
+	$(BIN)/python benchmarks/skew.py --kind wait --slots 8 --seconds 5 20
 
 clean:  ## Remove what the other targets made
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -18,7 +18,7 @@ class TaskRun:
         task: number in the stage.
         worker: host and process id of the Python worker.
         began: seconds since the epoch, on the worker's clock.
-        seconds: how long it ran.
+        seconds: how long it ran; of a lane, without the time in which it waited for work.
         work_items: how many work items it ran.
         handed_back: how many work items it gave back, split off or whole.
         records: how many records it gave, over all outputs.
@@ -41,11 +41,11 @@ class RunReport:
     Attributes:
         name: of the DoFn.
         elements: how many there were.
-        stages: how many Spark jobs ran work items.
+        stages: how many Spark jobs ran work items; 1 for `LiveRunner`, whose jobs are the user's.
         splits: how often a work item was cut in two, planned or while it ran.
         split_elements: the elements whose work was cut, in order.
-        seconds: from the call to the proof.
-        slots: the most tasks that Spark could run at once.
+        seconds: from the call to the proof; of `LiveRunner` from the first lane's begin to the last one's end.
+        slots: the most tasks that Spark could run at once; of `LiveRunner` the lanes.
         tasks: one per committed task, in order of stage and task.
         retries: how often a lane was begun anew because its attempt was lost; of `LiveRunner` only.
         replays: how often a lane that had ended was run again; of `LiveRunner` only.

@@ -19,7 +19,7 @@ class Lanes:
         self.attempts = [self.attempt(number, LaneState(number, Backlog(self.costs))) for number in range(count)]
 
     def attempt(self, name, lane):
-        attempt = Attempt(name, lane, Hello(lane.number, "w", 0.0), 0.0)
+        attempt = Attempt(name, lane, Hello(lane.number, "w", 0.0))
         lane.attempts.append(attempt)
         lane.begun = True
         self.balance.has_slot(lane, 0.0)

@@ -1,7 +1,13 @@
 """The Spark runners, and the only package of sdf that names pyspark.
 
-Follow one element: `run` hands it to a runner. `staged` expands it (`payload.Expand`), plans its work items into
-stages, and enters in the ledger what each task did. `stage.StageTask` runs a task on an executor and writes its block
-(`blocks`), whose receipt comes back to the driver (`receipts`). The result reads the committed blocks
-(`stage.ReadCommitted`). `jobs` runs the Spark jobs underneath.
+`run` hands an RDD of elements to a runner; both expand it on the workers (`payload`), in a Spark job that `jobs` runs.
+
+Follow one element through `staged`: its work items are planned into stages, and what each task did is entered in the
+ledger. `stage.StageTask` runs a task on an executor and writes its block (`blocks`), whose receipt comes back to the
+driver (`receipts`). The result reads the committed blocks (`stage.ReadCommitted`).
+
+Follow it through `live`: its work items are dealt out to lanes. `link.LaneTask` is the task that runs a lane on an
+executor and yields its records; what it does at each step is in `lane`. It talks to the driver in the words of `wire`,
+restrictions told as in `values`. There `server` has the sockets, `coordinator` decides what each lane runs and when it
+is sealed, and `balance` who gives to whom.
 """

@@ -70,7 +70,6 @@ class Attempt:
     name: Hashable
     lane: LaneState
     hello: Hello
-    began: float
     done: Ready = attrs.field(factory=lambda: Ready(0, 0, 0.0, 0.0))
     queue: deque[WorkItem] = attrs.field(factory=deque)
     batch: int = 1

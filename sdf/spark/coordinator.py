@@ -108,7 +108,7 @@ class Coordinator:
             self._send(name, Fail(LedgerError(f"there is no lane {hello.lane}; this run has {len(self._lanes)}.")))
             return
         lane, ledger = self._lanes[hello.lane], self._work.ledger
-        attempt = Attempt(name, lane, hello, now, assigned_at=now, ends_at=now)
+        attempt = Attempt(name, lane, hello, assigned_at=now, ends_at=now)
         if lane.sealed is not None or lane.attempts:
             self._replays += lane.sealed is not None
             attempt.queue.extend(ledger.content(lane.number))
@@ -299,7 +299,7 @@ class Coordinator:
                 task=lane.number,
                 worker=attempt.hello.worker,
                 began=attempt.hello.began,
-                seconds=now - attempt.began,
+                seconds=attempt.done.seconds,
                 work_items=attempt.done.items,
                 handed_back=lane.handed_over,
                 records=records,

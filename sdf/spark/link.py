@@ -125,6 +125,7 @@ class Link:
         self._where = f"lane {hello.lane} on {hello.worker}"
         self._coordinator = f"the coordinator on the driver at {address.host}:{address.port}"
         self._closed = False
+        self._thread: threading.Thread | None = None
         self._send_lock = threading.Lock()
         self._socket, self._to_driver, self._to_lane = self._connect(address)
         self.send(hello)
@@ -160,9 +161,18 @@ class Link:
         return channels(secret, theirs, mine)
 
     def send(self, message: FromLane) -> None:
-        """Send a message to the coordinator."""
-        with self._send_lock:
-            self._socket.sendall(self._to_driver.frame(write(message)))
+        """Send a message to the coordinator; raise CoordinatorError if it does not take it."""
+        try:
+            with self._send_lock:
+                self._socket.sendall(self._to_driver.frame(write(message)))
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: OSError) -> CoordinatorError:
+        return CoordinatorError(
+            f"{self._where} lost its connection to {self._coordinator} ({type(error).__name__}: {error}). What this "
+            f"attempt did does not count; Spark runs the lane again where it retries tasks (local[N,4], not local[N])."
+        )
 
     def listen(self, lane: Lane) -> None:
         """Pass on to ``lane`` what the coordinator says, and let it say how far it is, until the link is closed."""
@@ -185,14 +195,11 @@ class Link:
                     lane.look()
                     if lane.waits and time.monotonic() - heard_at > SILENCE_SECONDS:
                         raise TimeoutError(f"it said nothing for {SILENCE_SECONDS:.0f} s")
+        except CoordinatorError as error:
+            lane.fail(error)
         except OSError as error:
             if not self._closed:
-                lane.fail(
-                    CoordinatorError(
-                        f"{self._where} lost its connection to {self._coordinator}: {error}. What this attempt did "
-                        f"does not count; Spark runs the lane again where it retries tasks (local[N,4], not local[N])."
-                    )
-                )
+                lane.fail(self._lost(error))
         except Exception as error:  # handed to the thread that runs the lane
             lane.fail(error)
 
@@ -203,8 +210,8 @@ class Link:
         self._closed = True
         with suppress(OSError):  # the other side was faster
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that listens
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_CONNECT_SECONDS)
         self._socket.close()
 
 
