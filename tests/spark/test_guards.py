@@ -11,6 +11,8 @@ import pytest
 import sdf
 
 ONCE = "spark/test_exactly_once.py::"
+LIVE = "spark/test_live.py::"
+SERVER = "spark/test_live_server.py::"
 MUTANTS = {
     "a reader believes any block": (
         "spark/blocks.py",
@@ -65,6 +67,74 @@ MUTANTS = {
         "            self._jobs.cancel()\n",
         "",
         "spark/test_run_sdf.py::test_a_failure_leaves_no_job_and_no_stored_block",
+    ),
+    "a lane ends unsealed": (
+        "spark/lane.py",
+        "            if self._sealed:\n                return None\n",
+        "            if self._items:\n                return None\n",
+        LIVE + "test_the_report",
+    ),
+    "a replay of a lane that gives something else is believed": (
+        "spark/coordinator.py",
+        "elif records != lane.sealed.records:",
+        "elif False:",
+        LIVE + "test_a_process_that_is_not_deterministic_is_found_out",
+    ),
+    "an undeclared tag is let through": (
+        "dofn.py",
+        "if self.declared is not None and tag not in self.declared:",
+        "if False:",
+        LIVE + "test_an_undeclared_tag_is_an_error_at_once",
+    ),
+    "the coordinator outlives its lanes": (
+        "spark/live.py",
+        "return self._in_jvm.get() is not None",
+        "return True",
+        LIVE + "test_the_coordinator_ends_when_the_rdd_is_forgotten",
+    ),
+    "the coordinator ends while the JVM needs it": (
+        "spark/live.py",
+        "return self._in_jvm.get() is not None",
+        "return False",
+        LIVE + "test_the_coordinator_ends_when_the_rdd_is_forgotten",
+    ),
+    "the secret is not asked for": (
+        "spark/server.py",
+        "if not hmac.compare_digest(proof, ",
+        "if not hmac.compare_digest(proof, proof) and not (",
+        SERVER + "test_a_stranger_with_a_wrong_secret_learns_nothing",
+    ),
+    "a stranger may stay": (
+        "spark/server.py",
+        "deadline <= now:",
+        "deadline <= 0:",
+        SERVER + "test_a_stranger_who_says_nothing_or_half_a_word_is_cut_off",
+    ),
+    "any number of strangers is let in": (
+        "spark/server.py",
+        "if len(self._strangers) > _MOST_STRANGERS:",
+        "if False:",
+        SERVER + "test_a_thousand_silent_connections_delay_a_run_by_less_than_a_second",
+    ),
+    "the driver is not asked for the secret": (
+        "spark/link.py",
+        "!= driver_proof(secret, theirs, mine):",
+        "== b'':",
+        SERVER + "test_a_lane_refuses_a_coordinator_that_does_not_know_the_secret",
+    ),
+    "a frame is believed unseen": (
+        "spark/wire.py",
+        "if not hmac.compare_digest(mac, self._mac(payload)):",
+        "if self._mac(payload) == b'':",
+        "test_wire.py::test_frames_cannot_be_repeated_left_out_or_swapped",
+    ),
+    "a description may name any code": (
+        "spark/values.py",
+        "            if parts[0] not in self._named:\n",
+        "            import importlib\n            module, _, what = parts[0].partition(':')\n"
+        "            self._named[parts[0]] = getattr(importlib.import_module(module), what)\n"
+        "            if parts[0] not in self._named:\n",
+        SERVER + "test_a_description_names_no_code",
     ),
     "a task leaves its input unread": (
         "spark/stage.py",

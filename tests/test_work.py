@@ -1,0 +1,97 @@
+"""What the driver knows of a run's work: items to start from, cuts, costs that children inherit."""
+
+import itertools
+
+import pytest
+
+from sdf.dofn import DoFn
+from sdf.errors import DeferError, SplitError
+from sdf.expansion import expand
+from sdf.invoker import Residual
+from sdf.ledger import Outcome, Part
+from sdf.restrictions import OffsetRange
+from sdf.work import Work
+
+
+class PartsFn(DoFn):
+    """Element: the bounds of its parts."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(element[0], element[-1])
+
+    def split_restriction(self, element, restriction):
+        return [OffsetRange(start, stop) for start, stop in itertools.pairwise(element)]
+
+    def process(self, element, tracker):
+        return ()
+
+
+def work_of(*elements):
+    work = Work(PartsFn())
+    return work, list(work.add([expand(PartsFn(), element) for element in elements]))
+
+
+def test_add_gives_the_parts_that_the_author_made():
+    """And counts the cuts."""
+    work, items = work_of((0, 5, 9), (0, 4))
+    assert [item.restriction for item in items] == [OffsetRange(0, 5), OffsetRange(5, 9), OffsetRange(0, 4)]
+    assert (work.name, work.splits, work.split_elements()) == ("PartsFn", 1, ((0, 5, 9),))
+
+
+def test_cut_enters_both_sides_in_the_ledger():
+    """Nobody owns either."""
+    work, (item,) = work_of((0, 10))
+    front, rest = work.cut(item, 0.3)
+    assert (front.restriction, rest.restriction, rest.parent) == (OffsetRange(0, 3), OffsetRange(3, 10), item.id)
+    work.ledger.assign("owner", [front, rest])
+    work.ledger.seal("owner", 1)
+    work.ledger.prove()
+    assert work.splits == 1
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0])
+def test_cut_makes_no_part_without_work(fraction):
+    """It would never end the run."""
+    work, (item,) = work_of((0, 10))
+    assert work.cut(item, fraction) is None
+    assert work.splits == 0
+
+
+def test_a_residual_inherits_the_cost_of_its_parent():
+    """Of this very work, not the mean."""
+    work, (item,) = work_of((0, 10))
+    work.ledger.assign(0, [item])
+    work.costs.learn(item.id, 2.0, 6.0)
+    ((child, delay_seconds),) = work.split(0, item.id, OffsetRange(0, 4), [Residual(OffsetRange(4, 10), 1.5)])
+    assert (work.costs.seconds_of(child), delay_seconds) == (18.0, 1.5)
+
+
+def test_a_split_that_does_not_add_up_changes_nothing():
+    """The ledger is as before."""
+    work, (item,) = work_of((0, 10))
+    work.ledger.assign(0, [item])
+    with pytest.raises(SplitError, match="do not add up"):
+        work.split(0, item.id, OffsetRange(0, 4), [Residual(OffsetRange(5, 10))])
+    assert (work.splits, [item.restriction for item in work.ledger.content(0)]) == (0, [OffsetRange(0, 10)])
+
+
+def test_deferring_for_ever_changes_nothing_but_the_count(monkeypatch):
+    """The error comes before the ledger is changed, so that it comes again at the next attempt."""
+    monkeypatch.setattr("sdf.deferrals._MOST_IDLE", 0)
+    work, (item,) = work_of((0, 10))
+    work.ledger.assign(0, [item])
+    for _ in range(2):
+        with pytest.raises(DeferError, match="in a row without a claim"):
+            work.split(0, item.id, None, [Residual(OffsetRange(0, 10))])
+    assert [item.restriction for item in work.ledger.content(0)] == [OffsetRange(0, 10)]
+
+
+def test_commit_counts_once():
+    """A second attempt gives nothing to run and no splits."""
+    work, (item,) = work_of((0, 10))
+    work.ledger.assign("task", [item])
+    outcome = Outcome(1, (Part(item.id, OffsetRange(0, 4), (Residual(OffsetRange(4, 10)),), 4, 8.0),), 4, 8.0)
+    ((child, delay_seconds),) = work.commit("task", 1, outcome)
+    assert (child.restriction, delay_seconds, work.costs.seconds_of(child)) == (OffsetRange(4, 10), 0.0, 12.0)
+    assert work.commit("task", 2, outcome) is None
+    assert work.splits == 1
