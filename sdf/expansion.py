@@ -19,6 +19,8 @@ from sdf.offsets import OffsetRangeTracker
 from sdf.restrictions import OffsetRange, as_restriction, tiling_flaw
 from sdf.trackers import as_fraction, as_pair
 
+_ROUNDING = Fraction(1, 1000)  # of an offset: a third of 15, told as a float, is 5
+
 __all__ = ["Expanded", "checked_size", "cut", "expand"]
 
 
@@ -87,7 +89,8 @@ def cut(fn: DoFn, element: Any, restriction: Any, fraction: float) -> tuple[Any,
         exact = as_fraction(fraction)
         if type(tracker) is OffsetRangeTracker and isinstance(restriction, OffsetRange):
             size = restriction.stop - restriction.start  # type: ignore[operator]
-            exact = Fraction(round(size * exact) + 1, size + 1)  # an unclaimed remainder starts before the start
+            kept = int(size * exact + _ROUNDING)
+            exact = Fraction(kept + 1, size + 1)  # an unclaimed remainder starts before the start
         pair = as_pair(tracker.try_split(exact))
         if pair is None:
             return None

@@ -212,7 +212,9 @@ class Invoker:
     def progress(self) -> Progress:
         """Return the work done and left of the current restriction."""
         with self._blame("progress"):
-            progress: Progress = self._tracker.progress()
+            progress = self._tracker.progress()
+            if not isinstance(progress, Progress):
+                raise InvalidTypeError(f"it must return a Progress(completed, remaining) (got {show(progress)})")
             return progress
 
     def split(self, fraction_of_remainder: float | Fraction) -> Residual | None:

@@ -18,6 +18,7 @@ from sdf.ledger import Part, WorkItem, units
 __all__ = ["Running"]
 
 _RECENT_SECONDS = 0.25
+_MOST = 1e200  # offsets have no bound, sums of floats have
 
 
 class Running:
@@ -40,9 +41,8 @@ class Running:
         self._began = clock()
         self._opened_at: float | None = None  # when it was seen to have claimed something
         self._marks: deque[tuple[float, float]] = deque([(self._began, 0.0)])  # when how many units were done, of late
-        progress = self.invoker.progress()
-        whole = progress.completed + (progress.remaining or 0)
-        self._scale = units(item) / whole if progress.remaining is not None and whole > 0 else None
+        done, left = self._progress()
+        self._scale = units(item) / (done + left) if left is not None and done + left > 0 else None
 
     def outputs(self) -> Iterator[Any]:
         """Return an iterator of its outputs; see `Invoker.run`."""
@@ -54,10 +54,16 @@ class Running:
 
     def units(self) -> tuple[float, float]:
         """Return the units done and left, in the unit of its size; half each if the tracker does not know."""
-        progress = self.invoker.progress()
-        if progress.remaining is None or self._scale is None:
+        done, left = self._progress()
+        if left is None or self._scale is None:
             return units(self.item) / 2, units(self.item) / 2
-        return progress.completed * self._scale, progress.remaining * self._scale
+        return done * self._scale, left * self._scale
+
+    def _progress(self) -> tuple[float, float | None]:
+        """Return what the tracker says is done and left, as floats that can be added up."""
+        progress = self.invoker.progress()
+        left = progress.remaining
+        return _clamped(progress.completed), None if left is None else _clamped(left)
 
     def seconds_left(self) -> float:
         """Return the seconds that the rest takes if it costs per unit what was done; infinite before any is done."""
@@ -96,17 +102,17 @@ class Running:
 
     def halve(self) -> bool:
         """Split so that both sides take as long from now, as far as is known; tell whether it was split."""
-        before, cost, (_, left) = self.invoker.progress(), self._cost(), self.units()
+        (done, rest), cost = self._progress(), self._cost()
         fraction = 0.5
-        if before.remaining and cost is not None and left > 0:
-            ahead = min(self._in_block() / cost, left) / left * before.remaining
-            nearest = 0.5 if isinstance(before.remaining, int) else 0.0
-            fraction = min(1.0, ((before.remaining + ahead) / 2 + nearest) / before.remaining)
+        if rest and cost is not None and self._scale:
+            ahead = min(self._in_block() / (cost * self._scale), rest)
+            nearest = 0.5 if isinstance(self.invoker.progress().remaining, int) else 0.0
+            fraction = min(1.0, ((rest + ahead) / 2 + nearest) / rest)
         if self.invoker.split(fraction) is None:
             return False
-        after = self.invoker.progress()
-        if self._scale is not None and before.completed > 0 and after.completed > 0:
-            self._scale *= before.completed / after.completed  # a tracker may count in shares of what it has now
+        after, _ = self._progress()
+        if self._scale is not None and done > 0 and after > 0:
+            self._scale *= done / after  # a tracker may count in shares of what it has now
         return True
 
     def opening_seconds(self) -> float | None:
@@ -122,3 +128,8 @@ class Running:
         size = None if primary is None else checked_size(self._fn, self.item.element, primary)
         done = 0.0 if primary is None else whole / 2 if size is None else size
         return done, Part(self.item.id, primary, tuple(self.invoker.residuals), done, self.seconds())
+
+
+def _clamped(number: float) -> float:
+    """Return a tracker's estimate as a float that can be added up; estimates decide nothing but when a run ends."""
+    return max(0.0, float(min(number, _MOST)))

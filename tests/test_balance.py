@@ -151,21 +151,32 @@ def test_an_idle_attempt_waits_as_long_as_its_patience_lasts():
     assert (lanes.leavers(14.9), lanes.leavers(15.0)) == ([], [1])
 
 
-def test_an_idle_attempt_waits_less_where_a_lane_lacks_a_slot():
-    """A lane that was not begun, or has lost its attempt, may need the slot."""
+def test_an_idle_attempt_waits_less_where_a_failed_lane_lacks_a_slot():
+    """It may need this one."""
     lanes = Lanes(2)
-    lanes.balance.needs_slot(LaneState(2, Backlog(lanes.costs)), 0.0)
+    lanes.balance.needs_slot(LaneState(2, Backlog(lanes.costs), begun=True), 5.0)
     lanes.balance.rests(lanes.attempts[1], 5.0)
     assert (lanes.leavers(5.9), lanes.leavers(6.0)) == ([], [1])
 
 
-@pytest.mark.parametrize(("begun", "seconds"), [(False, 0.25), (True, 1.0)])
-def test_the_last_ones_wait_a_moment_for_lanes_that_start(begun, seconds):
-    """The lanes of a job start one after the other, and a failed one is tried again."""
+@pytest.mark.parametrize("busy", [True, False])
+def test_an_idle_attempt_makes_room_at_once_for_a_lane_that_was_never_begun(busy):
+    """Whether or not others run something; but not while a run begins, when lanes start one after the other."""
+    lanes = Lanes(2)
+    lanes.balance.needs_slot(LaneState(2, Backlog(lanes.costs)))
+    lanes.balance.rests(lanes.attempts[1], 0.1)
+    if not busy:
+        lanes.balance.rests(lanes.attempts[0], 0.1)
+    assert lanes.leavers(0.2) == []
+    assert lanes.leavers(0.3) == ([1] if busy else [1, 0])
+
+
+def test_the_last_ones_wait_a_moment_for_a_lane_that_is_tried_again():
+    """It may have a lot to give."""
     lanes = Lanes(1)
-    lanes.balance.needs_slot(LaneState(2, Backlog(lanes.costs), begun=begun), 5.0)
+    lanes.balance.needs_slot(LaneState(2, Backlog(lanes.costs), begun=True), 5.0)
     lanes.balance.rests(lanes.attempts[0], 5.0)
-    assert (lanes.leavers(5.0 + seconds - 0.01), lanes.leavers(5.0 + seconds)) == ([], [0])
+    assert (lanes.leavers(5.9), lanes.leavers(6.0)) == ([], [0])
 
 
 def test_an_attempt_with_delayed_work_does_not_end():

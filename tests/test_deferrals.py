@@ -51,7 +51,7 @@ def test_work_that_only_defers_is_an_error(monkeypatch):
     """It names the DoFn, the restriction, the element and the way out."""
     monkeypatch.setattr(deferrals, "_MOST_IDLE", 3)
     deferred = Deferrals("SleepyFn")
-    items = chain(4)
+    items = chain(3)
     for item, residual in itertools.pairwise(items):
         deferred.note(item, None)
         deferred.delay_seconds(residual, 0.0)

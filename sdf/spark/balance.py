@@ -4,7 +4,8 @@ Nothing here is about right or wrong, that is the coordinator's; this is about w
 estimate: what the attempt said of what it runs, and the costs seen so far for its share.
 
 An idle attempt holds a slot. It may wait for others to have something to give as long as its patience lasts; less if a
-lane that has work, and no attempt, may need the slot; and not at all once nobody runs anything.
+lane that has lost its attempt may need the slot; and not at all if a lane with work was never begun, or nobody runs
+anything. (But the lanes of a job start one after the other, and the first ones to run dry wait for the others.)
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from sdf.spark.wire import Beat, Hello, Ready
 __all__ = ["Attempt", "Balance", "LaneState"]
 
 _ANSWER_SECONDS = 1.0  # an ask that has no answer by then is not counted on
-_SLOT_SECONDS = 1.0  # how long an idle attempt waits while a lane without an attempt may need its slot
-_START_SECONDS = 0.25  # how long the lanes of one job take to start, one after the other
+_SLOT_SECONDS = 1.0  # how long an idle attempt waits while a lane that has lost its attempt may need its slot
+_START_SECONDS = 0.25  # how long the lanes of a run take to start, one after the other
 
 
 @attrs.define(eq=False)
@@ -110,8 +111,10 @@ class Balance:
         self._asked: dict[Hashable, Attempt] = {}
         self._ends: list[tuple[float, int, Attempt]] = []
         self._entries = 0
-        self._slotless: dict[int, LaneState] = {}
-        self._changed_at = -math.inf
+        self._unbegun: set[int] = set()  # the lanes that have work, and never had an attempt
+        self._failed: set[int] = set()  # those that have work, and have lost their attempt
+        self._began_at = math.inf
+        self._lost_at = -math.inf
 
     # What is so.
 
@@ -156,15 +159,16 @@ class Balance:
         attempt.asked_at = None
         self._asked.pop(attempt.name, None)
 
-    def needs_slot(self, lane: LaneState, now: float) -> None:
-        """A lane has work, and no attempt."""
-        self._slotless[lane.number] = lane
-        self._changed_at = now
+    def needs_slot(self, lane: LaneState, now: float = -math.inf) -> None:
+        """A lane has work, and no attempt; if it had one, that was lost ``now``."""
+        (self._failed if lane.begun else self._unbegun).add(lane.number)
+        self._lost_at = max(self._lost_at, now)
 
     def has_slot(self, lane: LaneState, now: float) -> None:
         """A lane has got an attempt."""
-        self._slotless.pop(lane.number, None)
-        self._changed_at = now
+        self._unbegun.discard(lane.number)
+        self._failed.discard(lane.number)
+        self._began_at = min(self._began_at, now)
 
     def seconds_left(self, attempt: Attempt) -> float:
         """Return the estimated seconds of what runs, of what the attempt holds beside that, and of its lane's share."""
@@ -210,13 +214,11 @@ class Balance:
 
     def leavers(self, now: float) -> Iterator[Attempt]:
         """Yield the idle attempts that should end."""
-        if self._busy:
-            patience = min(self._patience_seconds, _SLOT_SECONDS) if self._slotless else self._patience_seconds
-            before = now - patience
-        elif self._slotless:
-            failed = any(lane.begun for lane in self._slotless.values())
-            grace = _SLOT_SECONDS if failed else _START_SECONDS
-            before = now if now - self._changed_at >= grace else -math.inf
+        starting = bool(self._unbegun) and now - self._began_at < _START_SECONDS
+        if self._busy and (starting or not self._unbegun):
+            before = now - (min(self._patience_seconds, _SLOT_SECONDS) if self._failed else self._patience_seconds)
+        elif starting or (self._failed and now - self._lost_at < _SLOT_SECONDS):
+            before = -math.inf
         else:
             before = now
         for attempt in list(takewhile(lambda attempt: attempt.idle_since <= before, self._idle.values())):

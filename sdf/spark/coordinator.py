@@ -90,13 +90,12 @@ class Coordinator:
             for item in share:
                 lane.share.push(item)
             if share:
-                self._balance.needs_slot(lane, float("-inf"))
+                self._balance.needs_slot(lane)
         self._attempts: dict[Hashable, Attempt] = {}
         self._delayed: list[tuple[float, int, LaneState, WorkItem]] = []
         self._unsealed = len(self._lanes)
         self._flaw: SdfError | None = None
-        self._began: float | None = None
-        self._ended = self._waited_at = 0.0
+        self._seconds = self._began = self._waited_at = 0.0
         self._unmovable = False
         self._retries = self._replays = 0
 
@@ -116,7 +115,8 @@ class Coordinator:
             self._retries += lane.begun
             for item in ledger.content(lane.number):
                 lane.share.push(ledger.release(lane.number, item.id))
-        self._began = now if self._began is None else self._began
+        if not self._attempts:
+            self._began = now
         lane.begun = True
         lane.attempts.append(attempt)
         self._attempts[name] = attempt
@@ -162,6 +162,8 @@ class Coordinator:
         lane.attempts.remove(attempt)
         self._balance.ends(attempt)
         self._balance.rank(attempt)
+        if not self._attempts and self._unsealed:
+            self._seconds += now - self._began
         if lane.sealed is None and len(lane.attempts) == 1:
             (left,) = lane.attempts
             while left.queue:
@@ -307,8 +309,8 @@ class Coordinator:
             for other in lane.attempts:
                 self._balance.ends(other)
             self._unsealed -= 1
-            self._ended = now
             if not self._unsealed:
+                self._seconds += now - self._began
                 self._prove()
         if self._flaw is not None:
             self._send(attempt.name, Fail(self._flaw))
@@ -317,7 +319,7 @@ class Coordinator:
             raise ReplayError(
                 f"{self._work.name}.process() is not deterministic: running {parts} again gave {records} records where "
                 f"{lane.sealed.records} were given before. Make process() depend on nothing but element and "
-                f"restriction, or save the result before it is used twice."
+                f"restriction, yield nothing after a refused claim, or save the result before it is used twice."
             )
         else:
             self._send(attempt.name, Sealed())
@@ -368,7 +370,7 @@ class Coordinator:
             stages=1,
             splits=self._work.splits,
             split_elements=self._work.split_elements(),
-            seconds=0.0 if self._began is None else self._ended - self._began,
+            seconds=self._seconds,
             slots=len(self._lanes),
             tasks=tasks,
             retries=self._retries,

@@ -17,7 +17,7 @@ from typing import Any
 
 from sdf.deferrals import Deferrals
 from sdf.dofn import DoFn
-from sdf.errors import SdfError
+from sdf.errors import CoordinatorError, SdfError
 from sdf.invoker import Residual
 from sdf.ledger import WorkItem
 from sdf.running import Running
@@ -174,12 +174,14 @@ class Lane:
                 (describe(residual.restriction), residual.delay_seconds, describe(residual.watermark))
                 for residual in residuals[self._told :]
             )
-            kept = describe(primary)
-        except Exception:  # user code: whatever it is, it means that the work stays here
+            units, _ = running.units()
+            offer = Split(running.item.id, asked, describe(primary), told, units, running.seconds())
+            self._send(offer)
+        except CoordinatorError:
+            raise
+        except Exception:  # a value that cannot be told, or too long a message: the work stays here
             return False
-        units, _ = running.units()
-        self._offer = Split(running.item.id, asked, kept, told, units, running.seconds())
-        self._send(self._offer)
+        self._offer = offer
         return True
 
     # The thread that listens.
