@@ -125,13 +125,18 @@ class TaggedOutput:
     declared: ClassVar[tuple[str, ...] | None] = None
 
     def __init__(self, tag: str, value: Any) -> None:
-        if self.declared is not None and tag not in self.declared:
-            raise OutputError(
-                f"process() gave TaggedOutput({tag!r}, {show(value)}), but the declared tags are "
-                f"{show(self.declared)}. Pass tags=({tag!r}, ...) to the runner."
-            )
         self.tag = tag
         self.value = value
+        if self.declared is not None:
+            self.check(self.declared)
+
+    def check(self, declared: tuple[str, ...]) -> None:
+        """Raise OutputError unless its tag is one of those."""
+        if self.tag not in declared:
+            raise OutputError(
+                f"process() gave {show(self)}, but the declared tags are {show(declared)}. "
+                f"Pass tags=({self.tag!r}, ...) to the runner."
+            )
 
     def __repr__(self) -> str:
         return f"TaggedOutput({self.tag!r}, {self.value!r})"

@@ -15,11 +15,8 @@ import attrs
 
 from sdf.dofn import DoFn
 from sdf.errors import InvalidTypeError, InvalidValueError, SplitError, UnboundedError, blame, show
-from sdf.offsets import OffsetRangeTracker
-from sdf.restrictions import OffsetRange, as_restriction, tiling_flaw
-from sdf.trackers import as_fraction, as_pair
-
-_ROUNDING = Fraction(1, 1000)  # of an offset: a third of 15, told as a float, is 5
+from sdf.restrictions import as_restriction, tiling_flaw
+from sdf.trackers import as_pair
 
 __all__ = ["Expanded", "checked_size", "cut", "expand"]
 
@@ -78,20 +75,14 @@ def checked_size(fn: DoFn, element: Any, restriction: Any) -> float | None:
         return int(size) if isinstance(size, numbers.Integral) else float(size)
 
 
-def cut(fn: DoFn, element: Any, restriction: Any, fraction: float) -> tuple[Any, Any] | None:
+def cut(fn: DoFn, element: Any, restriction: Any, fraction: float | Fraction) -> tuple[Any, Any] | None:
     """Cut a restriction that nobody has started at a fraction of its work; None if it cannot be cut there.
 
     Raises:
         SplitError: if the two parts do not add up.
     """
     with blame(lambda: f"{type(fn).__name__}'s tracker, cutting {show(restriction)} of element {show(element)},"):
-        tracker = fn.create_tracker(element, restriction)
-        exact = as_fraction(fraction)
-        if type(tracker) is OffsetRangeTracker and isinstance(restriction, OffsetRange):
-            size = restriction.stop - restriction.start  # type: ignore[operator]
-            kept = int(size * exact + _ROUNDING)
-            exact = Fraction(kept + 1, size + 1)  # an unclaimed remainder starts before the start
-        pair = as_pair(tracker.try_split(exact))
+        pair = as_pair(fn.create_tracker(element, restriction).try_split(fraction))
         if pair is None:
             return None
         flaw = tiling_flaw(restriction, pair, lambda part: checked_size(fn, element, part))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -12,8 +13,11 @@ from sdf.expansion import Expanded, checked_size, cut
 from sdf.invoker import Residual
 from sdf.ledger import Ledger, Outcome, WorkItem
 from sdf.planner import Costs
+from sdf.restrictions import OffsetRange
 
 __all__ = ["Work"]
+
+_ROUNDING = Fraction(1, 1000)  # of an offset: a third of 15, told as a float, is 5
 
 
 class Work:
@@ -57,7 +61,7 @@ class Work:
         """Return the elements that were cut, in order."""
         return tuple(self._split_elements[key] for key in sorted(self._split_elements))
 
-    def cut(self, item: WorkItem, fraction: float) -> tuple[WorkItem, WorkItem] | None:
+    def cut(self, item: WorkItem, fraction: float | Fraction) -> tuple[WorkItem, WorkItem] | None:
         """Cut a work item that nobody owns, and enter it in the ledger; None if it cannot be cut there."""
         pair = cut(self._fn, item.element, item.restriction, fraction)
         if pair is None:
@@ -68,6 +72,17 @@ class Work:
         (child,) = self.ledger.split(None, item.id, front, [Residual(rest, 0, item.watermark)])
         self.note_split(item.id, 1)
         return self.ledger.item(item.id), child
+
+    def cut_evenly(self, item: WorkItem, fraction: float) -> tuple[WorkItem, WorkItem] | None:
+        """As `cut`; of integer offsets at exactly that share of them.
+
+        The remainder of an unclaimed range starts before its first offset, so half of it is not half of ten blocks.
+        """
+        if type(item.restriction) is not OffsetRange:
+            return self.cut(item, fraction)
+        start, stop = item.restriction
+        kept = int((stop - start) * Fraction(fraction) + _ROUNDING)
+        return self.cut(item, Fraction(kept + 1, stop - start + 1))
 
     def split(
         self, owner: Any, item_id: int, primary: Any, residuals: Sequence[Residual]

@@ -89,7 +89,7 @@ class Simulation:
         backlog = Backlog(work.costs)
         for item in work.add([expand(self.fn, element) for element in self.elements]):
             backlog.push(item)
-        shares = deal(backlog, work.costs, self.lanes, cut=work.cut)
+        shares = deal(backlog, work.costs, self.lanes, cut=work.cut_evenly)
         self.attempts = {}
         self.numbers = itertools.count()
         self.coordinator = Coordinator(

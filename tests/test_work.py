@@ -41,7 +41,7 @@ def test_add_gives_the_parts_that_the_author_made():
 def test_cut_enters_both_sides_in_the_ledger():
     """Nobody owns either."""
     work, (item,) = work_of((0, 10))
-    front, rest = work.cut(item, 0.3)
+    front, rest = work.cut_evenly(item, 0.3)
     assert (front.restriction, rest.restriction, rest.parent) == (OffsetRange(0, 3), OffsetRange(3, 10), item.id)
     work.ledger.assign("owner", [front, rest])
     work.ledger.seal("owner", 1)
@@ -55,6 +55,17 @@ def test_cut_makes_no_part_without_work(fraction):
     work, (item,) = work_of((0, 10))
     assert work.cut(item, fraction) is None
     assert work.splits == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "fraction", "kept"),
+    [(10, 0.5, 5), (100, 0.25, 25), (15, 1 / 3, 5), (10, 0.49, 4), (10**40, 0.5, 5 * 10**39)],
+)
+def test_cut_evenly_cuts_at_that_share_of_the_offsets(size, fraction, kept):
+    """Which an unclaimed tracker does not: its remainder starts before the first offset."""
+    work, (item,) = work_of((7, 7 + size))
+    front, rest = work.cut_evenly(item, fraction)
+    assert (front.restriction, rest.restriction) == (OffsetRange(7, 7 + kept), OffsetRange(7 + kept, 7 + size))
 
 
 def test_a_residual_inherits_the_cost_of_its_parent():

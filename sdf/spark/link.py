@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, compress, filterfalse, repeat
+from itertools import chain, compress, repeat
 from typing import Any
 
 import attrs
@@ -48,10 +48,11 @@ _PAUSE_SECONDS = 0.1
 
 @attrs.frozen
 class Address:
-    """Where the coordinator of a run is, and the secret by which it knows its lanes."""
+    """Where the coordinator of a run is, the name of the run, and the secret by which it knows its lanes."""
 
     host: str
     port: int
+    run: bytes
     secret: bytes = attrs.field(repr=False)
 
 
@@ -77,28 +78,34 @@ class LaneTask:
         records = compress(
             chain.from_iterable(self._runs(number, lambda: sys.maxsize - operator.length_hint(ones))), ones
         )
-        if not self._tags:
-            return records
-        if self._tag == 0:
-            return filterfalse(lambda record: isinstance(record, TaggedOutput), records)
-        wanted = self._tags[self._tag - 1]
-        return (record.value for record in records if isinstance(record, TaggedOutput) and record.tag == wanted)
+        return records if not self._tags else self._of_tag(records)
+
+    def _of_tag(self, records: Iterable[Any]) -> Iterator[Any]:
+        wanted = self._tags[self._tag - 1] if self._tag else None
+        for record in records:
+            if not isinstance(record, TaggedOutput):
+                if wanted is None:
+                    yield record
+            elif record.tag == wanted:
+                yield record.value
+            else:
+                record.check(self._tags)
 
     def _runs(self, number: int, count: Callable[[], int]) -> Iterator[Iterator[Any]]:
         """Yield the outputs of one work item after the other, until the coordinator seals the lane."""
-        fn, side_inputs = self._payload.load()
-        hello = Hello(number, f"{socket.gethostname()}/{os.getpid()}", time.time())
-        with Link(self._address, hello) as link:
-            lane = Lane(fn, side_inputs=side_inputs, clock=time.monotonic, send=link.send, records=count)
-            link.listen(lane)
-            TaggedOutput.declared = self._tags
-            try:
+        TaggedOutput.declared = self._tags  # before anything of the user's runs here
+        try:
+            fn, side_inputs = self._payload.load()
+            hello = Hello(number, f"{socket.gethostname()}/{os.getpid()}", time.time())
+            with Link(self._address, hello) as link:
+                lane = Lane(fn, side_inputs=side_inputs, clock=time.monotonic, send=link.send, records=count)
+                link.listen(lane)
                 call_hook(fn, "start_bundle")
                 while (outputs := _next(lane)) is not None:
                     yield outputs
                 call_hook(fn, "finish_bundle")
-            finally:
-                TaggedOutput.declared = None
+        finally:
+            TaggedOutput.declared = None
 
 
 def _next(lane: Lane) -> Iterator[Any] | None:
@@ -140,7 +147,7 @@ class Link:
                 failure = error
                 continue
             try:
-                return (connection, *self._shake_hands(connection, address.secret))
+                return (connection, *self._shake_hands(connection, address))
             except OSError as error:
                 connection.close()
                 failure = error
@@ -150,10 +157,11 @@ class Link:
             f"LiveRunner(host=..., port=...), or use StagedRunner(), which needs none."
         ) from failure
 
-    def _shake_hands(self, connection: socket.socket, secret: bytes) -> tuple[Channel, Channel]:
-        mine = nonce()
+    @staticmethod
+    def _shake_hands(connection: socket.socket, address: Address) -> tuple[Channel, Channel]:
+        mine, secret = nonce(), address.secret
         theirs = _receive(connection, NONCE_BYTES)
-        connection.sendall(mine + lane_proof(secret, theirs, mine))
+        connection.sendall(address.run + mine + lane_proof(secret, theirs, mine))
         if _receive(connection, PROOF_BYTES) != driver_proof(secret, theirs, mine):
             raise ConnectionError("something else than the coordinator of this run answers there")
         connection.settimeout(SILENCE_SECONDS)

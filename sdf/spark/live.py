@@ -5,8 +5,8 @@ places: `sdf.spark.lane` is what an attempt at a lane does, `sdf.spark.coordinat
 `sdf.spark.wire` how the two talk. `link` and `server` carry that over sockets.
 
 Elements are expanded at the call, in one small job, as RDD.sortByKey() does; all else happens in the user's actions.
-The coordinator lives as long as an RDD that was made from its lanes, in Python or in the JVM, but no longer than the
-SparkContext.
+A run is served as long as an RDD lives that was made from its lanes, in Python or in the JVM, but no longer than the
+SparkContext; the runs of a program share one thread and one port.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 import queue
 import socket
+import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import attrs
@@ -35,13 +36,19 @@ from sdf.spark.jobs import Jobs, slot_counter
 from sdf.spark.link import LaneTask
 from sdf.spark.options import count, positive
 from sdf.spark.payload import Payload, expand_elements
-from sdf.spark.server import Server
+from sdf.spark.server import Run, Server
 from sdf.spark.values import Values
+from sdf.spark.wire import ToLane
 from sdf.work import Work
 
 __all__ = ["LiveRunner"]
 
+_LOOK_EVERY_SECONDS = 30.0
 _GC_EVERY_SECONDS = 60.0
+_MOST_COLLECTIONS = 10
+
+_servers: dict[tuple[str, str, tuple[int, int]], Server] = {}
+_servers_lock = threading.Lock()
 
 
 def _ports(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -55,6 +62,11 @@ def _ports(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
 def _host(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and (not isinstance(value, str) or not value):
         raise InvalidTypeError(f"LiveRunner host must be an address or a name (got {show(value)}).")
+    if value in ("0.0.0.0", "::"):
+        raise InvalidValueError(
+            f"LiveRunner host must be one address of the driver, by which executors reach it (got {value!r}). To bind "
+            f"to another than they use, set spark.driver.bindAddress and spark.driver.host."
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -92,13 +104,12 @@ class LiveRunner:
         payload = Payload.send(sc, uuid.uuid4().hex, fn, side_inputs)
         backlog = self._expand(rdd, work, values, payload)
         lanes = self.lanes or slot_counter(sc)()
-        shares = deal(backlog, work.costs, lanes, cut=work.cut)
+        shares = deal(backlog, work.costs, lanes, cut=work.cut_evenly)
         base = sc.parallelize(list(range(lanes)), lanes)
         life = _Life(sc, base)
-        bind, host = self._where(sc)
-        ports = self.port if isinstance(self.port, tuple) else (self.port, self.port)
-        server = Server(bind, host, range(ports[0], ports[1] + 1), life)
-        server.start(
+        served = _serve(
+            *self._where(sc),
+            self.port if isinstance(self.port, tuple) else (self.port, self.port),
             lambda send: Coordinator(
                 work,
                 shares,
@@ -106,10 +117,11 @@ class LiveRunner:
                 send=send,
                 min_piece_seconds=self.min_piece_seconds,
                 patience_seconds=self.patience_seconds,
-            )
+            ),
+            life,
         )
         return {
-            name: LaneRDD(base, LaneTask(payload, server.address, tag, tags), server.report).setName(
+            name: LaneRDD(base, LaneTask(payload, served.address, tag, tags), served.report).setName(
                 f"{work.name}: {name}"
             )
             for tag, name in enumerate(("main", *tags))
@@ -141,6 +153,25 @@ class LiveRunner:
         return conf.get("spark.driver.bindAddress") or host, host
 
 
+def _serve(
+    bind: str,
+    host: str,
+    ports: tuple[int, int],
+    coordinator: Callable[[Callable[[Hashable, ToLane], None]], Coordinator],
+    alive: Callable[[], bool],
+) -> Run:
+    """Serve a run, on the server that is at that address already if there is one."""
+    where = bind, host, ports
+    with _servers_lock:
+        while True:
+            if where not in _servers:
+                _servers[where] = Server(bind, host, range(ports[0], ports[1] + 1))
+            run = _servers[where].open(coordinator, alive)
+            if run is not None:
+                return run
+            _servers.pop(where).close()
+
+
 class LaneRDD(PipelinedRDD[Any, Any]):
     """The lanes of a run as an RDD, with its `RunReport` as it is now."""
 
@@ -162,24 +193,26 @@ class _Life:
     holds on to the RDDs of the last job until another one runs.
     """
 
-    _asked_at = -math.inf  # by any run
+    _collected_at = -math.inf  # for any run
 
     def __init__(self, sc: SparkContext, base: RDD[Any]) -> None:
         self._sc = sc
         self._in_python = weakref.ref(base)
         self._in_jvm = sc._jvm.java.lang.ref.WeakReference(base._jrdd.rdd())  # type: ignore[union-attr]
-        self._pause_seconds = _GC_EVERY_SECONDS
+        self._look_at = -math.inf
+        self._looks = 0
 
     def __call__(self) -> bool:
         if self._sc._jsc is None:
             return False
-        if self._in_python() is not None:
+        now = time.monotonic()
+        if self._in_python() is not None or now < self._look_at:
             return True
+        self._look_at = now + min(0.5 * 2 ** min(self._looks, 10), _LOOK_EVERY_SECONDS)
+        self._looks += 1
         try:
-            now = time.monotonic()
-            if now - _Life._asked_at >= self._pause_seconds:
-                _Life._asked_at = now
-                self._pause_seconds *= 2
+            if self._looks <= _MOST_COLLECTIONS and now - _Life._collected_at >= _GC_EVERY_SECONDS:
+                _Life._collected_at = now
                 self._sc._jvm.System.gc()  # type: ignore[union-attr]
             return self._in_jvm.get() is not None
         except (Py4JError, OSError, AttributeError):  # the JVM has gone

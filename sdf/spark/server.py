@@ -1,6 +1,6 @@
-"""The coordinator's sockets: one thread on the driver serves all lanes of a run, and waits for none of them.
+"""The coordinators' sockets: one thread on the driver serves the lanes of all runs at one address, and waits for none.
 
-Nothing that a peer sends is looked at before it has shown that it knows the run's secret; until then it may send 64
+Nothing that a peer sends is looked at before it has shown that it knows a run's secret; until then it may send 80
 bytes, and is cut off after `_HANDSHAKE_SECONDS`. No more than `_MOST_STRANGERS` are let in at a time: the oldest has to
 go, and a lane to which that happens tries again.
 """
@@ -30,6 +30,7 @@ from sdf.spark.link import Address
 from sdf.spark.wire import (
     NONCE_BYTES,
     PROOF_BYTES,
+    RUN_BYTES,
     Channel,
     Fail,
     Hello,
@@ -42,10 +43,11 @@ from sdf.spark.wire import (
     read,
 )
 
-__all__ = ["Server"]
+__all__ = ["Run", "Server"]
 
 log = logging.getLogger("sdf.server")
 
+_HANDSHAKE_BYTES = RUN_BYTES + NONCE_BYTES + PROOF_BYTES
 _HANDSHAKE_SECONDS = 5.0
 _MOST_STRANGERS = 512
 _MOST_ACCEPTED = 64  # in a row, so that those inside are not kept waiting
@@ -55,38 +57,50 @@ _ALIVE_SECONDS = 0.5
 
 
 @attrs.define(eq=False)
+class Run:
+    """A run that a server serves."""
+
+    address: Address
+    coordinator: Coordinator
+    alive: Callable[[], bool]
+    lock: threading.Lock
+
+    def report(self) -> RunReport:
+        """Return what has been done so far; from any thread."""
+        with self.lock:
+            return self.coordinator.report()
+
+
+@attrs.define(eq=False)
 class _Peer:
-    """A connection: a stranger until it has channels."""
+    """A connection: a stranger until it belongs to a run."""
 
     socket: socket.socket
     nonce: bytes
     deadline: float
     received: bytes = b""
+    run: Run | None = None
     from_lane: Channel | None = None
     to_lane: Channel | None = None
     unsent: bytearray = attrs.field(factory=bytearray)
     greeted: bool = False
-    closing: bool = False
 
 
 class Server:
-    """Serves one run until `close`, or until ``alive`` says no.
+    """Serves runs as long as there are any.
 
     Args:
         host: the address to bind to, and no other.
         advertised: the name by which the lanes reach it.
         ports: those to try, in order; 0 is any free one.
-        alive: asked now and then in the server's thread.
 
     Raises:
         CoordinatorError: if no port is free, or the host is not this machine's.
     """
 
-    def __init__(self, host: str, advertised: str, ports: Iterable[int], alive: Callable[[], bool]) -> None:
-        self._alive = alive
+    def __init__(self, host: str, advertised: str, ports: Iterable[int]) -> None:
         self._listener = _listen(host, ports)
-        secret = secrets.token_bytes(32)
-        self.address = Address(advertised, self._listener.getsockname()[1], secret)
+        self._where = advertised, self._listener.getsockname()[1]
         self._selector = selectors.DefaultSelector()
         self._wake, self._waker = socket.socketpair()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -95,52 +109,80 @@ class Server:
         self._peers: dict[Hashable, _Peer] = {}
         self._strangers: OrderedDict[Hashable, _Peer] = OrderedDict()
         self._lock = threading.Lock()
+        self._runs: dict[bytes, Run] = {}
         self._closed = False
-        self._coordinator: Coordinator
         self._thread = threading.Thread(target=self._serve, name="sdf-coordinator", daemon=True)
 
-    def start(self, coordinator: Callable[[Callable[[Hashable, ToLane], None]], Coordinator]) -> None:
-        """Serve; ``coordinator`` makes it, given how to send a message."""
-        self._coordinator = coordinator(self._send)
-        self._thread.start()
+    def open(
+        self, coordinator: Callable[[Callable[[Hashable, ToLane], None]], Coordinator], alive: Callable[[], bool]
+    ) -> Run | None:
+        """Serve a run; from any thread.
 
-    def report(self) -> RunReport:
-        """Return what has been done so far; from any thread."""
+        Args:
+            coordinator: makes its coordinator, given how to send a message.
+            alive: asked now and then in the server's thread; the run is forgotten when it says no.
+
+        Returns:
+            The run; None if the server has ended, because there were no runs left.
+        """
+        address = Address(*self._where, secrets.token_bytes(RUN_BYTES), secrets.token_bytes(32))
+        run = Run(address, coordinator(self._send), alive, self._lock)
         with self._lock:
-            return self._coordinator.report()
+            if self._closed:
+                return None
+            self._runs[address.run] = run
+            if not self._thread.is_alive():
+                self._thread.start()
+        return run
 
     def close(self) -> None:
-        """Hang up on all, and end the thread; from any thread."""
-        self._closed = True
+        """Hang up on all, and end the thread; return when it has ended. From any other thread."""
+        with self._lock:
+            self._closed = True
         with suppress(OSError):  # it has ended already
             self._waker.send(b"x")
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _serve(self) -> None:
         try:
             asked_at = time.monotonic()
             while not self._closed:
-                timeout = _TICK_SECONDS if self._coordinator.waiting() else _ALIVE_SECONDS
-                for key, events in self._selector.select(timeout):
+                waiting = any(run.coordinator.waiting() for run in list(self._runs.values()))
+                for key, events in self._selector.select(_TICK_SECONDS if waiting else _ALIVE_SECONDS):
                     if key.fileobj is self._listener:
                         self._accept()
                     elif key.data is not None:
                         self._serve_peer(key.data, events)
                 now = time.monotonic()
                 with self._lock:
-                    self._coordinator.tick(now)
+                    for run in self._runs.values():
+                        run.coordinator.tick(now)
                 while self._strangers and next(iter(self._strangers.values())).deadline <= now:
                     self._hang_up(next(iter(self._strangers)))
                 if now - asked_at >= _ALIVE_SECONDS:
                     asked_at = now
-                    self._closed = self._closed or not self._alive()
+                    self._forget()
         except Exception:
             log.exception("the coordinator failed; the attempts that run lose their connection")
         finally:
+            with self._lock:
+                self._closed = True
             for name in list(self._peers):
                 self._hang_up(name)
             self._selector.close()
             for each in (self._listener, self._wake, self._waker):
                 each.close()
+
+    def _forget(self) -> None:
+        """Forget the runs that nobody can use any more; close if none is left."""
+        for run in [run for run in list(self._runs.values()) if not run.alive()]:
+            for name in [name for name, peer in self._peers.items() if peer.run is run]:
+                self._hang_up(name)
+            with self._lock:
+                del self._runs[run.address.run]
+        with self._lock:
+            self._closed = self._closed or not self._runs
 
     def _accept(self) -> None:
         for _ in range(_MOST_ACCEPTED):
@@ -189,29 +231,32 @@ class Server:
 
     def _shake_hands(self, name: Hashable, peer: _Peer, received: bytes) -> None:
         peer.received += received
-        if len(peer.received) < NONCE_BYTES + PROOF_BYTES:
+        if len(peer.received) < _HANDSHAKE_BYTES:
             return
-        secret, head = self.address.secret, peer.received[: NONCE_BYTES + PROOF_BYTES]
-        theirs, proof = head[:NONCE_BYTES], head[NONCE_BYTES:]
-        if not hmac.compare_digest(proof, lane_proof(secret, peer.nonce, theirs)):
+        head, rest = peer.received[:_HANDSHAKE_BYTES], peer.received[_HANDSHAKE_BYTES:]
+        theirs, proof = head[RUN_BYTES : RUN_BYTES + NONCE_BYTES], head[RUN_BYTES + NONCE_BYTES :]
+        run = self._runs.get(head[:RUN_BYTES])
+        if run is None or not hmac.compare_digest(proof, lane_proof(run.address.secret, peer.nonce, theirs)):
             raise ProtocolError("a stranger who does not know the secret.")
         del self._strangers[name]
-        peer.from_lane, peer.to_lane = channels(secret, peer.nonce, theirs)
-        self._write(name, peer, driver_proof(secret, peer.nonce, theirs))
-        rest, peer.received = peer.received[NONCE_BYTES + PROOF_BYTES :], b""
+        peer.run, peer.received = run, b""
+        peer.from_lane, peer.to_lane = channels(run.address.secret, peer.nonce, theirs)
+        self._write(name, peer, driver_proof(run.address.secret, peer.nonce, theirs))
         self._listen_to(name, peer, rest)
 
     def _listen_to(self, name: Hashable, peer: _Peer, received: bytes) -> None:
+        assert peer.run is not None
         assert peer.from_lane is not None
+        coordinator = peer.run.coordinator
         for payload in peer.from_lane.feed(received):
             message = read(payload)
             try:
                 with self._lock:
                     if peer.greeted:
-                        self._coordinator.received(name, message, time.monotonic())
+                        coordinator.received(name, message, time.monotonic())
                     elif isinstance(message, Hello):
                         peer.greeted = True
-                        self._coordinator.connected(name, message, time.monotonic())
+                        coordinator.connected(name, message, time.monotonic())
                     else:
                         raise ProtocolError("the first message was not Hello.")
             except ProtocolError:
@@ -254,9 +299,9 @@ class Server:
         self._strangers.pop(name, None)
         self._selector.unregister(peer.socket)
         peer.socket.close()
-        if peer.greeted:
+        if peer.run is not None:
             with self._lock:
-                self._coordinator.lost(name, time.monotonic())
+                peer.run.coordinator.lost(name, time.monotonic())
 
 
 def _listen(host: str, ports: Iterable[int]) -> socket.socket:
@@ -281,5 +326,6 @@ def _listen(host: str, ports: Iterable[int]) -> socket.socket:
     which = f"port {tried[0]}" if len(tried) == 1 else f"any port from {tried[0]} to {tried[-1]}"
     raise CoordinatorError(
         f"LiveRunner cannot listen on {host!r}, {which} ({failure}). Name an address of the driver's machine and free "
-        f"ports: LiveRunner(host=..., port=(first, last)); or use StagedRunner(), which needs none."
+        f"ports, LiveRunner(host=..., port=(first, last)), the same ones throughout a program, since runs share them; "
+        f"or use StagedRunner(), which needs none."
     ) from failure

@@ -2,10 +2,11 @@
 
 A lane is a client, one connection per attempt; the coordinator, on the driver, is the server.
 
-**Handshake.** The coordinator sends 32 random bytes. The lane answers with 32 random bytes of its own and the HMAC of
-both under the run's secret, which Spark carried to it with its task. The coordinator checks that before it reads on,
-and answers with another HMAC, which the lane checks before it reads on. So each knows the other, and because both sides
-gave random bytes, what was overheard is of no use on another connection. Both directions then have keys of their own.
+**Handshake.** The coordinator sends 32 random bytes. The lane answers with the name of its run (16 bytes, random), with
+32 random bytes of its own, and the HMAC of both random parts under the run's secret, which Spark carried to it with its
+task. The coordinator checks that before it reads on, and answers with another HMAC, which the lane checks before it
+reads on. So each knows the other, and because both sides gave random bytes, what was overheard is of no use on another
+connection. Both directions then have keys of their own.
 
 **Frames.** Length (4 bytes, big-endian), HMAC-SHA256 of sequence number and payload (32), payload. The HMAC is checked
 before the payload is looked at. A lane's payload is JSON, restrictions described as in `sdf.spark.values`: the driver
@@ -70,6 +71,7 @@ __all__ = [
     "write",
 ]
 
+RUN_BYTES = 16
 NONCE_BYTES = 32
 PROOF_BYTES = 32
 MOST_BYTES_FROM_LANE = 1 << 20

@@ -7,10 +7,11 @@ import threading
 import time
 from collections import Counter
 
+import attrs
 import pytest
 from fns import EVERY_FN, CountFn, OddFn, SlowCountFn, UnplannedFn, expected
 
-from sdf import UNBOUNDED, LiveRunner, OffsetRange, TaggedOutput, run_direct, run_sdf
+from sdf import UNBOUNDED, LiveRunner, OffsetRange, Progress, TaggedOutput, run_direct, run_sdf
 from sdf.errors import CoordinatorError, InvalidTypeError, InvalidValueError, SplitError, UnboundedError
 from sdf.spark import live
 
@@ -165,6 +166,69 @@ def test_an_undeclared_tag_is_an_error_at_once(sc):
     assert TaggedOutput("odd", 1).tag == "odd"
 
 
+def test_an_undeclared_tag_is_an_error_though_it_was_made_elsewhere(sc):
+    """Before process() ran, or on another thread: it is not lost among the declared ones."""
+
+    class Premade(CountFn):
+        def process(self, element, tracker):
+            made, TaggedOutput.declared = TaggedOutput.declared, None
+            stray = TaggedOutput("oops", 1)
+            TaggedOutput.declared = made
+            for record in super().process(element, tracker):
+                yield record
+                yield stray
+
+    outputs = run_sdf(sc.parallelize(ELEMENTS), Premade(), runner=LiveRunner(), tags=("bad",))
+    for name in ("main", "bad"):
+        with pytest.raises(Exception, match=r"TaggedOutput\('oops', 1\), but the declared tags are"):
+            outputs[name].count()
+
+
+def test_a_restriction_too_long_to_be_told_stays_where_it_is(sc):
+    """Half of it would be more than a message may hold."""
+    wide = 10**600_000
+
+    class Wide(SlowCountFn):
+        def create_tracker(self, element, restriction):
+            tracker = super().create_tracker(element, restriction)
+            split = tracker.try_split
+            tracker.try_split = lambda fraction: split(fraction) if tracker.started else None
+            return tracker
+
+        def get_initial_restriction(self, element):
+            return OffsetRange(wide, wide + element[1])
+
+        def restriction_size(self, element, restriction):
+            return restriction.stop - restriction.start
+
+        def process(self, element, tracker):
+            for position in range(*tracker.current_restriction()):
+                if not tracker.try_claim(position):
+                    return
+                time.sleep(self.seconds)
+                yield element[0], position - wide
+
+    result = live_run(sc, [("big", 40)], Wide())
+    assert Counter(result.collect()) == expected([("big", 40)])
+
+
+def test_odd_progress_of_a_tracker_does_no_harm(sc):
+    """It decides when a run ends, and nothing else."""
+
+    class Odd(SlowCountFn):
+        def create_tracker(self, element, restriction):
+            tracker = super().create_tracker(element, restriction)
+            numbers = iter([-5, float("nan"), float("inf"), 0])
+            tracker.progress = lambda: Progress(next(numbers, 1), -1)
+            return tracker
+
+        def restriction_size(self, element, restriction):
+            return 1
+
+    result = live_run(sc, [("big", 60)], Odd())
+    assert Counter(result.collect()) == expected([("big", 60)])
+
+
 def test_side_inputs_and_hooks(sc):
     """As with the staged runner: setup once per worker, start_bundle and finish_bundle once per lane."""
 
@@ -292,6 +356,7 @@ def test_wrong_arguments_are_errors_at_the_call(sc):
         ("lanes", 1.5, InvalidValueError),
         ("host", "", InvalidTypeError),
         ("host", 7, InvalidTypeError),
+        ("host", "0.0.0.0", InvalidValueError),
         ("port", -1, InvalidValueError),
         ("port", 65536, InvalidValueError),
         ("port", "80", InvalidTypeError),
@@ -320,17 +385,27 @@ def test_no_free_port_is_an_error_that_names_the_option(sc):
         live_run(sc, ELEMENTS, CountFn(), host="192.0.2.1")
 
 
+def test_runs_share_a_named_port(sc):
+    """One after the other, and at the same time."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    results = [live_run(sc, ELEMENTS, CountFn(), port=port) for _ in range(3)]
+    assert [result.count() for result in results] == [211] * 3
+    assert {result.func._address.port for result in results} == {port}
+
+
 def test_a_port_that_cannot_be_reached_is_an_error_that_names_the_option(sc, monkeypatch):
     """The lanes look for the coordinator where nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nowhere = taken.getsockname()[1]
-    start = live.Server.start
+    serve = live._serve
 
-    def mislead(self, coordinator):
-        start(self, coordinator)
-        self.address = type(self.address)(self.address.host, nowhere, self.address.secret)
+    def mislead(*arguments):
+        run = serve(*arguments)
+        run.address = attrs.evolve(run.address, port=nowhere)
+        return run
 
-    monkeypatch.setattr(live.Server, "start", mislead)
+    monkeypatch.setattr(live, "_serve", mislead)
     result = live_run(sc, ELEMENTS, CountFn())
     with pytest.raises(
         Exception, match=r"CoordinatorError: lane \d on .* cannot reach .*LiveRunner\(host=.*StagedRunner"
@@ -378,12 +453,10 @@ def coordinators():
     return [thread for thread in threading.enumerate() if thread.name == "sdf-coordinator"]
 
 
-def gone(server, seconds=30):
-    """Wait until nothing listens at an address any more."""
+def gone(address, seconds=30):
+    """Wait until a run is not served any more."""
     for _ in range(int(seconds / 0.1)):
-        try:
-            socket.create_connection((server.host, server.port), 1).close()
-        except OSError:
+        if not any(address.run in server._runs for server in live._servers.values()):
             return True
         time.sleep(0.1)
     return False
@@ -415,7 +488,6 @@ def test_the_coordinator_ends_with_the_context(start_spark):
     assert result.count() == 211
     assert coordinators()
     sc.stop()
-    assert gone(result.func._address)
     for thread in coordinators():
         thread.join(10)
     assert not coordinators()

@@ -27,23 +27,34 @@ from sdf.work import Work
 ELEMENTS = [("big", 60), ("a", 3)]
 
 
+class Served:
+    """A run and its server."""
+
+    def __init__(self, run, server):
+        self.address, self.coordinator, self.report = run.address, run.coordinator, run.report
+        self.server = server
+
+
 @contextmanager
 def serving(fn, elements=ELEMENTS, lanes=2):
-    """A server of a run over some elements."""
+    """A run over some elements, on a server of its own."""
     work = Work(fn)
     backlog = Backlog(work.costs)
     for item in work.add([expand(fn, element) for element in elements]):
         backlog.push(item)
-    shares = deal(backlog, work.costs, lanes, cut=work.cut)
-    server = Server("127.0.0.1", "127.0.0.1", [0], lambda: True)
-    server.start(
-        lambda send: Coordinator(work, shares, values=Values(), send=send, min_piece_seconds=0.05, patience_seconds=5.0)
+    shares = deal(backlog, work.costs, lanes, cut=work.cut_evenly)
+    server = Server("127.0.0.1", "127.0.0.1", [0])
+    run = server.open(
+        lambda send: Coordinator(
+            work, shares, values=Values(), send=send, min_piece_seconds=0.05, patience_seconds=5.0
+        ),
+        lambda: True,
     )
+    run = Served(run, server)
     try:
-        yield server
+        yield run
     finally:
         server.close()
-        server._thread.join(10)
         assert not server._thread.is_alive()
 
 
@@ -96,7 +107,7 @@ def shake_hands(server, secret=None):
     connection = connect(server)
     theirs, mine = connection.recv(32, socket.MSG_WAITALL), nonce()
     proof = lane_proof(secret or server.address.secret, theirs, mine)
-    connection.sendall(mine + proof)
+    connection.sendall(server.address.run + mine + proof)
     return connection, theirs, mine, proof
 
 
@@ -121,9 +132,9 @@ def test_a_stranger_who_says_nothing_or_half_a_word_is_cut_off(monkeypatch):
     monkeypatch.setattr(server_module, "_HANDSHAKE_SECONDS", 0.5)
     with serving(CountFn()) as server:
         silent, half = connect(server), connect(server)
-        half.sendall(b"x" * 63)
+        half.sendall(b"x" * 79)
         assert (len(heard(silent)), len(heard(half))) == (32, 32)
-        assert not server._strangers
+        assert not server.server._strangers
 
 
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n" * 40, os.urandom(1 << 20), b"\xff" * 200])
@@ -142,7 +153,7 @@ def test_a_replayed_handshake_is_of_no_use():
         _, _, mine, proof = shake_hands(server)
         connection = connect(server)
         connection.recv(32, socket.MSG_WAITALL)
-        connection.sendall(mine + proof)
+        connection.sendall(server.address.run + mine + proof)
         assert heard(connection) == b""
 
 
@@ -153,7 +164,7 @@ def test_the_drivers_proof_is_no_lanes_proof():
         proof = first.recv(32, socket.MSG_WAITALL)
         second = connect(server)
         second.recv(32, socket.MSG_WAITALL)
-        second.sendall(mine + proof)
+        second.sendall(server.address.run + mine + proof)
         assert heard(second) == b""
 
 
@@ -248,7 +259,7 @@ def test_a_thousand_silent_connections_delay_a_run_by_less_than_a_second():
             found, crowded = run_all(server, SlowCountFn())
             assert found == expected(ELEMENTS)
             assert crowded < alone + 1
-            assert len(server._strangers) <= 512
+            assert len(server.server._strangers) <= 512
             for connection in crowd:
                 connection.close()
     finally:
@@ -284,11 +295,11 @@ def test_a_lane_refuses_a_coordinator_that_does_not_know_the_secret():
             for _ in range(4):
                 connection, _ = impostor.accept()
                 connection.sendall(os.urandom(32))
-                connection.recv(64, socket.MSG_WAITALL)
+                connection.recv(80, socket.MSG_WAITALL)
                 connection.sendall(os.urandom(32))
 
         threading.Thread(target=answer, daemon=True).start()
-        address = Address("127.0.0.1", impostor.getsockname()[1], b"s" * 32)
+        address = Address("127.0.0.1", impostor.getsockname()[1], b"r" * 16, b"s" * 32)
         with pytest.raises(CoordinatorError, match="something else than the coordinator of this run answers"):
             Link(address, Hello(0, "w", 0.0))
 
@@ -323,3 +334,30 @@ def test_an_impossible_lane_is_an_error():
     """A peer that knows the secret, and asks for a lane that is not there."""
     with serving(CountFn()) as server, pytest.raises(Exception, match="there is no lane 7"):
         run_lane(server.address, 7, CountFn(), [])
+
+
+def test_runs_share_a_server_and_know_nothing_of_each_other():
+    """Each has a secret of its own; a server ends when its last run is forgotten, and not before."""
+    with serving(CountFn()) as one:
+        alive = [True]
+        other = one.server.open(lambda send: one.coordinator, lambda: alive[0])
+        assert (other.address.port, other.address.run == one.address.run) == (one.address.port, False)
+        stolen = Address(other.address.host, other.address.port, other.address.run, one.address.secret)
+        with pytest.raises(CoordinatorError, match="cannot reach"):
+            Link(stolen, Hello(0, "w", 0.0))
+        alive[0] = False
+        for _ in range(50):
+            if other.address.run not in one.server._runs:
+                break
+            time.sleep(0.1)
+        assert list(one.server._runs) == [one.address.run]
+        assert run_all(one, CountFn())[0] == expected(ELEMENTS)
+
+
+def test_a_server_without_runs_ends():
+    """And takes none any more: the next run starts another."""
+    server = Server("127.0.0.1", "127.0.0.1", [0])
+    assert server.open(lambda send: None, lambda: False)
+    server._thread.join(10)
+    assert not server._thread.is_alive()
+    assert server.open(lambda send: None, lambda: True) is None
