@@ -62,7 +62,7 @@ class TalkingLane:
         self.beats = 0
         self.socket = socket.create_connection((address.host, address.port), 30)
         theirs, mine = self.socket.recv(32, socket.MSG_WAITALL), nonce()
-        self.socket.sendall(mine + lane_proof(address.secret, theirs, mine))
+        self.socket.sendall(address.run + mine + lane_proof(address.secret, theirs, mine))
         self.socket.recv(32, socket.MSG_WAITALL)
         self.from_lane, self.to_lane = channels(address.secret, theirs, mine)
         self.say(Hello(number, "talk/1", 0.0))
@@ -153,7 +153,7 @@ def main():
     shares = [[] for _ in range(half)]
     shares += [items[number :: options.lanes - half] for number in range(options.lanes - half)]
     counts = {"received": 0, "sent": 0}
-    received, coordinators = Coordinator.received, []
+    received = Coordinator.received
 
     def counted(self, name, message, now):
         counts["received"] += 1
@@ -166,19 +166,18 @@ def main():
             counts["sent"] += 1
             send(name, message)
 
-        coordinators.append(
-            Coordinator(work, shares, values=Values(), send=counted_send, min_piece_seconds=0.05, patience_seconds=30.0)
+        return Coordinator(
+            work, shares, values=Values(), send=counted_send, min_piece_seconds=0.05, patience_seconds=30.0
         )
-        return coordinators[0]
 
     before = memory_mib()
-    server = Server("127.0.0.1", "127.0.0.1", [0], lambda: True)
+    server = Server("127.0.0.1", "127.0.0.1", [0])
+    run = server.open(coordinator, lambda: True)
     context = multiprocessing.get_context("fork")
     connected, go = context.Semaphore(0), context.Event()
     began = time.perf_counter()
-    generator = context.Process(target=generate, args=(server.address, range(options.lanes), connected, go))
+    generator = context.Process(target=generate, args=(run.address, range(options.lanes), connected, go))
     generator.start()
-    server.start(coordinator)
     connected.acquire()
     took = time.perf_counter() - began
     with_lanes = memory_mib()
@@ -189,7 +188,7 @@ def main():
         generator.join(0.2)
         peak = max(peak, memory_mib())
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    report = server.report()
+    report = run.report()
     server.close()
     work.ledger.prove()
     assert len(report.tasks) == options.lanes
