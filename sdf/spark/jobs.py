@@ -6,6 +6,7 @@ again by a job tag, so the caller's job group stays the caller's.
 
 from __future__ import annotations
 
+import functools
 import queue
 import re
 import threading
@@ -128,9 +129,8 @@ def slot_counter(sc: SparkContext) -> Callable[[], int]:
 
     Where ``spark.default.parallelism`` is set it says nothing about cores, then the executors are asked.
     """
-    conf = sc.getConf()  # copies all settings over the bridge to the JVM: once
-    cores_per_task = int(conf.get("spark.task.cpus") or 1)
-    if conf.get("spark.default.parallelism") is None:
+    cores_per_task, explicit = _task_settings(sc)
+    if not explicit:
         return lambda: max(1, sc.defaultParallelism // cores_per_task)
 
     def ask_executors() -> int:
@@ -139,3 +139,10 @@ def slot_counter(sc: SparkContext) -> Callable[[], int]:
         return max(1, tasks)
 
     return ask_executors
+
+
+@functools.lru_cache(maxsize=1)
+def _task_settings(sc: SparkContext) -> tuple[int, bool]:
+    """Return the cores of a task, and whether the default parallelism is set; SparkContext.getConf() takes its time."""
+    conf = sc.getConf()
+    return int(conf.get("spark.task.cpus") or 1), conf.get("spark.default.parallelism") is not None
