@@ -82,8 +82,8 @@ MUTANTS = {
     ),
     "an undeclared tag is let through": (
         "dofn.py",
-        "if self.declared is not None and tag not in self.declared:",
-        "if False:",
+        "        if self.declared is not None:\n",
+        "        if False:\n",
         LIVE + "test_an_undeclared_tag_is_an_error_at_once",
     ),
     "the coordinator outlives its lanes": (
