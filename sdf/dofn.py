@@ -130,11 +130,11 @@ class TaggedOutput:
         if self.declared is not None:
             self.check(self.declared)
 
-    def check(self, declared: tuple[str, ...]) -> None:
-        """Raise OutputError unless its tag is one of those."""
+    def check(self, declared: tuple[str, ...], who: str = "process()") -> None:
+        """Raise OutputError, which calls the method that gave it ``who``, unless its tag is one of those."""
         if self.tag not in declared:
             raise OutputError(
-                f"process() gave {show(self)}, but the declared tags are {show(declared)}. "
+                f"{who} gave {show(self)}, but the declared tags are {show(declared)}. "
                 f"Pass tags=({self.tag!r}, ...) to the runner."
             )
 

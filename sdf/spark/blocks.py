@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from sdf.dofn import TaggedOutput
-from sdf.errors import LedgerError, OutputError, show
+from sdf.errors import LedgerError
 from sdf.ledger import Outcome
 from sdf.spark import serde
 
@@ -93,11 +93,7 @@ def _by_tag(batch: list[Any], tags: tuple[str, ...], who: str) -> Iterable[tuple
     sorted_out: dict[int, list[Any]] = {}
     for record in batch:
         if isinstance(record, TaggedOutput):
-            if record.tag not in numbers:
-                raise OutputError(
-                    f"{who}.process() gave {show(record)}, but the declared tags are {show(tags)}. "
-                    f"Pass tags=({record.tag!r}, ...) to the runner."
-                )
+            record.check(tags, f"{who}.process()")
             sorted_out.setdefault(numbers[record.tag], []).append(record.value)
         else:
             sorted_out.setdefault(0, []).append(record)

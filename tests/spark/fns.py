@@ -46,6 +46,14 @@ class UnplannedFn(SlowCountFn):
         return tracker
 
 
+class OnlyDefersFn(CountFn):
+    """Gets nowhere."""
+
+    def process(self, element, tracker):
+        tracker.defer_remainder()
+        return ()
+
+
 class BlocksFn(DoFn):
     """Element: (name, N). Blocks start at the multiples of 3; claims the stop at the end."""
 

@@ -9,7 +9,7 @@ from collections import Counter
 
 import attrs
 import pytest
-from fns import EVERY_FN, CountFn, OddFn, SlowCountFn, UnplannedFn, expected
+from fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, SlowCountFn, UnplannedFn, expected
 
 from sdf import UNBOUNDED, LiveRunner, OffsetRange, Progress, TaggedOutput, run_direct, run_sdf
 from sdf.errors import CoordinatorError, InvalidTypeError, InvalidValueError, SplitError, UnboundedError
@@ -188,13 +188,7 @@ def test_a_restriction_too_long_to_be_told_stays_where_it_is(sc):
     """Half of it would be more than a message may hold."""
     wide = 10**600_000
 
-    class Wide(SlowCountFn):
-        def create_tracker(self, element, restriction):
-            tracker = super().create_tracker(element, restriction)
-            split = tracker.try_split
-            tracker.try_split = lambda fraction: split(fraction) if tracker.started else None
-            return tracker
-
+    class Wide(UnplannedFn):
         def get_initial_restriction(self, element):
             return OffsetRange(wide, wide + element[1])
 
@@ -276,17 +270,12 @@ def test_a_deferred_residual_waits_and_then_runs(sc):
 def test_work_that_only_defers_comes_to_an_end(sc):
     """Finite work that is deferred again and again without a claim is an error."""
 
-    class Defers(CountFn):
-        def process(self, element, tracker):
-            tracker.defer_remainder()
-            return ()
-
     from sdf import deferrals
 
     deferrals._MOST_IDLE, most = 5, deferrals._MOST_IDLE
     try:
         with pytest.raises(Exception, match="6 times in a row without a claim"):
-            live_run(sc, [("a", 1)], Defers()).count()
+            live_run(sc, [("a", 1)], OnlyDefersFn()).count()
     finally:
         deferrals._MOST_IDLE = most
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 
 import pytest
-from fns import EVERY_FN, CountFn, OddFn, SlowCountFn, expected
+from fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, SlowCountFn, expected
 
 from sdf import UNBOUNDED, DoFn, OffsetRange, StagedRunner, TaggedOutput, deferrals, run_direct, run_sdf
 from sdf.errors import (
@@ -513,15 +513,10 @@ def test_an_element_that_cannot_be_shown_hides_nothing(sc):
 def test_work_that_only_defers_comes_to_an_end(sc):
     """Finite work that defers again and again without a claim is an error; meanwhile the runner does not spin."""
 
-    class Defers(CountFn):
-        def process(self, element, tracker):
-            tracker.defer_remainder()
-            return ()
-
     deferrals._MOST_IDLE, most = 5, deferrals._MOST_IDLE
     try:
         with pytest.raises(DeferError, match="6 times in a row without a claim"):
-            run_sdf(sc.parallelize([("a", 1)]), Defers())
+            run_sdf(sc.parallelize([("a", 1)]), OnlyDefersFn())
     finally:
         deferrals._MOST_IDLE = most
 
