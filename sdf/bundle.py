@@ -7,7 +7,6 @@ was not started is given back whole, and the running work item is split if enoug
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from threading import Lock
 from typing import Any
 
@@ -49,10 +48,7 @@ class Bundle:
         self._began = clock()
 
     def outputs(self) -> Iterator[Any]:
-        """Return an iterator of all outputs. Only once it has ended, `outcome` is the truth."""
-        return chain.from_iterable(self._runs())
-
-    def _runs(self) -> Iterator[Iterator[Any]]:
+        """Yield all outputs. Only once they have ended, `outcome` is the truth."""
         call_hook(self._fn, "start_bundle")
         while True:
             with self._lock:
@@ -63,7 +59,8 @@ class Bundle:
             running = Running(self._fn, item, side_inputs=self._side_inputs, clock=self._clock)
             with self._lock:
                 self._running = running
-            yield running.outputs()
+            with running.outputs() as outputs:
+                yield from outputs
             with self._lock:
                 self._running = None
             done, part = running.done()

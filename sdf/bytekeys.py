@@ -11,9 +11,9 @@ import math
 from fractions import Fraction
 from threading import Lock
 
-from sdf.errors import ClaimError, DeferError, InvalidTypeError, UnclaimedWorkError, show
+from sdf.errors import ClaimError, InvalidTypeError, UnclaimedWorkError, show
 from sdf.restrictions import ByteKeyRange
-from sdf.trackers import Progress, RestrictionTracker, as_fraction, check_delay
+from sdf.trackers import Progress, RestrictionTracker, as_fraction
 
 __all__ = ["ByteKeyRangeTracker"]
 
@@ -109,16 +109,6 @@ class ByteKeyRangeTracker(RestrictionTracker):
                 return Progress(0, 1)
             done = 1.0 if self._refused else min(1.0, _position(max(self._last, self._record), self._start, self._stop))
             return Progress(done, 1 - done)
-
-    def defer_remainder(self, delay_seconds: float = 0) -> ByteKeyRange | None:
-        check_delay(delay_seconds)
-        if self._refused:
-            raise DeferError(
-                f"defer_remainder() after a refused claim of {self._last!r} in {self.current_restriction()!r}: "
-                f"nothing is left to defer. Return from process() as soon as try_claim() is False."
-            )
-        residual: ByteKeyRange | None = super().defer_remainder(delay_seconds)
-        return residual
 
     # The older interface: a reader that returns records, some of which are not split points.
 

@@ -12,32 +12,27 @@ the caller passes ``on_claim``; `run_direct` and `check_dofn` do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from threading import Lock
 from typing import Any
 
 import attrs
 
-from sdf.bytekeys import ByteKeyRangeTracker
 from sdf.dofn import DoFn
 from sdf.errors import (
     ClaimError,
-    DeferError,
     InvalidTypeError,
     OutputError,
     SplitError,
     blame,
     show,
 )
-from sdf.offsets import GrowableOffsetRangeTracker, OffsetRangeTracker
 from sdf.restrictions import tiling_flaw
 from sdf.trackers import Progress, RestrictionTracker, as_pair, check_delay
+from sdf.views import LockedTracker, sides
 
 __all__ = ["Invoker", "Residual"]
-
-SafeTracker = OffsetRangeTracker | ByteKeyRangeTracker
-_SAFE_TYPES = (OffsetRangeTracker, GrowableOffsetRangeTracker, ByteKeyRangeTracker)
-_RANGE_TRACKER_WORDS = ("start_position", "stop_position", "try_return_record_at", "fraction_consumed")
 
 
 @attrs.frozen
@@ -53,75 +48,6 @@ class Residual:
     restriction: Any
     delay_seconds: float = 0
     watermark: Any = None
-
-
-class LockedTracker:
-    """Makes a user's own tracker safe to share: one lock around it, and the rules that are not its business."""
-
-    def __init__(self, tracker: RestrictionTracker) -> None:
-        self._tracker = tracker
-        self._lock = Lock()
-        self.started = False
-        self.refused = False
-
-    def try_claim(self, position: Any) -> bool:
-        with self._lock:
-            if self.refused:
-                raise ClaimError(
-                    f"try_claim({show(position)}) after a refused claim in "
-                    f"{show(self._tracker.current_restriction())}. Return from process() "
-                    f"as soon as try_claim() is False."
-                )
-            claimed = self._tracker.try_claim(position)
-            self.started = True
-            self.refused = not claimed
-            return bool(claimed)
-
-    def try_split(self, fraction_of_remainder: float | Fraction) -> Any:
-        with self._lock:
-            return self._tracker.try_split(fraction_of_remainder)
-
-    def current_restriction(self) -> Any:
-        with self._lock:
-            return self._tracker.current_restriction()
-
-    def progress(self) -> Progress:
-        with self._lock:
-            return self._tracker.progress()
-
-    def is_bounded(self) -> bool:
-        with self._lock:
-            return self._tracker.is_bounded()
-
-    def check_done(self) -> None:
-        with self._lock:
-            self._tracker.check_done()
-
-    def defer_remainder(self, delay_seconds: float = 0) -> Any:
-        with self._lock:
-            if self.refused:
-                raise DeferError(
-                    f"defer_remainder() after a refused claim in {show(self._tracker.current_restriction())}: nothing "
-                    f"is left to defer. Return from process() as soon as try_claim() is False."
-                )
-            return self._tracker.defer_remainder(delay_seconds)
-
-
-class TrackerView:
-    """What `process` sees of its tracker. Splitting, and saying that all is done, are the runner's."""
-
-    try_claim: Callable[[Any], bool]
-    current_restriction: Callable[[], Any]
-    is_bounded: Callable[[], bool]
-    defer_remainder: Callable[..., None]
-    watermark: Any
-    try_return_record_at: Callable[[bool, Any], bool]
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(
-            f"the tracker in process() has no {name!r}: it offers try_claim(), current_restriction(), "
-            f"defer_remainder(), is_bounded() and watermark; splitting is the runner's."
-        )
 
 
 class Invoker:
@@ -165,11 +91,18 @@ class Invoker:
             tracker = fn.create_tracker(element, restriction)
             if not isinstance(tracker, RestrictionTracker):
                 raise InvalidTypeError(f"it must return a RestrictionTracker (got {show(tracker)})")
-            self._tracker: Any = tracker if type(tracker) in _SAFE_TYPES else LockedTracker(tracker)
+            self._tracker, seen = sides(tracker)
         with self._blame("create_watermark_estimator"):
             self._watermark = fn.create_watermark_estimator(element, restriction)
             if self._watermark is not None and watermark is not None:
                 self._watermark.restore(watermark)
+        seen.defer_remainder = self._defer
+        seen.watermark = self._watermark
+        if on_claim is not None:
+            seen.try_claim = self._observed_claim
+            if hasattr(seen, "try_return_record_at"):
+                seen.try_return_record_at = self._observed_record
+        self._seen = seen
 
     def run(self) -> Iterator[Any]:
         """Yield the outputs of `process`; when they have ended, everything was claimed or deferred, or it raises.
@@ -178,15 +111,24 @@ class Invoker:
             ContractError: one of its subclasses, with the DoFn, element and restriction.
             ProcessError: if `process` itself raised; the original exception is its cause.
         """
+        with self.outputs() as outputs:
+            yield from outputs
+
+    @contextmanager
+    def outputs(self) -> Iterator[Iterable[Any]]:
+        """Return a context manager that gives what `run` yields: for a generator, which saves a step for each record.
+
+        Leave it when they have ended; it raises what `run` raises.
+        """
         with self._blame("process"):
-            outputs = self._fn.process(self._element, self._view(), **self._side_inputs)
+            outputs = self._fn.process(self._element, self._seen, **self._side_inputs)
             if outputs is None:
                 outputs = ()
             if isinstance(outputs, (str, bytes, dict)) or not isinstance(outputs, Iterable):
                 raise InvalidTypeError(f"it must yield records or return an iterable of them (got {show(outputs)})")
             if self._on_claim is not None and isinstance(outputs, Iterator):
                 outputs = self._checked(outputs)
-            yield from outputs
+            yield outputs
             with self._split_lock:
                 self._finished = True
                 if self._failure is not None:
@@ -282,21 +224,6 @@ class Invoker:
     def _deferred_pair(self, delay_seconds: float) -> Any:
         residual = self._tracker.defer_remainder(delay_seconds)
         return None if residual is None else (self._tracker.current_restriction(), residual)
-
-    def _view(self) -> TrackerView:
-        view = TrackerView()
-        tracker = self._tracker
-        view.try_claim = tracker.try_claim if self._on_claim is None else self._observed_claim
-        view.current_restriction = tracker.current_restriction
-        view.is_bounded = tracker.is_bounded
-        view.defer_remainder = self._defer
-        view.watermark = self._watermark
-        if not isinstance(tracker, LockedTracker):
-            for word in _RANGE_TRACKER_WORDS:
-                setattr(view, word, getattr(tracker, word))
-            if self._on_claim is not None:
-                view.try_return_record_at = self._observed_record
-        return view
 
     def _observed_claim(self, position: Any) -> bool:
         if self._nothing_claimed:

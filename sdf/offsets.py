@@ -15,9 +15,9 @@ from fractions import Fraction
 from threading import Lock
 from typing import Any
 
-from sdf.errors import ClaimError, DeferError, InvalidTypeError, UnclaimedWorkError, show
+from sdf.errors import ClaimError, InvalidTypeError, UnclaimedWorkError, show
 from sdf.restrictions import UNBOUNDED, OffsetRange, Unbounded, as_restriction, is_integer
-from sdf.trackers import Progress, RestrictionTracker, as_fraction, check_delay
+from sdf.trackers import Progress, RestrictionTracker, as_fraction
 
 __all__ = ["GrowableOffsetRangeTracker", "OffsetRangeTracker", "UnsplittableTracker"]
 
@@ -88,11 +88,15 @@ class OffsetRangeTracker(RestrictionTracker):
                 return None
             end = max(estimate, consumed + 1) if self._stop is UNBOUNDED else self._stop
             split = consumed + max(1, math.floor((end - consumed) * exact))
-            if split > end or split >= self._stop:
+            residual_stop = self._stop
+            if split > end or split >= residual_stop or not self._cut(split):
                 return None
-            residual = OffsetRange(split, self._stop)
-            self._stop = split
-            return OffsetRange(self._start, split), residual
+            return OffsetRange(self._start, split), OffsetRange(split, residual_stop)
+
+    def _cut(self, stop: int) -> bool:
+        """Lower the stop, while the lock is held. False if a claim got there first, which the lock rules out here."""
+        self._stop = stop
+        return True
 
     def _estimated_stop(self) -> Any:
         """Return the present end of an unbounded range, ``start - 1`` where it is unknown."""
@@ -132,15 +136,6 @@ class OffsetRangeTracker(RestrictionTracker):
 
     def is_bounded(self) -> bool:
         return self._stop is not UNBOUNDED or self._last is UNBOUNDED
-
-    def defer_remainder(self, delay_seconds: float = 0) -> Any:
-        check_delay(delay_seconds)
-        if self._refused:
-            raise DeferError(
-                f"defer_remainder() after a refused claim of {self._last} in {self.current_restriction()!r}: "
-                f"nothing is left to defer. Return from process() as soon as try_claim() is False."
-            )
-        return super().defer_remainder(delay_seconds)
 
     # The older interface: a reader that returns records, some of which are not split points.
 
@@ -191,8 +186,7 @@ class OffsetRangeTracker(RestrictionTracker):
             started = self._last >= self._start
             if not started or self._refused or not max(self._last, self._record) < split_position < self._stop:
                 return False
-            self._stop = split_position
-            return True
+            return self._cut(split_position)
 
     def fraction_consumed(self) -> float:
         """Return the share of positions consumed: 0.0 before the first, 1.0 once refused. [3, 6) at 4: 1/3."""

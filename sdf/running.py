@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from sdf.dofn import DoFn
@@ -44,9 +45,9 @@ class Running:
         done, left = self._progress()
         self._scale = units(item) / (done + left) if left is not None and done + left > 0 else None
 
-    def outputs(self) -> Iterator[Any]:
-        """Return an iterator of its outputs; see `Invoker.run`."""
-        return self.invoker.run()
+    def outputs(self) -> AbstractContextManager[Iterable[Any]]:
+        """Return a context manager that gives its outputs; see `Invoker.outputs`."""
+        return self.invoker.outputs()
 
     def seconds(self) -> float:
         """Return how long it has run."""

@@ -18,7 +18,7 @@ import attrs
 
 from sdf.errors import DeferError, InvalidValueError, SplitError, show
 
-__all__ = ["Progress", "RestrictionTracker", "as_fraction", "as_pair", "check_delay"]
+__all__ = ["Progress", "RestrictionTracker", "as_fraction", "as_pair", "check_delay", "deferred"]
 
 
 @attrs.frozen
@@ -84,17 +84,27 @@ class RestrictionTracker(ABC):
             DeferError: if the tracker cannot split although work remains.
         """
         check_delay(delay_seconds)
-        pair = as_pair(self.try_split(0))
-        if pair is not None:
-            return pair[1]
-        try:
-            self.check_done()
-        except Exception as error:
-            raise DeferError(
-                f"defer_remainder(): {type(self).__name__}.try_split(0) gave None although work remains in "
-                f"{show(self.current_restriction())}. Let it split at 0, or claim to the end."
-            ) from error
-        return None
+        return deferred(self)
+
+
+def deferred(tracker: Any) -> Any:
+    """Cut off all that is unclaimed and return it, or None if nothing is left; see `defer_remainder`."""
+    if getattr(tracker, "refused", False):
+        raise DeferError(
+            f"defer_remainder() after a refused claim in {show(tracker.current_restriction())}: nothing is left to "
+            f"defer. Return from process() as soon as try_claim() is False."
+        )
+    pair = as_pair(tracker.try_split(0))
+    if pair is not None:
+        return pair[1]
+    try:
+        tracker.check_done()
+    except Exception as error:
+        raise DeferError(
+            f"defer_remainder(): {type(tracker).__name__}.try_split(0) gave None although work remains in "
+            f"{show(tracker.current_restriction())}. Let it split at 0, or claim to the end."
+        ) from error
+    return None
 
 
 def check_delay(delay_seconds: float) -> None:

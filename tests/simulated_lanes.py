@@ -136,11 +136,11 @@ class Simulation:
             if record is not WAIT:
                 attempt.records.append(record)
                 return
-            outputs = attempt.lane.advance()
-            if outputs is None:
+            running = attempt.lane.advance()
+            if running is None:
                 self.complete(attempt)
-            elif outputs is not WAIT:
-                attempt.outputs = outputs
+            elif running is not WAIT:
+                attempt.outputs = running.invoker.run()
         except (SdfError, ConnectionResetError) as error:
             if isinstance(error, SdfError) and not attempt.cut:
                 raise

@@ -422,7 +422,7 @@ def test_defer_of_nothing():
 @pytest.mark.parametrize("refused", [b"", b"\x20"])
 def test_defer_after_a_refused_claim_raises(refused):
     """After a refusal nothing is the attempt's to defer."""
-    message = f"defer_remainder() after a refused claim of {refused!r} in ByteKeyRange("
+    message = "defer_remainder() after a refused claim in ByteKeyRange("
     with pytest.raises(DeferError, match=re.escape(message)):
         tracker_at(keys("10", "20"), refused).defer_remainder()
 

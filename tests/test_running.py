@@ -26,7 +26,7 @@ def started(cost, size=100, offsets=0):
     """Return a running work item that has given so many outputs, noted after each, its outputs, and the clock."""
     clock = Clock()
     running = Running(CostsFn(clock), WorkItem(0, 0, cost, OffsetRange(0, size), size), side_inputs=None, clock=clock)
-    outputs = running.outputs()
+    outputs = running.invoker.run()
     for _ in range(offsets):
         next(outputs)
         running.note()
@@ -47,7 +47,7 @@ def test_units_in_another_unit_than_the_trackers():
             return 1000.0
 
     running = Running(HundredFn(), WorkItem(0, 0, "a", OffsetRange(0, 10), 1000.0), side_inputs=None, clock=Clock())
-    outputs = running.outputs()
+    outputs = running.invoker.run()
     for _ in range(3):
         next(outputs)
     assert running.units() == (200, 800)
@@ -120,7 +120,7 @@ def test_units_after_a_split_of_a_tracker_that_counts_in_shares():
                 yield key
 
     running = Running(KeysFn(), WorkItem(0, 0, "a", ByteKeyRange(), 1.0), side_inputs=None, clock=Clock())
-    outputs = running.outputs()
+    outputs = running.invoker.run()
     for _ in range(65):
         next(outputs)
     before, _ = running.units()

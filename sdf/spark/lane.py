@@ -1,6 +1,6 @@
 """One attempt at one lane: what it holds, what runs next, and what it answers. No sockets, so a simulator can drive it.
 
-Two threads share a `Lane`. The one that runs the task calls `advance` for the outputs of what runs next. The one that
+Two threads share a `Lane`. The one that runs the task calls `advance` for what runs next. The one that
 listens (`sdf.spark.link`) passes on what the coordinator says with `receive`, and says how far the lane is with `look`.
 Whatever the coordinator refuses, because the lane was sealed or doubled meanwhile, stays here: it is run right after
 the part that it was cut off from, as if nothing had been cut.
@@ -9,7 +9,7 @@ the part that it was cut off from, as if nothing had been cut.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum
 from threading import Condition
@@ -103,8 +103,8 @@ class Lane:
 
     # The thread that runs the task.
 
-    def advance(self) -> Iterator[Any] | Waiting | None:
-        """Return the outputs of what runs next; call again once they have ended.
+    def advance(self) -> Running | Waiting | None:
+        """Return what runs next; call again once its outputs have ended.
 
         Returns:
             `WAIT` if there is nothing to run now; None if the lane is sealed and the attempt may end.
@@ -132,10 +132,10 @@ class Lane:
                 self._send(Ready(self._records(), self._items, self._units, self._seconds))
             return WAIT
 
-    def _start(self, item: WorkItem, *, whole: bool) -> Iterator[Any]:
+    def _start(self, item: WorkItem, *, whole: bool) -> Running:
         self._running = Running(self._fn, item, side_inputs=self._side_inputs, clock=self._clock)
         self._told, self._whole = 0, whole
-        return self._running.outputs()
+        return self._running
 
     def _account(self) -> bool:
         """Add up what has ended; False if the coordinator must judge first what process() deferred."""

@@ -1,7 +1,7 @@
 """The task that runs a lane: its connection to the coordinator, the thread that listens, the records that come out.
 
-Records go straight from `process` to the user's own functions in the same Python process. What is added to each is a
-step in C that counts it.
+Records go straight from `process` to the user's own functions in the same Python process. What is added to each is the
+step of a generator, and one in C that counts it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, compress, repeat
+from itertools import compress, repeat
 from typing import Any
 
 import attrs
 
 from sdf.dofn import TaggedOutput, call_hook
 from sdf.errors import CoordinatorError
+from sdf.running import Running
 from sdf.spark import serde
 from sdf.spark.lane import LOOK_SECONDS, WAIT, Lane
 from sdf.spark.payload import Payload
@@ -75,9 +76,7 @@ class LaneTask:
     def __call__(self, number: int, partition: Iterable[Any]) -> Iterator[Any]:
         list(partition)  # read to its end, else Spark does not use the worker again
         ones = repeat(True, sys.maxsize)
-        records = compress(
-            chain.from_iterable(self._runs(number, lambda: sys.maxsize - operator.length_hint(ones))), ones
-        )
+        records = compress(self._records(number, lambda: sys.maxsize - operator.length_hint(ones)), ones)
         return records if not self._tags else self._of_tag(records)
 
     def _of_tag(self, records: Iterable[Any]) -> Iterator[Any]:
@@ -91,7 +90,7 @@ class LaneTask:
             else:
                 record.check(self._tags)
 
-    def _runs(self, number: int, count: Callable[[], int]) -> Iterator[Iterator[Any]]:
+    def _records(self, number: int, count: Callable[[], int]) -> Iterator[Any]:
         """Yield the outputs of one work item after the other, until the coordinator seals the lane."""
         TaggedOutput.declared = self._tags  # before anything of the user's runs here
         try:
@@ -101,20 +100,21 @@ class LaneTask:
                 lane = Lane(fn, side_inputs=side_inputs, clock=time.monotonic, send=link.send, records=count)
                 link.listen(lane)
                 call_hook(fn, "start_bundle")
-                while (outputs := _next(lane)) is not None:
-                    yield outputs
+                while (running := _next(lane)) is not None:
+                    with running.outputs() as outputs:
+                        yield from outputs
                 call_hook(fn, "finish_bundle")
         finally:
             TaggedOutput.declared = None
 
 
-def _next(lane: Lane) -> Iterator[Any] | None:
+def _next(lane: Lane) -> Running | None:
     """Wait for what a lane runs next. It ends in any case: the link fails the lane if nothing is heard."""
     with lane.changed:
-        while (outputs := lane.advance()) is WAIT:
+        while (running := lane.advance()) is WAIT:
             lane.changed.wait(_PAUSE_SECONDS)
-    assert not isinstance(outputs, type(WAIT))
-    return outputs
+    assert not isinstance(running, type(WAIT))
+    return running
 
 
 class Link:
