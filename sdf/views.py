@@ -32,10 +32,11 @@ _BUILT_IN = (OffsetRangeTracker, GrowableOffsetRangeTracker, ByteKeyRangeTracker
 
 def sides(tracker: RestrictionTracker) -> tuple[Any, Any]:
     """Return the runner's side of a fresh tracker, and the side of `process`; only these may be used from now on."""
-    if type(tracker) not in _BUILT_IN:
+    kind = type(tracker)
+    if kind not in _BUILT_IN or any(hasattr(kind, name) for name in vars(tracker)):  # the latter has a method replaced
         locked = LockedTracker(tracker)
         return locked, TrackerView(locked)
-    seen: Any = object.__new__(_within(type(tracker)))
+    seen: Any = object.__new__(_within(kind))
     for name, value in vars(tracker).items():
         setattr(seen, name, value)
     if isinstance(seen, OffsetWithin):

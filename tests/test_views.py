@@ -134,3 +134,11 @@ def test_process_holds_a_tracker_of_the_same_name_and_kind(tracker):
     _, seen = sides(tracker)
     assert isinstance(seen, type(tracker))
     assert type(seen).__name__ == type(tracker).__name__
+
+
+def test_a_built_in_tracker_with_a_method_of_its_own_is_a_users_tracker():
+    """What was replaced on the object stays replaced."""
+    tracker = OffsetRangeTracker((0, 9))
+    tracker.try_split = lambda fraction: None
+    runner, seen = sides(tracker)
+    assert (seen.try_claim(0), runner.try_split(0.5), tracker.started) == (True, None, True)

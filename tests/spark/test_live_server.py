@@ -65,11 +65,11 @@ def run_lane(address, number, fn, records):
         link.listen(lane)
         while True:
             with lane.changed:
-                while (outputs := lane.advance()) is WAIT:
+                while (running := lane.advance()) is WAIT:
                     lane.changed.wait(0.1)
-            if outputs is None:
+            if running is None:
                 return
-            records.extend(outputs)
+            records.extend(running.invoker.run())
 
 
 def run_all(server, fn, lanes=2):
