@@ -36,7 +36,7 @@ class DoFn(ABC):
         """
 
     @abstractmethod
-    def process(self, element: Any, tracker: Any, **side_inputs: Any) -> Iterable[Any] | None:
+    def process(self, element: Any, tracker: Any, *args: Any, **side_inputs: Any) -> Iterable[Any] | None:
         """Yield the outputs of one part of an element: claim a block, yield what is in it, and so on.
 
         Called on a worker, once per work item and attempt, as a generator function or one that returns an iterable.
@@ -48,6 +48,7 @@ class DoFn(ABC):
             tracker: the view of a tracker: ``try_claim(position)``, ``current_restriction()``,
                 ``defer_remainder(delay_seconds)``, ``is_bounded()``, ``watermark``, and for the built-in trackers the
                 RangeTracker words.
+            args: never given; with it here, type checkers accept a `process` that takes only what it needs.
             side_inputs: as given to the runner, by name.
         """
 

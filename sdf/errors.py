@@ -14,6 +14,10 @@
     |   |-- WatermarkError      ValueError     a watermark that went backwards
     |   `-- CheckError          AssertionError check_dofn() found broken rules
     |-- ProcessError            RuntimeError   the user's own code raised
+    |-- MissingExtraError       ImportError    a connector needs a library that is not installed
+    |-- SourceError             OSError        what is to be read is not there
+    |   `-- SourceChangedError                 it is not what it was when the run was planned
+    |-- ReadError               ValueError     what was read is not what the format allows
     |-- StageError              RuntimeError   Spark could not run a stage
     |-- CoordinatorError        ConnectionError  a lane cannot reach the driver, or lost it
     `-- LedgerError             RuntimeError   the record of who owns what does not add up
@@ -38,10 +42,14 @@ __all__ = [
     "InvalidTypeError",
     "InvalidValueError",
     "LedgerError",
+    "MissingExtraError",
     "OutputError",
     "ProcessError",
+    "ReadError",
     "ReplayError",
     "SdfError",
+    "SourceChangedError",
+    "SourceError",
     "SplitError",
     "StageError",
     "TilingError",
@@ -108,6 +116,22 @@ class CheckError(ContractError, AssertionError):
 
 class ProcessError(SdfError, RuntimeError):
     """Code of the user's DoFn raised; the cause is the original exception or, from a worker, its traceback."""
+
+
+class MissingExtraError(SdfError, ImportError):
+    """A connector needs a library that is not installed; the message names the extra that brings it."""
+
+
+class SourceError(SdfError, OSError):
+    """What a connector is to read is not there, or is not something that it can read."""
+
+
+class SourceChangedError(SourceError):
+    """A file has gone, shrunk or changed since the run was planned, so what was planned cannot be read any more."""
+
+
+class ReadError(SdfError, ValueError):
+    """What was read is not what the format allows; the message names file, offset and cause."""
 
 
 class StageError(SdfError, RuntimeError):

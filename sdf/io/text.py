@@ -1,0 +1,256 @@
+"""Text in files: which records belong to which part, and how they are found. What a record means is the readers'.
+
+A file is laid out in cells of at most `CELL_BYTES`. A cell is the block of a claim: its position is its first byte, and
+its records are those that start in it, however long the last of them is. So nothing happens per record, memory holds
+one cell and one record, and a part that begins anywhere begins with the next cell. The cells of a file, or of a
+`FileBlock`, never depend on how it is split.
+
+To find the first record of a cell one looks for a delimiter that ends at the cell's start or in it. That is right only
+if delimiters cannot overlap, which is why those that could are refused.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO
+
+import attrs
+
+from sdf import TaggedOutput
+from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, show
+from sdf.io.files import FileBlock, FileFn, FileRange, as_size
+
+__all__ = ["CELL_BYTES", "BadRecord", "Cells", "Delimited", "TextFn", "check_delimiter"]
+
+CELL_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 16
+
+
+@attrs.frozen
+class BadRecord:
+    """A record that could not be read, as it goes to the tag ``bad``.
+
+    Attributes:
+        path: of its file.
+        offset: of its first byte.
+        data: its bytes, without what ends it.
+        error: why.
+    """
+
+    path: str
+    offset: int
+    data: bytes
+    error: str
+
+
+@attrs.frozen
+class Cells:
+    """The cells of the bytes ``[start, stop)``: every ``block_size`` and every ``cell_size`` bytes one begins.
+
+    Attributes:
+        start: of the first cell.
+        stop: of the last.
+        block_size: of the parts that the file is split into from the start.
+        cell_size: of a cell, at most; counted anew in each of those parts.
+    """
+
+    start: int
+    stop: int
+    block_size: int
+    cell_size: int
+
+    @classmethod
+    def of(cls, element: Any, restriction: FileRange, block_size: int | None, cell_size: int = CELL_BYTES) -> Cells:
+        start, stop = (element.start, element.stop) if isinstance(element, FileBlock) else (0, restriction.file.size)
+        return cls(start, stop, block_size or cell_size, cell_size)
+
+    def after(self, position: int) -> int:
+        """Return the first cell that begins after a position; that may be the stop."""
+        block, inside = divmod(position - self.start, self.block_size)
+        in_block = min((inside // self.cell_size + 1) * self.cell_size, self.block_size)
+        return min(self.start + block * self.block_size + in_block, max(self.stop, position + 1))
+
+    def at_or_after(self, position: int) -> int:
+        """Return the first cell that begins at a position or after it."""
+        return self.start if position <= self.start else self.after(position - 1)
+
+
+class Delimited:
+    """Reads whole records, each of which ends in a delimiter or with the file.
+
+    Args:
+        file: open, at ``at``.
+        at: the position of the next byte.
+        delimiter: ends a record.
+        longest: how many bytes a record may have.
+        path: for messages.
+    """
+
+    def __init__(self, file: BinaryIO, at: int, delimiter: bytes, longest: int, path: str) -> None:
+        self._file = file
+        self._delimiter = delimiter
+        self._longest = longest
+        self._path = path
+        self._unread = b""
+        self.at = at
+
+    def _read(self, size: int) -> bytes:
+        data = self._unread[:size]
+        self._unread = self._unread[size:]
+        if len(data) < size:
+            data += self._file.read(size - len(data))
+        self.at += len(data)
+        return data
+
+    def read(self, end: int) -> bytes:
+        """Return the records that start before ``end``, from where it stands, which must be the start of one."""
+        data = self._read(end - self.at)
+        if data and not data.endswith(self._delimiter):
+            data += self._rest(data)
+        return data
+
+    def _rest(self, data: bytes) -> bytes:
+        """Return what is missing of the last record."""
+        if self._delimiter == b"\n":
+            rest = self._file.readline(self._longest + 1)
+            self.at += len(rest)
+            self._check_length(data, len(rest))
+            return rest
+        overlap = len(self._delimiter) - 1
+        rest = data[len(data) - overlap :] if overlap else b""
+        known = len(rest)
+        while chunk := self._read(_CHUNK_BYTES):
+            searched = max(0, len(rest) - overlap)
+            rest += chunk
+            found = rest.find(self._delimiter, searched)
+            if found >= 0:
+                end = found + len(self._delimiter)
+                self._unread = rest[end:] + self._unread
+                self.at -= len(rest) - end
+                rest = rest[:end]
+                break
+            self._check_length(data, len(rest) - known)
+        return rest[known:]
+
+    def _check_length(self, data: bytes, more: int) -> None:
+        begun = len(data) - (data.rfind(self._delimiter) + len(self._delimiter) if self._delimiter in data else 0)
+        if begun + more > self._longest:
+            raise ReadError(
+                f"{self._path}: the record that ends after byte {self.at} has more than {self._longest} bytes. If the "
+                f"delimiter is right, allow more with max_record_bytes."
+            )
+
+
+class TextFn(FileFn):
+    """Readers of records that end in a delimiter. Subclass it with `records`.
+
+    Args:
+        delimiter: the bytes that end a record.
+        with_position: yield ``((path, offset), record)`` instead of ``record``.
+        on_error: ``"raise"``, or ``"tag"`` to give what cannot be read as a `BadRecord` to the tag ``bad``.
+        max_record_bytes: a longer record is an error: it had to be held in memory.
+        block_size: see `FileFn`.
+        storage_options: see `FileFn`.
+    """
+
+    def __init__(
+        self,
+        *,
+        delimiter: bytes = b"\n",
+        with_position: bool = False,
+        on_error: str = "raise",
+        max_record_bytes: int = 1 << 28,
+        block_size: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(block_size=block_size, storage_options=storage_options)
+        who = type(self).__name__
+        check_delimiter(delimiter, who)
+        if on_error not in ("raise", "tag"):
+            raise InvalidValueError(f"{who} on_error must be 'raise' or 'tag' (got {show(on_error)}).")
+        self.delimiter = delimiter
+        self.with_position = with_position
+        self.on_error = on_error
+        self.max_record_bytes = as_size(max_record_bytes, f"{who} max_record_bytes")
+
+    def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
+        """Return the outputs for whole records.
+
+        Args:
+            path: of their file.
+            offset: of the first of them.
+            data: the records, each with its delimiter; the last record of a file may have none.
+        """
+        raise NotImplementedError
+
+    def bad(self, path: str, offset: int, data: bytes, error: Exception) -> TaggedOutput:
+        """Return what to yield in place of a record that cannot be read, or raise: as ``on_error`` says.
+
+        Raises:
+            ReadError: naming file, offset and cause.
+        """
+        if self.on_error == "tag":
+            return TaggedOutput("bad", BadRecord(path, offset, data, f"{type(error).__name__}: {error}"))
+        raise ReadError(
+            f"{path} at byte {offset}: {error} (in {show(data)}). To go on without such records pass on_error='tag', "
+            f"and tags=('bad',) to the runner."
+        ) from error
+
+    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        restriction: FileRange = tracker.current_restriction()
+        path = restriction.file.path
+        with self.open(restriction) as file:
+            for offset, data in self._blocks(element, restriction, tracker, file):
+                yield from self.records(path, offset, data)
+
+    def _blocks(
+        self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader
+    ) -> Iterator[tuple[int, bytes]]:
+        """Claim one cell after the other and yield its records, with the offset of the first."""
+        cells = Cells.of(element, restriction, self.block_size)
+        records: Delimited | None = None  # None as long as no start of a record is known
+        cell = cells.at_or_after(restriction.start)
+        while tracker.try_claim(cell):
+            end = cells.after(cell)
+            if records is None:
+                start = self._first_start(file, cell, end)
+                if start is not None:
+                    file.seek(start)
+                    records = Delimited(file, start, self.delimiter, self.max_record_bytes, restriction.file.path)
+            if records is not None and records.at < end:
+                start = records.at
+                data = records.read(end)
+                if data:
+                    yield start, data
+            cell = end
+
+    def _first_start(self, file: io.BufferedReader, cell: int, end: int) -> int | None:
+        """Return the offset of the first record that starts in ``[cell, end)``, None if none does."""
+        if cell == 0:
+            return 0
+        before = max(0, cell - len(self.delimiter))
+        file.seek(before)
+        found = file.read(end - before).find(self.delimiter)
+        start = before + found + len(self.delimiter)
+        return start if found >= 0 and start < end else None
+
+
+def check_delimiter(delimiter: Any, who: str) -> None:
+    """Raise unless a delimiter is some bytes of which no two can overlap.
+
+    Raises:
+        InvalidTypeError: if it is not bytes.
+        InvalidValueError: if it is empty, or begins as it ends.
+    """
+    if not isinstance(delimiter, bytes):
+        raise InvalidTypeError(f"{who} delimiter must be bytes, such as b'\\n' (got {show(delimiter)}).")
+    if not delimiter:
+        raise InvalidValueError(f"{who} delimiter must not be empty.")
+    for size in range(1, len(delimiter)):
+        if delimiter.startswith(delimiter[-size:]):
+            raise InvalidValueError(
+                f"{who} delimiter {delimiter!r} begins as it ends, with {delimiter[-size:]!r}: two of them can "
+                f"overlap, and where a record starts would depend on where one begins to read. Choose another, or read "
+                f"the file in one piece with your own DoFn."
+            )
