@@ -79,6 +79,13 @@ class DoFn(ABC):
         """
         return self.create_tracker(element, restriction).progress().remaining
 
+    def note(self, element: Any, restriction: Any) -> str | None:
+        """Return a remark on an element for the report of the run, such as why it cannot be split; None for none.
+
+        Called on a worker, once per element, with its initial restriction.
+        """
+        return None
+
     def truncate(self, element: Any, restriction: Any) -> Any:
         """Return what is still to be done of a restriction when a stream is drained, None for nothing.
 

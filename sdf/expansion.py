@@ -23,11 +23,12 @@ __all__ = ["Expanded", "checked_size", "cut", "expand"]
 
 @attrs.frozen
 class Expanded:
-    """An element with its initial restriction, and the parts of it to start from, each with its size."""
+    """An element with its initial restriction, the parts of it to start from, each with its size, and a remark."""
 
     element: Any
     restriction: Any
     pieces: tuple[tuple[Any, float | None], ...]
+    note: str | None = None
 
 
 def expand(fn: DoFn, element: Any) -> Expanded:
@@ -56,7 +57,11 @@ def expand(fn: DoFn, element: Any) -> Expanded:
         flaw = tiling_flaw(whole, parts, lambda restriction: checked_size(fn, element, restriction))
         if flaw is not None:
             raise SplitError(f"its parts do not add up to the restriction: {flaw}. Yield parts in order, without gaps")
-    return Expanded(element, whole, tuple((part, checked_size(fn, element, part)) for part in parts or [whole]))
+    with blame(lambda: f"{name}.note() on {show(whole)} of element {show(element)}"):
+        note = fn.note(element, whole) or None
+        if note is not None and not isinstance(note, str):
+            raise InvalidTypeError(f"it must return a string or None (got {show(note)})")
+    return Expanded(element, whole, tuple((part, checked_size(fn, element, part)) for part in parts or [whole]), note)
 
 
 def checked_size(fn: DoFn, element: Any, restriction: Any) -> float | None:

@@ -6,7 +6,11 @@ from typing import Any
 
 import attrs
 
+from sdf.errors import show
+
 __all__ = ["RunReport", "TaskRun"]
+
+_MOST_LINES = 5
 
 
 @attrs.frozen
@@ -49,6 +53,7 @@ class RunReport:
         tasks: one per committed task, in order of stage and task.
         retries: how often a lane was begun anew because its attempt was lost; of `LiveRunner` only.
         replays: how often a lane that had ended was run again; of `LiveRunner` only.
+        notes: pairs of an element and what `DoFn.note` said of it, in order.
     """
 
     name: str
@@ -61,6 +66,7 @@ class RunReport:
     tasks: tuple[TaskRun, ...] = attrs.field(repr=False)
     retries: int = 0
     replays: int = 0
+    notes: tuple[tuple[Any, str], ...] = attrs.field(default=(), repr=False)
 
     @property
     def records(self) -> int:
@@ -82,8 +88,20 @@ class RunReport:
             f"{self.name}: {_count(self.records, 'record')} of {_count(self.elements, 'element')} in "
             f"{self.seconds:.2f} s, {self.efficiency:.0%} of {_count(self.slots, 'slot')} busy\n"
             f"{_count(len(self.tasks), 'task')} in {_count(self.stages, 'stage')}; "
-            f"{_count(self.splits, 'split')} of {_count(len(self.split_elements), 'element')}"
+            f"{_count(self.splits, 'split')} of {_count(len(self.split_elements), 'element')}" + self._noted()
         )
+
+    def _noted(self) -> str:
+        """Return one line per remark, alike ones together, up to a few."""
+        by_text: dict[str, list[Any]] = {}
+        for element, text in self.notes:
+            by_text.setdefault(text, []).append(element)
+        lines = [
+            f"\n{show(elements[0], 100)}{f' and {len(elements) - 1:,} more' if len(elements) > 1 else ''}: {text}"
+            for text, elements in by_text.items()
+        ]
+        more = len(lines) - _MOST_LINES
+        return "".join(lines[:_MOST_LINES]) + (f"\n... and {_count(more, 'note')} more" if more > 0 else "")
 
 
 def _count(number: int, what: str) -> str:

@@ -32,6 +32,7 @@ class Work:
         costs: what it costs.
         deferrals: how long deferred work waits.
         splits: how often a work item was cut in two, so far.
+        notes: the elements on which the DoFn had a remark, each with it.
     """
 
     def __init__(self, fn: DoFn) -> None:
@@ -41,12 +42,15 @@ class Work:
         self.costs = Costs()
         self.deferrals = Deferrals(self.name)
         self.splits = 0
+        self.notes: list[tuple[Any, str]] = []
         self._split_elements: dict[int, Any] = {}
 
     def add(self, elements: Iterable[Expanded]) -> Iterator[WorkItem]:
         """Enter elements; yield the work items to start from."""
         for expanded in elements:
             items = self.ledger.add_element(expanded.element, expanded.restriction, expanded.pieces)
+            if expanded.note is not None:
+                self.notes.append((expanded.element, expanded.note))
             if len(items) > 1:
                 self.note_split(items[0].id, len(items) - 1)
             yield from items

@@ -308,3 +308,24 @@ def test_expand_of_what_cannot_be_proven_raises():
 
     with pytest.raises(SplitError, match="give the restriction start and stop"):
         expand(OpaqueFn(), "x")
+
+
+def test_expand_asks_for_a_remark():
+    """It travels to the report; an empty one is none."""
+
+    class RemarksFn(CountFn):
+        def note(self, element, restriction):
+            return f"{element} of {restriction.stop}" if element else ""
+
+    assert [expand(RemarksFn(), element).note for element in (5, 0)] == ["5 of 5", None]
+
+
+def test_a_remark_must_be_text():
+    """Named as the author's mistake."""
+
+    class RemarksFn(CountFn):
+        def note(self, element, restriction):
+            return 5
+
+    with pytest.raises(InvalidTypeError, match=r"RemarksFn.note\(\) on .*: it must return a string or None \(got 5\)"):
+        expand(RemarksFn(), 5)

@@ -21,7 +21,7 @@ ALLOWED = {
     "restrictions": {"errors"},
     "trackers": {"errors"},
     "watermarks": {"errors"},
-    "report": set(),
+    "report": {"errors"},
     "pickling": {"errors"},
     "offsets": {"errors", "restrictions", "trackers"},
     "bytekeys": {"errors", "restrictions", "trackers"},
@@ -114,6 +114,25 @@ def test_spark_does_not_import_direct_or_testing(path):
 def test_core_does_not_import_spark(path):
     """The core does not know its runners."""
     assert own_imports_of(path) & {"spark", "io"} == set()
+
+
+@pytest.mark.parametrize("path", IO, ids=label)
+def test_connectors_use_the_public_surface_only(path):
+    """So that they are examples of how to write one."""
+    names = [name for name in imports_of(path) if name.split(".")[0] == "sdf"]
+    public = {"sdf", "sdf.errors", *(f"sdf.{name}" for name in sdf.__all__)}
+    assert [name for name in names if name not in public and not name.startswith("sdf.io")] == []
+
+
+def test_import_of_the_connectors_imports_no_library():
+    """Each is imported when it is needed, so that one extra is enough."""
+    code = "import sys, sdf.io; print(sorted({m.split('.')[0] for m in sys.modules} & set(sys.argv)))"
+    libraries = ["fsspec", "fastavro", "pyarrow", "bitarray", "rapidgzip", "zstandard", "sqlalchemy", "lmdb", "pyspark"]
+    run = subprocess.run(
+        [sys.executable, "-c", code, *libraries, "confluent_kafka"],
+        capture_output=True, text=True, cwd=ROOT.parent, check=True,
+    )  # fmt: skip
+    assert run.stdout == "[]\n"
 
 
 def test_import_sdf_does_not_import_pyspark():

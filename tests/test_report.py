@@ -55,3 +55,16 @@ def test_text_counts_one_as_one():
 def test_report_survives_pickling():
     """It is a value."""
     assert pickle.loads(pickle.dumps(report_of(1.0))) == report_of(1.0)
+
+
+def test_text_with_notes():
+    """Remarks follow, alike ones in one line, up to a few lines."""
+    notes = (("a.gz", "read in one piece"), ("b.zst", "other"), ("c.gz", "read in one piece"))
+    text = str(attrs.evolve(report_of(5.0), notes=notes))
+    assert text.splitlines()[2:] == ["'a.gz' and 1 more: read in one piece", "'b.zst': other"]
+
+
+def test_many_notes_are_cut_off():
+    """A report is a screenful."""
+    text = str(attrs.evolve(report_of(5.0), notes=tuple((name, f"note {name}") for name in range(100))))
+    assert text.splitlines()[2:] == [*(f"{name}: note {name}" for name in range(5)), "... and 95 notes more"]

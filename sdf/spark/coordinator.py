@@ -375,4 +375,5 @@ class Coordinator:
             tasks=tasks,
             retries=self._retries,
             replays=self._replays,
+            notes=tuple(self._work.notes),
         )

@@ -330,4 +330,5 @@ class _Run:
             seconds=seconds,
             slots=self._most_slots,
             tasks=tasks,
+            notes=tuple(self._work.notes),
         )
