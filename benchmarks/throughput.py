@@ -19,8 +19,8 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 
 from sdf import DoFn, LiveRunner, OffsetRange, OffsetRangeTracker, StagedRunner, run_sdf
+from sdf.io import ReadLines
 
-BLOCK = 1 << 20
 BEAM = """
 import sys, time
 import apache_beam as beam
@@ -50,30 +50,6 @@ with beam.Pipeline(runner="DirectRunner") as pipeline:
      | beam.combiners.Count.Globally() | beam.Map(lambda n: print("counted", n)))
 print("seconds", time.perf_counter() - began)
 """
-
-
-class LinesFn(DoFn):
-    """Element: a path. Position: a multiple of BLOCK; its block is the lines that start in it."""
-
-    def get_initial_restriction(self, path):
-        return OffsetRange(0, os.path.getsize(path))
-
-    def process(self, path, tracker):
-        start, stop = tracker.current_restriction()
-        block = -(-start // BLOCK) * BLOCK
-        with open(path, "rb") as file:
-            if 0 < block < stop:
-                file.seek(block - 1)
-                file.readline()
-            while block < stop:
-                if not tracker.try_claim(block):
-                    return
-                block += BLOCK
-                text = file.read(max(0, block - file.tell()))
-                if not text.endswith(b"\n"):
-                    text += file.readline()
-                yield from text.decode().splitlines()
-        tracker.try_claim(stop)
 
 
 class CountFn(DoFn):
@@ -149,7 +125,7 @@ def main():
         size = os.path.getsize(path)
         lines = {
             "sc.textFile": lambda: sc.textFile(path).map(len).sum(),
-            "LiveRunner": lambda: sdf([path], LinesFn(), LiveRunner()).map(len).sum(),
+            "LiveRunner": lambda: sdf([path], ReadLines(), LiveRunner()).map(len).sum(),
         }
         in_turn(lines, 1)
         taken = in_turn(lines, options.rounds)
