@@ -18,6 +18,10 @@
     |-- SourceError             OSError        what is to be read is not there
     |   `-- SourceChangedError                 it is not what it was when the run was planned
     |-- ReadError               ValueError     what was read is not what the format allows
+    |-- JournalError            RuntimeError   the journal of a stream cannot be gone on with
+    |   |-- JournalCorruptError ValueError     a file of it is missing, or not what was written
+    |   |-- JournalFencedError                 another driver has committed the batch
+    |   `-- JournalRuleError    ValueError     a block that does not follow from the one before
     |-- StageError              RuntimeError   Spark could not run a stage
     |-- CoordinatorError        ConnectionError  a lane cannot reach the driver, or lost it
     `-- LedgerError             RuntimeError   the record of who owns what does not add up
@@ -41,6 +45,10 @@ __all__ = [
     "DeferError",
     "InvalidTypeError",
     "InvalidValueError",
+    "JournalCorruptError",
+    "JournalError",
+    "JournalFencedError",
+    "JournalRuleError",
     "LedgerError",
     "MissingExtraError",
     "OutputError",
@@ -132,6 +140,22 @@ class SourceChangedError(SourceError):
 
 class ReadError(SdfError, ValueError):
     """What was read is not what the format allows; the message names file, offset and cause."""
+
+
+class JournalError(SdfError, RuntimeError):
+    """The journal of a stream cannot be gone on with."""
+
+
+class JournalCorruptError(JournalError, ValueError):
+    """A file of a journal is missing, or it is not what was written. A crash does not do that."""
+
+
+class JournalFencedError(JournalError):
+    """Another driver runs on the same checkpoint and has committed the batch first."""
+
+
+class JournalRuleError(JournalError, ValueError):
+    """A block does not follow from the block before it; it was not written."""
 
 
 class StageError(SdfError, RuntimeError):

@@ -35,6 +35,9 @@ ALLOWED = {
     "work": {"deferrals", "dofn", "expansion", "invoker", "ledger", "planner", "restrictions"},
     "running": {"dofn", "expansion", "invoker", "ledger"},
     "bundle": {"dofn", "ledger", "running"},
+    "disk": set(),
+    "chain": {"disk", "errors"},
+    "journal": {"chain", "disk", "errors"},
     "direct": {"errors", "restrictions", "dofn", "expansion", "invoker", "ledger"},
     "testing": {"errors", "restrictions", "pickling", "dofn", "expansion", "invoker"},
 }
@@ -94,7 +97,9 @@ def test_only_spark_names_pyspark(path):
 
 @pytest.mark.parametrize("path", [path for path in CORE if path.stem in ALLOWED], ids=label)
 def test_core_does_not_touch_the_outside_world(path):
-    """Clocks, files and the environment are passed in."""
+    """Clocks, files and the environment are passed in; only `disk` is a door to them."""
+    if path.stem == "disk":
+        return
     assert sorted(set(imports_of(path)) & NO_OUTSIDE_WORLD) == []
 
 

@@ -1,0 +1,112 @@
+"""Disk: files that are there whole or not at all, whatever crashes. The journal is written through nothing else.
+
+A file is written under a name that nobody reads, synced, published under its own name, and its directory is synced. Two
+ways to publish: `create` fails if the name is taken, so of two writers one loses; `replace` does not.
+
+A sync that has failed is never tried again: the system may have thrown the data away and say yes the next time.
+
+Source: durable_rename() of PostgreSQL; "All File Systems Are Not Created Equal" (OSDI 2014) for what may survive.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+__all__ = ["Disk", "is_directory"]
+
+_TEMPORARY = ".tmp-"
+
+
+def is_directory(path: str) -> bool:
+    """Tell whether there is a directory."""
+    return os.path.isdir(path)
+
+
+class Disk:
+    """Files below a directory, named by paths relative to it. Every error of the system is raised as it is.
+
+    Args:
+        root: the directory; it is made if it is not there.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+        self._make(self.root)
+
+    def create(self, name: str, data: bytes) -> None:
+        """Write a file that must not exist yet.
+
+        Raises:
+            FileExistsError: if it does; then nothing has changed.
+        """
+        with self._written(name, data) as temporary:
+            os.link(temporary, self.root / name)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file, in place of one that there may be."""
+        with self._written(name, data) as temporary:
+            os.replace(temporary, self.root / name)
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            FileNotFoundError: if there is none.
+        """
+        return (self.root / name).read_bytes()
+
+    def size(self, name: str) -> int | None:
+        """Return the size of a file in bytes, None if there is none; the file is not opened."""
+        try:
+            return (self.root / name).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names of the files in a directory, sorted, without what a crash has left half written."""
+        if not (self.root / directory).is_dir():
+            return []
+        return sorted(f"{directory}/{name}" for name in os.listdir(self.root / directory) if _TEMPORARY not in name)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if there is one. It may be there again after a crash."""
+        with suppress(FileNotFoundError):
+            os.unlink(self.root / name)
+
+    @contextmanager
+    def _written(self, name: str, data: bytes) -> Iterator[Path]:
+        """Write and sync ``data`` under a temporary name; sync the directory when it has been published."""
+        path = self.root / name
+        self._make(path.parent)
+        temporary = path.with_name(f"{path.name}{_TEMPORARY}{uuid.uuid4().hex}")
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            yield temporary
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+        self._sync(path.parent)
+
+    def _make(self, directory: Path) -> None:
+        """Make a directory that stays, with those above it."""
+        if directory.is_dir():
+            return
+        self._make(directory.parent)
+        with suppress(FileExistsError):
+            os.mkdir(directory)
+        self._sync(directory.parent)
+
+    @staticmethod
+    def _sync(directory: Path) -> None:
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,242 @@
+"""The journal of a stream: what was read, what was given out, what is left. It survives crashes and says how to go on.
+
+It is a chain of small blocks, one per batch, each a JSON file that names the hash of the one before it. **Every block
+carries all that the next one needs**: how far every input was read and how far the output got, as half-open intervals
+that are there also when they are empty, the watermark, and the name of a blob with the work that is left. So whoever
+resumes reads one block, however long the chain and however many empty batches there were.
+
+A batch is written ahead, because where work is split depends on the clock: first the *plan*, what will be read, and
+before anyone outside has seen a record the *pin*, what was read. A driver that finds them follows them to the letter
+under the same batch id. The block is the commit. All of these are created, never replaced: of two drivers, the one that
+comes second to a block is told so and stops.
+
+    HEAD                          sequence number and hash of the last block; a hint, which a crash may leave one behind
+    blocks/00000000000000000007.json
+    ahead/00000000000000000008.plan-0.json, ...pin-0.json, ...
+    blobs/<sha256 of the content>
+
+Source: the metadata chain of Open Data Fabric, with its RFC-014.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sdf.chain import (
+    HEAD,
+    VERSION,
+    Block,
+    blob_name,
+    block_name,
+    canonical,
+    check_commit,
+    corrupt,
+    find_head,
+    parse,
+    verify,
+)
+from sdf.disk import Disk, is_directory
+from sdf.errors import JournalCorruptError, JournalError, JournalFencedError, JournalRuleError, show
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """The journal in a directory, at its last block.
+
+    Args:
+        disk: where it is.
+        config: what a stream must have in common with the one that began the journal, as JSON data.
+        inputs: the names of the inputs, in order.
+        clock: the time, in milliseconds since the epoch.
+
+    Raises:
+        JournalError: if the journal there belongs to another stream.
+        JournalCorruptError: if its last block cannot be read.
+
+    Attributes:
+        head: the last block; sequence number 0 is the seed, which holds no batch.
+    """
+
+    def __init__(self, disk: Disk, *, config: Mapping[str, Any], inputs: list[str], clock: Callable[[], int]) -> None:
+        self._disk = disk
+        self._clock = clock
+        head = find_head(disk)
+        if head is None:
+            seed = {"config": config, "inputs": inputs, "kind": "seed", "prev": None, "seq": 0, "time": clock()}
+            head = self._create(0, {**seed, "v": VERSION})
+        elif head.data["config"] != config:
+            raise JournalError(
+                f"the journal in {disk.root} belongs to another stream: it was begun with {show(head.data['config'])}, "
+                f"this is {show(dict(config))}. Use another checkpoint directory, or the DoFns that it was begun with."
+            )
+        self.head = head
+        self._move_head()
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the batch that comes next."""
+        return self.head.seq + 1
+
+    # What is written ahead of a block.
+
+    def ahead(self, name: str) -> Any:
+        """Return what was written ahead of the next block under a name, None if nothing was."""
+        try:
+            entry = self._json(self._ahead(name))
+        except FileNotFoundError:
+            return None
+        return entry["content"] if entry["prev"] == self.head.hash else None
+
+    def write_ahead(self, name: str, content: Any) -> Any:
+        """Write something ahead of the next block, unless it is there already; return what is there, to be followed."""
+        data = canonical({"content": content, "prev": self.head.hash, "seq": self.next_seq, "v": VERSION})
+        try:
+            self._disk.create(self._ahead(name), data)
+        except FileExistsError:
+            there = self.ahead(name)
+            if there is not None:
+                return there
+            self._disk.replace(self._ahead(name), data)  # of a batch that was never to be
+        return content
+
+    def _ahead(self, name: str) -> str:
+        return f"ahead/{self.next_seq:020d}.{name}.json"
+
+    # Blobs.
+
+    def put(self, data: bytes) -> dict[str, Any]:
+        """Store bytes under the name of their content, and return what a block says of them."""
+        reference = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+        if self._disk.size(blob_name(reference)) != len(data):
+            self._disk.replace(blob_name(reference), data)
+        return reference
+
+    def get(self, reference: Mapping[str, Any]) -> bytes:
+        """Return the bytes that a block refers to.
+
+        Raises:
+            JournalCorruptError: if they are not there, or are others.
+        """
+        name = blob_name(reference)
+        try:
+            data = self._disk.read(name)
+        except FileNotFoundError as error:
+            raise JournalCorruptError(corrupt(self._disk, name, "it is missing")) from error
+        if hashlib.sha256(data).hexdigest() != reference["sha256"]:
+            raise JournalCorruptError(corrupt(self._disk, name, "its content is not what its name says"))
+        return data
+
+    # Blocks.
+
+    def commit(self, fields: Mapping[str, Any]) -> Block:
+        """Append a block: from now on the batch has happened. Then forget what was written ahead of it.
+
+        Args:
+            fields: ``inputs``, ``output``, ``checkpoint``, ``watermark`` and ``status``; see `check_commit`.
+
+        Raises:
+            JournalRuleError: if it does not follow from the last block; then nothing was written.
+            JournalFencedError: if another driver has written this block.
+        """
+        before = self.head
+        data = {
+            **fields,
+            "config": before.data["config"],
+            "kind": "commit",
+            "prev": before.hash,
+            "prev_checkpoint": before.data.get("checkpoint"),
+            "seq": self.next_seq,
+            "time": max(self._clock(), before.data["time"]),  # a clock that was set back stops nobody
+            "v": VERSION,
+        }
+        check_commit(before, data)
+        if (
+            data["checkpoint"] is not None
+            and self._disk.size(blob_name(data["checkpoint"])) != data["checkpoint"]["size"]
+        ):
+            raise JournalRuleError(f"block {data['seq']}: its checkpoint {show(data['checkpoint'])} is not stored.")
+        self.head = self._create(self.next_seq, data)
+        self._move_head()
+        self._forget_ahead()
+        old = before.data.get("prev_checkpoint")
+        if old is not None and old not in (data["checkpoint"], before.data["checkpoint"]):
+            self._disk.remove(blob_name(old))
+        return self.head
+
+    def collect_garbage(self) -> int:
+        """Remove what crashes have left behind and no resume can need; return how many files."""
+        keep = {blob_name(self.head.data[key]) for key in ("checkpoint", "prev_checkpoint") if self.head.data.get(key)}
+        unused = [name for name in self._disk.names("blobs") if name not in keep]
+        for name in unused:
+            self._disk.remove(name)
+        return len(unused) + self._forget_ahead()
+
+    def _forget_ahead(self) -> int:
+        """Remove what was written ahead of blocks that are there; return how many files."""
+        old = [name for name in self._disk.names("ahead") if name < f"ahead/{self.next_seq:020d}"]
+        for name in old:
+            self._disk.remove(name)
+        return len(old)
+
+    def _create(self, seq: int, data: Mapping[str, Any]) -> Block:
+        content = canonical(data)
+        try:
+            self._disk.create(block_name(seq), content)
+        except FileExistsError as error:
+            raise JournalFencedError(
+                f"another driver has committed batch {seq} to the journal in {self._disk.root}: this one stops, so "
+                f"that no batch happens twice. Run one driver for each checkpoint directory."
+            ) from error
+        return Block(seq, hashlib.sha256(content).hexdigest(), json.loads(content))
+
+    def _move_head(self) -> None:
+        head = canonical({"hash": self.head.hash, "seq": self.head.seq})
+        try:
+            if self._disk.read(HEAD) == head:
+                return
+        except FileNotFoundError:
+            pass
+        self._disk.replace(HEAD, head)
+
+    def _json(self, name: str) -> Any:
+        return parse(self._disk, name, self._disk.read(name))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the history of a journal, or check all of it: ``python -m sdf.journal show|verify DIR``."""
+    options = argparse.ArgumentParser(prog="python -m sdf.journal", description=main.__doc__)
+    options.add_argument("what", choices=["show", "verify"])
+    options.add_argument("directory", help="the checkpoint directory of a stream")
+    given = options.parse_args(arguments)
+    if not is_directory(given.directory):
+        options.error(f"there is no directory {given.directory!r}")
+    blocks = 0
+    try:
+        for block in verify(Disk(given.directory)):
+            blocks += 1
+            if given.what == "show":
+                print(_line(block))
+    except JournalError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{blocks} blocks, the chain is whole" if blocks else "there is no journal here")
+    return 0 if blocks else 1
+
+
+def _line(block: Block) -> str:
+    data = block.data
+    if data["kind"] == "seed":
+        return f"0  {data['time']}  seed  {json.dumps(data['config'], sort_keys=True)}"
+    inputs = "  ".join(f"{one['id']} [{one['start']}, {one['stop']})" for one in data["inputs"])
+    output = f"output [{data['output']['start']}, {data['output']['stop']})"
+    return f"{block.seq}  {data['time']}  {inputs}  {output}  watermark {data['watermark']}  {data['status']}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
