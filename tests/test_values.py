@@ -16,7 +16,7 @@ import attrs
 import pytest
 
 from sdf import UNBOUNDED, ByteKeyRange, OffsetRange
-from sdf.spark.values import Values, ValuesError, describe
+from sdf.values import Values, ValuesError, describe
 
 
 class Colour(enum.Enum):

@@ -30,7 +30,7 @@ from sdf.ledger import Outcome, WorkItem
 from sdf.planner import Backlog
 from sdf.report import RunReport, TaskRun
 from sdf.spark.balance import Attempt, Balance, LaneState
-from sdf.spark.values import Values, ValuesError
+from sdf.values import Values, ValuesError
 from sdf.spark.wire import (
     WAIT_EVERY_SECONDS,
     Ask,

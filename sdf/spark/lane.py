@@ -21,7 +21,7 @@ from sdf.errors import CoordinatorError, SdfError
 from sdf.invoker import Residual
 from sdf.ledger import WorkItem
 from sdf.running import Running
-from sdf.spark.values import describe
+from sdf.values import describe
 from sdf.spark.wire import (
     Ask,
     Assign,

@@ -37,7 +37,7 @@ from sdf.spark.link import LaneTask
 from sdf.spark.options import count, positive
 from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.server import Run, Server
-from sdf.spark.values import Values
+from sdf.values import Values
 from sdf.spark.wire import ToLane
 from sdf.work import Work
 

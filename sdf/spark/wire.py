@@ -9,7 +9,7 @@ reads on. So each knows the other, and because both sides gave random bytes, wha
 connection. Both directions then have keys of their own.
 
 **Frames.** Length (4 bytes, big-endian), HMAC-SHA256 of sequence number and payload (32), payload. The HMAC is checked
-before the payload is looked at. A lane's payload is JSON, restrictions described as in `sdf.spark.values`: the driver
+before the payload is looked at. A lane's payload is JSON, restrictions described as in `sdf.values`: the driver
 unpickles nothing that it was sent. The coordinator's payload is pickled, since it carries elements; the lane trusts the
 driver, as every Spark task does.
 

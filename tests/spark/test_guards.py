@@ -129,7 +129,7 @@ MUTANTS = {
         "test_wire.py::test_frames_cannot_be_repeated_left_out_or_swapped",
     ),
     "a description may name any code": (
-        "spark/values.py",
+        "values.py",
         "            if parts[0] not in self._named:\n",
         (
             "            import importlib\n            module, _, what = parts[0].partition(':')\n"
