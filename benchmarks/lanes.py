@@ -22,7 +22,6 @@ from sdf.expansion import expand
 from sdf.spark import serde
 from sdf.spark.coordinator import Coordinator
 from sdf.spark.server import Server
-from sdf.spark.values import Values
 from sdf.spark.wire import (
     Ask,
     Assign,
@@ -38,6 +37,7 @@ from sdf.spark.wire import (
     nonce,
     write,
 )
+from sdf.values import Values
 from sdf.work import Work
 
 BEATS = 5

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from sdf.spark.live import LiveRunner
     from sdf.spark.run import run_sdf
     from sdf.spark.staged import StagedRunner
+    from sdf.spark.stream import Batch, StreamSummary, stream_sdf
 
 __all__ = [
     "UNBOUNDED",
+    "Batch",
     "ByteKeyRange",
     "ByteKeyRangeTracker",
     "DoFn",
@@ -36,15 +38,24 @@ __all__ = [
     "RunReport",
     "SdfError",
     "StagedRunner",
+    "StreamSummary",
     "TaggedOutput",
     "UnsplittableTracker",
     "WalltimeWatermark",
     "WatermarkEstimator",
     "run_direct",
     "run_sdf",
+    "stream_sdf",
 ]
 
-_NEEDS_SPARK = {"LiveRunner": "sdf.spark.live", "StagedRunner": "sdf.spark.staged", "run_sdf": "sdf.spark.run"}
+_NEEDS_SPARK = {
+    "Batch": "sdf.spark.stream",
+    "LiveRunner": "sdf.spark.live",
+    "StagedRunner": "sdf.spark.staged",
+    "StreamSummary": "sdf.spark.stream",
+    "run_sdf": "sdf.spark.run",
+    "stream_sdf": "sdf.spark.stream",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -31,8 +31,13 @@ class Expanded:
     note: str | None = None
 
 
-def expand(fn: DoFn, element: Any) -> Expanded:
+def expand(fn: DoFn, element: Any, *, unbounded: bool = False) -> Expanded:
     """Ask a DoFn for the initial restriction of an element and for its split; check both.
+
+    Args:
+        fn: the DoFn.
+        element: the input.
+        unbounded: whether work without an end is welcome.
 
     Raises:
         UnboundedError: if the work has no end.
@@ -44,7 +49,7 @@ def expand(fn: DoFn, element: Any) -> Expanded:
         whole = as_restriction(fn.get_initial_restriction(element), "it")
     with blame(lambda: f"{name}.create_tracker() on {show(whole)} of element {show(element)}"):
         bounded = fn.create_tracker(element, whole).is_bounded()
-    if not bounded:
+    if not bounded and not unbounded:
         raise UnboundedError(
             f"{name}.get_initial_restriction() gave {show(whole)} for element {show(element)}, which has no end. "
             f"Run it with stream_sdf(), or give the restriction a stop."

@@ -105,6 +105,12 @@ class Journal:
             self._disk.replace(self._ahead(name), data)  # of a batch that was never to be
         return content
 
+    def discard_ahead(self) -> None:
+        """Forget what was written ahead of the next block: nothing came of it, and nobody has seen it."""
+        for name in self._disk.names("ahead"):
+            if name.startswith(f"ahead/{self.next_seq:020d}."):
+                self._disk.remove(name)
+
     def _ahead(self, name: str) -> str:
         return f"ahead/{self.next_seq:020d}.{name}.json"
 

@@ -23,7 +23,7 @@ Cut = Callable[[WorkItem, float], tuple[WorkItem, WorkItem] | None]
 _SHARE = 0.75  # benchmarks/skew.py, 20 s per core: 0.5 needs twice the stages for the same balance
 _ITEMS_WHILE_COST_UNKNOWN = 1000  # per task; most of more would only be sent there and back
 
-__all__ = ["Backlog", "Costs", "Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "tasks_allowed"]
+__all__ = ["Backlog", "Costs", "Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "scaled", "tasks_allowed"]
 
 
 @attrs.frozen
@@ -212,6 +212,16 @@ def plan_stage(
         planned.append(PlannedTask(items, seconds if known else budget, budget))
         room -= len(items)
     return planned
+
+
+def scaled(backlog: int, minimum: int, maximum: int) -> int:
+    """Return how many tasks serve a backlog of so many work items: the largest power of two of them, within bounds.
+
+    Source: the auto-scaling of the block reader of Apache Apex Malhar, with the bounds applied last.
+    """
+    if backlog > maximum:
+        return maximum
+    return max(minimum, 1 << (backlog.bit_length() - 1) if backlog else 0)
 
 
 def deal(backlog: Backlog, costs: Costs, lanes: int, *, cut: Cut) -> list[list[WorkItem]]:

@@ -113,6 +113,16 @@ class Values:
         except Exception as error:  # anything may be in it
             raise ValuesError(f"{show(description)} describes no value: {type(error).__name__}: {error}") from error
 
+    def named(self, name: str) -> Any:
+        """Return the class or function of that name.
+
+        Raises:
+            ValuesError: if none of the values that were learnt has it.
+        """
+        if name not in self._named:
+            raise ValuesError(f"{name!r} is not part of any restriction that this driver has.")
+        return self._named[name]
+
     def _read(self, description: Any) -> Any:
         if type(description) in _PLAIN:
             return description
@@ -124,9 +134,7 @@ class Values:
         if kind == "dict":
             return {self._read(key): self._read(entry) for key, entry in parts}
         if kind == "name":
-            if parts[0] not in self._named:
-                raise ValuesError(f"{parts[0]!r} is not part of any restriction that this driver has.")
-            return self._named[parts[0]]
+            return self.named(parts[0])
         if kind not in ("new", "call"):
             raise ValuesError(f"{show(description)} describes no value.")
         state, maker, *arguments = (self._read(part) for part in parts)

@@ -18,8 +18,8 @@ from sdf.expansion import expand
 from sdf.planner import Backlog, deal
 from sdf.spark.coordinator import Coordinator
 from sdf.spark.lane import WAIT, Lane
-from sdf.values import Values
 from sdf.spark.wire import Hello, read, write
+from sdf.values import Values
 from sdf.work import Work
 
 

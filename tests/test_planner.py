@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from sdf.ledger import Outcome, Part, WorkItem
-from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, deal, plan_stage, tasks_allowed
+from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, deal, plan_stage, scaled, tasks_allowed
 from sdf.restrictions import OffsetRange, tiling_flaw
 
 TUNING = Tuning(first_budget_seconds=0.5, min_piece_seconds=0.25, budget_seconds=None)
@@ -489,3 +489,17 @@ def test_deal_of_work_items_without_size_or_work():
     items = [item_of(0, 0, 0), item_of(1, 0, 5, size=None), item_of(2, 0, 0), item_of(3, 0, 7)]
     shares = deal(backlog_of(costs, items), costs, 2, cut=Cutter(declines=True))
     assert sorted(item.id for share in shares for item in share) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "backlog", "tasks"),
+    [
+        *(((1, 16), backlog, tasks) for backlog, tasks in
+          [(1, 1), (2, 2), (3, 2), (7, 4), (8, 8), (10, 8), (15, 8), (16, 16), (17, 16), (1000, 16)]),
+        *(((5, 16), backlog, tasks) for backlog, tasks in [(3, 5), (5, 5), (7, 5), (8, 8)]),
+        *(((3, 6), backlog, tasks) for backlog, tasks in [(3, 3), (5, 4), (6, 4), (7, 6)]),
+    ],
+)  # fmt: skip
+def test_tasks_follow_the_backlog_in_powers_of_two(bounds, backlog, tasks):
+    """Within bounds, which are applied last."""
+    assert scaled(backlog, *bounds) == tasks

@@ -30,7 +30,6 @@ from sdf.ledger import Outcome, WorkItem
 from sdf.planner import Backlog
 from sdf.report import RunReport, TaskRun
 from sdf.spark.balance import Attempt, Balance, LaneState
-from sdf.values import Values, ValuesError
 from sdf.spark.wire import (
     WAIT_EVERY_SECONDS,
     Ask,
@@ -48,6 +47,7 @@ from sdf.spark.wire import (
     Verdict,
     Wait,
 )
+from sdf.values import Values, ValuesError
 from sdf.work import Work
 
 __all__ = ["Coordinator"]

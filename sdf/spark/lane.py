@@ -21,7 +21,6 @@ from sdf.errors import CoordinatorError, SdfError
 from sdf.invoker import Residual
 from sdf.ledger import WorkItem
 from sdf.running import Running
-from sdf.values import describe
 from sdf.spark.wire import (
     Ask,
     Assign,
@@ -37,6 +36,7 @@ from sdf.spark.wire import (
     Verdict,
     Wait,
 )
+from sdf.values import describe
 
 __all__ = ["LOOK_SECONDS", "WAIT", "Lane"]
 

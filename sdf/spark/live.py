@@ -37,8 +37,8 @@ from sdf.spark.link import LaneTask
 from sdf.spark.options import count, positive
 from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.server import Run, Server
-from sdf.values import Values
 from sdf.spark.wire import ToLane
+from sdf.values import Values
 from sdf.work import Work
 
 __all__ = ["LiveRunner"]

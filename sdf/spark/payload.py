@@ -102,8 +102,9 @@ def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
 class Expand:
     """Makes `Expanded` elements of elements; a function for ``mapPartitions``."""
 
-    def __init__(self, payload: Payload) -> None:
+    def __init__(self, payload: Payload, *, unbounded: bool = False) -> None:
         self._payload = payload
+        self._unbounded = unbounded
 
     def __call__(self, elements: Iterable[Any]) -> Iterator[Expanded]:
         return marked(self._payload.run_id, self._expand(elements))
@@ -111,7 +112,7 @@ class Expand:
     def _expand(self, elements: Iterable[Any]) -> Iterator[Expanded]:
         fn, _ = self._payload.load()
         for element in elements:
-            yield expand(fn, element)
+            yield expand(fn, element, unbounded=self._unbounded)
 
 
 def expand_elements(

@@ -20,8 +20,8 @@ from sdf.spark.coordinator import Coordinator
 from sdf.spark.lane import WAIT, Lane
 from sdf.spark.link import Address, Link
 from sdf.spark.server import Server
-from sdf.values import Values
 from sdf.spark.wire import Hello, Ready, Split, Verdict, channels, lane_proof, nonce, write
+from sdf.values import Values
 from sdf.work import Work
 
 ELEMENTS = [("big", 60), ("a", 3)]

@@ -1,0 +1,105 @@
+"""Pending work of a stream, as it stands in the journal: JSON where values have such a description, else pickled."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from sdf import pickling
+from sdf.errors import JournalCorruptError, show
+from sdf.values import Values, describe
+
+__all__ = ["Pending", "dump", "from_json", "heard", "load", "to_json", "told"]
+
+
+@attrs.frozen
+class Pending:
+    """A part of an element that a stream has still to do.
+
+    Attributes:
+        step: which DoFn of the chain it is for.
+        element: the input.
+        restriction: the part.
+        watermark: state of the watermark estimator to go on from, None for none.
+        due: not to be run before, in milliseconds since the epoch.
+    """
+
+    step: int
+    element: Any
+    restriction: Any
+    watermark: Any = None
+    due: int = 0
+
+
+def told(value: Any) -> Any:
+    """Return a value as JSON data; `heard` gives it back."""
+    try:
+        description = describe(value)
+        json.dumps(description, allow_nan=False)
+    except Exception:  # of whatever kind: such a value is pickled instead
+        return ["pickle", base64.b64encode(pickling.dumps(value, f"{show(value)}, for the journal,")).decode()]
+    return description
+
+
+def heard(data: Any) -> Any:
+    """Return the value that `told` described.
+
+    Raises:
+        JournalCorruptError: if it cannot be made, for instance because its class has gone.
+    """
+    try:
+        if isinstance(data, list) and data and data[0] == "pickle":
+            return pickle.loads(base64.b64decode(data[1]))
+        return _Trusting().read(data)
+    except Exception as error:
+        raise JournalCorruptError(
+            f"the journal holds {show(data)}, which cannot be made into a value here: {type(error).__name__}: {error}. "
+            f"Resume with the program, and the versions of its libraries, that wrote it."
+        ) from error
+
+
+class _Trusting(Values):
+    """Makes values of any class that can be imported: a journal is one's own, as the program is."""
+
+    def named(self, name: str) -> Any:
+        module, _, path = name.partition(":")
+        value = importlib.import_module(module)
+        for step in path.split("."):
+            value = getattr(value, step)
+        return value
+
+
+def to_json(work: Pending) -> dict[str, Any]:
+    """Return pending work as JSON data."""
+    return {
+        "step": work.step,
+        "element": told(work.element),
+        "restriction": told(work.restriction),
+        "watermark": told(work.watermark),
+        "due": work.due,
+    }
+
+
+def from_json(data: dict[str, Any]) -> Pending:
+    """Return the pending work that `to_json` described."""
+    return Pending(
+        data["step"], heard(data["element"]), heard(data["restriction"]), heard(data["watermark"]), data["due"]
+    )
+
+
+def dump(state: dict[str, Any], pending: Iterable[Pending]) -> bytes:
+    """Return a checkpoint: what a stream knows, and its pending work, a line each."""
+    lines = [state, *map(to_json, pending)]
+    return b"".join(json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n" for line in lines)
+
+
+def load(checkpoint: bytes) -> tuple[dict[str, Any], list[Pending]]:
+    """Return what `dump` wrote."""
+    state, *lines = checkpoint.splitlines()
+    return json.loads(state), [from_json(json.loads(line)) for line in lines]

@@ -1,0 +1,226 @@
+"""One step of one batch of a stream: a single stage of tasks that end when their time is up, and what they left.
+
+It is a stage as `StagedRunner` has them: the same tasks, stamps, receipts, and readers that replay what was committed
+if the stored block is not that of the committed attempt. What was read is then written down as data (`Pin`), so that
+any driver can give the same records again, from the pin alone.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+from pyspark import RDD, SparkContext, StorageLevel
+
+from sdf.dofn import DoFn
+from sdf.errors import StageError
+from sdf.expansion import Expanded, checked_size
+from sdf.ledger import WorkItem
+from sdf.pending import Pending, from_json, to_json
+from sdf.planner import Backlog, deal
+from sdf.spark import serde
+from sdf.spark.blocks import Receipt, Stamp
+from sdf.spark.jobs import Ended, Jobs
+from sdf.spark.payload import Expand, Payload
+from sdf.spark.receipts import ReceiptParam, materialise, read_receipts
+from sdf.spark.stage import STAGE_PROPERTY, ReadCommitted, StageTask, stage_mark
+from sdf.work import Work
+
+__all__ = ["Pin", "Step"]
+
+
+@attrs.frozen
+class Pin:
+    """What one step of one batch read, for ever.
+
+    Attributes:
+        tasks: for each task the parts that it read, in order.
+        counts: for each task the number of records it gave.
+        left: what is still to do of what was planned.
+    """
+
+    tasks: tuple[tuple[Pending, ...], ...]
+    counts: tuple[int, ...]
+    left: tuple[Pending, ...]
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return sum(self.counts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        return {
+            "tasks": [[to_json(part) for part in parts] for parts in self.tasks],
+            "counts": list(self.counts),
+            "left": [to_json(one) for one in self.left],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Pin:
+        """Return what `to_json` described."""
+        return cls(
+            tuple(tuple(from_json(part) for part in parts) for parts in data["tasks"]),
+            tuple(data["counts"]),
+            tuple(from_json(one) for one in data["left"]),
+        )
+
+
+class Step:
+    """A DoFn of the chain, as the driver of a stream runs it, batch after batch.
+
+    Args:
+        sc: where.
+        fn: the DoFn.
+        number: its place in the chain.
+        run_id: of the stream's run.
+    """
+
+    def __init__(self, sc: SparkContext, fn: DoFn, number: int, run_id: str) -> None:
+        self.fn = fn
+        self.number = number
+        self.name = type(fn).__name__
+        self._sc = sc
+        self._run_id = f"{run_id}-{number}"
+        self._payload = Payload.send(sc, self._run_id, fn, {})
+        self._events: queue.SimpleQueue[Ended | Receipt] = queue.SimpleQueue()
+        self._jobs = Jobs(sc, self._run_id, self._events)
+        self._param = ReceiptParam(self._events.put)
+        self._receipts = sc.accumulator([], self._param)
+        self._stored: RDD[Any] | None = None
+        self._stamps: tuple[Stamp, ...] = ()
+
+    def close(self) -> None:
+        """Cancel what runs, and free what is stored."""
+        self._jobs.cancel()
+        self.forget()
+        self._param.close()
+
+    def forget(self) -> None:
+        """Free the records of the last batch."""
+        if self._stored is not None:
+            self._stored.unpersist()
+        self._stored, self._stamps = None, ()
+
+    def expand(self, elements: RDD[Any] | Sequence[Any]) -> list[Pending]:
+        """Return the work of new elements, in the parts to start from."""
+        rdd = elements if isinstance(elements, RDD) else self._sc.parallelize(elements)
+        job = rdd.mapPartitions(Expand(self._payload, unbounded=True)).collect
+        self._jobs.start("expand", f"{self.name}: expand elements", job, {})
+        ended = self._events.get()
+        assert isinstance(ended, Ended)
+        if ended.error is not None:
+            raise ended.error
+        expanded: list[Expanded] = ended.value
+        return [Pending(self.number, one.element, part) for one in expanded for part, _ in one.pieces]
+
+    def plan(self, work: Iterable[Pending], tasks: int) -> list[list[Pending]]:
+        """Deal work out to so many tasks, cutting what is too big for one."""
+        ledger = Work(self.fn)
+        backlog = Backlog(ledger.costs)
+        watermarks = {}
+        for one in work:
+            size = checked_size(self.fn, one.element, one.restriction)
+            (item,) = ledger.add([Expanded(one.element, one.restriction, ((one.restriction, size),))])
+            watermarks[item.element_id] = one.watermark
+            backlog.push(item)
+        shares = deal(backlog, ledger.costs, tasks, cut=ledger.cut_evenly)
+        return [
+            [Pending(self.number, item.element, item.restriction, watermarks[item.element_id]) for item in share]
+            for share in shares
+            if share
+        ]
+
+    def run(self, batch: int, plan: Sequence[Sequence[Pending]], budget_seconds: float, now: int) -> Pin:
+        """Run a planned stage to its end, keep its records stored, and return what it read.
+
+        Args:
+            batch: its number.
+            plan: the work of each task, in order.
+            budget_seconds: tasks split what they run when that is over.
+            now: milliseconds since the epoch; a delay that was asked for counts from there.
+        """
+        work = Work(self.fn)
+        watermarks: dict[int, Any] = {}
+        bundles = []
+        for task, share in enumerate(plan):
+            items = [
+                attrs.evolve(item, watermark=one.watermark)
+                for one in share
+                for item in work.add([Expanded(one.element, one.restriction, ((one.restriction, None),))])
+            ]
+            watermarks.update((item.id, item.watermark) for item in items)
+            work.ledger.assign(task, items)
+            bundles.append((tuple(items), budget_seconds))
+        stage = StageTask(self._payload, batch, (), 0.0, self._receipts)
+        rdd = self._sc.parallelize(bundles, len(bundles)).mapPartitionsWithIndex(stage)
+        rdd.setName(f"{self.name}: batch {batch}").persist(StorageLevel.MEMORY_AND_DISK)
+        self._stored = rdd
+        receipts = self._finish(batch, rdd, len(bundles))
+        left: list[Pending] = []
+        contents = []
+        for task, receipt in enumerate(receipts):
+            todo = work.commit(task, receipt.stamp.attempt, receipt.outcome) or []
+            left += [
+                Pending(
+                    self.number,
+                    item.element,
+                    item.restriction,
+                    watermarks.get(item.id, item.watermark),  # the former of what was not started
+                    now + int(seconds * 1000),
+                )
+                for item, seconds in todo
+            ]
+            contents.append(
+                tuple(
+                    Pending(self.number, item.element, item.restriction, watermarks[item.id])
+                    for item in work.ledger.content(task)
+                )
+            )
+        self._stamps = tuple(receipt.stamp for receipt in receipts)
+        return Pin(tuple(contents), tuple(receipt.counts[0] for receipt in receipts), tuple(left))
+
+    def _finish(self, batch: int, rdd: RDD[Any], tasks: int) -> list[Receipt]:
+        """Run the job of a stage, and return one receipt for each task."""
+        receipts: dict[int, Receipt] = {}
+        properties = {STAGE_PROPERTY: stage_mark(self._run_id, batch)}
+        self._jobs.start(batch, f"{self.name}: batch {batch}, {tasks} tasks", partial(materialise, rdd), properties)
+        running = True
+        while running or len(receipts) < tasks:
+            event = self._events.get()
+            if isinstance(event, Receipt):
+                if event.stamp.stage == batch:
+                    receipts.setdefault(event.stamp.task, event)
+                continue
+            if event.error is not None:
+                raise event.error
+            running = False
+            for receipt in event.value:
+                if receipt is None:
+                    raise StageError(f"batch {batch} of {self.name}: a stored block ends without its receipt.")
+                receipts.setdefault(receipt.stamp.task, receipt)
+            missing = [task for task in range(tasks) if task not in receipts]
+            if missing:
+                running = True
+                job = partial(read_receipts, rdd, missing)
+                self._jobs.start(batch, f"{self.name}: batch {batch}, receipts", job, properties)
+        return [receipts[task] for task in range(tasks)]
+
+    def records(self, pin: Pin) -> RDD[Any]:
+        """Return the records of a pinned step: as they are stored, or read again."""
+        tasks = len(pin.tasks)
+        contents = [
+            [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
+             for number, part in enumerate(parts)]
+            for parts in pin.tasks
+        ]  # fmt: skip
+        broadcast = self._sc.broadcast(serde.dumps(contents, "the committed restrictions"))
+        stored = self._stored
+        stamps = self._stamps
+        if stored is None:
+            stored = self._sc.parallelize([], tasks)
+            stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
+        return stored.mapPartitionsWithIndex(ReadCommitted(self._payload, stamps, pin.counts, broadcast, 0, ()))
