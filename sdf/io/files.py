@@ -13,7 +13,9 @@ import io
 import os
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from fractions import Fraction
 from typing import Any
 
@@ -23,9 +25,21 @@ from sdf import DoFn, OffsetRangeTracker, Progress, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceChangedError, SourceError, show
 from sdf.io.extras import need
 
-__all__ = ["FileBlock", "FileFn", "FileInfo", "FileRange", "FileRangeTracker", "as_size", "look_up", "open_file"]
+__all__ = [
+    "FileBlock",
+    "FileFn",
+    "FileInfo",
+    "FileRange",
+    "FileRangeTracker",
+    "as_options",
+    "as_size",
+    "file_system",
+    "look_up",
+    "open_file",
+]
 
 _BUFFER_BYTES = 1 << 16
+_AHEAD_BYTES = 8 << 20
 
 
 @attrs.frozen
@@ -157,7 +171,7 @@ class FileFn(DoFn):
 
     def __init__(self, *, block_size: int | None = None, storage_options: Mapping[str, Any] | None = None) -> None:
         self.block_size = None if block_size is None else as_size(block_size, f"{type(self).__name__} block_size")
-        self.storage_options = dict(storage_options or {})
+        self.storage_options = as_options(storage_options, type(self).__name__)
 
     def get_initial_restriction(self, element: Any) -> FileRange:
         if isinstance(element, FileBlock):
@@ -194,9 +208,20 @@ class FileFn(DoFn):
             f"the files, or map your elements to paths."
         )
 
-    def open(self, restriction: FileRange) -> io.BufferedReader:
-        """Open the file of a restriction; see `open_file`."""
-        return open_file(restriction.file, self.storage_options)
+    @contextmanager
+    def open(self, restriction: FileRange) -> Iterator[io.BufferedReader]:
+        """Open the file of a restriction, for a ``with`` statement; see `open_file`.
+
+        Raises:
+            SourceChangedError: also at the end, if the file changed meanwhile: what was read may be of both versions.
+        """
+        with open_file(restriction.file, self.storage_options) as file:
+            try:
+                yield file
+            except Exception:  # which may come of the change
+                _check(restriction.file, self.storage_options)
+                raise
+            _check(restriction.file, self.storage_options)
 
 
 def as_size(value: Any, what: str) -> int:
@@ -208,13 +233,32 @@ def as_size(value: Any, what: str) -> int:
     return value
 
 
+def as_options(value: Any, who: str) -> dict[str, Any]:
+    """Return storage options, None as no options; raise unless they are a mapping."""
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidTypeError(f"{who} storage_options must be a mapping of names to values (got {show(value)}).")
+    return dict(value or {})
+
+
+def file_system(path: str, storage_options: Mapping[str, Any], who: str) -> tuple[Any, str]:
+    """Return the file system of a path, which remembers no listing, and the path in there."""
+    fsspec = need("fsspec.core", "files", who)
+    if "://" in path:
+        fs, inner = fsspec.url_to_fs(path, **storage_options)
+    else:  # not through url_to_fs(), to which the :: in a name chains two file systems
+        fs = fsspec.filesystem("file", **storage_options)
+        inner = fs._strip_protocol(path)
+    fs.invalidate_cache()  # instances are shared and live long; what one of them listed before may have changed
+    return fs, inner
+
+
 def look_up(path: str, storage_options: Mapping[str, Any], who: str) -> FileInfo:
     """Return a file as it is now.
 
     Raises:
         SourceError: if it does not exist, is a directory, or does not tell its size.
     """
-    fs, inner = need("fsspec.core", "files", who).url_to_fs(path, **storage_options)
+    fs, inner = file_system(path, storage_options, who)
     try:
         info = fs.info(inner)
     except FileNotFoundError as error:
@@ -234,16 +278,22 @@ def as_file_info(path: str, info: Mapping[str, Any]) -> FileInfo:
     """
     if info.get("size") is None:
         raise SourceError(f"the server of {path!r} does not say how large it is, so no part of it can be read.")
-    mtime = next(
-        (info[key] for key in ("mtime", "LastModified", "last_modified", "modified", "created") if key in info), None
-    )
-    version = next((info[key] for key in ("ETag", "etag", "generation", "ino") if info.get(key)), None)
-    return FileInfo(
-        path,
-        int(info["size"]),
-        mtime.timestamp() if isinstance(mtime, datetime) else mtime if isinstance(mtime, (int, float)) else None,
-        None if version is None else str(version),
-    )
+    tag = next((info[key] for key in ("ETag", "etag", "generation") if info.get(key)), None)
+    version = info.get("ino") if tag is None else tag
+    mtime = _mtime(info)
+    if tag is not None and mtime is not None:
+        mtime //= 1  # where listings tell fractions of a second, looking up one file may not
+    return FileInfo(path, int(info["size"]), mtime, None if version is None else str(version))
+
+
+def _mtime(info: Mapping[str, Any]) -> float | None:
+    if "Last-Modified" in info:
+        return parsedate_to_datetime(info["Last-Modified"]).timestamp()
+    keys = ("mtime", "LastModified", "last_modified", "modified", "created")
+    mtime = next((info[key] for key in keys if key in info), None)
+    if isinstance(mtime, datetime):
+        return mtime.timestamp()
+    return float(mtime) if isinstance(mtime, (int, float)) else None
 
 
 def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) -> io.BufferedReader:
@@ -252,23 +302,40 @@ def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) 
     Raises:
         SourceChangedError: if it has gone, shrunk or changed; reading raises it too.
     """
-    fs, inner = need("fsspec.core", "files", "a reader").url_to_fs(file.path, **(storage_options or {}))
+    options = storage_options or {}
+    fs, inner = _check(file, options)
+    # s3fs would read 50 MiB ahead, of which most belongs to another part
+    much = "default_block_size" not in options and getattr(fs, "default_block_size", 0) > _AHEAD_BYTES
+    try:
+        opened = fs.open(inner, "rb", **({"block_size": _AHEAD_BYTES} if much else {}))
+    except FileNotFoundError as error:
+        raise _gone(file) from error
+    return io.BufferedReader(PinnedFile(opened, file, fs), _BUFFER_BYTES)
+
+
+def _check(file: FileInfo, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
+    """Raise SourceChangedError unless a file is still what it was; return its file system and its path in there."""
+    fs, inner = file_system(file.path, storage_options, "a reader")
     try:
         file.check(as_file_info(file.path, fs.info(inner)))
-        opened = fs.open(inner, "rb")
     except FileNotFoundError as error:
-        raise SourceChangedError(
-            f"{file.path} has gone; it had {file.size} bytes when this run was planned. Keep files until a run ends."
-        ) from error
-    return io.BufferedReader(PinnedFile(opened, file), _BUFFER_BYTES)
+        raise _gone(file) from error
+    return fs, inner
+
+
+def _gone(file: FileInfo) -> SourceChangedError:
+    return SourceChangedError(
+        f"{file.path} has gone; it had {file.size} bytes when this run was planned. Keep files until a run ends."
+    )
 
 
 class PinnedFile(io.RawIOBase):
     """The first bytes of an open file, as many as there were."""
 
-    def __init__(self, opened: Any, file: FileInfo) -> None:
+    def __init__(self, opened: Any, file: FileInfo, fs: Any) -> None:
         self._opened = opened
         self._file = file
+        self._fs = fs  # kept: some file systems, such as an archive, close when they are collected
         self._at = 0
 
     def readable(self) -> bool:
@@ -292,7 +359,9 @@ class PinnedFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
-        self._at = self._opened.seek(base + offset)
+        if base + offset != self._at:  # some streams can only be read on
+            self._opened.seek(base + offset)
+            self._at = base + offset
         return self._at
 
     def tell(self) -> int:

@@ -22,8 +22,9 @@ class ReadLines(TextFn):
 
     Args:
         delimiter: the bytes that end a record, None for LF and CRLF.
-        encoding: of the text; the lines are strings. None: they are bytes. A UTF-8 byte order mark at the start of a
-            file is dropped. Not UTF-16 or UTF-32, in which the byte of a line feed may be half a letter.
+        encoding: of the text; the lines are strings, and a UTF-8 byte order mark at the start of a file is dropped.
+            Not UTF-16 or UTF-32, in which the byte of a line feed may be half a letter. None: the lines are bytes, as
+            they are in the file.
         options: as for `TextFn`: ``with_position``, ``on_error``, ``max_record_bytes``, ``block_size``,
             ``storage_options``.
 
@@ -36,7 +37,7 @@ class ReadLines(TextFn):
     def __init__(self, *, delimiter: bytes | None = None, encoding: str | None = "utf-8", **options: Any) -> None:
         super().__init__(delimiter=b"\n" if delimiter is None else delimiter, **options)
         self.strip_cr = delimiter is None
-        self.encoding = None if encoding is None else _as_encoding(encoding)
+        self.encoding = None if encoding is None else _as_encoding(encoding, self.delimiter)
 
     def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
         encoding = self.encoding
@@ -83,16 +84,26 @@ class ReadLines(TextFn):
             yield ((path, at), record) if self.with_position else record
 
 
-def _as_encoding(encoding: Any) -> str:
+def _as_encoding(encoding: Any, delimiter: bytes) -> str:
+    """Return Python's name of an encoding in which each delimiter is one, and no part of a letter."""
     if not isinstance(encoding, str):
         raise InvalidTypeError(f"ReadLines encoding must be a name such as 'utf-8', or None (got {show(encoding)}).")
     try:
-        name = codecs.lookup(encoding).name
-    except LookupError as error:
-        raise InvalidValueError(f"ReadLines encoding must be one that Python knows (got {encoding!r}).") from error
-    if name.startswith(("utf-16", "utf-32", "utf-7", "iso2022", "hz")) or "\n".encode(name) != b"\n":
+        name = codecs.lookup(encoding).name.removesuffix("-sig")  # of each file the mark is dropped, not of each line
+        line_feed = "\n".encode(name)
+        every_byte = bytes(range(256)).decode(name, "replace")
+    except (LookupError, UnicodeError) as error:
+        raise InvalidValueError(
+            f"ReadLines encoding must be one of text that Python knows (got {encoding!r}): {error}."
+        ) from error
+    if name.startswith(("utf-16", "utf-32", "utf-7", "iso2022", "hz")) or line_feed != b"\n":
         raise InvalidValueError(
             f"ReadLines cannot split text in {encoding!r}: the byte of a line feed may be part of a letter there, or "
             f"what a byte means depends on those before it. Convert the files to UTF-8."
+        )
+    if name != "utf-8" and len(every_byte) < 256 and delimiter[0] >= 0x30:  # letters of several bytes, all >= 0x30
+        raise InvalidValueError(
+            f"ReadLines cannot split text in {encoding!r} at {delimiter!r}: its first byte may be part of a letter "
+            f"there. Choose a delimiter that begins with a byte below 0x30, or convert the files to UTF-8."
         )
     return name

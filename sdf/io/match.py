@@ -10,16 +10,19 @@ from typing import Any
 from sdf import DoFn, OffsetRange
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
 from sdf.io.extras import need
-from sdf.io.files import FileInfo, as_file_info
+from sdf.io.files import FileInfo, as_file_info, as_options, file_system
 
 __all__ = ["MatchFiles"]
 
 
 class MatchFiles(DoFn):
-    """Lists files. Element: a path, a directory or a pattern such as ``s3://logs/2026-*/**.gz``. Gives `FileInfo`.
+    """Lists files. Element: a path, a directory or a pattern such as ``s3://logs/2026-*/*.gz``. Gives `FileInfo`.
 
     The files of an element come in the order of their paths. Like Hadoop's, it leaves out files whose name begins with
-    ``_`` or ``.``, such as ``_SUCCESS``, and those in directories named so.
+    ``_`` or ``.``, such as ``_SUCCESS``, and those in directories named so, below what the element itself names. A
+    name that exists is never taken for a pattern, whatever signs are in it. A pattern names files, and ``**`` any
+    number of directories; it does not list the directories that it matches. Links to files are followed, links to
+    directories below the element are not. A path that ends in ``/`` is a directory, which matters for ``https://``.
 
     Args:
         recursive: also list what is in directories below a directory.
@@ -52,7 +55,7 @@ class MatchFiles(DoFn):
         self.recursive = recursive
         self.hidden = hidden
         self.missing_ok = missing_ok
-        self.storage_options = dict(storage_options or {})
+        self.storage_options = as_options(storage_options, "MatchFiles")
 
     def get_initial_restriction(self, element: Any) -> OffsetRange:
         if not isinstance(element, (str, os.PathLike)):
@@ -65,32 +68,84 @@ class MatchFiles(DoFn):
 
     def list(self, path: str) -> list[FileInfo]:
         """Return the files that a path, a directory or a pattern names, sorted by path."""
-        fs, inner = need("fsspec.core", "files", "MatchFiles").url_to_fs(path, **self.storage_options)
-        root = inner
-        if any(sign in inner for sign in "*?["):
-            found = fs.glob(inner, detail=True)
+        fs, inner = file_system(path, self.storage_options, "MatchFiles")
+        info, root = _look(fs, inner), inner
+        if info is None and any(sign in inner for sign in "*?["):
             root = fs._parent(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)] + "x")
-        elif fs.isdir(inner):
-            found = fs.find(inner, maxdepth=None if self.recursive else 1, detail=True)
+            found = _glob(fs, inner, root)
+        elif info is not None and (info["type"] == "directory" or path.endswith("/")):
+            found = _find(fs, inner, None if self.recursive else 1)
         else:
-            found = {inner: fs.info(inner)} if fs.exists(inner) else {}
-            root = fs._parent(inner)
-        if not found and not self.missing_ok and not fs.isdir(inner):
-            raise SourceError(f"MatchFiles: {path!r} names no file. Pass missing_ok=True if that may be.")
-        return [
-            as_file_info(self._outer(fs, path, name), info)
-            for name, info in sorted(found.items())
-            if info["type"] == "file" and self._wanted(name, root)
-        ]
+            found = {} if info is None else {inner: info}
+        files = {name: file for name, entry in sorted(found.items()) if (file := _as_file(fs, name, entry)) is not None}
+        if not files and not self.missing_ok and (info is None or info["type"] != "directory"):
+            only = f"; it matches directories, such as {min(found)!r}: end it with '/*'" if found else ""
+            raise SourceError(f"MatchFiles: {path!r} names no file{only}. Pass missing_ok=True if that may be.")
+        return [as_file_info(_outer(fs, path, name), file) for name, file in files.items() if self._wanted(name, root)]
 
     def _wanted(self, name: str, root: str) -> bool:
-        """Tell whether a file is to be read, by its path below the element's."""
-        parts = name.removeprefix(root).strip("/").split("/")
-        if not self.hidden and any(part.startswith(("_", ".")) for part in parts):
+        """Tell whether a file is to be read, by its name, and by its path below the element's."""
+        below = name.removeprefix(root).strip("/").split("/")
+        if not self.hidden and any(part.startswith(("_", ".")) for part in below):
             return False
-        return self.regex is None or self.regex.fullmatch(parts[-1]) is not None
+        return self.regex is None or self.regex.fullmatch(name.rpartition("/")[2]) is not None
 
-    @staticmethod
-    def _outer(fs: Any, path: str, name: str) -> str:
-        """Return a name of the file system as a path with the protocol that the element has."""
-        return fs.unstrip_protocol(name) if "://" in path or "::" in path else name
+
+def _look(fs: Any, name: str) -> Any:
+    """Return what a file system says of a name, None if it says that there is no such thing."""
+    try:
+        return fs.info(name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _as_file(fs: Any, name: str, entry: Mapping[str, Any]) -> Any:
+    """Return what is known of a file of a listing, None if it is no file."""
+    if entry.get("islink") or (entry["type"] == "file" and entry.get("size") is None):
+        entry = _look(fs, name)  # a listing tells of the link and not of the file, or does not tell the size
+    return entry if entry is not None and entry["type"] == "file" else None
+
+
+def _glob(fs: Any, pattern: str, root: str) -> dict[str, Any]:
+    """Return what matches a pattern, of what is below a directory."""
+    if not _walks(fs):
+        found: dict[str, Any] = fs.glob(pattern, detail=True)
+        return found
+    matches = re.compile(need("fsspec.utils", "files", "MatchFiles").glob_translate(pattern)).match
+    depth = None if "**" in pattern else pattern.count("/") - root.rstrip("/").count("/")
+    return {name: entry for name, entry in _find(fs, root, depth).items() if matches(name)}
+
+
+def _find(fs: Any, root: str, depth: int | None) -> dict[str, Any]:
+    """Return what is in a directory and, up to a depth, in those below it."""
+    if not _walks(fs):
+        found: dict[str, Any] = fs.find(root, maxdepth=depth, detail=True)
+        return found
+    found, todo = {}, [(root, 1)]
+    while todo:
+        directory, level = todo.pop()
+        try:
+            entries = fs.ls(directory, detail=True)
+        except FileNotFoundError:  # it has gone since it was listed itself
+            continue
+        for entry in entries:
+            if entry["type"] == "directory" and entry["name"] not in found and (depth is None or level < depth):
+                todo.append((entry["name"], level + 1))
+            found[entry["name"]] = entry
+    return found
+
+
+def _walks(fs: Any) -> bool:
+    """Tell whether a file system finds files by fsspec's own walk, which leaves out directories that it cannot list."""
+    own = need("fsspec", "files", "MatchFiles").AbstractFileSystem.find
+    return getattr(fs.find, "__func__", None) is own
+
+
+def _outer(fs: Any, path: str, name: str) -> str:
+    """Return a name of a file system as a path with the protocols that the element has."""
+    if "://" not in path:
+        return name
+    head, chain, rest = path.partition("::")
+    if "://" in head:
+        return f"{fs.unstrip_protocol(name)}{chain}{rest}"
+    return f"{head}{chain}{_outer(fs, rest, name)}"  # such as simplecache::s3://...

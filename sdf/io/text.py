@@ -12,19 +12,21 @@ if delimiters cannot overlap, which is why those that could are refused.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import attrs
 
 from sdf import TaggedOutput
-from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, show
-from sdf.io.files import FileBlock, FileFn, FileRange, as_size
+from sdf.errors import InvalidValueError, ReadError, show
+from sdf.io.blocktext import read_blocks
+from sdf.io.compression import BLOCKS, GZIP_INDEX, CompressedFn
+from sdf.io.delimited import Delimited, check_delimiter
+from sdf.io.files import FileBlock, FileRange, as_size
 
 __all__ = ["CELL_BYTES", "BadRecord", "Cells", "Delimited", "TextFn", "check_delimiter"]
 
 CELL_BYTES = 1 << 20
-_CHUNK_BYTES = 1 << 16
 
 
 @attrs.frozen
@@ -76,82 +78,16 @@ class Cells:
         return self.start if position <= self.start else self.after(position - 1)
 
 
-class Delimited:
-    """Reads whole records, each of which ends in a delimiter or with the file.
-
-    Args:
-        file: open, at ``at``.
-        at: the position of the next byte.
-        delimiter: ends a record.
-        longest: how many bytes a record may have.
-        path: for messages.
-    """
-
-    def __init__(self, file: BinaryIO, at: int, delimiter: bytes, longest: int, path: str) -> None:
-        self._file = file
-        self._delimiter = delimiter
-        self._longest = longest
-        self._path = path
-        self._unread = b""
-        self.at = at
-
-    def _read(self, size: int) -> bytes:
-        data = self._unread[:size]
-        self._unread = self._unread[size:]
-        if len(data) < size:
-            data += self._file.read(size - len(data))
-        self.at += len(data)
-        return data
-
-    def read(self, end: int) -> bytes:
-        """Return the records that start before ``end``, from where it stands, which must be the start of one."""
-        data = self._read(end - self.at)
-        if data and not data.endswith(self._delimiter):
-            data += self._rest(data)
-        return data
-
-    def _rest(self, data: bytes) -> bytes:
-        """Return what is missing of the last record."""
-        if self._delimiter == b"\n":
-            rest = self._file.readline(self._longest + 1)
-            self.at += len(rest)
-            self._check_length(data, len(rest))
-            return rest
-        overlap = len(self._delimiter) - 1
-        rest = data[len(data) - overlap :] if overlap else b""
-        known = len(rest)
-        while chunk := self._read(_CHUNK_BYTES):
-            searched = max(0, len(rest) - overlap)
-            rest += chunk
-            found = rest.find(self._delimiter, searched)
-            if found >= 0:
-                end = found + len(self._delimiter)
-                self._unread = rest[end:] + self._unread
-                self.at -= len(rest) - end
-                rest = rest[:end]
-                break
-            self._check_length(data, len(rest) - known)
-        return rest[known:]
-
-    def _check_length(self, data: bytes, more: int) -> None:
-        begun = len(data) - (data.rfind(self._delimiter) + len(self._delimiter) if self._delimiter in data else 0)
-        if begun + more > self._longest:
-            raise ReadError(
-                f"{self._path}: the record that ends after byte {self.at} has more than {self._longest} bytes. If the "
-                f"delimiter is right, allow more with max_record_bytes."
-            )
-
-
-class TextFn(FileFn):
+class TextFn(CompressedFn):
     """Readers of records that end in a delimiter. Subclass it with `records`.
 
     Args:
         delimiter: the bytes that end a record.
-        with_position: yield ``((path, offset), record)`` instead of ``record``.
+        with_position: yield ``((path, offset), record)`` instead of ``record``; of compressed text see
+            `sdf.io.compression`.
         on_error: ``"raise"``, or ``"tag"`` to give what cannot be read as a `BadRecord` to the tag ``bad``.
         max_record_bytes: a longer record is an error: it had to be held in memory.
-        block_size: see `FileFn`.
-        storage_options: see `FileFn`.
+        options: see `CompressedFn`: ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
     """
 
     def __init__(
@@ -161,10 +97,9 @@ class TextFn(FileFn):
         with_position: bool = False,
         on_error: str = "raise",
         max_record_bytes: int = 1 << 28,
-        block_size: int | None = None,
-        storage_options: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(block_size=block_size, storage_options=storage_options)
+        super().__init__(**options)
         who = type(self).__name__
         check_delimiter(delimiter, who)
         if on_error not in ("raise", "tag"):
@@ -201,8 +136,40 @@ class TextFn(FileFn):
         restriction: FileRange = tracker.current_restriction()
         path = restriction.file.path
         with self.open(restriction) as file:
-            for offset, data in self._blocks(element, restriction, tracker, file):
+            for offset, data in self._pieces(element, restriction, tracker, file):
                 yield from self.records(path, offset, data)
+
+    def _pieces(
+        self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader
+    ) -> Iterator[tuple[int, bytes]]:
+        """Return whole records, claimed block by block, with the offset of the first; as the codec asks."""
+        if restriction.codec == "":
+            return self._blocks(element, restriction, tracker, file)
+        if restriction.codec in BLOCKS:
+            blocks = BLOCKS[restriction.codec](file, restriction.file.size, restriction.file.path)
+            return read_blocks(blocks, tracker, self.delimiter, self.max_record_bytes, restriction.file.path)
+        if restriction.codec == GZIP_INDEX:
+            return self._indexed(restriction, tracker, file)
+        return self._in_one_piece(restriction, tracker, file)
+
+    def _indexed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
+        """Read the text of a gzip file through its index as if it were a file itself."""
+        text, size = self.indexed_text(restriction, file)
+        with text:
+            unpacked = attrs.evolve(restriction, file=attrs.evolve(restriction.file, size=size))
+            yield from self._blocks(None, unpacked, tracker, text)
+
+    def _in_one_piece(
+        self, restriction: FileRange, tracker: Any, file: io.BufferedReader
+    ) -> Iterator[tuple[int, bytes]]:
+        if not tracker.try_claim(restriction.start):
+            return
+        with self.unpack(restriction, file) as text:
+            records = Delimited(text, 0, self.delimiter, self.max_record_bytes, restriction.file.path)
+            start = 0
+            while data := records.read(start + CELL_BYTES):
+                yield start, data
+                start = records.at
 
     def _blocks(
         self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader
@@ -234,23 +201,3 @@ class TextFn(FileFn):
         found = file.read(end - before).find(self.delimiter)
         start = before + found + len(self.delimiter)
         return start if found >= 0 and start < end else None
-
-
-def check_delimiter(delimiter: Any, who: str) -> None:
-    """Raise unless a delimiter is some bytes of which no two can overlap.
-
-    Raises:
-        InvalidTypeError: if it is not bytes.
-        InvalidValueError: if it is empty, or begins as it ends.
-    """
-    if not isinstance(delimiter, bytes):
-        raise InvalidTypeError(f"{who} delimiter must be bytes, such as b'\\n' (got {show(delimiter)}).")
-    if not delimiter:
-        raise InvalidValueError(f"{who} delimiter must not be empty.")
-    for size in range(1, len(delimiter)):
-        if delimiter.startswith(delimiter[-size:]):
-            raise InvalidValueError(
-                f"{who} delimiter {delimiter!r} begins as it ends, with {delimiter[-size:]!r}: two of them can "
-                f"overlap, and where a record starts would depend on where one begins to read. Choose another, or read "
-                f"the file in one piece with your own DoFn."
-            )
