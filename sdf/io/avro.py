@@ -1,0 +1,243 @@
+"""ReadAvro: the records of Avro files, block by block; fastavro reads them.
+
+An Avro file is a header (schema, codec, a marker of 16 random bytes), then blocks: how many records, how many bytes,
+those bytes, the marker. Where blocks begin is settled by going from one to the next, from the header on. A part that
+begins in the middle looks for the marker instead, and believes it if a block without further markers follows. If not,
+the marker may be part of a record, or the block damaged, and only the way from the header tells which; that is rare
+enough to walk it. What remains is a marker in a record with all the rest of its block, by chance, of the form of one.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
+from typing import Any, BinaryIO
+
+from sdf import TaggedOutput
+from sdf.errors import InvalidValueError, ReadError, show
+from sdf.io.extras import need
+from sdf.io.files import FileFn, FileInfo, FileRange
+from sdf.io.text import BadRecord
+
+__all__ = ["ReadAvro"]
+
+_MARKER_BYTES = 16
+_CHUNK_BYTES = 1 << 16
+_MOST_BAD_BYTES = 1 << 20
+
+
+class ReadAvro(FileFn):
+    """Reads Avro records. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of an Avro block.
+
+    A record is what fastavro makes of it, a dict in most files. A part owns the Avro blocks that start in it. Memory
+    holds one of them, and with ``on_error="tag"`` its records. A file of no bytes has no records.
+
+    Args:
+        reader_schema: read the records as this schema says, by Avro's rules of resolution; None: as they were written.
+        with_position: yield ``((path, offset of the Avro block), record)`` instead of ``record``.
+        on_error: ``"raise"``, or ``"tag"`` to give each Avro block that cannot be read as a `BadRecord` to the tag
+            ``bad``, and none of its records. Where even its end is lost, ``data`` are the bytes up to the next block,
+            at most 1 MiB of them.
+        block_size: see `FileFn`.
+        storage_options: see `FileFn`.
+
+    Raises:
+        InvalidValueError: for an option of a wrong value.
+        MissingExtraError: if fastavro is not installed.
+        ReadError: when it runs, if a file is not Avro, if its codec needs a library that is not installed, or if a
+            block cannot be read.
+
+    Source: the Avro specification, "Object Container Files".
+    """
+
+    def __init__(
+        self,
+        *,
+        reader_schema: Any = None,
+        with_position: bool = False,
+        on_error: str = "raise",
+        block_size: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(block_size=block_size, storage_options=storage_options)
+        if on_error not in ("raise", "tag"):
+            raise InvalidValueError(f"ReadAvro on_error must be 'raise' or 'tag' (got {show(on_error)}).")
+        self.reader_schema = _as_schema(reader_schema)
+        self.with_position = with_position
+        self.on_error = on_error
+
+    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        restriction: FileRange = tracker.current_restriction()
+        path = restriction.file.path
+        if restriction.start == restriction.stop:
+            return
+        with self.open(restriction) as opened:
+            file = _AvroFile(opened, restriction.file, self.reader_schema)
+            at = file.first(restriction.start, restriction.stop)
+            while tracker.try_claim(at):
+                block = file.read(at)
+                try:
+                    yield from self._records(path, at, file.decode(block))
+                except Exception as error:  # fastavro raises whatever comes of bytes that are no records
+                    file.check_codec()
+                    yield self._bad(file, at, block, error)
+                at = file.after(at, block)
+
+    def _records(self, path: str, at: int, records: Iterable[Any]) -> Iterable[Any]:
+        if self.on_error == "tag":
+            records = list(records)  # all of them decode, or none is given
+        return zip(repeat((path, at)), records) if self.with_position else records
+
+    def _bad(self, file: _AvroFile, at: int, block: bytes | None, error: Exception) -> TaggedOutput:
+        path = file.info.path
+        if self.on_error == "tag":
+            data = file.slice(at, min(file.after(at, block), at + _MOST_BAD_BYTES)) if block is None else block
+            return TaggedOutput("bad", BadRecord(path, at, data, f"{type(error).__name__}: {error}"))
+        raise ReadError(
+            f"{path}: the Avro block at byte {at} cannot be read: {type(error).__name__}: {error}. To go on without "
+            f"such blocks pass on_error='tag', and tags=('bad',) to the runner."
+        ) from error
+
+
+class _AvroFile:
+    """An open Avro file whose header is read.
+
+    Args:
+        file: open, at its start.
+        info: what the file is.
+        reader_schema: as for `ReadAvro`.
+
+    Raises:
+        ReadError: if it is not Avro.
+    """
+
+    def __init__(self, file: io.BufferedReader, info: FileInfo, reader_schema: Any) -> None:
+        self._fastavro = need("fastavro", "avro", "ReadAvro")
+        self._file = file
+        self._source = _Source(file)
+        self._reader_schema = reader_schema
+        self.info = info
+        if not self._fastavro.is_avro(file):
+            raise ReadError(f"{info.path} is not an Avro file: it does not begin with b'Obj\\x01'.")
+        self._read_header()
+        self._first = file.tell()
+        self._marker = self.slice(self._first - _MARKER_BYTES, self._first)
+
+    def _read_header(self) -> None:
+        self._file.seek(0)
+        self._source.file = self._file
+        try:
+            self._blocks = self._fastavro.block_reader(self._source, self._reader_schema)
+        except Exception as error:
+            raise ReadError(
+                f"{self.info.path}: its Avro header cannot be read: {type(error).__name__}: {error}."
+            ) from error
+
+    def slice(self, start: int, stop: int) -> bytes:
+        """Return the bytes ``[start, stop)``."""
+        self._file.seek(start)
+        return self._file.read(stop - start)
+
+    def read(self, at: int) -> bytes | None:
+        """Return the block at an offset, with its marker, or None if what is there is no block."""
+        self._file.seek(at)
+        try:
+            count, size = (self._fastavro.schemaless_reader(self._file, "long", None) for _ in range(2))
+        except (EOFError, IndexError):
+            return None
+        end = self._file.tell() + size + _MARKER_BYTES
+        if count < 0 or size < 0 or end > self.info.size:
+            return None
+        block = self.slice(at, end)
+        return block if block.endswith(self._marker) else None
+
+    def after(self, at: int, block: bytes | None) -> int:
+        """Return the offset of the block that follows the one at an offset; at the last, the size of the file.
+
+        If there is none at that offset, what is there ends with the first marker that a block follows.
+        """
+        if block is not None:
+            return at + len(block)
+        size = self.info.size
+        following = self._find(at + 1, size)
+        while following < size and self.read(following) is None:
+            following = self._find(following + 1, size)
+        return following
+
+    def first(self, start: int, stop: int) -> int:
+        """Return the offset of the first block that begins in ``[start, stop)``, ``stop`` or more if none does."""
+        at = self._find(start, stop)
+        if at < stop and not self._is_plain(at):
+            at = self._first
+            while at < start:
+                at = self.after(at, self.read(at))
+        return at
+
+    def _is_plain(self, at: int) -> bool:
+        """Tell whether a block is at an offset, and no marker in it but the one at its end."""
+        block = self.read(at)
+        return block is not None and block.index(self._marker) == len(block) - _MARKER_BYTES
+
+    def _find(self, start: int, stop: int) -> int:
+        """Return the first offset in ``[start, stop)`` that a marker ends at, ``stop`` if there is none."""
+        at = max(start, self._first) - _MARKER_BYTES
+        seen = b""
+        self._file.seek(at)
+        while at + len(seen) < stop - 1 and (chunk := self._file.read(min(_CHUNK_BYTES, stop - 1 - at - len(seen)))):
+            seen += chunk
+            found = seen.find(self._marker)
+            if found >= 0:
+                return at + found + _MARKER_BYTES
+            kept = seen[1 - _MARKER_BYTES :]
+            at, seen = at + len(seen) - len(kept), kept
+        return stop
+
+    def decode(self, block: bytes | None) -> Iterable[Any]:
+        """Return what yields the records of a block; either may raise anything."""
+        if block is None:
+            raise EOFError("what is there does not end in the sync marker of the file")
+        self._source.file = io.BytesIO(block)
+        try:
+            records: Iterable[Any] = next(self._blocks)
+        except Exception:
+            self._read_header()  # an iterator that has raised is at its end
+            raise
+        return records
+
+    def check_codec(self) -> None:
+        """Raise ReadError if fastavro lacks the codec here: then it is not the block's fault."""
+        codec = self._blocks.codec
+        try:
+            self._fastavro.writer(io.BytesIO(), "null", [None], codec=codec)
+        except Exception as error:
+            raise ReadError(
+                f"{self.info.path}: fastavro cannot read the codec {codec!r} here: {error}. Install what it needs on "
+                f"every executor."
+            ) from error
+
+
+class _Source:
+    """What fastavro reads from: the file for its header, then one block after the other."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def read(self, size: int = -1) -> bytes:
+        return self.file.read(size)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+
+def _as_schema(schema: Any) -> Any:
+    """Return a schema as it is given; raise unless it is None or one that fastavro understands."""
+    fastavro = need("fastavro", "avro", "ReadAvro")
+    if schema is not None:
+        try:
+            fastavro.parse_schema(schema)
+        except Exception as error:
+            raise InvalidValueError(
+                f"ReadAvro reader_schema must be an Avro schema (got {show(schema)}): {type(error).__name__}: {error}."
+            ) from error
+    return schema

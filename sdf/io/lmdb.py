@@ -1,0 +1,159 @@
+"""ReadLmdb: the records of LMDB environments, by ranges of keys.
+
+LMDB forbids to open an environment twice in a process, and a process may have several DoFns that read one, or one that
+runs a part while another waits. So the open environments of this process are shared, and the last reader closes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from sdf import ByteKeyRange, DoFn
+from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
+from sdf.io.extras import need
+
+__all__ = ["ReadLmdb"]
+
+_MOST_DATABASES = 128  # with a name, that may be open at a time in one environment
+_opened: dict[str, tuple[Any, int]] = {}  # by real path: the environment, and how many read it
+_opening = Lock()
+
+
+class ReadLmdb(DoFn):
+    """Reads LMDB. Element: a path, or ``(path, name)`` of a named database. Gives ``(key, value)``, both bytes.
+
+    Position: the first ``block_prefix_bytes`` bytes of a key, or all of a shorter one; all keys that begin with them
+    are one block. All values of a key, where the database allows several, belong to the key. The unnamed database of
+    an environment that has named ones holds their names.
+
+    Pinned is the range of keys that there is when the run is planned. Each part sees the database as it is when the
+    part begins: do not write while a run reads.
+
+    Args:
+        block_prefix_bytes: None makes each key a block. Claims then cost more than reads; a prefix that some hundred
+            keys share saves that, as long as enough different ones are left to split at.
+        with_position: yield ``((element, key), value)`` instead of ``(key, value)``.
+        lock: False opens without LMDB's lock file, for a file system on which none can be written. Then nobody may
+            write while a run reads.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
+        SourceError: when it runs, if there is no such environment or database, or its order is not that of bytes.
+    """
+
+    def __init__(
+        self, *, block_prefix_bytes: int | None = None, with_position: bool = False, lock: bool = True
+    ) -> None:
+        if block_prefix_bytes is not None:
+            if not isinstance(block_prefix_bytes, int) or isinstance(block_prefix_bytes, bool):
+                raise InvalidTypeError(
+                    f"ReadLmdb block_prefix_bytes must be an integer, a number of bytes, or None "
+                    f"(got {show(block_prefix_bytes)})."
+                )
+            if block_prefix_bytes < 1:
+                raise InvalidValueError(f"ReadLmdb block_prefix_bytes must be >= 1 (got {block_prefix_bytes}).")
+        self.block_prefix_bytes = block_prefix_bytes
+        self.with_position = with_position
+        self.lock = lock
+
+    def get_initial_restriction(self, element: Any) -> ByteKeyRange:
+        with self._cursor(element) as cursor:
+            if not cursor.last():
+                return ByteKeyRange(b"", b"\x00")
+            stop = cursor.key() + b"\x00"
+            cursor.first()
+            return ByteKeyRange(self._block(cursor.key()), stop)
+
+    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        with self._cursor(element) as cursor:
+            block = None
+            for key, value in self._from(cursor, tracker.current_restriction().start):
+                if block is None or self._block(key) != block:
+                    block = self._block(key)
+                    if not tracker.try_claim(block):
+                        return
+                yield ((element, key), value) if self.with_position else (key, value)
+        tracker.try_claim(b"")
+
+    def _block(self, key: bytes) -> bytes:
+        return key[: self.block_prefix_bytes]
+
+    def _from(self, cursor: Any, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Return all records from the first block that begins at a position or after it."""
+        found = cursor.set_range(start)
+        if found and self._block(cursor.key()) < start:
+            following = _after(self._block(cursor.key()))
+            found = following is not None and cursor.set_range(following)
+        return cursor.iternext() if found else iter(())
+
+    @contextmanager
+    def _cursor(self, element: Any) -> Iterator[Any]:
+        """Return a context manager that gives a cursor; it sees the database as it is now."""
+        path, name = _split(element)
+        lmdb = need("lmdb", "lmdb", "ReadLmdb")
+        with _environment(lmdb, path, self.lock) as environment:
+            try:
+                database = environment.open_db(None if name is None else name.encode(), create=False)
+            except lmdb.NotFoundError as error:
+                raise SourceError(f"ReadLmdb: there is no database {name!r} in {path!r}.") from error
+            with environment.begin(database) as reading:
+                flags = database.flags(reading)
+                if flags["integerkey"] or flags["reverse_key"]:
+                    raise SourceError(
+                        f"ReadLmdb: {show(element)} was made with "
+                        f"{'integerkey' if flags['integerkey'] else 'reverse_key'}, so its keys are not in the order "
+                        f"of their bytes, and it cannot be split by ranges of them. Read it with your own DoFn."
+                    )
+                with reading.cursor() as cursor:
+                    yield cursor
+
+
+def _split(element: Any) -> tuple[str, str | None]:
+    path, name = element if isinstance(element, tuple) and len(element) == 2 else (element, None)
+    if not isinstance(path, (str, os.PathLike)) or not (name is None or isinstance(name, str)):
+        raise InvalidTypeError(f"ReadLmdb reads a path, or (path, name) of a named database (got {show(element)}).")
+    return os.fspath(path), name
+
+
+def _after(prefix: bytes) -> bytes | None:
+    """Return the lowest key after all those that begin with a prefix, None if there is none."""
+    shorter = prefix.rstrip(b"\xff")
+    return shorter[:-1] + bytes([shorter[-1] + 1]) if shorter else None
+
+
+@contextmanager
+def _environment(lmdb: Any, path: str, lock: bool) -> Iterator[Any]:
+    """Return a context manager that gives the open environment of a path."""
+    name = os.path.realpath(path)
+    with _opening:
+        environment, readers = _opened.get(name, (None, 0))
+        if environment is None:
+            environment = _open(lmdb, path, lock)
+        _opened[name] = environment, readers + 1
+    try:
+        yield environment
+    finally:
+        with _opening:
+            _, readers = _opened.pop(name)
+            if readers > 1:
+                _opened[name] = environment, readers - 1
+            else:
+                environment.close()
+
+
+def _open(lmdb: Any, path: str, lock: bool) -> Any:
+    if not os.path.exists(path):
+        raise SourceError(f"ReadLmdb: there is no environment {path!r} on this host.")
+    try:
+        return lmdb.open(
+            path, subdir=os.path.isdir(path), readonly=True, create=False, lock=lock, max_dbs=_MOST_DATABASES
+        )
+    except lmdb.Error as error:
+        raise SourceError(
+            f"ReadLmdb cannot open {path!r} ({error}). It must be an environment that this process does not hold open "
+            f"itself; where no lock file can be written, pass lock=False."
+        ) from error

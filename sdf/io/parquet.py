@@ -1,0 +1,127 @@
+"""ReadParquet: the rows of Parquet files, row group by row group; pyarrow reads them.
+
+A Parquet file says in its footer where its row groups are. Every attempt reads the footer anew, on a worker: to plan a
+run by thousands of footers on the driver would make it wait for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import repeat
+from typing import Any
+
+from sdf.errors import InvalidTypeError, ReadError, show
+from sdf.io.extras import need
+from sdf.io.files import FileFn, FileRange
+
+__all__ = ["ReadParquet"]
+
+_ROWS_OF_BATCH = 1 << 14
+
+
+class ReadParquet(FileFn):
+    """Reads Parquet. Element: a path, `FileInfo` or `FileBlock`. Position: the first page of a row group's column 0.
+
+    A row is a dict, as pyarrow makes it. A part owns the row groups that start in it. Memory holds what is asked for of
+    one row group, as it is stored, and one batch of its rows. A file of no bytes has no rows.
+
+    Args:
+        columns: only these, as pyarrow names them (``"a.b"`` is the field b of a); None: all.
+        batches: yield `pyarrow.RecordBatch` of at most 16,384 rows instead of rows.
+        with_position: yield ``((path, number of the row group), row or batch)``.
+        block_size: see `FileFn`.
+        storage_options: see `FileFn`.
+
+    Raises:
+        InvalidTypeError: if ``columns`` are not names.
+        MissingExtraError: if pyarrow is not installed.
+        ReadError: when it runs, if a file is not Parquet, lacks a column, or cannot be read.
+
+    Source: the Apache Parquet format; the position of a row group is the one of parquet-mr's splits.
+    """
+
+    def __init__(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        batches: bool = False,
+        with_position: bool = False,
+        block_size: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(block_size=block_size, storage_options=storage_options)
+        need("pyarrow.parquet", "parquet", "ReadParquet")
+        self.columns = None if columns is None else _as_names(columns)
+        self.batches = batches
+        self.with_position = with_position
+
+    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        restriction: FileRange = tracker.current_restriction()
+        path = restriction.file.path
+        if restriction.start == restriction.stop:
+            return
+        parquet = need("pyarrow.parquet", "parquet", "ReadParquet")
+        with self.open(restriction) as opened:
+            with _blame(path):
+                file = parquet.ParquetFile(opened)
+            self._check_columns(path, file)
+            for at, number in _row_groups(path, restriction.file.size, file.metadata):
+                if at < restriction.start:
+                    continue
+                if not tracker.try_claim(at):
+                    return
+                with _blame(f"{path}: row group {number} at byte {at}"):
+                    for batch in file.iter_batches(
+                        _ROWS_OF_BATCH,
+                        row_groups=[number],
+                        columns=self.columns,
+                        use_threads=False,  # one core is what a task has
+                    ):
+                        outputs = [batch] if self.batches else batch.to_pylist()
+                        yield from zip(repeat((path, number)), outputs) if self.with_position else outputs
+            tracker.try_claim(restriction.file.size)  # no row group is left
+
+    def _check_columns(self, path: str, file: Any) -> None:
+        """Raise ReadError if the file lacks a column that is asked for: pyarrow would leave it out."""
+        for name in self.columns or ():
+            if not file.read_row_groups([], columns=[name]).num_columns:
+                raise ReadError(f"{path} has no column {name!r}; it has {show(file.schema_arrow.names)}.")
+
+
+def _row_groups(path: str, size: int, metadata: Any) -> list[tuple[int, int]]:
+    """Return positions and numbers of the row groups that have rows, by position.
+
+    Raises:
+        ReadError: if two have the same position, or one has none in the file: no part would read it.
+    """
+    groups = [(metadata.row_group(number), number) for number in range(metadata.num_row_groups)]
+    found = sorted((_position(group.column(0)), number) for group, number in groups if group.num_rows)
+    positions = [at for at, _ in found]
+    if len(set(positions)) < len(positions) or not all(0 <= at < size for at in positions):
+        raise ReadError(
+            f"{path}: its footer says that the row groups start at the bytes {show(positions)}, but they must differ, "
+            f"and the file has {size} bytes."
+        )
+    return found
+
+
+def _position(column: Any) -> int:
+    """Return the offset of the first page of a column chunk: of its dictionary, if it has one."""
+    position: int = column.dictionary_page_offset or column.data_page_offset
+    return position
+
+
+@contextmanager
+def _blame(what: str) -> Iterator[None]:
+    """Name what was read in the errors of pyarrow."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # pyarrow's own are among these
+        raise ReadError(f"{what} cannot be read as Parquet: {type(error).__name__}: {error}") from error
+
+
+def _as_names(columns: Any) -> list[str]:
+    if not isinstance(columns, (list, tuple)) or not all(isinstance(name, str) for name in columns):
+        raise InvalidTypeError(f"ReadParquet columns must be a list of names, such as ['id'] (got {show(columns)}).")
+    return list(columns)

@@ -1,0 +1,171 @@
+"""Every connector gives the same records in this process, by stages and in lanes."""
+
+import bz2
+import gzip
+import json
+import sqlite3
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from sdf import LiveRunner, StagedRunner, run_direct, run_sdf
+from sdf.io import (
+    FileBlocks,
+    MatchFiles,
+    ReadAvro,
+    ReadCsv,
+    ReadJsonLines,
+    ReadKafka,
+    ReadLines,
+    ReadLmdb,
+    ReadParquet,
+    ReadRecords,
+    ReadSlices,
+    ReadTable,
+)
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "io"))
+from compressed_files import bgzf
+
+COUNT = 3000
+ROWS = [{"id": number, "name": f"name {number % 70}", "score": number / 2} for number in range(COUNT)]
+TEXT = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+
+
+def write(path, data):
+    path.write_bytes(data)
+    return [str(path)]
+
+
+def lines(folder):
+    return ReadLines(block_size=10_000), write(folder / "a.txt", TEXT)
+
+
+def blocks(folder):
+    return FileBlocks(10_000), write(folder / "a.txt", TEXT)
+
+
+def match(folder):
+    for number in range(30):
+        write(folder / f"{number}.txt", b"")
+    return MatchFiles(), [str(folder)]
+
+
+def json_lines(folder):
+    return ReadJsonLines(block_size=10_000), write(folder / "a.jsonl", TEXT)
+
+
+def csv(folder):
+    text = "id,name\n" + "".join(f"{row['id']},{row['name']}\n" for row in ROWS)
+    return ReadCsv(block_size=10_000), write(folder / "a.csv", text.encode())
+
+
+def slices(folder):
+    return ReadSlices(7, block_size=1000), write(folder / "a.bin", TEXT)
+
+
+def fixed_records(folder):
+    return ReadRecords(9), write(folder / "a.bin", TEXT)
+
+
+def avro(folder):
+    import fastavro
+
+    fields = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}, {"name": "score", "type": "double"}]
+    with open(folder / "a.avro", "wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "Row", "fields": fields}, ROWS, sync_interval=1000)
+    return ReadAvro(), [str(folder / "a.avro")]
+
+
+def parquet(folder):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist(ROWS), folder / "a.parquet", row_group_size=100)
+    return ReadParquet(), [str(folder / "a.parquet")]
+
+
+def bzip2(folder):
+    pieces = [TEXT[start : start + 10_000] for start in range(0, len(TEXT), 10_000)]
+    return ReadLines(), write(folder / "a.bz2", b"".join(map(bz2.compress, pieces)))
+
+
+def blocked_gzip(folder):
+    return ReadLines(), write(folder / "a.gz", bgzf([TEXT[at : at + 9000] for at in range(0, len(TEXT), 9000)]))
+
+
+def plain_gzip(folder):
+    return ReadLines(index_dir=str(folder / "index"), block_size=10_000), write(folder / "a.gz", gzip.compress(TEXT))
+
+
+def zstd(folder):
+    import zstandard
+
+    return ReadLines(), write(folder / "a.zst", zstandard.compress(TEXT))
+
+
+def table(folder):
+    with sqlite3.connect(folder / "a.db") as connection:
+        connection.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, name TEXT, score REAL)")
+        connection.executemany("INSERT INTO rows VALUES (:id, :name, :score)", ROWS)
+    connection.close()
+    return ReadTable(f"sqlite:///{folder / 'a.db'}", key="id", chunk_rows=100), ["rows"]
+
+
+def lmdb(folder):
+    import lmdb
+
+    with lmdb.open(str(folder / "env"), map_size=1 << 24) as environment, environment.begin(write=True) as transaction:
+        for row in ROWS:
+            transaction.put(b"%06d" % row["id"], row["name"].encode())
+    return ReadLmdb(block_prefix_bytes=4), [str(folder / "env")]
+
+
+BROKERS = []
+
+
+def kafka(folder):
+    import confluent_kafka
+
+    cluster = confluent_kafka.Producer({"test.mock.num.brokers": 1, "log_level": 0})
+    BROKERS.append(cluster)  # the brokers live as long as it does
+    (broker,) = cluster.list_topics(timeout=10).brokers.values()
+    for row in ROWS:
+        cluster.produce("rows", row["name"].encode(), key=b"%d" % row["id"])
+    assert cluster.flush(10) == 0
+    return ReadKafka({"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0}), ["rows"]
+
+
+CONNECTORS = [
+    lines, blocks, match, json_lines, csv, slices, fixed_records, avro, parquet, bzip2, blocked_gzip, plain_gzip, zstd,
+    table, lmdb, kafka,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", CONNECTORS, ids=lambda make: make.__name__)
+def test_every_way_of_running_gives_the_same_records(sc, tmp_path, make):
+    """As a multiset; a second action of the lanes too."""
+    fn, elements = make(tmp_path)
+    expected = Counter(map(repr, run_direct(elements, fn)))
+    assert expected.total() > 10
+    rdd = sc.parallelize(elements, 1)
+    staged = run_sdf(rdd, fn, runner=StagedRunner(budget_seconds=0.05, min_piece_seconds=0.01))
+    assert Counter(staged.map(repr).collect()) == expected
+    staged.unpersist()
+    live = run_sdf(rdd, fn, runner=LiveRunner(lanes=3))
+    assert Counter(live.map(repr).collect()) == expected
+    assert Counter(live.map(repr).collect()) == expected
+
+
+def test_the_report_says_what_cannot_be_split_and_what_an_index_cost(sc, tmp_path):
+    """Both are remarks of the connector on an element."""
+    fn, elements = plain_gzip(tmp_path)
+    zstd(tmp_path)
+    read = run_sdf(sc.parallelize([*elements, str(tmp_path / "a.zst")]), fn, runner=LiveRunner())
+    (made, whole) = (note for _, note in read.report.notes)
+    assert made.startswith("gzip: seek index made in ")
+    assert whole.startswith("zstd: read in one piece")
+    again = run_sdf(sc.parallelize(elements), fn, runner=LiveRunner())
+    assert again.report.notes[0][1].startswith("gzip: seek index found")
