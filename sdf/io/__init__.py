@@ -5,10 +5,41 @@ Each needs an extra, for example ``pip install 'sdf[files,avro]'``; the error th
 
 from __future__ import annotations
 
+from sdf.io.avro import ReadAvro
 from sdf.io.blocks import FileBlocks
+from sdf.io.csv import ReadCsv
 from sdf.io.files import FileBlock, FileInfo
+from sdf.io.fixed import ReadRecords, ReadSlices
+from sdf.io.jsonlines import ReadJsonLines
+from sdf.io.kafka import KafkaRecord, ReadKafka, TopicPartition
 from sdf.io.lines import ReadLines
+from sdf.io.lmdb import ReadLmdb
 from sdf.io.match import MatchFiles
+from sdf.io.parquet import ReadParquet
+from sdf.io.table import ReadTable, TableQuery
+from sdf.io.tail import TailLines
 from sdf.io.text import BadRecord
+from sdf.io.watch import WatchFiles
 
-__all__ = ["BadRecord", "FileBlock", "FileBlocks", "FileInfo", "MatchFiles", "ReadLines"]
+__all__ = [
+    "BadRecord",
+    "FileBlock",
+    "FileBlocks",
+    "FileInfo",
+    "KafkaRecord",
+    "MatchFiles",
+    "ReadAvro",
+    "ReadCsv",
+    "ReadJsonLines",
+    "ReadKafka",
+    "ReadLines",
+    "ReadLmdb",
+    "ReadParquet",
+    "ReadRecords",
+    "ReadSlices",
+    "ReadTable",
+    "TableQuery",
+    "TailLines",
+    "TopicPartition",
+    "WatchFiles",
+]

@@ -30,8 +30,11 @@ class FileBlocks(FileFn):
     def process(self, element: Any, tracker: Any) -> Iterator[FileBlock]:
         restriction: FileRange = tracker.current_restriction()
         file, size = restriction.file, self.size
-        start = -(-restriction.start // size) * size
+        start = self.block_from(element, restriction, restriction.start)
         while tracker.try_claim(start):
             before = FileBlock(file, start - size, start).id if start else None
             yield FileBlock(file, start, min(start + size, file.size), before)
             start += size
+
+    def block_from(self, element: Any, restriction: FileRange, position: int) -> int:
+        return -(-position // self.size) * self.size

@@ -12,11 +12,12 @@ from __future__ import annotations
 import io
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import attrs
@@ -132,11 +133,18 @@ class FileRange:
 
 
 class FileRangeTracker(RestrictionTracker):
-    """Tracks a `FileRange` as `OffsetRangeTracker` does its offsets; the file stays pinned."""
+    """Tracks a `FileRange` as `OffsetRangeTracker` does its offsets; the file stays pinned.
 
-    def __init__(self, restriction: FileRange) -> None:
+    Args:
+        restriction: the range.
+        block_from: see `FileFn.block_from`. Splits are moved up to there: whatever is cut off has a block to read, and
+            a runner is told where nothing can be cut off, or it would cut ever smaller parts with nothing in them.
+    """
+
+    def __init__(self, restriction: FileRange, block_from: Callable[[int], int] = int) -> None:
         self._whole = restriction
         self._offsets = OffsetRangeTracker((restriction.start, restriction.stop))
+        self._block_from = block_from
 
     def current_restriction(self) -> FileRange:
         start, stop = self._offsets.current_restriction()
@@ -146,7 +154,15 @@ class FileRangeTracker(RestrictionTracker):
         return self._offsets.try_claim(position)
 
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[FileRange, FileRange] | None:
-        pair = self._offsets.try_split(fraction_of_remainder)
+        offsets = self._offsets
+        start, stop = offsets.current_restriction()
+        if offsets.refused or not start < stop:
+            return None
+        claimed = start + int(offsets.progress().completed) if offsets.started else start - 1
+        cut = self._block_from(claimed + max(1, int((stop - claimed) * fraction_of_remainder)))
+        if not cut < stop:
+            return None
+        pair = offsets.try_split(Fraction(cut - claimed, stop - claimed))
         if pair is None:
             return None
         return tuple(attrs.evolve(self._whole, start=start, stop=stop) for start, stop in pair)  # type: ignore[return-value]
@@ -185,7 +201,14 @@ class FileFn(DoFn):
             yield attrs.evolve(restriction, start=start, stop=min(start + step, restriction.stop))
 
     def create_tracker(self, element: Any, restriction: FileRange) -> RestrictionTracker:
-        return FileRangeTracker(restriction)
+        return FileRangeTracker(restriction, partial(self.block_from, element, restriction))
+
+    def block_from(self, element: Any, restriction: FileRange, position: int) -> int:
+        """Return where the first block at or after a position begins, as far as that is known without the file.
+
+        Override it where it is known. The default is the position: a block may begin anywhere.
+        """
+        return position
 
     def note(self, element: Any, restriction: FileRange) -> str:
         return restriction.note

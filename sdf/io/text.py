@@ -132,6 +132,13 @@ class TextFn(CompressedFn):
             f"and tags=('bad',) to the runner."
         ) from error
 
+    def block_from(self, element: Any, restriction: FileRange, position: int) -> int:
+        if restriction.codec == "":
+            return Cells.of(element, restriction, self.block_size).at_or_after(position)
+        if restriction.codec == GZIP_INDEX:
+            return Cells(0, restriction.stop, self.block_size or CELL_BYTES, CELL_BYTES).at_or_after(position)
+        return position
+
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
         restriction: FileRange = tracker.current_restriction()
         path = restriction.file.path

@@ -1,0 +1,121 @@
+"""BGZF, blocked gzip: where its blocks begin, and what one of them holds.
+
+A block is a gzip member whose header says how long it is, so whoever knows one block knows all that follow. What looks
+like a header need not be one: data that cannot be compressed is stored as it is, blocks of another BGZF file with all
+that is in them too. But such blocks are cut off where the block ends that they are stored in, and no block is longer
+than 64 KiB. So whoever starts inside of a file looks at so many bytes before its start, in which a block begins, and
+takes the first chain of headers there that is unbroken until so many bytes after it. If there is none, the file is
+damaged.
+
+Source: the SAM/BAM specification, "The BGZF compression format".
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from typing import NoReturn
+
+from sdf.errors import ReadError
+
+__all__ = ["BgzfBlocks", "block_size"]
+
+_MAGIC = b"\x1f\x8b\x08\x04"  # gzip, deflate, with an extra field
+_MOST_BYTES = 1 << 16
+_USUAL_HEAD_BYTES = 18  # with no extra field but the one of BGZF
+
+
+class BgzfBlocks:
+    """The blocks of a BGZF file. Position: the first byte of a block.
+
+    Args:
+        file: the compressed file.
+        size: of it.
+        path: of it, for messages.
+    """
+
+    shift = 16
+
+    def __init__(self, file: io.BufferedReader, size: int, path: str) -> None:
+        self._file = file
+        self._path = path
+        self._position = 0
+        self.size = size
+        self.is_first = False
+
+    def at_or_after(self, start: int, stop: int) -> int:
+        self.is_first = start == 0
+        self._position = self._find(start) if start else 0
+        return self._position
+
+    def _find(self, start: int) -> int:
+        begin = max(0, start - _MOST_BYTES)
+        self._file.seek(begin)
+        window = self._file.read(start + 2 * _MOST_BYTES - begin)  # a head has as many bytes as a block at most
+        if begin == 0:
+            found = self._follow(window, 0, 0, start)  # a block begins with the file
+            return self._damaged(0, f"no unbroken chain of blocks leads to byte {start}") if found is None else found
+        at = window.find(_MAGIC)
+        while 0 <= at <= start - begin:
+            found = self._follow(window, begin, at, start)
+            if found is not None:
+                return found
+            at = window.find(_MAGIC, at + 1)
+        return self._damaged(start, "no unbroken chain of blocks leads here")
+
+    def _follow(self, window: bytes, begin: int, at: int, start: int) -> int | None:
+        """Return the first block at or after ``start`` in the chain from ``at`` on; None if it breaks off too early."""
+        found = None
+        while begin + at < min(start + _MOST_BYTES, self.size):
+            if found is None and begin + at >= start:
+                found = begin + at
+            size = block_size(window, at)
+            if size is None:
+                return None
+            at += size
+        if begin + at > self.size:
+            return None
+        return begin + at if found is None else found
+
+    def read(self) -> tuple[bytes, int]:
+        position = self._position
+        self._file.seek(position)
+        head = self._file.read(_USUAL_HEAD_BYTES)
+        head += self._file.read(max(0, _head_size(head, 0) - len(head)))
+        size = block_size(head)
+        if size is None:
+            self._damaged(position, "no block begins here")
+        decompressor = zlib.decompressobj(31)
+        try:
+            text = decompressor.decompress(head + self._file.read(size - len(head)))  # it checks the checksum too
+        except zlib.error as error:
+            self._damaged(position, str(error), error)
+        if not decompressor.eof or decompressor.unused_data:
+            self._damaged(position, f"this block is not one of {size} bytes, as it says")
+        self._position = position + size
+        return text, self._position
+
+    def _damaged(self, position: int, flaw: str, cause: Exception | None = None) -> NoReturn:
+        raise ReadError(
+            f"{self._path} at byte {position}: {flaw}. The file is damaged or cut off, or parts of it are plain gzip; "
+            f"those compression='gzip' reads."
+        ) from cause
+
+
+def block_size(data: bytes, at: int = 0) -> int | None:
+    """Return how long the BGZF block is that begins at a byte, of which the head must be there; None if none does."""
+    stop = at + _head_size(data, at)
+    if not data.startswith(_MAGIC, at) or len(data) < stop:
+        return None
+    field = at + 12
+    while field + 4 <= stop:
+        length = int.from_bytes(data[field + 2 : field + 4], "little")
+        if data[field : field + 2] == b"BC" and length == 2:
+            size = int.from_bytes(data[field + 4 : field + 6], "little") + 1
+            return size if size > stop - at else None
+        field += 4 + length
+    return None
+
+
+def _head_size(data: bytes, at: int) -> int:
+    return 12 + int.from_bytes(data[at + 10 : at + 12], "little")

@@ -1,0 +1,107 @@
+"""Records that end in a delimiter, read from a stream of bytes: whole ones, however long the last of them is."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, show
+
+__all__ = ["Delimited", "Stream", "check_delimiter"]
+
+_CHUNK_BYTES = 1 << 16
+
+
+class Stream(Protocol):
+    """What records are read from: an open file, or what is like one."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return so many bytes; fewer only at the end."""
+
+    def readline(self, size: int, /) -> bytes:
+        """Return the bytes up to the next LF and with it, at most so many."""
+
+
+class Delimited:
+    """Reads whole records, each of which ends in a delimiter or with the file.
+
+    Args:
+        file: a stream that stands at ``at``.
+        at: the position of the next byte.
+        delimiter: ends a record.
+        longest: how many bytes a record may have.
+        path: for messages.
+    """
+
+    def __init__(self, file: Stream, at: int, delimiter: bytes, longest: int, path: str) -> None:
+        self._file = file
+        self._delimiter = delimiter
+        self._longest = longest
+        self._path = path
+        self._unread = b""
+        self.at = at
+
+    def _read(self, size: int) -> bytes:
+        data = self._unread[:size]
+        self._unread = self._unread[size:]
+        if len(data) < size:
+            data += self._file.read(size - len(data))
+        self.at += len(data)
+        return data
+
+    def read(self, end: int) -> bytes:
+        """Return the records that start before ``end``, from where it stands, which must be the start of one."""
+        data = self._read(end - self.at)
+        if data and not data.endswith(self._delimiter):
+            data += self._rest(data)
+        return data
+
+    def _rest(self, data: bytes) -> bytes:
+        """Return what is missing of the last record."""
+        if self._delimiter == b"\n":
+            rest = self._file.readline(self._longest + 1)
+            self.at += len(rest)
+            self._check_length(data, len(rest))
+            return rest
+        overlap = len(self._delimiter) - 1
+        rest = data[-overlap:] if overlap else b""
+        known = len(rest)
+        while chunk := self._read(_CHUNK_BYTES):
+            searched = max(0, len(rest) - overlap)
+            rest += chunk
+            found = rest.find(self._delimiter, searched)
+            if found >= 0:
+                end = found + len(self._delimiter)
+                self._unread = rest[end:] + self._unread
+                self.at -= len(rest) - end
+                rest = rest[:end]
+                break
+            self._check_length(data, len(rest) - known)
+        return rest[known:]
+
+    def _check_length(self, data: bytes, more: int) -> None:
+        begun = len(data) - (data.rfind(self._delimiter) + len(self._delimiter) if self._delimiter in data else 0)
+        if begun + more > self._longest:
+            raise ReadError(
+                f"{self._path}: the record that ends after byte {self.at} has more than {self._longest} bytes. If the "
+                f"delimiter is right, allow more with max_record_bytes."
+            )
+
+
+def check_delimiter(delimiter: Any, who: str) -> None:
+    """Raise unless a delimiter is some bytes of which no two can overlap.
+
+    Raises:
+        InvalidTypeError: if it is not bytes.
+        InvalidValueError: if it is empty, or begins as it ends.
+    """
+    if not isinstance(delimiter, bytes):
+        raise InvalidTypeError(f"{who} delimiter must be bytes, such as b'\\n' (got {show(delimiter)}).")
+    if not delimiter:
+        raise InvalidValueError(f"{who} delimiter must not be empty.")
+    for size in range(1, len(delimiter)):
+        if delimiter.startswith(delimiter[-size:]):
+            raise InvalidValueError(
+                f"{who} delimiter {delimiter!r} begins as it ends, with {delimiter[-size:]!r}: two of them can "
+                f"overlap, and where a record starts would depend on where one begins to read. Choose another, or read "
+                f"the file in one piece with your own DoFn."
+            )

@@ -1,0 +1,89 @@
+"""A directory is watched and its files are followed while they grow, by a program that is killed again and again."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import watching
+
+from sdf.chain import verify
+from sdf.disk import Disk
+
+RUNS = 50
+
+
+class Writer(threading.Thread):
+    """Writes lines to some files, each in two pieces, and makes new files, until it is told to stop."""
+
+    def __init__(self, folder, seed):
+        super().__init__(daemon=True)
+        self.folder, self.chance = folder, random.Random(seed)
+        self.written, self.enough = [], threading.Event()
+
+    def run(self):
+        while not self.enough.is_set():
+            name = f"{self.chance.randrange(2 + len(self.written) // 500)}.log"
+            with open(self.folder / name, "ab", buffering=0) as file:
+                for _ in range(self.chance.randrange(1, 30)):
+                    line = f"{name} line {len(self.written)} {'x' * self.chance.randrange(60)}"
+                    data = f"{line}\n".encode()
+                    cut = self.chance.randrange(len(data))
+                    file.write(data[:cut])
+                    file.write(data[cut:])
+                    self.written.append(line)
+            self.enough.wait(self.chance.random() * 0.02)
+
+
+def start(logs, state, *arguments):
+    program = [sys.executable, watching.__file__, str(logs), str(state), *arguments]
+    return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def live_and_die(folder, seed):
+    """Run the program three times, kill it twice; return how many kills hit it with batches committed before."""
+    logs, state = folder / "logs", folder / "state"
+    logs.mkdir(parents=True)
+    writer = Writer(logs, seed)
+    writer.start()
+    chance, hits = random.Random(f"kill {seed}"), 0
+    for _ in range(2):
+        program = start(logs, state)
+        committed = len(list((state / "journal" / "blocks").glob("*.json")))
+        deadline = time.monotonic() + 60
+        while len(list((state / "journal" / "blocks").glob("*.json"))) < committed + 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(chance.random() * 1.5)
+        hits += program.poll() is None
+        os.killpg(program.pid, signal.SIGKILL)
+        program.wait()
+    writer.enough.set()
+    writer.join()
+    assert start(logs, state, "idle").wait(120) == 0
+    assert sorted(watching.lines(state / "out")) == sorted(writer.written)
+    blocks = list(verify(Disk(state / "journal")))
+    assert blocks[-1].data["output"]["stop"] == len(writer.written)
+    return hits, len(writer.written), len(blocks)
+
+
+@pytest.mark.long
+def test_no_line_is_lost_or_doubled_whenever_it_is_killed(tmp_path):
+    """Seeded, at moments of any kind."""
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda seed: live_and_die(tmp_path / str(seed), seed), range(RUNS)))
+    hits, lines, blocks = (sum(column) for column in zip(*done, strict=True))
+    print(f"\n{RUNS} runs, {hits} kills, {lines} lines, {blocks} blocks")
+    assert hits > RUNS
+
+
+def test_a_run_that_is_killed_once(tmp_path):
+    """The short form of it."""
+    hits, lines, _ = live_and_die(tmp_path, 1)
+    assert (hits, Path(tmp_path, "state").is_dir()) == (2, True)
+    assert lines > 100

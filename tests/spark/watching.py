@@ -1,0 +1,42 @@
+"""Watches a directory and follows its files, as a program that can be killed: python watching.py LOGS STATE [idle]"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+
+from sdf import stream_sdf
+from sdf.io import TailLines, WatchFiles
+
+
+def sink(folder):
+    def write(batch):
+        path = Path(folder, f"{batch.id:08d}")
+        path.with_suffix(".tmp").write_text(json.dumps(batch.rdd.collect()))
+        os.replace(path.with_suffix(".tmp"), path)
+
+    return write
+
+
+def lines(folder):
+    """Return what is in a sink's files."""
+    return [line for path in sorted(Path(folder).iterdir()) if not path.suffix for line in json.loads(path.read_text())]
+
+
+if __name__ == "__main__":
+    logs, state, *idle = sys.argv[1:]
+    out = Path(state, "out")
+    out.mkdir(parents=True, exist_ok=True)
+    conf = SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false")
+    with SparkContext(conf=conf) as sc:
+        sc.setLogLevel("OFF")
+        stream_sdf(
+            sc.parallelize([logs], 1),
+            [WatchFiles(interval_seconds=0.2, modified="ignore"), TailLines(poll_seconds=0.1)],
+            checkpoint=Path(state, "journal"),
+            foreach_batch=sink(out),
+            batch_seconds=0.2,
+            stop_when_idle=bool(idle),
+        )
