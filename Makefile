@@ -40,6 +40,8 @@ check: lint test test-long  ## What CI runs
 bench: setup  ## Measure, as ratios within one run
 	$(BIN)/python benchmarks/claims.py
 	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/connectors.py
+	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/lanes.py
 	$(BIN)/python benchmarks/skew.py --kind cpu --slots 2 --seconds 5 20
 	$(BIN)/python benchmarks/skew.py --kind wait --slots 8 --seconds 5 20

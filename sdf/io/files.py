@@ -382,9 +382,8 @@ class PinnedFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
-        if base + offset != self._at:  # some streams can only be read on
-            self._opened.seek(base + offset)
-            self._at = base + offset
+        self._at = base + offset
+        self._opened.seek(self._at)  # what that returns is not the same everywhere
         return self._at
 
     def tell(self) -> int:

@@ -25,8 +25,8 @@ class ReadLines(TextFn):
         encoding: of the text; the lines are strings, and a UTF-8 byte order mark at the start of a file is dropped.
             Not UTF-16 or UTF-32, in which the byte of a line feed may be half a letter. None: the lines are bytes, as
             they are in the file.
-        options: as for `TextFn`: ``with_position``, ``on_error``, ``max_record_bytes``, ``block_size``,
-            ``storage_options``.
+        options: as for `TextFn`: ``with_position``, ``on_error``, ``max_record_bytes``, ``compression``,
+            ``index_dir``, ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.

@@ -282,6 +282,28 @@ def test_a_listing_is_never_remembered():
     assert [file.path for file in match("keeping://k")] == ["keeping:///k/a", "keeping:///k/b"]
 
 
+class SelfFileSystem(LocalFileSystem):
+    """Local files, whose listings begin with the directory itself, as those of some servers do."""
+
+    protocol = "selffiles"
+
+    def ls(self, path, detail=False, **kwargs):
+        return [self.info(path), *super().ls(path, detail=True)]
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(os.fspath(path).removeprefix("selffiles://"))
+
+
+def test_a_listing_that_has_its_directory_in_it_comes_to_an_end(tmp_path):
+    """Each directory is listed once."""
+    fsspec.register_implementation("selffiles", SelfFileSystem, clobber=True)
+    make(tmp_path, ["d/e/a.txt"])
+    for element in ("", "**/*.txt"):
+        found = match(f"selffiles://{tmp_path}/{element}")
+        assert [file.path.removeprefix("selffiles://") for file in found] == [f"{tmp_path}/d/e/a.txt"]
+
+
 def test_files_in_an_archive_are_named_with_it(tmp_path):
     """Chained file systems, as fsspec has them."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
