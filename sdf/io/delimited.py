@@ -63,20 +63,20 @@ class Delimited:
             self._check_length(data, len(rest))
             return rest
         overlap = len(self._delimiter) - 1
-        rest = data[-overlap:] if overlap else b""
-        known = len(rest)
+        text = bytearray(data[max(0, len(data) - overlap) :])  # one that grows in place: records may be long
+        known = len(text)
         while chunk := self._read(_CHUNK_BYTES):
-            searched = max(0, len(rest) - overlap)
-            rest += chunk
-            found = rest.find(self._delimiter, searched)
+            searched = max(0, len(text) - overlap)
+            text += chunk
+            found = text.find(self._delimiter, searched)
             if found >= 0:
                 end = found + len(self._delimiter)
-                self._unread = rest[end:] + self._unread
-                self.at -= len(rest) - end
-                rest = rest[:end]
+                self._unread = bytes(text[end:]) + self._unread
+                self.at -= len(text) - end
+                del text[end:]
                 break
-            self._check_length(data, len(rest) - known)
-        return rest[known:]
+            self._check_length(data, len(text) - known)
+        return bytes(text[known:])
 
     def _check_length(self, data: bytes, more: int) -> None:
         begun = len(data) - (data.rfind(self._delimiter) + len(self._delimiter) if self._delimiter in data else 0)
