@@ -10,12 +10,12 @@ enough to walk it. What remains is a marker in a record with all the rest of its
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any, BinaryIO
 
 from sdf import TaggedOutput
-from sdf.errors import InvalidValueError, ReadError, show
+from sdf.errors import InvalidValueError, ReadError, SdfError, show
 from sdf.io.extras import need
 from sdf.io.files import FileFn, FileInfo, FileRange
 from sdf.io.text import BadRecord
@@ -25,6 +25,7 @@ __all__ = ["ReadAvro"]
 _MARKER_BYTES = 16
 _CHUNK_BYTES = 1 << 16
 _MOST_BAD_BYTES = 1 << 20
+_NO_BLOCK = "what is there does not end in the sync marker of the file"
 
 
 class ReadAvro(FileFn):
@@ -75,29 +76,34 @@ class ReadAvro(FileFn):
         with self.open(restriction) as opened:
             file = _AvroFile(opened, restriction.file, self.reader_schema)
             at = file.first(restriction.start, restriction.stop)
-            while tracker.try_claim(at):
-                block = file.read(at)
-                try:
-                    yield from self._records(path, at, file.decode(block))
-                except Exception as error:  # fastavro raises whatever comes of bytes that are no records
-                    file.check_codec()
-                    yield self._bad(file, at, block, error)
-                at = file.after(at, block)
+            if self.on_error == "tag":
+                yield from self._block_by_block(path, file, at, tracker.try_claim)
+                return
+            records = file.claimed(at, tracker.try_claim)
+            try:
+                yield from (((path, file.at), record) for record in records) if self.with_position else records
+            except SdfError:
+                raise
+            except Exception as error:  # fastavro raises whatever comes of bytes that are no records
+                file.check_codec()
+                raise ReadError(
+                    f"{path}: the Avro block at byte {file.at} cannot be read: {type(error).__name__}: {error}. To go "
+                    f"on without such blocks pass on_error='tag', and tags=('bad',) to the runner."
+                ) from error
 
-    def _records(self, path: str, at: int, records: Iterable[Any]) -> Iterable[Any]:
-        if self.on_error == "tag":
-            records = list(records)  # all of them decode, or none is given
-        return zip(repeat((path, at)), records) if self.with_position else records
-
-    def _bad(self, file: _AvroFile, at: int, block: bytes | None, error: Exception) -> TaggedOutput:
-        path = file.info.path
-        if self.on_error == "tag":
-            data = file.slice(at, min(file.after(at, block), at + _MOST_BAD_BYTES)) if block is None else block
-            return TaggedOutput("bad", BadRecord(path, at, data, f"{type(error).__name__}: {error}"))
-        raise ReadError(
-            f"{path}: the Avro block at byte {at} cannot be read: {type(error).__name__}: {error}. To go on without "
-            f"such blocks pass on_error='tag', and tags=('bad',) to the runner."
-        ) from error
+    def _block_by_block(self, path: str, file: _AvroFile, at: int, try_claim: Callable[[int], bool]) -> Iterator[Any]:
+        """Yield the records of each block, or the block itself if one of them does not decode."""
+        while try_claim(at):
+            block = file.read(at)
+            try:
+                records = list(file.decode(block))
+            except Exception as error:  # fastavro raises whatever comes of bytes that are no records
+                file.check_codec()
+                data = file.slice(at, min(file.after(at, block), at + _MOST_BAD_BYTES)) if block is None else block
+                yield TaggedOutput("bad", BadRecord(path, at, data, f"{type(error).__name__}: {error}"))
+            else:
+                yield from zip(repeat((path, at)), records) if self.with_position else records
+            at = file.after(at, block)
 
 
 class _AvroFile:
@@ -118,6 +124,7 @@ class _AvroFile:
         self._source = _Source(file)
         self._reader_schema = reader_schema
         self.info = info
+        self.at = 0  # the block that was claimed last
         if not self._fastavro.is_avro(file):
             raise ReadError(f"{info.path} is not an Avro file: it does not begin with b'Obj\\x01'.")
         self._read_header()
@@ -133,6 +140,30 @@ class _AvroFile:
             raise ReadError(
                 f"{self.info.path}: its Avro header cannot be read: {type(error).__name__}: {error}."
             ) from error
+
+    def claimed(self, at: int, try_claim: Callable[[int], bool]) -> Iterable[Any]:
+        """Return what yields the records of all blocks from an offset on, claiming each block when it gets there.
+
+        Blocks are claimed where fastavro asks for more bytes, since nothing is as fast as its own loop over them.
+        """
+        self._file.seek(0)
+        self._source.file = self._file
+        records: Iterable[Any] = self._fastavro.reader(self._source, self._reader_schema)
+        self._source.file = io.BytesIO()
+
+        def following() -> BinaryIO | None:
+            nonlocal at
+            if not try_claim(at):
+                return None
+            self.at = at
+            block = self.read(at)
+            if block is None:
+                raise ValueError(_NO_BLOCK)  # not EOFError, by which fastavro would know the end of the file
+            at += len(block)
+            return io.BytesIO(block)
+
+        self._source.following = following
+        return records
 
     def slice(self, start: int, stop: int) -> bytes:
         """Return the bytes ``[start, stop)``."""
@@ -196,7 +227,7 @@ class _AvroFile:
     def decode(self, block: bytes | None) -> Iterable[Any]:
         """Return what yields the records of a block; either may raise anything."""
         if block is None:
-            raise EOFError("what is there does not end in the sync marker of the file")
+            raise ValueError(_NO_BLOCK)  # not EOFError, by which fastavro would know the end of the file
         self._source.file = io.BytesIO(block)
         try:
             records: Iterable[Any] = next(self._blocks)
@@ -222,9 +253,14 @@ class _Source:
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
+        self.following: Callable[[], BinaryIO | None] = lambda: None  # gives the next block, None if there is none
 
     def read(self, size: int = -1) -> bytes:
-        return self.file.read(size)
+        data = self.file.read(size)
+        if not data and size and (file := self.following()) is not None:
+            self.file = file
+            data = file.read(size)
+        return data
 
     def tell(self) -> int:
         return self.file.tell()
