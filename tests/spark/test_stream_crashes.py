@@ -89,18 +89,18 @@ def test_a_stream_survives_a_death_at_every_point(sc, points, tmp_path, every):
 def test_a_stream_survives_deaths_during_recovery(sc, points, tmp_path):
     """It dies, and dies again at each of the first points of its second life, and again of its third."""
     deaths = 0
-    for at in range(1, len(points) + 1, 3):
-        for again in (1, 2, 3, 5, 8, 13):
+    for at in range(1, len(points) + 1, 9):
+        for again in (1, 4, 9):
             folder = tmp_path / f"{at}-{again}"
             folder.mkdir()
             lives = survive(sc, folder, at, again, again)
             deaths += sum(len(life) == point for life, point in zip(lives, (at, again, again), strict=False))
     print(f"\n{deaths} deaths")
-    assert deaths > 3 * len(points)
+    assert deaths > 0.8 * len(points)
 
 
 @pytest.mark.long
-def test_a_process_may_die_at_every_point(points, tmp_path):
+def test_a_process_may_die_at_any_point(points, tmp_path):
     """The same with os._exit() in a process of its own: no handler runs, nothing is closed."""
     program = str(Path(crashing.__file__))
 
@@ -110,13 +110,13 @@ def test_a_process_may_die_at_every_point(points, tmp_path):
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
 
-    died = 0
-    for at in range(1, len(points) + 1):
+    died, tried = 0, range(1, len(points) + 1, 10)
+    for at in tried:
         folder = tmp_path / str(at)
         (folder / "out").mkdir(parents=True)
         died += live(folder, at).returncode == 9
         done = live(folder, 0)
         assert done.returncode == 0, done.stderr
         assert records(folder / "out") == expected()
-    print(f"\n{len(points)} points, {died} processes died")
-    assert died > 0.9 * len(points)
+    print(f"\n{len(points)} points, {died} of {len(tried)} processes died")
+    assert died > 0.8 * len(tried)

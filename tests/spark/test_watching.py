@@ -16,7 +16,7 @@ import watching
 from sdf.chain import verify
 from sdf.disk import Disk
 
-RUNS = 50
+RUNS = 10
 
 
 class Writer(threading.Thread):
