@@ -13,7 +13,7 @@ from sdf.expansion import Expanded, checked_size, cut
 from sdf.invoker import Residual
 from sdf.ledger import Ledger, Outcome, WorkItem
 from sdf.planner import Costs
-from sdf.restrictions import OffsetRange
+from sdf.restrictions import UNBOUNDED, OffsetRange
 
 __all__ = ["Work"]
 
@@ -82,7 +82,7 @@ class Work:
 
         The remainder of an unclaimed range starts before its first offset, so half of it is not half of ten blocks.
         """
-        if type(item.restriction) is not OffsetRange:
+        if type(item.restriction) is not OffsetRange or item.restriction.stop is UNBOUNDED:
             return self.cut(item, fraction)
         start, stop = item.restriction
         kept = int((stop - start) * Fraction(fraction) + _ROUNDING)

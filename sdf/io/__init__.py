@@ -8,7 +8,7 @@ from __future__ import annotations
 from sdf.io.avro import ReadAvro
 from sdf.io.blocks import FileBlocks
 from sdf.io.csv import ReadCsv
-from sdf.io.files import FileBlock, FileInfo
+from sdf.io.files import FileBlock
 from sdf.io.fixed import ReadRecords, ReadSlices
 from sdf.io.jsonlines import ReadJsonLines
 from sdf.io.kafka import KafkaRecord, ReadKafka, TopicPartition
@@ -16,6 +16,7 @@ from sdf.io.lines import ReadLines
 from sdf.io.lmdb import ReadLmdb
 from sdf.io.match import MatchFiles
 from sdf.io.parquet import ReadParquet
+from sdf.io.pinned import FileInfo
 from sdf.io.table import ReadTable, TableQuery
 from sdf.io.tail import TailLines
 from sdf.io.text import BadRecord

@@ -17,7 +17,8 @@ from typing import Any, BinaryIO
 from sdf import TaggedOutput
 from sdf.errors import InvalidValueError, ReadError, SdfError, show
 from sdf.io.extras import need
-from sdf.io.files import FileFn, FileInfo, FileRange
+from sdf.io.files import FileFn, FileRange
+from sdf.io.pinned import FileInfo
 from sdf.io.text import BadRecord
 
 __all__ = ["ReadAvro"]

@@ -28,7 +28,7 @@ import attrs
 
 from sdf.errors import SourceError
 from sdf.io.extras import need
-from sdf.io.files import FileInfo, file_system
+from sdf.io.pinned import FileInfo, file_system
 from sdf.io.unpacked import Unpacked
 
 __all__ = ["SeekIndices", "default_directory", "indexed_text"]

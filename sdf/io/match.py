@@ -10,7 +10,8 @@ from typing import Any
 from sdf import DoFn, OffsetRange
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
 from sdf.io.extras import need
-from sdf.io.files import FileInfo, as_file_info, as_options, file_system
+from sdf.io.files import as_options
+from sdf.io.pinned import FileInfo, as_file_info, file_system
 
 __all__ = ["MatchFiles"]
 

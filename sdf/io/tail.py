@@ -18,8 +18,9 @@ import attrs
 
 from sdf import UNBOUNDED, RestrictionTracker
 from sdf.errors import InvalidValueError, ReadError, SourceChangedError, SourceError, show
-from sdf.io.files import FileBlock, FileInfo, file_system, look_up
+from sdf.io.files import FileBlock
 from sdf.io.lines import ReadLines
+from sdf.io.pinned import FileInfo, file_system, look_up
 
 __all__ = ["Tail", "TailLines"]
 

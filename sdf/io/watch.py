@@ -16,8 +16,9 @@ import attrs
 
 from sdf import UNBOUNDED, DoFn, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, show
-from sdf.io.files import FileBlock, FileInfo
+from sdf.io.files import FileBlock
 from sdf.io.match import MatchFiles
+from sdf.io.pinned import FileInfo
 
 __all__ = ["Scans", "WatchFiles"]
 

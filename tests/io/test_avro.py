@@ -17,7 +17,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, R
 from sdf.invoker import Invoker
 from sdf.io.avro import ReadAvro
 from sdf.io.blocks import FileBlocks
-from sdf.io.files import FileInfo
+from sdf.io.pinned import FileInfo
 from sdf.io.text import BadRecord
 from sdf.testing import check_dofn
 

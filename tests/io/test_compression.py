@@ -17,7 +17,8 @@ from compressed_files import bgzf, bzip2, read_cut, read_part, restriction_of
 from sdf import run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceChangedError
 from sdf.io import FileBlocks, ReadLines
-from sdf.io.files import FileBlock, look_up
+from sdf.io.files import FileBlock
+from sdf.io.pinned import look_up
 from sdf.testing import check_dofn
 
 TEXT = b"\xef\xbb\xbfone\r\n\ntwo<>\n<\xc3\xa9>\n" + b"long " * 4 + b"\n<><>\nlast"

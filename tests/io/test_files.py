@@ -15,7 +15,8 @@ import pytest
 from sdf import run_direct
 from sdf.errors import ClaimError, InvalidTypeError, ProcessError, SourceChangedError, SourceError, UnclaimedWorkError
 from sdf.io import FileBlock, FileBlocks, FileInfo, MatchFiles, ReadLines
-from sdf.io.files import FileRange, FileRangeTracker, as_file_info, look_up, open_file
+from sdf.io.files import FileRange, FileRangeTracker
+from sdf.io.pinned import as_file_info, look_up, open_file
 
 LINES = [f"line {number:06}" for number in range(20_000)]
 DATA = "\n".join(LINES).encode()

@@ -10,8 +10,8 @@ from sdf import run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, ReadError
 from sdf.io import fixed
 from sdf.io.blocks import FileBlocks
-from sdf.io.files import FileInfo
 from sdf.io.fixed import ReadRecords, ReadSlices
+from sdf.io.pinned import FileInfo
 from sdf.testing import check_dofn
 
 BOTH = pytest.mark.parametrize("kind", [ReadRecords, ReadSlices])

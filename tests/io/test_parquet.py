@@ -15,8 +15,8 @@ from sdf import run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceChangedError
 from sdf.invoker import Invoker
 from sdf.io.blocks import FileBlocks
-from sdf.io.files import FileInfo
 from sdf.io.parquet import ReadParquet
+from sdf.io.pinned import FileInfo
 from sdf.testing import check_dofn
 
 FRACTIONS = (0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999)

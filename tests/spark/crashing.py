@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sdf import DoFn, OffsetRange
 from sdf.disk import Disk
-from sdf.spark import stream
+from sdf.spark import batches, stream
 from sdf.spark.microbatch import Step
 
 ELEMENTS = [3, 4]
@@ -101,8 +101,8 @@ def run(sc, checkpoint, out, points, max_batches=None):
         path.write_text(json.dumps(records))
         points.pass_("after sink")
 
-    kept = stream.Disk, stream.Step
-    stream.Disk, stream.Step = DyingDisk, DyingStep
+    kept = batches.Disk, batches.Step
+    batches.Disk, batches.Step = DyingDisk, DyingStep
     try:
         return stream.stream_sdf(
             sc.parallelize(ELEMENTS, 2),
@@ -114,7 +114,7 @@ def run(sc, checkpoint, out, points, max_batches=None):
             max_batches=max_batches,
         )
     finally:
-        stream.Disk, stream.Step = kept
+        batches.Disk, batches.Step = kept
 
 
 def kind(name):

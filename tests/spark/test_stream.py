@@ -1,0 +1,279 @@
+"""stream_sdf: batches, chains, deferral, watermarks, stopping, draining, and what a sink and a source may rely on."""
+
+import os
+import signal
+import threading
+import time
+from typing import ClassVar
+
+import pytest
+from fns import CountFn, SlowCountFn
+
+from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, ManualWatermark, OffsetRange, stream_sdf
+from sdf.chain import find_head, verify
+from sdf.disk import Disk
+from sdf.errors import InvalidTypeError, InvalidValueError, JournalError, ProcessError
+
+
+class Sink:
+    """Keeps the records of each batch under its number."""
+
+    def __init__(self):
+        self.batches, self.watermarks = {}, []
+
+    def __call__(self, batch):
+        records = batch.rdd.collect()
+        assert records, "a sink gets batches with records only"
+        assert self.batches.setdefault(batch.id, records) == records
+        self.watermarks.append(batch.watermark)
+
+    def records(self):
+        return sorted(record for records in self.batches.values() for record in records)
+
+
+class EndlessFn(DoFn):
+    """Element: a name. Gives numbers without an end, some at a time, then defers for a second."""
+
+    def __init__(self, at_a_time=5, delay_seconds=0.2):
+        self.at_a_time, self.delay_seconds = at_a_time, delay_seconds
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, UNBOUNDED)
+
+    def create_tracker(self, element, restriction):
+        return GrowableOffsetRangeTracker(restriction)
+
+    def create_watermark_estimator(self, element, restriction):
+        return ManualWatermark(-1)
+
+    def process(self, element, tracker):
+        start, stop = tracker.current_restriction()
+        for i in range(start, start + self.at_a_time if stop is UNBOUNDED else stop):
+            if not tracker.try_claim(i):
+                return
+            tracker.watermark.advance_if_greater(i)
+            yield element, i
+        tracker.defer_remainder(self.delay_seconds)
+
+
+class AcknowledgedFn(CountFn):
+    """Notes on the driver what was committed of it."""
+
+    heard: ClassVar[list] = []
+
+    def on_commit(self, element, restriction):
+        self.heard.append((element, restriction.start, restriction.stop))
+
+
+def expected(elements):
+    return sorted((name, i) for name, count in elements for i in range(count))
+
+
+@pytest.fixture
+def stream(sc, tmp_path):
+    """Give a function that runs a stream with a sink on one checkpoint."""
+
+    def run(elements, fns, sink, **options):
+        options = {"batch_seconds": 0.2, **options}
+        return stream_sdf(sc.parallelize(elements), fns, checkpoint=tmp_path / "journal", foreach_batch=sink, **options)
+
+    return run
+
+
+def test_finite_work_comes_to_its_end(stream, tmp_path):
+    """In several batches, each record in one of them; then the journal is closed, and says so when asked again."""
+    elements, sink = [("a", 30), ("b", 100)], Sink()
+    summary = stream(elements, SlowCountFn(), sink)
+    assert (sink.records(), summary.records, summary.done) == (expected(elements), 130, True)
+    assert 1 < summary.batches == len(sink.batches)
+    blocks = list(verify(Disk(tmp_path / "journal")))
+    assert (blocks[-1].data["status"], blocks[-1].data["output"]["stop"]) == ("done", 130)
+    again = stream([("other", 5)], SlowCountFn(), sink)
+    assert (again.batches, again.done) == (0, True)
+
+
+def test_a_stream_goes_on_where_it_stopped(stream):
+    """With the work that it was begun with; the elements of the call are not asked for again."""
+    elements, sink = [("a", 100)], Sink()
+    assert stream(elements, SlowCountFn(), sink, max_batches=2).batches == 2
+    assert stream([("ignored", 1)], SlowCountFn(), sink).done
+    assert sink.records() == expected(elements)
+    assert sorted(sink.batches) == list(range(1, len(sink.batches) + 1))
+
+
+def test_work_without_an_end_is_deferred_and_goes_on(stream):
+    """Not before its delay, and in order."""
+    sink = Sink()
+    began = time.monotonic()
+    summary = stream(["x"], EndlessFn(delay_seconds=0.5), sink, max_batches=3, batch_seconds=0.1)
+    assert (summary.batches, summary.done) == (3, False)
+    assert sink.records() == [("x", i) for i in range(15)]
+    assert time.monotonic() - began >= 1.0
+
+
+def test_a_stream_stops_when_it_is_idle(stream):
+    """That is when nothing is due and nothing came; deferred work stays in the journal."""
+    sink = Sink()
+    summary = stream(["x"], EndlessFn(delay_seconds=3600), sink, stop_when_idle=True)
+    assert (summary.batches, sink.records()) == (1, [("x", i) for i in range(5)])
+
+
+def test_the_watermark_is_the_lowest_of_all_work(stream):
+    """It is in each batch and in the journal, and never goes back."""
+    sink = Sink()
+    summary = stream(["x", "y"], EndlessFn(), sink, max_batches=4, max_items_per_batch=1, min_tasks=1, max_tasks=1)
+    assert sink.watermarks == sorted(sink.watermarks)
+    assert sink.watermarks[0] == -1  # of the one that has not run yet
+    assert summary.watermark == sink.watermarks[-1] == 9
+
+
+def test_outputs_of_a_step_are_elements_of_the_next_in_the_same_batch(stream, tmp_path):
+    """Each with work of its own, which may go on when the step before has ended."""
+
+    class NamesFn(CountFn):
+        def process(self, element, tracker):
+            for name, i in super().process(element, tracker):
+                yield f"{name}{i}", 3
+
+    sink = Sink()
+    summary = stream([("n", 4)], [NamesFn(), CountFn()], sink)
+    assert (summary.batches, summary.done) == (1, True)
+    assert sink.records() == expected([(f"n{i}", 3) for i in range(4)])
+    assert find_head(Disk(tmp_path / "journal")).data["inputs"] == [
+        {"id": "0 NamesFn", "start": 0, "stop": 1}, {"id": "1 CountFn", "start": 0, "stop": 4},
+    ]  # fmt: skip
+
+
+def test_a_batch_takes_on_no_more_than_it_may(stream):
+    """What is left waits its turn, in order."""
+    elements, sink = [(f"{number:02}", 2) for number in range(10)], Sink()
+    assert stream(elements, CountFn(), sink, max_items_per_batch=4).batches == 3
+    assert [len(records) for records in sink.batches.values()] == [8, 8, 4]
+
+
+def test_sources_hear_what_is_committed(stream):
+    """Once for each part, after the commit; again when a stream is resumed, since a crash may have come between."""
+    AcknowledgedFn.heard = []
+    stream([("a", 3), ("b", 4)], AcknowledgedFn(), Sink(), max_items_per_batch=1, max_tasks=1)
+    assert AcknowledgedFn.heard == [(("a", 3), 0, 3), (("b", 4), 0, 4)]
+    stream([("a", 3)], AcknowledgedFn(), Sink())
+    assert AcknowledgedFn.heard[2:] == [(("b", 4), 0, 4)]
+
+
+def test_an_event_stops_a_stream_after_its_batch(stream):
+    """From another thread; the journal is whole and can be gone on with."""
+    stop, sink = threading.Event(), Sink()
+    threading.Timer(1.0, stop.set).start()
+    summary = stream(["x"], EndlessFn(delay_seconds=0.05), sink, stop=stop)
+    assert summary.batches == len(sink.batches) > 0
+    stream(["x"], EndlessFn(delay_seconds=0.05), sink, max_batches=2)
+    assert sink.records() == [("x", i) for i in range(len(sink.records()))]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_a_stream_after_its_batch(stream, number):
+    """And what was done with signals before is done again."""
+    before = signal.getsignal(number)
+    threading.Timer(1.0, os.kill, (os.getpid(), number)).start()
+    assert stream(["x"], EndlessFn(delay_seconds=0.05), Sink()).batches > 0
+    assert signal.getsignal(number) is before
+
+
+def test_draining_does_what_is_finite_and_drops_the_rest(stream, tmp_path):
+    """The journal is closed after it."""
+    sink = Sink()
+    summary = stream([("a", 60)], SlowCountFn(), sink, max_batches=1, drain=True)
+    assert (summary.done, sink.records()) == (True, expected([("a", 60)]))
+
+
+def test_draining_drops_work_without_an_end(stream, tmp_path):
+    """Nothing more of it is read."""
+    sink = Sink()
+    summary = stream(["x"], EndlessFn(), sink, max_batches=2, drain=True)
+    assert (summary.done, len(sink.records())) == (True, 10)
+    assert find_head(Disk(tmp_path / "journal")).data["status"] == "done"
+
+
+def test_an_idle_stream_writes_no_blocks(stream, tmp_path):
+    """Only what advances is worth one; the first says with what elements it began."""
+
+    class NothingFn(EndlessFn):
+        def process(self, element, tracker):
+            tracker.defer_remainder(0.01)
+            return ()
+
+    stop = threading.Event()
+    threading.Timer(1.5, stop.set).start()
+    assert stream(["x"], NothingFn(), Sink(), stop=stop, batch_seconds=0.05).batches == 1
+    assert find_head(Disk(tmp_path / "journal")).seq == 1
+
+
+def test_a_sink_that_raises_gets_the_same_batch_again(stream):
+    """Its error is raised as it is; the next call begins with that batch."""
+    calls = []
+
+    def sink(batch):
+        calls.append((batch.id, batch.rdd.collect()))
+        if len(calls) == 1:
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        stream([("a", 10)], CountFn(), sink)
+    assert stream([("a", 10)], CountFn(), sink).done
+    assert calls[0] == calls[1]
+
+
+def test_an_error_of_the_dofn_leaves_a_journal_to_go_on_with(stream):
+    """Mended, the stream goes on without loss."""
+
+    class BrokenFn(CountFn):
+        broken = True
+
+        def process(self, element, tracker):
+            if self.broken:
+                raise ValueError("broken")
+            yield from super().process(element, tracker)
+
+    fn, sink = BrokenFn(), Sink()
+    with pytest.raises(ProcessError, match="broken"):
+        stream([("a", 10)], fn, sink)
+    fn.broken = False
+    assert stream([("a", 10)], fn, sink).done
+    assert sink.records() == expected([("a", 10)])
+
+
+def test_the_journal_of_other_dofns_is_refused(stream):
+    """Before any job runs."""
+    stream([("a", 3)], CountFn(), Sink(), max_batches=1)
+    with pytest.raises(JournalError, match="belongs to another stream"):
+        stream([("a", 3)], SlowCountFn(), Sink())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"batch_seconds": 0}, InvalidValueError, "batch_seconds must be a number > 0"),
+        ({"max_batches": 0}, InvalidValueError, "max_batches must be an integer >= 1"),
+        ({"max_items_per_batch": 1.5}, InvalidValueError, "max_items_per_batch must be an integer >= 1"),
+        ({"min_tasks": 3, "max_tasks": 2}, InvalidValueError, "min_tasks must be <= max_tasks"),
+        ({"foreach_batch": None}, InvalidTypeError, "foreach_batch must be callable"),
+        ({"fns": []}, InvalidTypeError, "needs a DoFn or a sequence of them"),
+        ({"fns": CountFn}, InvalidTypeError, "needs a DoFn or a sequence"),
+        ({"fns": [CountFn]}, InvalidTypeError, "instance of a DoFn"),
+        ({"rdd": [1]}, InvalidTypeError, "needs an RDD"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_named(sc, tmp_path, options, error, message):
+    """Before anything is written."""
+    call = {"rdd": sc.parallelize([1]), "fns": CountFn(), "foreach_batch": print, "checkpoint": tmp_path / "j"}
+    with pytest.raises(error, match=message):
+        stream_sdf(**{**call, **options})
+    assert not (tmp_path / "j").exists()
+
+
+def test_nothing_stays_stored(sc, stream):
+    """The records of a batch are freed when its sink has returned."""
+    before = set(sc._jsc.getPersistentRDDs().keySet())
+    stream([("a", 50)], SlowCountFn(), Sink())
+    assert set(sc._jsc.getPersistentRDDs().keySet()) - before == set()
