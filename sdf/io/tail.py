@@ -3,6 +3,9 @@
 Positions are bytes read since the beginning, over all files that had the name: where a file was replaced, as log
 rotation does, or cut short, the next byte of the stream is the first of the new one. A block is some whole lines, and
 how long it is the reader finds out; so a claim names both its ends. A line that has no end yet is left for later.
+
+A file system may give the number of a file that has gone to the next one, and a file that was cut short may grow again
+beyond what it was. So a file is known by its first bytes, too.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from sdf.io.pinned import FileInfo, file_system, look_up
 __all__ = ["Tail", "TailLines"]
 
 _PIECE_BYTES = 1 << 20
+_HEAD_BYTES = 64
 
 log = logging.getLogger("sdf.io.tail")
 
@@ -38,12 +42,14 @@ class Tail:
         stop: the one after the last, or UNBOUNDED.
         base: where the first byte of the present file is.
         file: the present file, as it was when it was first seen.
+        head: its first bytes, as far as they were read, up to a few.
     """
 
     start: int
     stop: Any
     base: int
     file: FileInfo
+    head: bytes = b""
 
 
 @attrs.frozen
@@ -54,6 +60,7 @@ class Piece:
     stop: int
     base: int
     file: FileInfo
+    head: bytes
 
 
 class TailTracker(RestrictionTracker):
@@ -73,7 +80,9 @@ class TailTracker(RestrictionTracker):
         if not position.start < self._tail.stop or self._refused:
             self._refused = True
             return False
-        self._next = attrs.evolve(self._next, start=position.stop, base=position.base, file=position.file)
+        self._next = Tail(position.stop, self._tail.stop, position.base, position.file, position.head)
+        if position.base == self._tail.base:
+            self._tail = attrs.evolve(self._tail, head=position.head)
         return True
 
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Tail, Tail] | None:
@@ -126,14 +135,14 @@ class TailLines(ReadLines):
 
     def truncate(self, element: Any, restriction: Tail) -> Tail:
         """Keep what is there now."""
-        _, size, _ = self._look(restriction.file, restriction.start - restriction.base)
-        return attrs.evolve(restriction, stop=restriction.base + size)
+        _, size, _ = self._look(restriction)
+        return attrs.evolve(restriction, stop=max(restriction.start, restriction.base + size))
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
         at: Tail = tracker.current_restriction()
         growing = at.stop is UNBOUNDED
         inside = at.start - at.base
-        path, size, after = self._look(at.file, inside)
+        path, size, after = self._look(at)
         end = size if growing else at.stop - at.base
         if size < end:
             raise SourceChangedError(
@@ -144,8 +153,10 @@ class TailLines(ReadLines):
             data = self._lines(path, inside, end, to_the_end=not growing or after is not None)
             if not data:
                 break
-            if not tracker.try_claim(Piece(at.base + inside, at.base + inside + len(data), at.base, at.file)):
+            head = at.head + data[: max(0, _HEAD_BYTES - inside)] if len(at.head) == inside else at.head
+            if not tracker.try_claim(Piece(at.base + inside, at.base + inside + len(data), at.base, at.file, head)):
                 return
+            at = attrs.evolve(at, head=head)
             yield from self.records(at.file.path, inside, data)
             inside += len(data)
         if growing and after is not None and tracker.try_claim(_begin(at.base + inside, after)):
@@ -153,18 +164,18 @@ class TailLines(ReadLines):
         elif growing:
             tracker.defer_remainder(self.poll_seconds)
 
-    def _look(self, file: FileInfo, inside: int) -> tuple[str, int, FileInfo | None]:
+    def _look(self, at: Tail) -> tuple[str, int, FileInfo | None]:
         """Return where the bytes of a file are now, how many, and the file that has come in its place, if one has."""
+        file, inside = at.file, at.start - at.base
         now = self._now(file)
         if now is not None and now.version == file.version:
-            return file.path, max(now.size, inside), None if now.size >= inside else now
+            same = now.size >= inside and self._read(file.path, 0, len(at.head)) == at.head
+            return (file.path, now.size, None) if same else (file.path, 0, now)
         moved = self._moved(file)
         if moved is not None:
             return moved.path, moved.size, now
         if now is not None:
-            log.warning(
-                "%s was replaced after byte %d; what followed in the old file, if anything, is lost", file, inside
-            )
+            log.warning("%s was replaced after byte %d; what followed in the old file is lost", file.path, inside)
         return file.path, inside, now
 
     def _lines(self, path: str, start: int, end: int, *, to_the_end: bool) -> bytes:
@@ -206,4 +217,4 @@ class TailLines(ReadLines):
 
 def _begin(position: int, file: FileInfo) -> Piece:
     """Return the claim that says that another file goes on here."""
-    return Piece(position, position, position, file)
+    return Piece(position, position, position, file, b"")

@@ -1,4 +1,4 @@
-"""stream_sdf: work without an end, in micro-batches. Arguments are checked and signals heard here; `batches` runs it."""
+"""stream_sdf: work without an end, in micro-batches. Checks arguments and listens to signals; `batches` runs it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,208 @@
+"""TailLines: a growing file from byte to byte, whatever happens to it, and its parts again from what was pinned."""
+
+import itertools
+import os
+import re
+
+import pytest
+
+from sdf.errors import InvalidValueError, ReadError, SourceChangedError
+from sdf.invoker import Invoker
+from sdf.io import TailLines
+
+
+class Tail:
+    """Reads a file again and again, as batches of a stream do."""
+
+    def __init__(self, path, **options):
+        self.fn = TailLines(**{"poll_seconds": 3, **options})
+        self.element = str(path)
+        self.left = self.fn.get_initial_restriction(self.element)
+        self.pins = []
+
+    def read(self):
+        attempt = Invoker(self.fn, self.element, self.left)
+        lines = list(attempt.run())
+        if attempt.primary is not None:
+            self.pins.append((attempt.primary, lines))
+        self.left = attempt.residuals[0].restriction if attempt.residuals else None
+        return lines
+
+    def read_all(self):
+        """Read until nothing comes, twice in a row: a new file begins in a part of its own."""
+        lines, idle = [], 0
+        while idle < 2:
+            more = self.read()
+            idle = 0 if more else idle + 1
+            lines += more
+        return lines
+
+    def again(self):
+        """Return what the pinned parts give, each checked against what it gave before."""
+        for pinned, lines in self.pins:
+            attempt = Invoker(self.fn, self.element, pinned)
+            assert list(attempt.run()) == lines
+            assert attempt.residuals == []
+
+
+def append(path, data):
+    with open(path, "ab") as file:
+        file.write(data)
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "a.log"
+    path.write_bytes(b"")
+    return path
+
+
+def test_a_line_is_given_when_it_has_its_end(path):
+    """Half a line is left for later."""
+    tail = Tail(path)
+    append(path, b"a\nbc")
+    assert tail.read() == ["a"]
+    assert tail.read() == []
+    append(path, b"d\n")
+    assert tail.read() == ["bcd"]
+    tail.again()
+
+
+@pytest.mark.parametrize("text", [b"a\nbb\r\n\n\rccc\n", "é\nö\n".encode()])
+def test_however_a_file_grows_its_lines_are_the_same(tmp_path, text):
+    """All ways to write it in up to three pieces."""
+    whole = text.decode().replace("\r\n", "\n").split("\n")[:-1]
+    for number, cuts in enumerate(itertools.combinations(range(len(text) + 1), 2)):
+        path = tmp_path / str(number)
+        path.write_bytes(b"")
+        tail, lines = Tail(path), []
+        for start, stop in itertools.pairwise((0, *cuts, len(text))):
+            append(path, text[start:stop])
+            lines += tail.read()
+        assert lines == whole
+        tail.again()
+
+
+def test_where_nothing_is_new_nothing_is_claimed(path):
+    """So a stream that idles writes no blocks; the rest is deferred for as long as was asked."""
+    tail = Tail(path)
+    attempt = Invoker(tail.fn, tail.element, tail.left)
+    assert list(attempt.run()) == []
+    assert (attempt.primary, attempt.residuals[0].delay_seconds) == (None, 3)
+
+
+def test_a_file_that_was_rotated_is_read_to_its_end_first(path):
+    """Also its last line without an end; then comes the new one of its name."""
+    tail = Tail(path)
+    append(path, b"1\n2")
+    assert tail.read() == ["1"]
+    os.rename(path, path.with_suffix(".1"))
+    append(path.with_suffix(".1"), b"2\n3\n4")
+    assert tail.read() == ["22", "3"]  # nothing has its name yet: the writer may still be at it
+    path.write_bytes(b"new\n")
+    assert tail.read_all() == ["4", "new"]
+    tail.again()
+
+
+def test_a_file_that_was_replaced_and_has_gone_is_begun_anew(path):
+    """Its rest is lost, which is said in the log."""
+    tail = Tail(path)
+    append(path, b"1\n2\n")
+    tail.read()
+    path.with_suffix(".new").write_bytes(b"3\n")
+    os.replace(path.with_suffix(".new"), path)
+    assert tail.read_all() == ["3"]
+
+
+def test_a_file_that_was_cut_short_is_begun_anew(path):
+    """As by copytruncate."""
+    tail = Tail(path)
+    append(path, b"1\n2\n")
+    tail.read()
+    path.write_bytes(b"3\n")
+    assert tail.read_all() == ["3"]
+    append(path, b"4\n")
+    assert tail.read() == ["4"]
+
+
+def test_a_file_that_was_cut_short_and_has_grown_beyond_is_begun_anew(path):
+    """It is known by its first bytes."""
+    tail = Tail(path)
+    append(path, b"1\n2\n")
+    tail.read()
+    path.write_bytes(b"3\n4\n5\n6\n")
+    assert tail.read_all() == ["3", "4", "5", "6"]
+
+
+def test_a_file_that_has_gone_is_waited_for(path):
+    """Until one has its name again."""
+    tail = Tail(path)
+    append(path, b"1\n")
+    tail.read()
+    os.remove(path)
+    assert (tail.read(), tail.read()) == ([], [])
+    path.write_bytes(b"2\n")
+    assert tail.read_all() == ["2"]
+
+
+def test_a_pinned_part_that_has_gone_cannot_be_given_again(path):
+    """An error, rather than the bytes of another file."""
+    tail = Tail(path)
+    append(path, b"1\n2\n")
+    tail.read()
+    os.remove(path)
+    path.write_bytes(b"3\n4\n5\n")
+    (pinned, _) = tail.pins[0]
+    with pytest.raises(SourceChangedError, match="bytes up to 4 were planned to be read, but only 0 of that file"):
+        list(Invoker(tail.fn, tail.element, pinned).run())
+
+
+def test_draining_gives_the_last_line_without_an_end(path):
+    """What is there now is all that will be read."""
+    tail = Tail(path)
+    append(path, b"1\n2")
+    tail.read()
+    tail.left = tail.fn.truncate(tail.element, tail.left)
+    assert (tail.read(), tail.left) == (["2"], None)
+
+
+@pytest.mark.parametrize("kept", [2, 5])
+def test_it_can_be_stopped_between_pieces(path, monkeypatch, kept):
+    """A runner whose time is up gets the rest back."""
+    monkeypatch.setattr("sdf.io.tail._PIECE_BYTES", 4)
+    append(path, b"".join(b"%d\n" % number for number in range(10)))
+    tail = Tail(path)
+    attempt = Invoker(tail.fn, tail.element, tail.left)
+    outputs, lines = attempt.run(), []
+    for line in outputs:
+        lines.append(line)
+        if len(lines) == kept:
+            assert attempt.split(0) is not None
+    tail.left = attempt.residuals[0].restriction
+    assert len(lines) < 10
+    assert [*lines, *tail.read()] == [str(number) for number in range(10)]
+
+
+def test_long_lines(path, monkeypatch):
+    """Longer than a piece; and longer than is allowed."""
+    monkeypatch.setattr("sdf.io.tail._PIECE_BYTES", 4)
+    append(path, b"x" * 50 + b"\ny\n")
+    assert Tail(path).read() == ["x" * 50, "y"]
+    append(path, b"z" * 50)
+    with pytest.raises(ReadError, match="a line has more than 20 bytes"):
+        Tail(path, max_record_bytes=20).read()
+
+
+def test_offsets_are_those_in_the_file(path):
+    """Also after it was replaced."""
+    tail = Tail(path, with_position=True)
+    append(path, b"1\n22\n")
+    assert tail.read() == [((str(path), 0), "1"), ((str(path), 2), "22")]
+    path.write_bytes(b"3\n")
+    assert tail.read_all() == [((str(path), 0), "3")]
+
+
+def test_wrong_options_are_named():
+    """When the DoFn is made."""
+    with pytest.raises(InvalidValueError, match=re.escape("poll_seconds must be a number >= 0 (got -1)")):
+        TailLines(poll_seconds=-1)

@@ -1,0 +1,153 @@
+"""WatchFiles: what a scan gives, what it remembers, and that a scan can be given again."""
+
+import os
+import re
+
+import pytest
+
+from sdf.errors import InvalidTypeError, InvalidValueError
+from sdf.invoker import Invoker
+from sdf.io import FileBlock, WatchFiles
+
+
+class Watch:
+    """Makes one scan after the other, as batches of a stream do."""
+
+    def __init__(self, folder, **options):
+        self.fn = WatchFiles(**{"interval_seconds": 7, **options})
+        self.element = str(folder)
+        self.left = self.fn.get_initial_restriction(self.element)
+        self.pins = []
+
+    def scan(self):
+        attempt = Invoker(self.fn, self.element, self.left)
+        found = list(attempt.run())
+        (residual,) = attempt.residuals
+        assert residual.delay_seconds == 7
+        if attempt.primary is not None:
+            self.pins.append((attempt.primary, found))
+        self.left = residual.restriction
+        return found
+
+    def names(self):
+        return [os.path.basename(file.path) for file in self.scan()]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+def test_files_are_given_once(folder):
+    """And new ones when they come."""
+    watch = Watch(folder)
+    assert watch.names() == ["a", "b"]
+    assert watch.names() == []
+    (folder / "c").write_text("c")
+    assert (watch.names(), watch.names()) == (["c"], [])
+
+
+def test_a_scan_that_found_nothing_claims_nothing(folder):
+    """So a stream that idles writes no blocks."""
+    watch = Watch(folder)
+    watch.scan()
+    watch.scan()
+    assert len(watch.pins) == 1
+
+
+def test_a_late_file_with_an_old_time_is_not_missed(folder):
+    """Files are compared one by one, not with a time."""
+    watch = Watch(folder)
+    watch.scan()
+    (folder / "late").write_text("late")
+    os.utime(folder / "late", (1, 1))
+    assert watch.names() == ["late"]
+
+
+@pytest.mark.parametrize(
+    ("modified", "appended", "rewritten", "replaced"),
+    [("reread", ["a"], ["a"], ["a"]), ("tail", [(1, 4)], [], ["a"]), ("ignore", [], [], ["a"])],
+)
+def test_what_becomes_of_a_file_that_changes(folder, modified, appended, rewritten, replaced):
+    """By the policy; a file that took another's name is a new one under each."""
+
+    def seen(found):
+        return [(one.start, one.stop) if isinstance(one, FileBlock) else os.path.basename(one.path) for one in found]
+
+    watch = Watch(folder, modified=modified)
+    watch.scan()
+    with open(folder / "a", "a") as file:
+        file.write("123")
+    assert seen(watch.scan()) == appended
+    os.utime(folder / "a", (5, 5))
+    assert seen(watch.scan()) == rewritten
+    (folder / ".new").write_text("entirely new")
+    os.replace(folder / ".new", folder / "a")
+    assert seen(watch.scan()) == replaced
+
+
+@pytest.mark.parametrize("modified", ["reread", "tail", "ignore"])
+def test_a_file_that_shrinks_is_given_whole(folder, modified):
+    """What was read of it is not in it any more."""
+    watch = Watch(folder, modified=modified)
+    watch.scan()
+    os.truncate(folder / "a", 0)
+    assert watch.names() == ["a"]
+
+
+def test_a_file_that_has_gone_is_forgotten(folder):
+    """The state is as large as the listing; if it comes back it is new."""
+    watch = Watch(folder)
+    watch.scan()
+    os.remove(folder / "a")
+    assert watch.names() == []
+    assert [os.path.basename(file.path) for file in watch.left.seen] == ["b"]
+    (folder / "a").write_text("a")
+    assert watch.names() == ["a"]
+
+
+def test_a_pinned_scan_gives_the_same_again(folder):
+    """Whatever has happened to the directory since."""
+    watch = Watch(folder)
+    watch.scan()
+    (folder / "c").write_text("c")
+    watch.scan()
+    for name in "abc":
+        os.remove(folder / name)
+    for pinned, found in watch.pins:
+        attempt = Invoker(watch.fn, watch.element, pinned)
+        assert list(attempt.run()) == found
+        assert attempt.residuals == []
+
+
+def test_a_directory_that_is_not_there_yet_is_waited_for(tmp_path):
+    """A stream may be started before its source."""
+    watch = Watch(tmp_path / "later")
+    assert watch.names() == []
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "a").write_text("a")
+    assert watch.names() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"interval_seconds": -1}, "interval_seconds must be a number >= 0 (got -1)"),
+        ({"modified": "x"}, "modified must be 'reread', 'tail' or 'ignore' (got 'x')"),
+        ({"regex": "("}, "regex must be a regular expression"),
+    ],
+)
+def test_wrong_options_are_named(options, message):
+    """When the DoFn is made."""
+    with pytest.raises(InvalidValueError, match=re.escape(message)):
+        WatchFiles(**options)
+
+
+def test_an_element_that_is_no_path_is_named():
+    """When its work is asked for."""
+    with pytest.raises(
+        InvalidTypeError, match=re.escape("WatchFiles watches a path, a directory or a pattern (got 5)")
+    ):
+        WatchFiles().get_initial_restriction(5)
