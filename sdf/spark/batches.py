@@ -103,6 +103,7 @@ class Stream:
         self._slots = slot_counter(sc)
         self._pending: list[Pending] = []
         self._fresh = 0  # elements that the first batch begins with
+        self._tried_all = True  # whether the last batch took on all that was due when it began
         self.watermark: Any = None
         self.done = False
         self.batches = 0
@@ -135,9 +136,9 @@ class Stream:
         while not self.done and not stopped.is_set() and (max_batches is None or self.batches < max_batches):
             began = time.monotonic()
             advanced = self._batch()
-            due_in = self._due_in_seconds()
-            if not advanced and stop_when_idle and due_in > 0:
+            if not advanced and stop_when_idle and self._tried_all:
                 return
+            due_in = self._due_in_seconds()
             pause = self._pace.batch_seconds - (time.monotonic() - began)
             if not self.done:
                 stopped.wait(max(0.0, pause if advanced else max(pause, due_in)))
@@ -166,6 +167,7 @@ class Stream:
     def _batch(self) -> bool:
         """Run one batch; return whether anything came of it."""
         now = _now()
+        self._tried_all = True
         number = self._journal.next_seq
         records = self._journal.head.data.get("output", {}).get("stop", 0)
         elements: RDD[Any] | None = None
@@ -204,6 +206,7 @@ class Stream:
             fresh = [] if elements is None else step.expand(elements)
             due = [place for place, one in enumerate(mine) if one.due <= now]
             room = len(due) + len(fresh) if self._pace.max_items is None else self._pace.max_items
+            self._tried_all &= len(due) + len(fresh) <= room
             taken, admitted = due[:room], fresh[: max(0, room - len(due))]
             work = [*(mine[place] for place in taken), *admitted]
             if not work and not fresh:

@@ -118,6 +118,22 @@ def test_a_stream_stops_when_it_is_idle(stream):
     assert (summary.batches, sink.records()) == (1, [("x", i) for i in range(5)])
 
 
+def test_a_stream_is_idle_though_work_is_due_again_before_its_batch_has_ended(stream):
+    """Polling faster than batches take must not keep it going for ever."""
+
+    class PollFn(EndlessFn):
+        def process(self, element, tracker):
+            time.sleep(0.02)
+            if tracker.current_restriction().start == 0:
+                yield from super().process(element, tracker)
+            else:
+                tracker.defer_remainder(0.001)
+
+    sink = Sink()
+    summary = stream(["x", "y"], PollFn(delay_seconds=0), sink, stop_when_idle=True, batch_seconds=0.01)
+    assert (summary.done, len(sink.records())) == (False, 10)
+
+
 def test_the_watermark_is_the_lowest_of_all_work(stream):
     """It is in each batch and in the journal, and never goes back."""
     sink = Sink()
