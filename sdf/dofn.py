@@ -79,7 +79,7 @@ class DoFn(ABC):
         """
         return self.create_tracker(element, restriction).progress().remaining
 
-    def note(self, element: Any, restriction: Any) -> str | None:
+    def remark(self, element: Any, restriction: Any) -> str | None:
         """Return a remark on an element for the report of the run, such as why it cannot be split; None for none.
 
         Called on a worker, once per element, with its initial restriction.

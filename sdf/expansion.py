@@ -62,8 +62,8 @@ def expand(fn: DoFn, element: Any, *, unbounded: bool = False) -> Expanded:
         flaw = tiling_flaw(whole, parts, lambda restriction: checked_size(fn, element, restriction))
         if flaw is not None:
             raise SplitError(f"its parts do not add up to the restriction: {flaw}. Yield parts in order, without gaps")
-    with blame(lambda: f"{name}.note() on {show(whole)} of element {show(element)}"):
-        note = fn.note(element, whole) or None
+    with blame(lambda: f"{name}.remark() on {show(whole)} of element {show(element)}"):
+        note = fn.remark(element, whole) or None
         if note is not None and not isinstance(note, str):
             raise InvalidTypeError(f"it must return a string or None (got {show(note)})")
     return Expanded(element, whole, tuple((part, checked_size(fn, element, part)) for part in parts or [whole]), note)

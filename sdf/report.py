@@ -53,7 +53,7 @@ class RunReport:
         tasks: one per committed task, in order of stage and task.
         retries: how often a lane was begun anew because its attempt was lost; of `LiveRunner` only.
         replays: how often a lane that had ended was run again; of `LiveRunner` only.
-        notes: pairs of an element and what `DoFn.note` said of it, in order.
+        notes: pairs of an element and what `DoFn.remark` said of it, in order.
     """
 
     name: str

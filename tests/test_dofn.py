@@ -314,7 +314,7 @@ def test_expand_asks_for_a_remark():
     """It travels to the report; an empty one is none."""
 
     class RemarksFn(CountFn):
-        def note(self, element, restriction):
+        def remark(self, element, restriction):
             return f"{element} of {restriction.stop}" if element else ""
 
     assert [expand(RemarksFn(), element).note for element in (5, 0)] == ["5 of 5", None]
@@ -324,8 +324,9 @@ def test_a_remark_must_be_text():
     """Named as the author's mistake."""
 
     class RemarksFn(CountFn):
-        def note(self, element, restriction):
+        def remark(self, element, restriction):
             return 5
 
-    with pytest.raises(InvalidTypeError, match=r"RemarksFn.note\(\) on .*: it must return a string or None \(got 5\)"):
+    message = r"RemarksFn.remark\(\) on .*: it must return a string or None \(got 5\)"
+    with pytest.raises(InvalidTypeError, match=message):
         expand(RemarksFn(), 5)

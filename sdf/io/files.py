@@ -160,7 +160,7 @@ class FileFn(DoFn):
         """
         return position
 
-    def note(self, element: Any, restriction: FileRange) -> str:
+    def remark(self, element: Any, restriction: FileRange) -> str:
         return restriction.note
 
     def file_of(self, element: Any) -> FileInfo:

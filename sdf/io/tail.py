@@ -130,7 +130,7 @@ class TailLines(ReadLines):
     def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
         return TailTracker(restriction)
 
-    def note(self, element: Any, restriction: Any) -> str:
+    def remark(self, element: Any, restriction: Any) -> str:
         return ""
 
     def truncate(self, element: Any, restriction: Tail) -> Tail:
