@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -160,7 +161,12 @@ def test_a_mutant_is_caught(name, tmp_path):
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"}
     tests = Path(__file__).parent.parent
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(tests / test)]
-    done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 1, done.stdout[-2000:]
+    with subprocess.Popen(
+        command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
+        try:
+            printed, _ = run.communicate(timeout=240)
+        except subprocess.TimeoutExpired:  # a mutant that leaves a job running may keep its own process from ending
+            os.killpg(run.pid, signal.SIGKILL)
+            return
+    assert run.returncode == 1, printed[-2000:]
