@@ -131,11 +131,11 @@ MUTANTS = {
     ),
     "a description may name any code": (
         "values.py",
-        "            if parts[0] not in self._named:\n",
+        "        if name not in self._named:\n",
         (
-            "            import importlib\n            module, _, what = parts[0].partition(':')\n"
-            "            self._named[parts[0]] = getattr(importlib.import_module(module), what)\n"
-            "            if parts[0] not in self._named:\n"
+            "        import importlib\n        module, _, what = name.partition(':')\n"
+            "        self._named[name] = getattr(importlib.import_module(module), what)\n"
+            "        if name not in self._named:\n"
         ),
         SERVER + "test_a_description_names_no_code",
     ),
