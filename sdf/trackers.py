@@ -18,7 +18,7 @@ import attrs
 
 from sdf.errors import DeferError, InvalidValueError, SplitError, show
 
-__all__ = ["Progress", "RestrictionTracker", "as_fraction", "as_pair", "check_delay", "deferred"]
+__all__ = ["Progress", "RestrictionTracker", "as_fraction", "as_pair", "check_delay", "deferred", "refused_defer"]
 
 
 @attrs.frozen
@@ -90,10 +90,7 @@ class RestrictionTracker(ABC):
 def deferred(tracker: Any) -> Any:
     """Cut off all that is unclaimed and return it, or None if nothing is left; see `defer_remainder`."""
     if getattr(tracker, "refused", False):
-        raise DeferError(
-            f"defer_remainder() after a refused claim in {show(tracker.current_restriction())}: nothing is left to "
-            f"defer. Return from process() as soon as try_claim() is False."
-        )
+        raise refused_defer(tracker.current_restriction())
     pair = as_pair(tracker.try_split(0))
     if pair is not None:
         return pair[1]
@@ -105,6 +102,14 @@ def deferred(tracker: Any) -> Any:
             f"{show(tracker.current_restriction())}. Let it split at 0, or claim to the end."
         ) from error
     return None
+
+
+def refused_defer(restriction: Any) -> DeferError:
+    """Return the error of deferring after a refused claim."""
+    return DeferError(
+        f"defer_remainder() after a refused claim in {show(restriction)}: nothing is left to defer. Return from "
+        f"process() as soon as try_claim() is False."
+    )
 
 
 def check_delay(delay_seconds: float) -> None:

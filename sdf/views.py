@@ -21,9 +21,9 @@ from threading import Lock
 from typing import Any
 
 from sdf.bytekeys import ByteKeyRangeTracker
-from sdf.errors import ClaimError, DeferError, show
+from sdf.errors import ClaimError, show
 from sdf.offsets import GrowableOffsetRangeTracker, OffsetRangeTracker
-from sdf.trackers import Progress, RestrictionTracker, deferred
+from sdf.trackers import Progress, RestrictionTracker, deferred, refused_defer
 
 __all__ = ["LockedTracker", "sides"]
 
@@ -171,10 +171,7 @@ class LockedTracker:
     def defer_remainder(self, delay_seconds: float = 0) -> Any:
         with self._lock:
             if self.refused:
-                raise DeferError(
-                    f"defer_remainder() after a refused claim in {show(self._tracker.current_restriction())}: nothing "
-                    f"is left to defer. Return from process() as soon as try_claim() is False."
-                )
+                raise refused_defer(self._tracker.current_restriction())
             return self._tracker.defer_remainder(delay_seconds)
 
 
