@@ -30,12 +30,11 @@ class Disk:
     """Files below a directory, named by paths relative to it. Every error of the system is raised as it is.
 
     Args:
-        root: the directory; it is made if it is not there.
+        root: the directory; the first write makes it if it is not there.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
-        self._make(self.root)
 
     def create(self, name: str, data: bytes) -> None:
         """Write a file that must not exist yet.
@@ -68,9 +67,16 @@ class Disk:
 
     def names(self, directory: str) -> list[str]:
         """Return the names of the files in a directory, sorted, without what a crash has left half written."""
+        return [name for name in self._all(directory) if _TEMPORARY not in name]
+
+    def half_written(self, directory: str) -> list[str]:
+        """Return the names of the files in a directory that a crash, or a writer that still writes, has left."""
+        return [name for name in self._all(directory) if _TEMPORARY in name]
+
+    def _all(self, directory: str) -> list[str]:
         if not (self.root / directory).is_dir():
             return []
-        return sorted(f"{directory}/{name}" for name in os.listdir(self.root / directory) if _TEMPORARY not in name)
+        return sorted(str(Path(directory, name)) for name in os.listdir(self.root / directory))
 
     def remove(self, name: str) -> None:
         """Remove a file, if there is one. It may be there again after a crash."""

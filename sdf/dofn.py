@@ -89,6 +89,7 @@ class DoFn(ABC):
     def truncate(self, element: Any, restriction: Any) -> Any:
         """Return what is still to be done of a restriction when a stream is drained, None for nothing.
 
+        Called on the driver, after `setup`.
         The default keeps finite work and drops work without an end.
         """
         return restriction if self.create_tracker(element, restriction).is_bounded() else None
@@ -114,7 +115,10 @@ class DoFn(ABC):
         """Called on a worker after the last work item of each task. It returns None: it cannot output."""
 
     def on_commit(self, element: Any, restriction: Any) -> None:
-        """Called on the driver in streams, at least once, after the batch that holds this part is committed."""
+        """Called on the driver in streams, at least once, after the batch that holds this part is committed.
+
+        `setup` is called there before it.
+        """
 
 
 class TaggedOutput:

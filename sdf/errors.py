@@ -20,6 +20,7 @@
     |-- ReadError               ValueError     what was read is not what the format allows
     |-- JournalError            RuntimeError   the journal of a stream cannot be gone on with
     |   |-- JournalCorruptError ValueError     a file of it is missing, or not what was written
+    |   |-- JournalDiskError    OSError        it cannot be written: the disk is full or read-only
     |   |-- JournalFencedError                 another driver has committed the batch
     |   `-- JournalRuleError    ValueError     a block that does not follow from the one before
     |-- StageError              RuntimeError   Spark could not run a stage
@@ -46,6 +47,7 @@ __all__ = [
     "InvalidTypeError",
     "InvalidValueError",
     "JournalCorruptError",
+    "JournalDiskError",
     "JournalError",
     "JournalFencedError",
     "JournalRuleError",
@@ -148,6 +150,10 @@ class JournalError(SdfError, RuntimeError):
 
 class JournalCorruptError(JournalError, ValueError):
     """A file of a journal is missing, or it is not what was written. A crash does not do that."""
+
+
+class JournalDiskError(JournalError, OSError):
+    """A journal cannot be written: the disk is full, read-only or broken. What is committed stays committed."""
 
 
 class JournalFencedError(JournalError):

@@ -24,7 +24,8 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sdf.chain import (
@@ -41,7 +42,14 @@ from sdf.chain import (
     verify,
 )
 from sdf.disk import Disk, is_directory
-from sdf.errors import JournalCorruptError, JournalError, JournalFencedError, JournalRuleError, show
+from sdf.errors import (
+    JournalCorruptError,
+    JournalDiskError,
+    JournalError,
+    JournalFencedError,
+    JournalRuleError,
+    show,
+)
 
 __all__ = ["Journal"]
 
@@ -96,20 +104,22 @@ class Journal:
     def write_ahead(self, name: str, content: Any) -> Any:
         """Write something ahead of the next block, unless it is there already; return what is there, to be followed."""
         data = canonical({"content": content, "prev": self.head.hash, "seq": self.next_seq, "v": VERSION})
-        try:
-            self._disk.create(self._ahead(name), data)
-        except FileExistsError:
-            there = self.ahead(name)
-            if there is not None:
-                return there
-            self._disk.replace(self._ahead(name), data)  # of a batch that was never to be
+        with self._writing():
+            try:
+                self._disk.create(self._ahead(name), data)
+            except FileExistsError:
+                there = self.ahead(name)
+                if there is not None:
+                    return there
+                self._disk.replace(self._ahead(name), data)  # of a batch that was never to be
         return content
 
     def discard_ahead(self) -> None:
         """Forget what was written ahead of the next block: nothing came of it, and nobody has seen it."""
-        for name in self._disk.names("ahead"):
-            if name.startswith(f"ahead/{self.next_seq:020d}."):
-                self._disk.remove(name)
+        with self._writing():
+            for name in self._disk.names("ahead"):
+                if name.startswith(f"ahead/{self.next_seq:020d}."):
+                    self._disk.remove(name)
 
     def _ahead(self, name: str) -> str:
         return f"ahead/{self.next_seq:020d}.{name}.json"
@@ -119,8 +129,9 @@ class Journal:
     def put(self, data: bytes) -> dict[str, Any]:
         """Store bytes under the name of their content, and return what a block says of them."""
         reference = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-        if self._disk.size(blob_name(reference)) != len(data):
-            self._disk.replace(blob_name(reference), data)
+        with self._writing():
+            if self._disk.size(blob_name(reference)) != len(data):
+                self._disk.replace(blob_name(reference), data)
         return reference
 
     def get(self, reference: Mapping[str, Any]) -> bytes:
@@ -169,65 +180,91 @@ class Journal:
             raise JournalRuleError(f"block {data['seq']}: its checkpoint {show(data['checkpoint'])} is not stored.")
         self.head = self._create(self.next_seq, data)
         self._move_head()
-        self._forget_ahead()
-        old = before.data.get("prev_checkpoint")
-        if old is not None and old not in (data["checkpoint"], before.data["checkpoint"]):
-            self._disk.remove(blob_name(old))
+        with self._writing():
+            for name in self._disk.names("ahead"):
+                if name < f"ahead/{self.next_seq:020d}":
+                    self._disk.remove(name)
+            old = before.data.get("prev_checkpoint")
+            if old is not None and old not in (data["checkpoint"], before.data["checkpoint"]):
+                self._disk.remove(blob_name(old))
         return self.head
-
-    def collect_garbage(self) -> int:
-        """Remove what crashes have left behind and no resume can need; return how many files."""
-        keep = {blob_name(self.head.data[key]) for key in ("checkpoint", "prev_checkpoint") if self.head.data.get(key)}
-        unused = [name for name in self._disk.names("blobs") if name not in keep]
-        for name in unused:
-            self._disk.remove(name)
-        return len(unused) + self._forget_ahead()
-
-    def _forget_ahead(self) -> int:
-        """Remove what was written ahead of blocks that are there; return how many files."""
-        old = [name for name in self._disk.names("ahead") if name < f"ahead/{self.next_seq:020d}"]
-        for name in old:
-            self._disk.remove(name)
-        return len(old)
 
     def _create(self, seq: int, data: Mapping[str, Any]) -> Block:
         content = canonical(data)
-        try:
-            self._disk.create(block_name(seq), content)
-        except FileExistsError as error:
-            raise JournalFencedError(
-                f"another driver has committed batch {seq} to the journal in {self._disk.root}: this one stops, so "
-                f"that no batch happens twice. Run one driver for each checkpoint directory."
-            ) from error
+        with self._writing():
+            try:
+                self._disk.create(block_name(seq), content)
+            except FileExistsError as error:
+                raise JournalFencedError(
+                    f"another driver has committed batch {seq} to the journal in {self._disk.root}: this one stops, so "
+                    f"that no batch happens twice. Run one driver for each checkpoint directory."
+                ) from error
         return Block(seq, hashlib.sha256(content).hexdigest(), json.loads(content))
 
     def _move_head(self) -> None:
         head = canonical({"hash": self.head.hash, "seq": self.head.seq})
+        with self._writing():
+            try:
+                if self._disk.read(HEAD) == head:
+                    return
+            except FileNotFoundError:
+                pass
+            self._disk.replace(HEAD, head)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Explain what the system says against writing."""
         try:
-            if self._disk.read(HEAD) == head:
-                return
-        except FileNotFoundError:
-            pass
-        self._disk.replace(HEAD, head)
+            yield
+        except OSError as error:
+            if isinstance(error, JournalError):
+                raise
+            raise JournalDiskError(
+                f"the journal in {self._disk.root} cannot be written: {error}. What is committed stays so, and a "
+                f"batch that the sink has seen without a commit comes again with the same records: make room there, or "
+                f"make it writable, and start the stream again."
+            ) from error
 
     def _json(self, name: str) -> Any:
         return parse(self._disk, name, self._disk.read(name))
 
 
+def clean(disk: Disk) -> list[str]:
+    """Remove what crashes have left behind and no resume can need, and return the names of these files.
+
+    No driver may run on the journal: what it has just written may look like that.
+    """
+    head = find_head(disk)
+    if head is None:
+        return []
+    keep = {blob_name(head.data[key]) for key in ("checkpoint", "prev_checkpoint") if head.data.get(key)}
+    unused = [name for name in disk.names("blobs") if name not in keep]
+    unused += [name for name in disk.names("ahead") if name < f"ahead/{head.seq + 1:020d}"]
+    unused += [name for directory in ("blobs", "ahead", "blocks", "") for name in disk.half_written(directory)]
+    for name in unused:
+        disk.remove(name)
+    return unused
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Print the history of a journal, or check all of it: ``python -m sdf.journal show|verify DIR``."""
+    """Print the history of a journal, check all of it, or remove what crashes have left in it.
+
+    python -m sdf.journal show|verify|clean DIR; clean only while no stream runs on it.
+    """
     options = argparse.ArgumentParser(prog="python -m sdf.journal", description=main.__doc__)
-    options.add_argument("what", choices=["show", "verify"])
+    options.add_argument("what", choices=["show", "verify", "clean"])
     options.add_argument("directory", help="the checkpoint directory of a stream")
     given = options.parse_args(arguments)
     if not is_directory(given.directory):
         options.error(f"there is no directory {given.directory!r}")
-    blocks = 0
+    disk, blocks = Disk(given.directory), 0
     try:
-        for block in verify(Disk(given.directory)):
+        for block in verify(disk):
             blocks += 1
             if given.what == "show":
                 print(_line(block))
+        if given.what == "clean":
+            print(f"removed {len(clean(disk))} files that crashes had left")
     except JournalError as error:
         print(error, file=sys.stderr)
         return 1

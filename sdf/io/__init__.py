@@ -11,13 +11,16 @@ from sdf.io.csv import ReadCsv
 from sdf.io.files import FileBlock
 from sdf.io.fixed import ReadRecords, ReadSlices
 from sdf.io.jsonlines import ReadJsonLines
-from sdf.io.kafka import KafkaRecord, ReadKafka, TopicPartition
+from sdf.io.kafka import ReadKafka
+from sdf.io.kafkaclient import KafkaRecord, TopicPartition
+from sdf.io.kafkatail import TailKafka, WatchTopics
 from sdf.io.lines import ReadLines
 from sdf.io.lmdb import ReadLmdb
 from sdf.io.match import MatchFiles
 from sdf.io.parquet import ReadParquet
 from sdf.io.pinned import FileInfo
 from sdf.io.table import ReadTable, TableQuery
+from sdf.io.tabletail import TailTable
 from sdf.io.tail import TailLines
 from sdf.io.text import BadRecord
 from sdf.io.watch import WatchFiles
@@ -40,7 +43,10 @@ __all__ = [
     "ReadSlices",
     "ReadTable",
     "TableQuery",
+    "TailKafka",
     "TailLines",
+    "TailTable",
     "TopicPartition",
     "WatchFiles",
+    "WatchTopics",
 ]

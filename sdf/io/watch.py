@@ -30,13 +30,13 @@ class Scans:
     Attributes:
         start: number of the first scan.
         stop: number after the last one, or UNBOUNDED.
-        seen: the files that were there before the first scan.
+        seen: what was there before the first scan.
         found: what the first scan found, once it has been made; None before.
     """
 
     start: int
     stop: Any = UNBOUNDED
-    seen: tuple[FileInfo, ...] = ()
+    seen: tuple[Any, ...] = ()
     found: tuple[Any, ...] | None = None
 
 
@@ -46,7 +46,7 @@ class Scan:
 
     number: int
     found: tuple[Any, ...]
-    seen: tuple[FileInfo, ...]
+    seen: tuple[Any, ...]
 
 
 class ScanTracker(RestrictionTracker):

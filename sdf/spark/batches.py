@@ -34,6 +34,8 @@ __all__ = ["Batch", "Pace", "Stream"]
 
 log = logging.getLogger("sdf.stream")
 
+_LOOK_SECONDS = 0.05  # how often a stream that pauses looks whether it is to go on
+
 
 @attrs.frozen
 class Batch:
@@ -50,8 +52,29 @@ class Batch:
     watermark: Any
 
 
-def _now() -> int:
+def _wall() -> int:
     return time.time_ns() // 1_000_000
+
+
+class Clock:
+    """Milliseconds since the epoch. Where the system's clock is set back it goes on from where it was.
+
+    So what is deferred is due when it was said to be, and not the time later by which the clock was set back.
+    """
+
+    def __init__(self) -> None:
+        self._ahead = 0
+        self._last = 0
+
+    def __call__(self) -> int:
+        wall = _wall()
+        self._ahead = 0 if wall >= self._last else max(self._ahead, self._last - wall)
+        self._last = wall + self._ahead
+        return self._last
+
+    def reach(self, time: int) -> None:
+        """Be at least so late from now on."""
+        self._last = max(self._last, time)
 
 
 @attrs.frozen
@@ -91,13 +114,15 @@ class Stream:
     ) -> None:
         self._foreach_batch = foreach_batch
         self._pace = pace
+        self._now = Clock()
         names = [type(fn).__name__ for fn in fns]
         self._journal = Journal(
             Disk(checkpoint),
             config={"fns": names},
             inputs=[f"{number} {name}" for number, name in enumerate(names)],
-            clock=_now,
+            clock=self._now,
         )
+        self._now.reach(self._journal.head.data["time"])
         run_id = uuid.uuid4().hex
         self._steps = [Step(sc, fn, number, run_id) for number, fn in enumerate(fns)]
         self._slots = slot_counter(sc)
@@ -131,17 +156,28 @@ class Stream:
         self._pending = [from_json(one) for one in start]
         self._fresh = len(self._pending)
 
-    def run(self, stopped: threading.Event, max_batches: int | None, stop_when_idle: bool) -> None:
+    def run(
+        self, stopped: threading.Event, woken: threading.Event, max_batches: int | None, stop_when_idle: bool
+    ) -> None:
         """Run batches until it is time to stop."""
         while not self.done and not stopped.is_set() and (max_batches is None or self.batches < max_batches):
             began = time.monotonic()
+            if woken.is_set():
+                woken.clear()
+                self._pending = [attrs.evolve(one, due=0) for one in self._pending]
             advanced = self._batch()
             if not advanced and stop_when_idle and self._tried_all:
                 return
             due_in = self._due_in_seconds()
             pause = self._pace.batch_seconds - (time.monotonic() - began)
             if not self.done:
-                stopped.wait(max(0.0, pause if advanced else max(pause, due_in)))
+                self._pause(pause if advanced else max(pause, due_in), stopped, woken)
+
+    def _pause(self, seconds: float, stopped: threading.Event, woken: threading.Event) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not woken.is_set():
+            if stopped.wait(min(left, _LOOK_SECONDS)):
+                return
 
     def drain(self) -> None:
         """Do what is left of finite work, drop what has no end, and close the journal."""
@@ -149,7 +185,7 @@ class Stream:
         for one in self._pending:
             step = self._steps[one.step]
             with blame(lambda step=step, one=one: f"{step.name}.truncate() of {show(one.restriction)}"):  # type: ignore[misc]
-                rest = step.fn.truncate(one.element, one.restriction)
+                rest = step.here().truncate(one.element, one.restriction)
             if rest is not None:
                 left.append(attrs.evolve(one, restriction=rest, due=0))
         self._pending = left
@@ -162,11 +198,11 @@ class Stream:
     def _due_in_seconds(self) -> float:
         """Return how long it takes until the first work is due; 0 if some is, or none is left."""
         earliest = min((one.due for one in self._pending), default=0)
-        return max(0.0, (earliest - _now()) / 1000)
+        return max(0.0, (earliest - self._now()) / 1000)
 
     def _batch(self) -> bool:
         """Run one batch; return whether anything came of it."""
-        now = _now()
+        now = self._now()
         self._tried_all = True
         number = self._journal.next_seq
         records = self._journal.head.data.get("output", {}).get("stop", 0)
@@ -225,7 +261,7 @@ class Stream:
         written = self._journal.ahead(f"pin-{step.number}")
         if written is None:
             shares = [[from_json(one) for one in share] for share in plan["tasks"]]
-            pin = step.run(number, shares, self._pace.batch_seconds, _now()) if shares else Pin((), (), ())
+            pin = step.run(number, shares, self._pace.batch_seconds, self._now()) if shares else Pin((), (), ())
             mine_too = pin.to_json()
             written = self._journal.write_ahead(f"pin-{step.number}", mine_too)
             if written == mine_too:
@@ -295,4 +331,4 @@ class Stream:
         for part in parts:
             step = self._steps[part.step]
             with blame(lambda step=step, part=part: f"{step.name}.on_commit() of {show(part.restriction)}"):  # type: ignore[misc]
-                step.fn.on_commit(part.element, part.restriction)
+                step.here().on_commit(part.element, part.restriction)

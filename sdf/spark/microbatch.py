@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 import attrs
-from pyspark import RDD, SparkContext, StorageLevel
+from pyspark import RDD, Broadcast, SparkContext, StorageLevel
 
-from sdf.dofn import DoFn
+from sdf.dofn import DoFn, call_hook
 from sdf.errors import StageError
 from sdf.expansion import Expanded, checked_size
 from sdf.ledger import WorkItem
@@ -82,6 +82,7 @@ class Step:
     def __init__(self, sc: SparkContext, fn: DoFn, number: int, run_id: str) -> None:
         self.fn = fn
         self.number = number
+        self._set_up = False
         self.name = type(fn).__name__
         self._sc = sc
         self._run_id = f"{run_id}-{number}"
@@ -92,18 +93,30 @@ class Step:
         self._receipts = sc.accumulator([], self._param)
         self._stored: RDD[Any] | None = None
         self._stamps: tuple[Stamp, ...] = ()
+        self._contents: list[Broadcast[Any]] = []
 
     def close(self) -> None:
         """Cancel what runs, and free what is stored."""
         self._jobs.cancel()
         self.forget()
         self._param.close()
+        if self._set_up:
+            call_hook(self.fn, "teardown")
+
+    def here(self) -> DoFn:
+        """Return the DoFn, set up in this process: for what is asked of it on the driver."""
+        if not self._set_up:
+            call_hook(self.fn, "setup")
+            self._set_up = True
+        return self.fn
 
     def forget(self) -> None:
-        """Free the records of the last batch."""
+        """Free what was kept of the last batch."""
         if self._stored is not None:
             self._stored.unpersist()
         self._stored, self._stamps = None, ()
+        while self._contents:
+            self._contents.pop().destroy()
 
     def expand(self, elements: RDD[Any] | Sequence[Any]) -> list[Pending]:
         """Return the work of new elements, in the parts to start from."""
@@ -218,6 +231,7 @@ class Step:
             for parts in pin.tasks
         ]  # fmt: skip
         broadcast = self._sc.broadcast(serde.dumps(contents, "the committed restrictions"))
+        self._contents.append(broadcast)
         stored = self._stored
         stamps = self._stamps
         if stored is None:

@@ -50,6 +50,7 @@ def stream_sdf(
     min_tasks: int | None = None,
     max_tasks: int | None = None,
     stop: threading.Event | None = None,
+    wake: threading.Event | None = None,
     drain: bool = False,
 ) -> StreamSummary:
     """Run work that may have no end, batch after batch, and return when it is told to stop.
@@ -69,6 +70,8 @@ def stream_sdf(
         min_tasks: at least so many tasks for a step where there is work for them; None: as many as Spark has slots.
         max_tasks: never more than so many; None: as many as Spark has slots.
         stop: set it from another thread to end the stream after the batch.
+        wake: set it from another thread to do at once what is deferred, such as the next scan of `WatchFiles`; it is
+            cleared when that begins.
         drain: when it ends, ask each DoFn's `DoFn.truncate` what is still to be done, do that, and close the journal.
 
     Returns:
@@ -88,6 +91,9 @@ def stream_sdf(
         check_fn(fn, None, "stream_sdf()")
     if not callable(foreach_batch):
         raise InvalidTypeError(f"stream_sdf() foreach_batch must be callable (got {show(foreach_batch)}).")
+    for name, event in {"stop": stop, "wake": wake}.items():
+        if event is not None and not isinstance(event, threading.Event):
+            raise InvalidTypeError(f"stream_sdf() {name} must be a threading.Event, or None (got {show(event)}).")
     if not isinstance(batch_seconds, (int, float)) or not 0 < batch_seconds < 1e6:
         raise InvalidValueError(f"stream_sdf() batch_seconds must be a number > 0 (got {show(batch_seconds)}).")
     bounds = {"max_batches": max_batches, "max_items_per_batch": max_items_per_batch, "min_tasks": min_tasks}
@@ -102,7 +108,7 @@ def stream_sdf(
         stream = Stream(rdd.context, chain, checkpoint, foreach_batch, pace)
         try:
             stream.begin(rdd)
-            stream.run(stopped, max_batches, stop_when_idle)
+            stream.run(stopped, wake or threading.Event(), max_batches, stop_when_idle)
             if drain:
                 stream.drain()
             return StreamSummary(stream.batches, stream.records, stream.watermark, stream.done)

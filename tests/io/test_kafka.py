@@ -11,7 +11,8 @@ import pytest
 
 from sdf import run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, SourceChangedError, SourceError
-from sdf.io.kafka import KafkaRange, KafkaRecord, Offsets, ReadKafka, TopicPartition
+from sdf.io import KafkaRecord, ReadKafka, TopicPartition
+from sdf.io.kafka import KafkaRange, Offsets
 from sdf.testing import check_dofn
 from sdf.values import Values, describe
 
@@ -285,7 +286,7 @@ def test_end_that_was_and_is_no_more(read, topic):
     fn = read(timeout_seconds=1)
     fn.setup()
     planned = KafkaRange(0, 20, (Offsets(1, 0, 20),))
-    message = r"topic 'topic' at .*, partition 1 ends at offset 17; it did not end before 20 when this run was planned"
+    message = r"topic 'topic' at .*, partition 1 ends at offset 17; it did not end before 20 when this was planned"
     with pytest.raises(SourceChangedError, match=message):
         list(fn.process(topic, Claims(planned)))
     fn.teardown()

@@ -1,7 +1,9 @@
 """Files on servers: one that speaks S3, and one that speaks HTTP, with and without ranges; both on loopback."""
 
+import bz2
 import contextlib
 import email.utils
+import gzip
 import re
 import threading
 import urllib.parse
@@ -135,6 +137,16 @@ def test_what_an_element_names_in_a_bucket(s3, element, options, expected):
         s3.put(name, name.encode())
     assert s3.names(element, **options) == expected
     assert s3.read(*s3.match(element, **options)) == expected
+
+
+def test_gzip_with_its_index_beside_it_in_the_bucket(s3):
+    """The index is made once, and found there."""
+    pytest.importorskip("rapidgzip")
+    s3.put("packed/lines.gz", gzip.compress(DATA, mtime=0))
+    for _ in range(2):
+        read = s3.read("s3://bucket/packed/lines.gz", block_size=40_000, index_dir="s3://bucket/indices")
+        assert sorted(read) == LINES
+    assert len(s3.fs.ls("s3://bucket/indices", refresh=True)) == 1
 
 
 @pytest.mark.parametrize("element", ["s3://bucket/none", "s3://bucket/none/*.txt", "s3://nobucket/a"])
@@ -289,6 +301,16 @@ def test_every_line_through_ranges(http):
     assert sorted(run_direct([url], ReadLines(block_size=40_000), split_every=1, seed=2)) == LINES
     assert run_direct(run_direct([url], FileBlocks(100_000)), ReadLines()) == LINES
     assert run_direct([f"{http.url}/empty.txt"], ReadLines()) == []
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2"])
+def test_compressed_lines_through_ranges(http, tmp_path, suffix):
+    """In blocks and split at every claim; of plain gzip with an index on this machine."""
+    pytest.importorskip("rapidgzip")
+    http.files = {f"/f{suffix}": gzip.compress(DATA, mtime=0) if suffix == ".gz" else bz2.compress(DATA)}
+    reader = ReadLines(index_dir=str(tmp_path), block_size=40_000)
+    for _ in range(2):
+        assert sorted(run_direct([f"{http.url}/f{suffix}"], reader, split_every=1, seed=2)) == LINES
 
 
 @pytest.mark.parametrize("name", ["f.txt", "a b.txt", "a[1].txt", "a?b=c*", "ä.txt"])

@@ -5,28 +5,18 @@ import os
 import re
 
 import pytest
+from following import Following
 
 from sdf.errors import InvalidValueError, ReadError, SourceChangedError
 from sdf.invoker import Invoker
 from sdf.io import TailLines
 
 
-class Tail:
-    """Reads a file again and again, as batches of a stream do."""
+class Tail(Following):
+    """Reads a file again and again."""
 
     def __init__(self, path, **options):
-        self.fn = TailLines(**{"poll_seconds": 3, **options})
-        self.element = str(path)
-        self.left = self.fn.get_initial_restriction(self.element)
-        self.pins = []
-
-    def read(self):
-        attempt = Invoker(self.fn, self.element, self.left)
-        lines = list(attempt.run())
-        if attempt.primary is not None:
-            self.pins.append((attempt.primary, lines))
-        self.left = attempt.residuals[0].restriction if attempt.residuals else None
-        return lines
+        super().__init__(TailLines(**{"poll_seconds": 3, **options}), str(path))
 
     def read_all(self):
         """Read until nothing comes, twice in a row: a new file begins in a part of its own."""
@@ -36,13 +26,6 @@ class Tail:
             idle = 0 if more else idle + 1
             lines += more
         return lines
-
-    def again(self):
-        """Return what the pinned parts give, each checked against what it gave before."""
-        for pinned, lines in self.pins:
-            attempt = Invoker(self.fn, self.element, pinned)
-            assert list(attempt.run()) == lines
-            assert attempt.residuals == []
 
 
 def append(path, data):

@@ -4,29 +4,22 @@ import os
 import re
 
 import pytest
+from following import Following
 
 from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.invoker import Invoker
 from sdf.io import FileBlock, WatchFiles
 
 
-class Watch:
-    """Makes one scan after the other, as batches of a stream do."""
+class Watch(Following):
+    """Makes one scan after the other."""
 
     def __init__(self, folder, **options):
-        self.fn = WatchFiles(**{"interval_seconds": 7, **options})
-        self.element = str(folder)
-        self.left = self.fn.get_initial_restriction(self.element)
-        self.pins = []
+        super().__init__(WatchFiles(**{"interval_seconds": 7, **options}), str(folder))
 
     def scan(self):
-        attempt = Invoker(self.fn, self.element, self.left)
-        found = list(attempt.run())
-        (residual,) = attempt.residuals
-        assert residual.delay_seconds == 7
-        if attempt.primary is not None:
-            self.pins.append((attempt.primary, found))
-        self.left = residual.restriction
+        found = self.read()
+        assert self.delay_seconds == 7
         return found
 
     def names(self):

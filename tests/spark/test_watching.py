@@ -16,7 +16,7 @@ import watching
 from sdf.chain import verify
 from sdf.disk import Disk
 
-RUNS = 6
+RUNS = 50
 
 
 class Writer(threading.Thread):
@@ -41,23 +41,23 @@ class Writer(threading.Thread):
             self.enough.wait(self.chance.random() * 0.02)
 
 
-def start(logs, state, *arguments):
-    program = [sys.executable, watching.__file__, str(logs), str(state), *arguments]
+def start(logs, state):
+    program = [sys.executable, watching.__file__, str(logs), str(state)]
     return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
-def live_and_die(folder, seed):
-    """Run the program three times, kill it twice; return how many kills hit it with batches committed before."""
+def live_and_die(sc, folder, seed, kills):
+    """Run the program and kill it so many times, then to its end; return how many kills hit it while it ran."""
     logs, state = folder / "logs", folder / "state"
     logs.mkdir(parents=True)
     writer = Writer(logs, seed)
     writer.start()
     chance, hits = random.Random(f"kill {seed}"), 0
-    for _ in range(2):
+    for _ in range(kills):
         program = start(logs, state)
         committed = len(list((state / "journal" / "blocks").glob("*.json")))
         deadline = time.monotonic() + 120
-        while len(list((state / "journal" / "blocks").glob("*.json"))) < committed + 2 and time.monotonic() < deadline:
+        while len(list((state / "journal" / "blocks").glob("*.json"))) <= committed and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(chance.random() * 1.5)
         hits += program.poll() is None
@@ -65,7 +65,7 @@ def live_and_die(folder, seed):
         program.wait()
     writer.enough.set()
     writer.join()
-    assert start(logs, state, "idle").wait(300) == 0
+    watching.watch(sc, logs, state, stop_when_idle=True)
     assert sorted(watching.lines(state / "out")) == sorted(writer.written)
     blocks = list(verify(Disk(state / "journal")))
     assert blocks[-1].data["output"]["stop"] == len(writer.written)
@@ -73,17 +73,17 @@ def live_and_die(folder, seed):
 
 
 @pytest.mark.long
-def test_no_line_is_lost_or_doubled_whenever_it_is_killed(tmp_path):
-    """Seeded, at moments of any kind."""
+def test_no_line_is_lost_or_doubled_whenever_it_is_killed(sc, tmp_path):
+    """Seeded, at moments of any kind; every fifth run is killed twice."""
     with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda seed: live_and_die(tmp_path / str(seed), seed), range(RUNS)))
+        done = list(pool.map(lambda seed: live_and_die(sc, tmp_path / str(seed), seed, 1 + seed % 5 // 4), range(RUNS)))
     hits, lines, blocks = (sum(column) for column in zip(*done, strict=True))
     print(f"\n{RUNS} runs, {hits} kills, {lines} lines, {blocks} blocks")
-    assert hits > RUNS
+    assert hits >= RUNS
 
 
-def test_a_run_that_is_killed_once(tmp_path):
+def test_a_run_that_is_killed_once(sc, tmp_path):
     """The short form of it."""
-    hits, lines, _ = live_and_die(tmp_path, 1)
-    assert (hits, Path(tmp_path, "state").is_dir()) == (2, True)
+    hits, lines, _ = live_and_die(sc, tmp_path, 1, 1)
+    assert (hits, Path(tmp_path, "state").is_dir()) == (1, True)
     assert lines > 100

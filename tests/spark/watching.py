@@ -1,4 +1,4 @@
-"""Watches a directory and follows its files, as a program that can be killed: python watching.py LOGS STATE [idle]"""
+"""Watches a directory and follows its files, as a program that can be killed: python watching.py LOGS STATE"""
 
 import json
 import os
@@ -25,18 +25,23 @@ def lines(folder):
     return [line for path in sorted(Path(folder).iterdir()) if not path.suffix for line in json.loads(path.read_text())]
 
 
-if __name__ == "__main__":
-    logs, state, *idle = sys.argv[1:]
+def watch(sc, logs, state, **options):
+    """Run the stream."""
     out = Path(state, "out")
     out.mkdir(parents=True, exist_ok=True)
+    return stream_sdf(
+        sc.parallelize([str(logs)], 1),
+        [WatchFiles(interval_seconds=0.2, modified="ignore"), TailLines(poll_seconds=0.1)],
+        checkpoint=Path(state, "journal"),
+        foreach_batch=sink(out),
+        batch_seconds=0.2,
+        **options,
+    )
+
+
+if __name__ == "__main__":
+    logs, state = sys.argv[1:]
     conf = SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false")
     with SparkContext(conf=conf) as sc:
         sc.setLogLevel("OFF")
-        stream_sdf(
-            sc.parallelize([logs], 1),
-            [WatchFiles(interval_seconds=0.2, modified="ignore"), TailLines(poll_seconds=0.1)],
-            checkpoint=Path(state, "journal"),
-            foreach_batch=sink(out),
-            batch_seconds=0.2,
-            stop_when_idle=bool(idle),
-        )
+        watch(sc, logs, state)

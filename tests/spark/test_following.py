@@ -1,0 +1,127 @@
+"""Streams of real sources that grow: Kafka topics, a table; stopped and gone on with; and a look that is asked for."""
+
+import sqlite3
+import threading
+import time
+
+import pytest
+
+from sdf import stream_sdf
+from sdf.io import TailKafka, TailLines, TailTable, WatchFiles, WatchTopics
+
+NEVER = 3600.0
+
+
+class Sink:
+    """Keeps the records of each batch under its number."""
+
+    def __init__(self):
+        self.batches, self.came = {}, threading.Event()
+
+    def __call__(self, batch):
+        records = batch.rdd.collect()
+        assert self.batches.setdefault(batch.id, records) == records
+        self.came.set()
+
+    def records(self):
+        return [record for _, records in sorted(self.batches.items()) for record in records]
+
+
+def test_a_topic_is_followed_with_a_partition_that_comes_later(sc, tmp_path):
+    """Each message once, over three calls; the group hears how far the journal is."""
+    kafka = pytest.importorskip("confluent_kafka")
+    cluster = kafka.Producer({"test.mock.num.brokers": 1, "log_level": 0})
+    (broker,) = cluster.list_topics(timeout=10).brokers.values()
+    config = {"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0, "group.id": "lag"}
+    sink, sent = Sink(), []
+
+    def send(count, partitions):
+        for _ in range(count):
+            for partition in partitions:
+                sent.append((partition, b"%d" % len(sent)))
+                cluster.produce("topic", sent[-1][1], partition=partition)
+        assert cluster.flush(10) == 0
+
+    def run():
+        stream_sdf(
+            sc.parallelize(["topic"], 1),
+            [WatchSomeTopics(config, interval_seconds=0), TailKafka(config, poll_seconds=0.05)],
+            checkpoint=tmp_path / "journal",
+            foreach_batch=sink,
+            batch_seconds=0.2,
+            stop_when_idle=True,
+        )
+        return sorted((record.partition, record.value) for record in sink.records())
+
+    class WatchSomeTopics(WatchTopics):
+        """Sees fewer partitions than there are, as before they were added: these brokers cannot add any."""
+
+        there = 2
+
+        def _partitions(self, consumer, topic):
+            return super()._partitions(consumer, topic)[: self.there]
+
+    cluster.list_topics("topic", timeout=10)
+    send(30, [0, 1])
+    assert run() == sorted(sent)
+    send(20, [0, 1, 2])
+    WatchSomeTopics.there = 3
+    assert run() == sorted(sent)
+    send(10, [0])
+    assert run() == sorted(sent)
+    asking = kafka.Consumer(config)
+    told = asking.committed([kafka.TopicPartition("topic", number) for number in range(3)], timeout=10)
+    asking.close()
+    assert [one.offset for one in told] == [60, 50, 20]
+
+
+def test_a_table_is_followed_by_a_growing_key(sc, tmp_path):
+    """Each row once, over several calls."""
+    pytest.importorskip("sqlalchemy")
+    path, sink = tmp_path / "a.db", Sink()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, name TEXT)")
+    for upto in (0, 500, 500, 1700):
+        known = len(sink.records())
+        connection.executemany("INSERT INTO rows VALUES (?, ?)", [(n * 3, f"row {n}") for n in range(known, upto)])
+        connection.commit()
+        stream_sdf(
+            sc.parallelize(["rows"], 1),
+            TailTable(f"sqlite:///{path}", key="id", poll_seconds=0.05),
+            checkpoint=tmp_path / "journal",
+            foreach_batch=sink,
+            batch_seconds=0.1,
+            stop_when_idle=True,
+        )
+        assert sink.records() == [{"id": n * 3, "name": f"row {n}"} for n in range(upto)]
+    connection.close()
+
+
+def test_a_scan_can_be_asked_for(sc, tmp_path):
+    """Without it the next would be an hour later; the event is cleared, so that it can be set again."""
+    logs, sink = tmp_path / "logs", Sink()
+    logs.mkdir()
+    stop, wake = threading.Event(), threading.Event()
+    run = threading.Thread(
+        target=stream_sdf,
+        args=(sc.parallelize([str(logs)], 1), [WatchFiles(interval_seconds=NEVER), TailLines(poll_seconds=NEVER)]),
+        kwargs={
+            "checkpoint": tmp_path / "journal", "foreach_batch": sink, "batch_seconds": 0.1, "stop": stop, "wake": wake,
+        },
+    )  # fmt: skip
+    (logs / "0").write_text("line 0\n")
+    run.start()
+    for number in range(3):
+        assert sink.came.wait(60)
+        assert sink.records() == [f"line {line}" for line in range(number + 1)]
+        time.sleep(0.5)  # nothing is looked at meanwhile
+        sink.came.clear()
+        (logs / str(number + 1)).write_text(f"line {number + 1}\n")
+        assert not sink.came.wait(1)
+        wake.set()
+    assert sink.came.wait(60)
+    assert not wake.is_set()
+    stop.set()
+    run.join(60)
+    assert not run.is_alive()
+    assert sink.records() == [f"line {line}" for line in range(4)]
