@@ -151,6 +151,24 @@ class Journal:
 
     # Blocks.
 
+    def advance(self, read: Sequence[int], records: int, **fields: Any) -> Block:
+        """Append the block of a batch that read so much more of each input, in order, and gave so many records.
+
+        Args:
+            read: for each input.
+            records: of the output.
+            fields: ``checkpoint``, ``watermark`` and ``status``; see `check_commit`.
+        """
+        before = self.head.data
+        begun = before["kind"] == "commit"
+        reached = before["inputs"] if begun else [{"id": name, "stop": 0} for name in before["inputs"]]
+        given = before["output"]["stop"] if begun else 0
+        inputs = [
+            {"id": one["id"], "start": one["stop"], "stop": one["stop"] + more}
+            for one, more in zip(reached, read, strict=True)
+        ]
+        return self.commit({"inputs": inputs, "output": {"start": given, "stop": given + records}, **fields})
+
     def commit(self, fields: Mapping[str, Any]) -> Block:
         """Append a block: from now on the batch has happened. Then forget what was written ahead of it.
 

@@ -27,6 +27,7 @@ from sdf.errors import WatermarkError, blame, show
 from sdf.journal import Journal
 from sdf.pending import Pending, dump, from_json, load, to_json
 from sdf.planner import scaled
+from sdf.spark.clock import Clock
 from sdf.spark.jobs import slot_counter
 from sdf.spark.microbatch import Pin, Step
 
@@ -50,31 +51,6 @@ class Batch:
     id: int
     rdd: RDD[Any]
     watermark: Any
-
-
-def _wall() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class Clock:
-    """Milliseconds since the epoch. Where the system's clock is set back it goes on from where it was.
-
-    So what is deferred is due when it was said to be, and not the time later by which the clock was set back.
-    """
-
-    def __init__(self) -> None:
-        self._ahead = 0
-        self._last = 0
-
-    def __call__(self) -> int:
-        wall = _wall()
-        self._ahead = 0 if wall >= self._last else max(self._ahead, self._last - wall)
-        self._last = wall + self._ahead
-        return self._last
-
-    def reach(self, time: int) -> None:
-        """Be at least so late from now on."""
-        self._last = max(self._last, time)
 
 
 @attrs.frozen
@@ -299,25 +275,15 @@ class Stream:
 
     def _commit(self, parts: list[Pending], records: int, fresh: list[int]) -> None:
         """Commit a batch: the work that is left, and how far everything has come."""
-        head = self._journal.head.data
-        begun = head["kind"] == "commit"
-        reached = [one["stop"] for one in head["inputs"]] if begun else [0] * len(fresh)
-        names = [one["id"] for one in head["inputs"]] if begun else head["inputs"]
-        out = head["output"]["stop"] if begun else 0
         heard = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
         state = {"v": 1, "committed": [to_json(part) for part in heard]}
         self.done = not self._pending
-        self._journal.commit(
-            {
-                "inputs": [
-                    {"id": name, "start": at, "stop": at + more}
-                    for name, at, more in zip(names, reached, fresh, strict=True)
-                ],
-                "output": {"start": out, "stop": out + records},
-                "checkpoint": self._journal.put(dump(state, self._pending)),
-                "watermark": self.watermark,
-                "status": "done" if self.done else "running",
-            }
+        self._journal.advance(
+            fresh,
+            records,
+            checkpoint=self._journal.put(dump(state, self._pending)),
+            watermark=self.watermark,
+            status="done" if self.done else "running",
         )
         self._forget()
         self._acknowledge(heard)

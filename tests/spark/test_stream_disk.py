@@ -13,7 +13,7 @@ from sdf import stream_sdf
 from sdf.chain import verify
 from sdf.disk import Disk
 from sdf.errors import JournalDiskError, JournalFencedError
-from sdf.spark import batches
+from sdf.spark import clock
 
 ELEMENTS = [("a", 60), ("b", 90)]
 EXPECTED = sorted([name, number] for name, count in ELEMENTS for number in range(count))
@@ -119,7 +119,7 @@ def test_of_two_drivers_one_is_fenced_out(sc, stream, tmp_path):
 def test_a_clock_that_jumps_back_stops_nobody(stream, tmp_path, monkeypatch):
     """An hour at each look; the time in the journal does not go back."""
     hours = itertools.count(100, -1)
-    monkeypatch.setattr(batches, "_wall", lambda: next(hours) * 3_600_000)
+    monkeypatch.setattr(clock, "_wall", lambda: next(hours) * 3_600_000)
     assert stream(tmp_path / "journal").done
     assert sorted(lines(tmp_path / "out")) == EXPECTED
     times = [block.data["time"] for block in verify(Disk(tmp_path / "journal"))]
@@ -130,15 +130,15 @@ def test_a_clock_that_jumps_back_stops_nobody(stream, tmp_path, monkeypatch):
 def test_the_clock_of_a_stream_goes_on_where_that_of_the_system_was_set_back(monkeypatch):
     """So work that is deferred for a second is due in a second."""
     wall = [50_000]
-    monkeypatch.setattr(batches, "_wall", lambda: wall[0])
-    clock = batches.Clock()
-    assert clock() == 50_000
+    monkeypatch.setattr(clock, "_wall", lambda: wall[0])
+    ours = clock.Clock()
+    assert ours() == 50_000
     wall[0] = 7
-    assert clock() == 50_000
+    assert ours() == 50_000
     wall[0] += 300
-    assert clock() == 50_300
+    assert ours() == 50_300
     wall[0] = 90_000
-    assert clock() == 90_000
-    resumed = batches.Clock()
+    assert ours() == 90_000
+    resumed = clock.Clock()
     resumed.reach(200_000)
     assert resumed() == 200_000
