@@ -1,5 +1,7 @@
 """The exceptions of sdf: one tree, every member also the built-in that a caller would catch.
 
+::
+
     SdfError
     |-- InvalidTypeError        TypeError      an argument of the wrong type
     |-- InvalidValueError       ValueError     an argument of the right type and a wrong value

@@ -136,11 +136,13 @@ class Stream:
         self, stopped: threading.Event, woken: threading.Event, max_batches: int | None, stop_when_idle: bool
     ) -> None:
         """Run batches until it is time to stop."""
+        if stop_when_idle:
+            self._wake()
         while not self.done and not stopped.is_set() and (max_batches is None or self.batches < max_batches):
             began = time.monotonic()
             if woken.is_set():
                 woken.clear()
-                self._pending = [attrs.evolve(one, due=0) for one in self._pending]
+                self._wake()
             advanced = self._batch()
             if not advanced and stop_when_idle and self._tried_all:
                 return
@@ -148,6 +150,10 @@ class Stream:
             pause = self._pace.batch_seconds - (time.monotonic() - began)
             if not self.done:
                 self._pause(pause if advanced else max(pause, due_in), stopped, woken)
+
+    def _wake(self) -> None:
+        """Let all that is deferred be due."""
+        self._pending = [attrs.evolve(one, due=0) for one in self._pending]
 
     def _pause(self, seconds: float, stopped: threading.Event, woken: threading.Event) -> None:
         until = time.monotonic() + seconds

@@ -65,7 +65,8 @@ def stream_sdf(
             called again, for instance by writing ``out/{batch.id}`` with overwrite.
         batch_seconds: how long the tasks of a batch run before they split; the pause between two beginnings at least.
         max_batches: return after so many committed batches.
-        stop_when_idle: return when a batch tried all that was due and found nothing new.
+        stop_when_idle: look at all there is, also at what is deferred, and return when a batch tried all that was due
+            and found nothing new.
         max_items_per_batch: at most so many work items in a step of a batch; the rest waits its turn.
         min_tasks: at least so many tasks for a step where there is work for them; None: as many as Spark has slots.
         max_tasks: never more than so many; None: as many as Spark has slots.

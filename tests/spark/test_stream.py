@@ -118,6 +118,14 @@ def test_a_stream_stops_when_it_is_idle(stream):
     assert (summary.batches, sink.records()) == (1, [("x", i) for i in range(5)])
 
 
+def test_a_stream_that_stops_when_it_is_idle_looks_at_all_there_is_first(stream):
+    """So that it can be started now and then, to do what has come."""
+    sink = Sink()
+    for calls in (1, 2, 3):
+        assert stream(["x"], EndlessFn(delay_seconds=3600), sink, stop_when_idle=True).batches == 1
+        assert sink.records() == [("x", i) for i in range(5 * calls)]
+
+
 def test_a_stream_is_idle_though_work_is_due_again_before_its_batch_has_ended(stream):
     """Polling faster than batches take must not keep it going for ever."""
 

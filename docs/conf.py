@@ -1,0 +1,13 @@
+"""Sphinx: make docs, which fails at the first warning."""
+
+project = "sdf"
+author = "the authors of sdf"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+myst_enable_extensions = ["colon_fence"]
+html_theme = "furo"
+html_title = "sdf"
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # they are in the signatures
+napoleon_use_ivar = True
+default_role = "code"
+exclude_patterns = ["_build"]

@@ -1,0 +1,98 @@
+"""The documentation: every snippet in it runs, the tutorial does what it says, and Sphinx finds nothing to warn of."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sybil import Sybil
+from sybil.parsers.myst import PythonCodeBlockParser
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
+FENCE = re.compile(r"^```(\{code-block\} )?(\w*)\n(?::caption: (\S+)\n)?(.*?)^```$", re.DOTALL | re.MULTILINE)
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+NOT_FOR_PYTHON = {"", "console"}  # commands; those of the tutorial are run
+
+
+def name(path):
+    return path.name
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != TUTORIAL], ids=name)
+def test_every_snippet_runs(sc, tmp_path, monkeypatch, page):
+    """In the order of the page, in an empty folder with notes.txt in it."""
+    monkeypatch.chdir(tmp_path)
+    Path("notes.txt").write_text("hello\nspark!\n")
+    snippets = list(Sybil([PythonCodeBlockParser()]).parse(page).examples())
+    fences = [language for _, language, *_ in FENCE.findall(page.read_text()) if language not in NOT_FOR_PYTHON]
+    assert fences == ["python"] * len(fences)
+    shown = [one for one in snippets if "invisible" not in one.document.text[one.start : one.start + 40]]
+    assert len(shown) == len(fences)
+    for snippet in snippets:
+        snippet.namespace.update(__name__="__main__", sc=sc)  # so that classes are pickled by value
+        snippet.evaluate()
+
+
+def test_the_tutorial_does_what_it_says(tmp_path):
+    """Its files are written into an empty folder, its commands are run, and print what it shows; ... is anything."""
+    done = []
+    for directive, language, caption, body in FENCE.findall(TUTORIAL.read_text()):
+        if caption:
+            (tmp_path / caption).write_text(body)
+        elif directive and language == "console":
+            for step in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+                command, _, expected = step.partition("\n")
+                done.append(command)
+                if not command.startswith("pip install"):
+                    assert_prints(command, expected, tmp_path)
+        else:
+            assert body == "pip install sdf\n"
+    assert [command.split()[-1] for command in done] == [
+        "slow.py", "fast.py", "test_fast.py", "broken.py", "'sdf[files,gzip]'", "logs.py"
+    ]  # fmt: skip
+
+
+def assert_prints(command, expected, folder):
+    program, *arguments = command.split()
+    assert program == "python"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    pattern = ".*".join(map(re.escape, " ".join(expected.split()).split("...")))  # lines may be folded
+    assert re.match(pattern, " ".join(done.stdout.split()), re.DOTALL), done.stdout
+
+
+def test_the_pages_are_built_without_a_warning(tmp_path):
+    """Every public name has its place in the reference, and every link its target."""
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        str(ROOT / "docs"),
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    reference = (tmp_path / "api.html").read_text()
+    import sdf
+    import sdf.errors
+    import sdf.io
+
+    named = [f"sdf.{each}" for each in sdf.__all__] + [f"sdf.io.{each}" for each in sdf.io.__all__]
+    assert [each for each in named if f">{each.split('.')[-1]}<" not in reference] == []
