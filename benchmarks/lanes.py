@@ -37,7 +37,6 @@ from sdf.spark.wire import (
     nonce,
     write,
 )
-from sdf.values import Values
 from sdf.work import Work
 
 BEATS = 5
@@ -166,9 +165,7 @@ def main():
             counts["sent"] += 1
             send(name, message)
 
-        return Coordinator(
-            work, shares, values=Values(), send=counted_send, min_piece_seconds=0.05, patience_seconds=30.0
-        )
+        return Coordinator(work, shares, send=counted_send, min_piece_seconds=0.05, patience_seconds=30.0)
 
     before = memory_mib()
     server = Server("127.0.0.1", "127.0.0.1", [0])

@@ -75,7 +75,8 @@ class DoFn(ABC):
     def restriction_size(self, element: Any, restriction: Any) -> float | None:
         """Return the work in a restriction, finite and >= 0, in any steady unit, or None if unknown.
 
-        The default is what the tracker says remains. Called on workers and on the driver, also concurrently.
+        The default is what the tracker says remains. Called on workers and on the driver, also concurrently: it must
+        not need `setup`.
         """
         return self.create_tracker(element, restriction).progress().remaining
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
+from numbers import Real
 from threading import Lock
 from typing import Any
 
@@ -157,6 +158,11 @@ class Invoker:
             progress = self._tracker.progress()
             if not isinstance(progress, Progress):
                 raise InvalidTypeError(f"it must return a Progress(completed, remaining) (got {show(progress)})")
+            given: list[Any] = [progress.completed, 0 if progress.remaining is None else progress.remaining]
+            if not all(isinstance(number, Real) for number in given):
+                raise InvalidTypeError(
+                    f"Progress(completed, remaining) holds numbers; only remaining may be None (got {show(progress)})"
+                )
             return progress
 
     def split(self, fraction_of_remainder: float | Fraction) -> Residual | None:

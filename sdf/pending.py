@@ -13,7 +13,7 @@ import attrs
 
 from sdf import pickling
 from sdf.errors import JournalCorruptError, show
-from sdf.values import Values, describe
+from sdf.values import ValuesError, describe, read
 
 __all__ = ["Pending", "dump", "from_json", "heard", "load", "to_json", "told"]
 
@@ -40,7 +40,7 @@ class Pending:
 def told(value: Any) -> Any:
     """Return a value as JSON data; `heard` gives it back."""
     try:
-        description = describe(value)
+        description = describe(value, _name)
         json.dumps(description, allow_nan=False)
     except Exception:  # of whatever kind: such a value is pickled instead
         return ["pickle", base64.b64encode(pickling.dumps(value, f"{show(value)}, for the journal,")).decode()]
@@ -56,7 +56,7 @@ def heard(data: Any) -> Any:
     try:
         if isinstance(data, list) and data and data[0] == "pickle":
             return pickle.loads(base64.b64decode(data[1]))
-        return _Trusting().read(data)
+        return read(data, _named)
     except Exception as error:
         raise JournalCorruptError(
             f"the journal holds {show(data)}, which cannot be made into a value here: {type(error).__name__}: {error}. "
@@ -64,15 +64,21 @@ def heard(data: Any) -> Any:
         ) from error
 
 
-class _Trusting(Values):
-    """Makes values of any class that can be imported: a journal is one's own, as the program is."""
+def _name(value: Any, name: str) -> str:
+    """Name what is found under that name in its module; not a lambda, or a class that a function made."""
+    full = f"{value.__module__}:{name}"
+    if _named(full) is not value:
+        raise ValuesError(f"{full} is something else than {show(value)}.")
+    return full
 
-    def named(self, name: str) -> Any:
-        module, _, path = name.partition(":")
-        value = importlib.import_module(module)
-        for step in path.split("."):
-            value = getattr(value, step)
-        return value
+
+def _named(name: str) -> Any:
+    """Return what has a name, wherever it is: a journal is one's own, as the program is."""
+    module, _, path = name.partition(":")
+    value = importlib.import_module(module)
+    for step in path.split("."):
+        value = getattr(value, step)
+    return value
 
 
 def to_json(work: Pending) -> dict[str, Any]:

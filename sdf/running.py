@@ -58,7 +58,7 @@ class Running:
         done, left = self._progress()
         if left is None or self._scale is None:
             return units(self.item) / 2, units(self.item) / 2
-        return done * self._scale, left * self._scale
+        return _clamped(done * self._scale), _clamped(left * self._scale)
 
     def _progress(self) -> tuple[float, float | None]:
         """Return what the tracker says is done and left, as floats that can be added up."""
@@ -83,12 +83,15 @@ class Running:
             self._marks.popleft()
 
     def seconds_left_at_most(self) -> float:
-        """As `seconds_left`, by the mean or the latest cost per unit, whichever is higher; before any, as long again.
+        """As `seconds_left`, by the mean or the latest cost per unit, whichever is higher; before any, and where the
+        tracker does not know, as long again.
 
         Work that gets dear near its end is seen by its latest cost long before its mean tells.
         """
         cost, (_, left) = self._cost(), self.units()
-        return self.seconds() if cost is None else max(0.0, left * cost - self._in_block())
+        if cost is None or self._scale is None:
+            return self.seconds()
+        return max(0.0, left * cost - self._in_block())
 
     def _cost(self) -> float | None:
         """Return the seconds per unit, at most; None as long as nothing was done."""

@@ -44,7 +44,8 @@ class RestrictionTracker(ABC):
     def try_claim(self, position: Any) -> bool:
         """Claim the block at ``position``. False: it belongs to someone else, return from `process`.
 
-        Called by `process`, once per block, with positions that increase.
+        Called by `process`, once per block, with positions that increase; from one thread at a time, so several
+        threads that claim need a lock of their own.
         """
 
     @abstractmethod

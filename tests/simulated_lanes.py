@@ -19,7 +19,6 @@ from sdf.planner import Backlog, deal
 from sdf.spark.coordinator import Coordinator
 from sdf.spark.lane import WAIT, Lane
 from sdf.spark.wire import Hello, read, write
-from sdf.values import Values
 from sdf.work import Work
 
 
@@ -93,7 +92,7 @@ class Simulation:
         self.attempts = {}
         self.numbers = itertools.count()
         self.coordinator = Coordinator(
-            work, shares, values=Values(), send=self.send_to_lane, min_piece_seconds=0.001, patience_seconds=0.5
+            work, shares, send=self.send_to_lane, min_piece_seconds=0.001, patience_seconds=0.5
         )
         self.results = {}
         self.counts = Counter()

@@ -520,6 +520,15 @@ def test_split_at_a_bad_fraction_raises(fraction):
         split_at(3, fraction)
 
 
+@pytest.mark.parametrize("progress", [Progress(None, None), Progress("1", None), Progress(1, "2"), (1, 2)], ids=repr)
+def test_progress_that_is_no_numbers_is_an_error_of_the_tracker(progress):
+    """Named, where it would stop a runner that knows nothing of it."""
+    tracker = OffsetRangeTracker((0, 10))
+    tracker.progress = lambda: progress
+    with pytest.raises(InvalidTypeError, match=r"Progress\(completed, remaining\)"):
+        invoker_of(count, tracker=lambda restriction: tracker).progress()
+
+
 @TRACKERS
 def test_progress_is_the_trackers(tracker):
     """Asked for at any time."""

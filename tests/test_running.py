@@ -9,6 +9,7 @@ from sdf.dofn import DoFn
 from sdf.ledger import WorkItem
 from sdf.restrictions import ByteKeyRange, OffsetRange
 from sdf.running import Running
+from sdf.trackers import Progress
 
 
 class CostsFn(CountFn):
@@ -31,6 +32,39 @@ def started(cost, size=100, offsets=0):
         next(outputs)
         running.note()
     return running, outputs, clock
+
+
+def test_units_are_finite_whatever_a_tracker_says():
+    """A share of next to nothing is no reason to divide by it."""
+    clock = Clock()
+
+    class TinyFn(CountFn):
+        def create_tracker(self, element, restriction):
+            tracker = super().create_tracker(element, restriction)
+            tracker.progress = lambda: Progress(next(told), 1e-310)
+            return tracker
+
+    told = iter([0, 0, 5, 1e300])
+    running = Running(TinyFn(clock), WorkItem(0, 0, None, OffsetRange(0, 9), 2000), side_inputs=None, clock=clock)
+    for _ in range(3):
+        assert all(map(math.isfinite, running.units()))
+
+
+def test_what_a_tracker_does_not_know_takes_as_long_again():
+    """However long it has run; so it is worth a split after a while."""
+    clock = Clock()
+
+    class UnknownFn(CountFn):
+        def create_tracker(self, element, restriction):
+            tracker = super().create_tracker(element, restriction)
+            tracker.progress = lambda: Progress(0, None)
+            return tracker
+
+    running = Running(UnknownFn(clock), WorkItem(0, 0, None, OffsetRange(0, 9), 9), side_inputs=None, clock=clock)
+    for seconds in (1.0, 5.0, 60.0):
+        clock.now += seconds
+        running.note()
+        assert running.seconds_left_at_most() == running.seconds() >= seconds
 
 
 def test_units_are_those_of_its_size():

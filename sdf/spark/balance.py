@@ -15,6 +15,7 @@ import math
 from collections import deque
 from collections.abc import Hashable, Iterator
 from itertools import takewhile
+from typing import Any
 
 import attrs
 
@@ -58,6 +59,7 @@ class Attempt:
 
     Attributes:
         queue: content of the lane that it was not given yet.
+        given: by work item that it was given last, the restriction, as splits do not change it there.
         done: the totals that it told last.
         batch: how many work items it is given at a time.
         beat: how far it was when it told last.
@@ -73,6 +75,7 @@ class Attempt:
     hello: Hello
     done: Ready = attrs.field(factory=lambda: Ready(0, 0, 0.0, 0.0))
     queue: deque[WorkItem] = attrs.field(factory=deque)
+    given: dict[int, Any] = attrs.field(factory=dict)
     batch: int = 1
     assigned_at: float = 0.0
     beat: Beat | None = None

@@ -47,7 +47,7 @@ from sdf.spark.wire import (
     Verdict,
     Wait,
 )
-from sdf.values import Values, ValuesError
+from sdf.values import Parts, ValuesError
 from sdf.work import Work
 
 __all__ = ["Coordinator"]
@@ -64,7 +64,6 @@ class Coordinator:
     Args:
         work: the work of the run.
         shares: the work items that each lane starts with.
-        values: makes restrictions of their descriptions.
         send: sends a message to an attempt.
         min_piece_seconds: the smallest piece worth moving.
         patience_seconds: how long an attempt stays idle.
@@ -75,13 +74,11 @@ class Coordinator:
         work: Work,
         shares: list[list[WorkItem]],
         *,
-        values: Values,
         send: Callable[[Hashable, ToLane], None],
         min_piece_seconds: float,
         patience_seconds: float,
     ) -> None:
         self._work = work
-        self._values = values
         self._send = send
         self._worth_seconds = min_piece_seconds
         self._balance = Balance(work.costs, min_piece_seconds, patience_seconds)
@@ -218,7 +215,7 @@ class Coordinator:
         lane = attempt.lane
         if message.asked:
             self._balance.answers(attempt)
-        parts = self._read(message) if attempt.alone() else None
+        parts = self._read(attempt, message) if attempt.alone() else None
         if parts is None:
             attempt.declined = message.asked
             self._send(attempt.name, Verdict(False))
@@ -240,11 +237,16 @@ class Coordinator:
         if taker is not attempt:
             self._next(taker, now)
 
-    def _read(self, message: Split) -> tuple[Any, list[Residual]] | None:
+    def _read(self, attempt: Attempt, message: Split) -> tuple[Any, list[Residual]] | None:
+        if message.item_id not in attempt.given:
+            raise LedgerError(
+                f"lane {attempt.lane.number} has split work item {message.item_id}, which it does not run."
+            )
+        read = Parts(attempt.given[message.item_id]).read
         try:
-            primary = self._values.read(message.primary)
+            primary = read(message.primary)
             residuals = [
-                Residual(self._values.read(restriction), delay_seconds, self._values.read(watermark))
+                Residual(read(restriction), delay_seconds, read(watermark))
                 for restriction, delay_seconds, watermark in message.residuals
             ]
         except ValuesError as error:
@@ -282,6 +284,7 @@ class Coordinator:
                     other.queue.extend(items)
         if items:
             attempt.assigned_at = now
+            attempt.given = {item.id: item.restriction for item in items}
             self._balance.runs(attempt)
             self._send(attempt.name, Assign(tuple(items)))
         elif lane.delayed or attempt.alone():

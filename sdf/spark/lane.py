@@ -8,6 +8,7 @@ the part that it was cut off from, as if nothing had been cut.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -36,9 +37,11 @@ from sdf.spark.wire import (
     Verdict,
     Wait,
 )
-from sdf.values import describe
+from sdf.values import Parts
 
 __all__ = ["LOOK_SECONDS", "WAIT", "Lane"]
+
+log = logging.getLogger("sdf.lane")
 
 LOOK_SECONDS = 0.05
 _LONGEST_BEAT_SECONDS = 1.0
@@ -170,6 +173,7 @@ class Lane:
         """Offer the residuals that the coordinator has not seen; False if they cannot be told."""
         primary, residuals = running.invoker.parts()
         try:
+            describe = Parts(running.item.restriction).describe
             told = tuple(
                 (describe(residual.restriction), residual.delay_seconds, describe(residual.watermark))
                 for residual in residuals[self._told :]
@@ -179,7 +183,8 @@ class Lane:
             self._send(offer)
         except CoordinatorError:
             raise
-        except Exception:  # a value that cannot be told, or too long a message: the work stays here
+        except Exception as error:  # a value that cannot be told, or too long a message: the work stays here
+            log.warning("%s: this part cannot be split while it runs: %s", type(self._fn).__name__, error)
             return False
         self._offer = offer
         return True

@@ -38,7 +38,6 @@ from sdf.spark.options import count, positive
 from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.server import Run, Server
 from sdf.spark.wire import ToLane
-from sdf.values import Values
 from sdf.work import Work
 
 __all__ = ["LiveRunner"]
@@ -100,9 +99,9 @@ class LiveRunner:
     ) -> dict[str, RDD[Any]]:
         """Expand the elements now and return one lazy RDD per output, each with its ``report``. Called by `run_sdf`."""
         sc = rdd.context
-        work, values = Work(fn), Values()
+        work = Work(fn)
         payload = Payload.send(sc, uuid.uuid4().hex, fn, side_inputs)
-        backlog = self._expand(rdd, work, values, payload)
+        backlog = self._expand(rdd, work, payload)
         lanes = self.lanes or slot_counter(sc)()
         shares = deal(backlog, work.costs, lanes, cut=work.cut_evenly)
         base = sc.parallelize(list(range(lanes)), lanes)
@@ -113,7 +112,6 @@ class LiveRunner:
             lambda send: Coordinator(
                 work,
                 shares,
-                values=values,
                 send=send,
                 min_piece_seconds=self.min_piece_seconds,
                 patience_seconds=self.patience_seconds,
@@ -128,7 +126,7 @@ class LiveRunner:
         }
 
     @staticmethod
-    def _expand(rdd: RDD[Any], work: Work, values: Values, payload: Payload) -> Backlog:
+    def _expand(rdd: RDD[Any], work: Work, payload: Payload) -> Backlog:
         events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         jobs = Jobs(rdd.context, payload.run_id, events)
         backlog = Backlog(work.costs)
@@ -138,7 +136,6 @@ class LiveRunner:
             jobs.cancel()
             raise
         for item in work.add(elements):
-            values.learn(item.restriction)
             backlog.push(item)
         return backlog
 

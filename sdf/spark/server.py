@@ -249,8 +249,8 @@ class Server:
         assert peer.from_lane is not None
         coordinator = peer.run.coordinator
         for payload in peer.from_lane.feed(received):
-            message = read(payload)
             try:
+                message = read(payload)
                 with self._lock:
                     if peer.greeted:
                         coordinator.received(name, message, time.monotonic())
@@ -259,10 +259,12 @@ class Server:
                         coordinator.connected(name, message, time.monotonic())
                     else:
                         raise ProtocolError("the first message was not Hello.")
-            except ProtocolError:
-                raise
+            except ProtocolError as error:
+                if not peer.greeted:
+                    raise
+                self._send(name, Fail(CoordinatorError(f"the coordinator cannot read what the lane says: {error}")))
             except Exception as error:
-                log.exception("the coordinator cannot handle %r", message)
+                log.exception("the coordinator cannot handle %r", payload)
                 self._send(name, Fail(LedgerError(f"the coordinator failed: {type(error).__name__}: {error}")))
 
     def _send(self, name: Hashable, message: ToLane) -> None:

@@ -14,7 +14,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, S
 from sdf.io import KafkaRecord, ReadKafka, TopicPartition
 from sdf.io.kafka import KafkaRange, Offsets
 from sdf.testing import check_dofn
-from sdf.values import Values, describe
+from sdf.values import Parts
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
@@ -255,9 +255,7 @@ def test_restriction_can_be_told_as_data(read, topic):
     restriction = fn.get_initial_restriction(topic)
     fn.teardown()
     assert restriction == KafkaRange(0, 41, (Offsets(0, 0, 0), Offsets(1, 0, 17), Offsets(2, 0, 14), Offsets(3, 0, 10)))
-    values = Values()
-    values.learn(restriction)
-    assert values.read(describe(restriction)) == restriction
+    assert Parts(restriction).read(Parts(restriction).describe(restriction)) == restriction
 
 
 # What can be wrong

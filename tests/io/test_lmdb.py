@@ -13,7 +13,7 @@ from sdf import ByteKeyRange, DoFn, run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, SourceError
 from sdf.io.lmdb import ReadLmdb
 from sdf.testing import check_dofn
-from sdf.values import Values, describe
+from sdf.values import Parts
 
 lmdb = pytest.importorskip("lmdb")
 
@@ -184,7 +184,7 @@ def test_range_of_keys_is_pinned(path):
 def test_restriction_can_be_told_as_data(path):
     """A lane can split it."""
     restriction = ReadLmdb(block_prefix_bytes=1).get_initial_restriction((path, "plain"))
-    assert Values().read(describe(restriction)) == restriction
+    assert Parts(restriction).read(Parts(restriction).describe(restriction)) == restriction
 
 
 @pytest.mark.parametrize("flag", ["integerkey", "reverse_key"])

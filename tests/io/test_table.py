@@ -14,7 +14,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, R
 from sdf.io.table import ReadTable, TableQuery
 from sdf.io.tablekeys import KeyRange, first_text
 from sdf.testing import check_dofn
-from sdf.values import Values, describe
+from sdf.values import Parts
 
 sa = pytest.importorskip("sqlalchemy")
 
@@ -222,9 +222,7 @@ def test_restriction_can_be_told_as_data(url, table):
     fn.setup()
     restriction = fn.get_initial_restriction(table)
     fn.teardown()
-    values = Values()
-    values.learn(restriction)
-    assert values.read(describe(restriction)) == restriction
+    assert Parts(restriction).read(Parts(restriction).describe(restriction)) == restriction
 
 
 def test_columns(url):

@@ -46,6 +46,80 @@ class UnplannedFn(SlowCountFn):
         return tracker
 
 
+@attrs.frozen
+class Scaled:
+    """Numbers ``[start, stop)``, and what is made of each: a function without a name of its own."""
+
+    start: int
+    stop: int
+    scale: object = attrs.field(eq=False)
+
+
+class ScaledTracker(RestrictionTracker):
+    """A user's own; it cannot be split before it has claimed something."""
+
+    def __init__(self, scaled):
+        self.scaled, self.next = scaled, scaled.start
+
+    def current_restriction(self):
+        return self.scaled
+
+    def try_claim(self, position):
+        self.next = position + 1
+        return position < self.scaled.stop
+
+    def try_split(self, fraction_of_remainder):
+        cut = self.next + int((self.scaled.stop - self.next) * fraction_of_remainder)
+        if self.next == self.scaled.start or cut >= self.scaled.stop:
+            return None
+        self.scaled, residual = attrs.evolve(self.scaled, stop=cut), attrs.evolve(self.scaled, start=cut)
+        return self.scaled, residual
+
+    def check_done(self):
+        if self.next < self.scaled.stop:
+            raise ValueError(f"{self.next} is not done")
+
+
+class ScaledFn(DoFn):
+    """Element: (factor, N). Gives (factor, number times factor)."""
+
+    def get_initial_restriction(self, element):
+        return Scaled(0, element[1], lambda number: number * element[0])
+
+    def create_tracker(self, element, restriction):
+        return ScaledTracker(restriction)
+
+    def restriction_size(self, element, restriction):
+        return restriction.stop - restriction.start
+
+    def process(self, element, tracker):
+        scaled = tracker.current_restriction()
+        for number in range(scaled.start, scaled.stop):
+            if not tracker.try_claim(number):
+                return
+            time.sleep(0.002)
+            yield element[0], scaled.scale(number)
+
+
+class Odd(int):
+    """A number that is made of something else than what it is cut off from."""
+
+
+class StrangeFn(UnplannedFn):
+    """As UnplannedFn; what it cuts off cannot be told to the driver."""
+
+    def create_tracker(self, element, restriction):
+        tracker = super().create_tracker(element, restriction)
+        split = tracker.try_split
+
+        def try_split(fraction):
+            pair = split(fraction)
+            return pair and (pair[0], OffsetRange(Odd(pair[1].start), pair[1].stop))
+
+        tracker.try_split = try_split
+        return tracker
+
+
 class OnlyDefersFn(CountFn):
     """Gets nowhere."""
 

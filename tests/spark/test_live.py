@@ -9,7 +9,7 @@ from collections import Counter
 
 import attrs
 import pytest
-from fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, SlowCountFn, UnplannedFn, expected
+from fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, ScaledFn, SlowCountFn, StrangeFn, UnplannedFn, expected
 
 from sdf import UNBOUNDED, LiveRunner, OffsetRange, Progress, TaggedOutput, run_direct, run_sdf
 from sdf.errors import CoordinatorError, InvalidTypeError, InvalidValueError, SplitError, UnboundedError
@@ -56,6 +56,14 @@ def test_a_straggler_is_split_while_it_runs(sc):
     assert splits >= 3
     assert len([task for task in result.report.tasks if task.records]) == 4
     assert (result.collect(), result.report.splits) == (first, splits)
+
+
+def test_a_split_takes_functions_of_its_own_restriction_along(sc):
+    """All are lambdas of one place, so they share one name; what is cut off has that of its element."""
+    elements = [(factor, 300 if factor == 2 else 3) for factor in (2, 3, 5)]
+    result = run_sdf(sc.parallelize(elements, 1), ScaledFn(), runner=LiveRunner(lanes=3))
+    assert Counter(result.collect()) == Counter((f, f * number) for f, count in elements for number in range(count))
+    assert result.report.splits > 0
 
 
 def test_work_that_was_not_started_is_handed_over_first(sc):
@@ -402,28 +410,11 @@ def test_a_port_that_cannot_be_reached_is_an_error_that_names_the_option(sc, mon
         result.count()
 
 
-def test_restrictions_that_cannot_be_told_stay_where_they_are(sc, caplog):
+def test_restrictions_that_cannot_be_told_stay_where_they_are(sc):
     """The driver makes only what it knows; such work is not split while it runs, and nothing is lost."""
-
-    class Odd(int):
-        pass
-
-    class Strange(SlowCountFn):
-        def create_tracker(self, element, restriction):
-            tracker = super().create_tracker(element, restriction)
-            split = tracker.try_split
-
-            def try_split(fraction):
-                pair = split(fraction) if tracker.started else None
-                return pair and (pair[0], OffsetRange(Odd(pair[1].start), pair[1].stop))
-
-            tracker.try_split = try_split
-            return tracker
-
-    result = live_run(sc, [("big", 100)], Strange())
+    result = live_run(sc, [("big", 100)], StrangeFn())
     assert Counter(result.collect()) == expected([("big", 100)])
     assert result.report.splits == 0
-    assert "Strange cannot be split while it runs" in caplog.text
 
 
 def test_the_report(sc):

@@ -1,5 +1,6 @@
 """The coordinator's port: what a stranger can do to a run, which is nothing. Real sockets, no Spark."""
 
+import math
 import os
 import resource
 import socket
@@ -9,7 +10,7 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 
 import pytest
-from fns import CountFn, SlowCountFn, expected
+from fns import CountFn, SlowCountFn, StrangeFn, expected
 
 from sdf.errors import CoordinatorError
 from sdf.expansion import expand
@@ -20,8 +21,7 @@ from sdf.spark.coordinator import Coordinator
 from sdf.spark.lane import WAIT, Lane
 from sdf.spark.link import Address, Link
 from sdf.spark.server import Server
-from sdf.spark.wire import Hello, Ready, Split, Verdict, channels, lane_proof, nonce, write
-from sdf.values import Values
+from sdf.spark.wire import Beat, Hello, Ready, Split, Verdict, channels, lane_proof, nonce, write
 from sdf.work import Work
 
 ELEMENTS = [("big", 60), ("a", 3)]
@@ -45,9 +45,7 @@ def serving(fn, elements=ELEMENTS, lanes=2):
     shares = deal(backlog, work.costs, lanes, cut=work.cut_evenly)
     server = Server("127.0.0.1", "127.0.0.1", [0])
     run = server.open(
-        lambda send: Coordinator(
-            work, shares, values=Values(), send=send, min_piece_seconds=0.05, patience_seconds=5.0
-        ),
+        lambda send: Coordinator(work, shares, send=send, min_piece_seconds=0.05, patience_seconds=5.0),
         lambda: True,
     )
     run = Served(run, server)
@@ -328,6 +326,25 @@ def test_a_lane_notices_that_the_coordinator_has_gone():
     thread.join(10)
     assert records
     assert "lost its connection to the coordinator" in failures[0]
+
+
+def test_a_lane_says_why_its_work_cannot_be_split(caplog):
+    """In the log of the worker; its work stays whole."""
+    with serving(StrangeFn()) as server:
+        assert run_all(server, StrangeFn())[0] == expected(ELEMENTS)
+    assert "StrangeFn: this part cannot be split while it runs: Odd is no part of the restriction" in caplog.text
+
+
+def test_a_lane_that_says_nonsense_is_told_so():
+    """Its attempt fails with the reason, not with a connection that was lost."""
+    with serving(CountFn()) as server, Link(server.address, Hello(0, "w", 0.0)) as link:
+        lane = Lane(CountFn(), clock=time.monotonic, send=link.send, records=lambda: 0)
+        link.listen(lane)
+        link.send(Beat(0, True, math.nan, 0.0, 0.0, 0))
+        with lane.changed:
+            lane.changed.wait(10)
+        with pytest.raises(CoordinatorError, match="the coordinator cannot read what the lane says"):
+            lane.advance()
 
 
 def test_an_impossible_lane_is_an_error():
