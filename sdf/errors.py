@@ -139,7 +139,10 @@ class SourceError(SdfError, OSError):
 
 
 class SourceChangedError(SourceError):
-    """A file has gone, shrunk or changed since the run was planned, so what was planned cannot be read any more."""
+    """A file has gone, shrunk or changed since the run was planned, so what was planned cannot be read any more.
+
+    What is not noticed is a file that was written again in place and is longer now: `sdf.io.FileInfo` says why.
+    """
 
 
 class ReadError(SdfError, ValueError):

@@ -28,6 +28,10 @@ _AHEAD_BYTES = 8 << 20
 class FileInfo:
     """A file as it was when it was looked up; an element of every reader.
 
+    A file that is replaced, shrinks, or is written again in the same size is found out. One that is written again in
+    place, under its inode and without an entity tag, and is longer than before, looks as if it had been appended to: it
+    is not found out.
+
     Attributes:
         path: as fsspec takes it, with its protocol unless it is local.
         size: in bytes; readers go no further, whatever is appended later.
