@@ -139,10 +139,7 @@ class SourceError(SdfError, OSError):
 
 
 class SourceChangedError(SourceError):
-    """A file has gone, shrunk or changed since the run was planned, so what was planned cannot be read any more.
-
-    What is not noticed is a file that was written again in place and is longer now: `sdf.io.FileInfo` says why.
-    """
+    """A file has gone, shrunk or changed since the run was planned; `sdf.io.FileInfo` says what is not noticed."""
 
 
 class ReadError(SdfError, ValueError):
