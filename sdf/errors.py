@@ -139,7 +139,7 @@ class SourceError(SdfError, OSError):
 
 
 class SourceChangedError(SourceError):
-    """A file has gone, shrunk or changed since the run was planned, so what was planned cannot be read any more."""
+    """A file has gone, shrunk or changed since the run was planned; `sdf.io.FileInfo` says what is not noticed."""
 
 
 class ReadError(SdfError, ValueError):

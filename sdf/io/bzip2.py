@@ -42,6 +42,8 @@ class _Decoded:
 class Bzip2Blocks:
     """The blocks of a bzip2 file, of one stream or several. Position: the byte in which a block's first bit lies.
 
+    Stricter than Python's bz2, which leaves out what follows the last stream and is no other: that is an error here.
+
     Args:
         file: the compressed file.
         size: of it.
@@ -96,6 +98,11 @@ class Bzip2Blocks:
         header = self._read(start, 4)
         if header[:3] == b"BZh" and header[3:].isdigit() and header[3:] != b"0":
             return self._after(8 * (start + 4))
+        if start:
+            raise ReadError(
+                f"{self._path} at byte {start}: bytes behind the last stream, which are no bzip2 stream. The file is "
+                f"damaged or cut off, or something was appended to it."
+            )
         raise ReadError(
             f"{self._path} at byte {start}: no bzip2 stream begins here. The file is damaged or cut off, or it is not "
             f"one of bzip2; compression=None reads a file as it is."
@@ -112,6 +119,11 @@ class Bzip2Blocks:
             raise ReadError(
                 f"{self._path} at byte {start}: neither a bzip2 block nor the end of a stream. The file is damaged or "
                 f"cut off."
+            )
+        if after > self.size:
+            raise ReadError(
+                f"{self._path} at byte {start}: the checksum of the stream that ends here is not all there. The file "
+                f"is cut off."
             )
         return 8 * self.size if after == self.size else self._first_of_stream(after)
 

@@ -7,6 +7,11 @@ codec           positions                               parts
 ``gzip index``  bytes of the text, found by an index    anywhere
 ``gzip``        0 of ``[0, 1)``                         one
 ``zstd``        0 of ``[0, 1)``                         one
+
+What ``with_position`` gives, and a `BadRecord` has, is a record's offset in the text. Not so of ``bzip2`` and ``bgzf``:
+how much text is in the blocks before is not known there. It is the position of the record's block, shifted to the left,
+plus its place in the text of the block: ``(block << 26) + place`` of bzip2, ``(block << 16) + place`` of BGZF. Such
+positions increase, but are offsets of bytes neither in the file nor in the text. The first record of a file has 0.
 """
 
 from __future__ import annotations
@@ -103,7 +108,10 @@ class CompressedFn(FileFn):
     def in_one_piece(self, element: Any) -> FileRange:
         """Return the restriction of a file that is not to be split; `open_text` reads it, whatever its compression."""
         plain = super().get_initial_restriction(element)
-        return attrs.evolve(plain, start=0, stop=1, codec=self._kind(plain))
+        kind = (
+            self._kind(plain) if plain.file.size else ""
+        )  # a file without a byte is no text of any kind, and has none
+        return attrs.evolve(plain, start=0, stop=1, codec=kind)
 
     def restriction_size(self, element: Any, restriction: FileRange) -> float | None:
         size = super().restriction_size(element, restriction)

@@ -18,7 +18,7 @@ import attrs
 
 from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, show
 from sdf.io.files import FileBlock, FileRange
-from sdf.io.lines import ReadLines
+from sdf.io.lines import as_encoding
 from sdf.io.text import TextFn
 
 __all__ = ["ReadCsv"]
@@ -93,7 +93,7 @@ class ReadCsv(TextFn):
         self.quoted_newlines = quoted_newlines
         if not isinstance(encoding, str):
             raise InvalidTypeError(f"ReadCsv encoding must be a name such as 'utf-8' (got {show(encoding)}).")
-        self.encoding: str = str(ReadLines(encoding=encoding).encoding)  # it knows which split at line feeds
+        self.encoding = as_encoding(encoding, self.delimiter, "ReadCsv")
 
     def setup(self) -> None:
         # The parser's own limit, 131,072 characters a field, holds for the process; how long a row may be we check.

@@ -28,7 +28,7 @@ class Delimited:
         file: a stream that stands at ``at``.
         at: the position of the next byte.
         delimiter: ends a record.
-        longest: how many bytes a record may have.
+        longest: how many bytes a record may have, with its delimiter.
         path: for messages.
     """
 
@@ -53,14 +53,15 @@ class Delimited:
         data = self._read(end - self.at)
         if data and not data.endswith(self._delimiter):
             data += self._rest(data)
+        if len(data) > self._longest:
+            self._check_lengths(data)
         return data
 
     def _rest(self, data: bytes) -> bytes:
-        """Return what is missing of the last record."""
+        """Return what is missing of the last record; of one that is too long, what shows that it is."""
         if self._delimiter == b"\n":
             rest = self._file.readline(self._longest + 1)
             self.at += len(rest)
-            self._check_length(data, len(rest))
             return rest
         overlap = len(self._delimiter) - 1
         text = bytearray(data[max(0, len(data) - overlap) :])  # one that grows in place: records may be long
@@ -75,16 +76,21 @@ class Delimited:
                 self.at -= len(text) - end
                 del text[end:]
                 break
-            self._check_length(data, len(text) - known)
+            if len(text) - known > self._longest:
+                break
         return bytes(text[known:])
 
-    def _check_length(self, data: bytes, more: int) -> None:
-        begun = len(data) - (data.rfind(self._delimiter) + len(self._delimiter) if self._delimiter in data else 0)
-        if begun + more > self._longest:
-            raise ReadError(
-                f"{self._path}: the record that ends after byte {self.at} has more than {self._longest} bytes. If the "
-                f"delimiter is right, allow more with max_record_bytes."
-            )
+    def _check_lengths(self, data: bytes) -> None:
+        """Raise if one of some records is too long, wherever in them it is: else it would depend on the split."""
+        start = 0
+        while len(data) - start > self._longest:
+            found = data.rfind(self._delimiter, start, start + self._longest)
+            if found < 0:
+                raise ReadError(
+                    f"{self._path}: the record that begins at byte {self.at - len(data) + start} has more than "
+                    f"{self._longest} bytes. If the delimiter is right, allow more with max_record_bytes."
+                )
+            start = found + len(self._delimiter)
 
 
 def check_delimiter(delimiter: Any, who: str) -> None:

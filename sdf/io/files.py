@@ -34,12 +34,31 @@ class FileBlock:
         start: offset of its first byte.
         stop: offset after its last byte.
         previous: id of the block before it, None of the first.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: unless it lies in the file.
     """
 
     file: FileInfo
     start: int
     stop: int
     previous: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.file, FileInfo):
+            raise InvalidTypeError(
+                f"FileBlock file must be a FileInfo, as MatchFiles gives it (got {show(self.file)})."
+            )
+        for name, value in (("start", self.start), ("stop", self.stop)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InvalidTypeError(
+                    f"FileBlock {name} must be an integer, the offset of a byte (got {show(value)})."
+                )
+        if not 0 <= self.start <= self.stop <= self.file.size:
+            raise InvalidValueError(
+                f"FileBlock must have 0 <= start <= stop <= {self.file.size}, the size of {self.path} (got start="
+                f"{self.start}, stop={self.stop})."
+            )
 
     @property
     def path(self) -> str:

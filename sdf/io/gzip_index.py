@@ -20,8 +20,8 @@ import tempfile
 import time
 import uuid
 import zlib
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any
 
 import attrs
@@ -53,8 +53,9 @@ class SeekIndices:
 
     def __init__(self, directory: str | None, storage_options: Mapping[str, Any], who: str) -> None:
         self._rapidgzip = need("rapidgzip", "gzip", who)
-        place = default_directory() if directory is None else directory
-        self._fs, self._root = file_system(place, storage_options if "://" in place else {}, who)
+        self._who = who
+        self._place = default_directory() if directory is None else directory
+        self._fs, self._root = file_system(self._place, storage_options if "://" in self._place else {}, who)
 
     def get(self, info: FileInfo, file: io.BufferedReader) -> tuple[bytes | None, str]:
         """Return the index of a file, and a note that says that it was found, or what it cost.
@@ -68,7 +69,8 @@ class SeekIndices:
         """
         key = json.dumps([1, *attrs.astuple(info)])
         path = f"{self._root.rstrip('/')}/{hashlib.sha256(key.encode()).hexdigest()[:32]}.gzip-index"
-        index = self._load(path, key)
+        with self._naming_the_directory("read"):
+            index = self._load(path, key)
         if index is not None:
             return index, "gzip: seek index found"
         started = time.perf_counter()
@@ -76,8 +78,20 @@ class SeekIndices:
             index = self._make(info, file)
         except _NO_GZIP as error:
             return None, f"gzip: read in one piece; no seek index can be made: {error}"
-        self._keep(path, _line(key, index) + index)
+        with self._naming_the_directory("write"):
+            self._keep(path, _line(key, index) + index)
         return index, f"gzip: seek index made in {time.perf_counter() - started:.1f} s, {len(index) / 1e6:.1f} MB"
+
+    @contextmanager
+    def _naming_the_directory(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise SourceError(
+                f"{self._who} cannot {what} the seek index of a gzip file in index_dir {self._place!r}: "
+                f"{type(error).__name__}: {error}. Pass as index_dir a directory that this user may write to, on every "
+                f"host; without index_dir each host keeps its own in its temporary directory."
+            ) from error
 
     def _load(self, path: str, key: str) -> bytes | None:
         try:

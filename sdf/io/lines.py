@@ -9,7 +9,7 @@ from typing import Any
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.text import TextFn
 
-__all__ = ["ReadLines"]
+__all__ = ["ReadLines", "as_encoding"]
 
 _BOM = codecs.BOM_UTF8
 
@@ -37,7 +37,7 @@ class ReadLines(TextFn):
     def __init__(self, *, delimiter: bytes | None = None, encoding: str | None = "utf-8", **options: Any) -> None:
         super().__init__(delimiter=b"\n" if delimiter is None else delimiter, **options)
         self.strip_cr = delimiter is None
-        self.encoding = None if encoding is None else _as_encoding(encoding, self.delimiter)
+        self.encoding = None if encoding is None else as_encoding(encoding, self.delimiter, type(self).__name__)
 
     def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
         encoding = self.encoding
@@ -84,26 +84,26 @@ class ReadLines(TextFn):
             yield ((path, at), record) if self.with_position else record
 
 
-def _as_encoding(encoding: Any, delimiter: bytes) -> str:
+def as_encoding(encoding: Any, delimiter: bytes, who: str) -> str:
     """Return Python's name of an encoding in which each delimiter is one, and no part of a letter."""
     if not isinstance(encoding, str):
-        raise InvalidTypeError(f"ReadLines encoding must be a name such as 'utf-8', or None (got {show(encoding)}).")
+        raise InvalidTypeError(f"{who} encoding must be a name such as 'utf-8', or None (got {show(encoding)}).")
     try:
         name = codecs.lookup(encoding).name.removesuffix("-sig")  # of each file the mark is dropped, not of each line
         line_feed = "\n".encode(name)
         every_byte = bytes(range(256)).decode(name, "replace")
     except (LookupError, UnicodeError) as error:
         raise InvalidValueError(
-            f"ReadLines encoding must be one of text that Python knows (got {encoding!r}): {error}."
+            f"{who} encoding must be one of text that Python knows (got {encoding!r}): {error}."
         ) from error
     if name.startswith(("utf-16", "utf-32", "utf-7", "iso2022", "hz")) or line_feed != b"\n":
         raise InvalidValueError(
-            f"ReadLines cannot split text in {encoding!r}: the byte of a line feed may be part of a letter there, or "
+            f"{who} cannot split text in {encoding!r}: the byte of a line feed may be part of a letter there, or "
             f"what a byte means depends on those before it. Convert the files to UTF-8."
         )
     if name != "utf-8" and len(every_byte) < 256 and delimiter[0] >= 0x30:  # letters of several bytes, all >= 0x30
         raise InvalidValueError(
-            f"ReadLines cannot split text in {encoding!r} at {delimiter!r}: its first byte may be part of a letter "
+            f"{who} cannot split text in {encoding!r} at {delimiter!r}: its first byte may be part of a letter "
             f"there. Choose a delimiter that begins with a byte below 0x30, or convert the files to UTF-8."
         )
     return name

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 from sdf import DoFn, OffsetRange
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
 from sdf.io.extras import need
 from sdf.io.files import as_options
-from sdf.io.pinned import FileInfo, as_file_info, file_system
+from sdf.io.pinned import FileInfo, as_file_info, file_system, reaching
 
 __all__ = ["MatchFiles"]
+
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # what says that a name leads nowhere
 
 
 class MatchFiles(DoFn):
     """Lists files. Element: a path, a directory or a pattern such as ``s3://logs/2026-*/*.gz``. Gives `FileInfo`.
 
     The files of an element come in the order of their paths. Like Hadoop's, it leaves out files whose name begins with
-    ``_`` or ``.``, such as ``_SUCCESS``, and those in directories named so, below what the element itself names. A
-    name that exists is never taken for a pattern, whatever signs are in it. A pattern names files, and ``**`` any
-    number of directories; it does not list the directories that it matches. Links to files are followed, links to
-    directories below the element are not. A path that ends in ``/`` is a directory, which matters for ``https://``.
+    ``_`` or ``.``, such as ``_SUCCESS``, and those in directories named so, unless the element itself names them, as
+    ``logs/_tmp`` and ``logs/_*.txt`` do. A name that exists is never taken for a pattern, whatever signs are in it. A
+    pattern names files, and ``**`` any number of directories; it does not list the directories that it matches. Links
+    to files are followed, links to directories below the element are not. A path that ends in ``/`` is a directory,
+    which matters for ``https://``.
 
     Args:
         recursive: also list what is in directories below a directory.
@@ -33,7 +38,8 @@ class MatchFiles(DoFn):
         storage_options: arguments for the file system, as fsspec takes them.
 
     Raises:
-        SourceError: when it runs, if an element names nothing and ``missing_ok`` is not set.
+        InvalidTypeError, InvalidValueError: for an option, or an element, of the wrong type or value.
+        SourceError: when it runs, if an element names nothing and ``missing_ok`` is not set, or cannot be listed.
 
     Source: the directory scanner of Apache Apex Malhar's file splitter; the pattern syntax is fsspec's.
     """
@@ -47,9 +53,11 @@ class MatchFiles(DoFn):
         missing_ok: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
+        if regex is not None and not isinstance(regex, str):
+            raise InvalidTypeError(f"MatchFiles regex must be a regular expression, as a string (got {show(regex)}).")
         try:
             self.regex = None if regex is None else re.compile(regex)
-        except (re.error, TypeError) as error:
+        except re.error as error:
             raise InvalidValueError(
                 f"MatchFiles regex must be a regular expression (got {show(regex)}): {error}."
             ) from error
@@ -70,9 +78,10 @@ class MatchFiles(DoFn):
     def list(self, path: str) -> list[FileInfo]:
         """Return the files that a path, a directory or a pattern names, sorted by path."""
         fs, inner = file_system(path, self.storage_options, "MatchFiles")
-        info, root = _look(fs, inner), inner
+        info, root, pattern = _look(fs, inner), inner, ""
         if info is None and any(sign in inner for sign in "*?["):
             root = fs._parent(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)] + "x")
+            pattern = inner.removeprefix(root)
             found = _glob(fs, inner, root)
         elif info is not None and (info["type"] == "directory" or path.endswith("/")):
             found = _find(fs, inner, None if self.recursive else 1)
@@ -80,24 +89,45 @@ class MatchFiles(DoFn):
             found = {} if info is None else {inner: info}
         files = {name: file for name, entry in sorted(found.items()) if (file := _as_file(fs, name, entry)) is not None}
         if not files and not self.missing_ok and (info is None or info["type"] != "directory"):
-            only = f"; it matches directories, such as {min(found)!r}: end it with '/*'" if found else ""
+            directories = [name for name, entry in found.items() if entry["type"] == "directory"]
+            only = f"; what it matches is no file, such as {min(found)!r}" if found else ""
+            if directories:
+                only = f"; it matches directories, such as {min(directories)!r}: end it with '/*'"
             raise SourceError(f"MatchFiles: {path!r} names no file{only}. Pass missing_ok=True if that may be.")
-        return [as_file_info(_outer(fs, path, name), file) for name, file in files.items() if self._wanted(name, root)]
+        wanted = [name for name in files if self._wanted(name, root, pattern)]
+        return [as_file_info(_outer(fs, path, name), files[name]) for name in wanted]
 
-    def _wanted(self, name: str, root: str) -> bool:
-        """Tell whether a file is to be read, by its name, and by its path below the element's."""
+    def _wanted(self, name: str, root: str, pattern: str) -> bool:
+        """Tell whether a file is to be read, by its name, and by its path and the pattern's below the element's."""
         below = name.removeprefix(root).strip("/").split("/")
-        if not self.hidden and any(part.startswith(("_", ".")) for part in below):
+        if not self.hidden and any(
+            part.startswith(("_", ".")) and not sign.startswith(part[0])  # a pattern may name what is hidden
+            for part, sign in zip_longest(below, _signs(pattern, len(below)), fillvalue="")
+        ):
             return False
         return self.regex is None or self.regex.fullmatch(name.rpartition("/")[2]) is not None
+
+
+def _signs(pattern: str, depth: int) -> list[str]:
+    """Return a pattern's part for each part of a path; ``**`` stands for as many as are left, or for none."""
+    parts = pattern.strip("/").split("/")
+    if "**" not in parts:
+        return parts
+    first, after = parts.index("**"), len(parts) - parts[::-1].index("**")
+    return parts[:first] + ["**"] * (depth - len(parts) + after - first) + parts[after:]
 
 
 def _look(fs: Any, name: str) -> Any:
     """Return what a file system says of a name, None if it says that there is no such thing."""
     try:
-        return fs.info(name)
-    except (FileNotFoundError, NotADirectoryError):
+        with reaching(name, "MatchFiles"):
+            return fs.info(name)
+    except FileNotFoundError:
         return None
+    except SourceError as error:
+        if getattr(error.__cause__, "errno", None) in _NO_FILE:
+            return None
+        raise
 
 
 def _as_file(fs: Any, name: str, entry: Mapping[str, Any]) -> Any:
@@ -109,10 +139,14 @@ def _as_file(fs: Any, name: str, entry: Mapping[str, Any]) -> Any:
 
 def _glob(fs: Any, pattern: str, root: str) -> dict[str, Any]:
     """Return what matches a pattern, of what is below a directory."""
+    try:
+        matches = re.compile(need("fsspec.utils", "files", "MatchFiles").glob_translate(pattern)).match
+    except ValueError as error:
+        raise InvalidValueError(f"MatchFiles cannot make anything of the pattern {pattern!r}: {error}.") from error
     if not _walks(fs):
-        found: dict[str, Any] = fs.glob(pattern, detail=True)
+        with reaching(pattern, "MatchFiles"):
+            found: dict[str, Any] = fs.glob(pattern, detail=True)
         return found
-    matches = re.compile(need("fsspec.utils", "files", "MatchFiles").glob_translate(pattern)).match
     depth = None if "**" in pattern else pattern.count("/") - root.rstrip("/").count("/")
     return {name: entry for name, entry in _find(fs, root, depth).items() if matches(name)}
 
@@ -120,14 +154,20 @@ def _glob(fs: Any, pattern: str, root: str) -> dict[str, Any]:
 def _find(fs: Any, root: str, depth: int | None) -> dict[str, Any]:
     """Return what is in a directory and, up to a depth, in those below it."""
     if not _walks(fs):
-        found: dict[str, Any] = fs.find(root, maxdepth=depth, detail=True)
+        with reaching(root, "MatchFiles"):
+            found: dict[str, Any] = fs.find(root, maxdepth=depth, detail=True)
         return found
     found, todo = {}, [(root, 1)]
     while todo:
         directory, level = todo.pop()
         try:
-            entries = fs.ls(directory, detail=True)
+            with reaching(directory, "MatchFiles"):
+                entries = fs.ls(directory, detail=True)
         except FileNotFoundError:  # it has gone since it was listed itself
+            continue
+        except SourceError as error:
+            if not isinstance(error.__cause__, NotADirectoryError):
+                raise
             continue
         for entry in entries:
             if entry["type"] == "directory" and entry["name"] not in found and (depth is None or level < depth):

@@ -7,17 +7,18 @@ systems remember what they listed; here nothing is believed that is not asked fo
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import attrs
 
-from sdf.errors import SourceChangedError, SourceError
+from sdf.errors import MissingExtraError, SdfError, SourceChangedError, SourceError
 from sdf.io.extras import need
 
-__all__ = ["FileInfo", "as_file_info", "check_file", "file_system", "look_up", "open_file"]
+__all__ = ["FileInfo", "as_file_info", "check_file", "file_system", "look_up", "open_file", "reaching"]
 
 _BUFFER_BYTES = 1 << 16
 _AHEAD_BYTES = 8 << 20
@@ -26,6 +27,10 @@ _AHEAD_BYTES = 8 << 20
 @attrs.frozen
 class FileInfo:
     """A file as it was when it was looked up; an element of every reader.
+
+    A file that is replaced, shrinks, or is written again in the same size is found out. One that is written again in
+    place, under its inode and without an entity tag, and is longer than before, looks as if it had been appended to: it
+    is not found out.
 
     Attributes:
         path: as fsspec takes it, with its protocol unless it is local.
@@ -56,32 +61,77 @@ class FileInfo:
 
 
 def file_system(path: str, storage_options: Mapping[str, Any], who: str) -> tuple[Any, str]:
-    """Return the file system of a path, which remembers no listing, and the path in there."""
+    """Return the file system of a path, which remembers no listing, and the path in there.
+
+    Raises:
+        MissingExtraError: if the library that speaks its protocol is not installed.
+        SourceError: if there is no such protocol, or its file system cannot be reached.
+    """
     fsspec = need("fsspec.core", "files", who)
-    if "://" in path:
-        fs, inner = fsspec.url_to_fs(path, **storage_options)
-    else:  # not through url_to_fs(), to which the :: in a name chains two file systems
-        fs = fsspec.filesystem("file", **storage_options)
-        inner = fs._strip_protocol(path)
+    try:
+        if "://" in path:
+            with reaching(path, who):
+                fs, inner = fsspec.url_to_fs(path, **storage_options)
+        else:  # not through url_to_fs(), to which the :: in a name chains two file systems
+            fs = fsspec.filesystem("file", **storage_options)
+            inner = fs._strip_protocol(path)
+    except FileNotFoundError as error:  # of an archive
+        raise SourceError(f"{who}: there is no file in which {path!r} could be: {error}.") from error
     fs.invalidate_cache()  # instances are shared and live long; what one of them listed before may have changed
     return fs, inner
+
+
+@contextmanager
+def reaching(path: str, who: str) -> Iterator[None]:
+    """Raise what a file system raises as an error that names the path; FileNotFoundError only if there is no file.
+
+    Raises:
+        MissingExtraError: for an ImportError.
+        SourceError: for anything else, such as a permission that is missing or a server that does not answer.
+    """
+    try:
+        yield
+    except SdfError:
+        raise
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{who} needs a library for {path!r} that is not installed here: {error} (on the driver and on every "
+            f"executor)."
+        ) from error
+    except Exception as error:
+        cause: BaseException = error
+        if isinstance(error, FileNotFoundError):
+            told = error.__cause__  # over HTTP every failure is a FileNotFoundError, caused by what happened
+            refused = isinstance(told, OSError) or getattr(told, "status", 404) not in (404, 410)
+            if told is None or not refused or isinstance(told, FileNotFoundError):
+                raise
+            cause = told
+        raise SourceError(
+            f"{who} cannot reach {path!r}: {type(cause).__name__}: {cause}. See that the path is right, that this user "
+            f"may read it, and that its server answers."
+        ) from error
 
 
 def look_up(path: str, storage_options: Mapping[str, Any], who: str) -> FileInfo:
     """Return a file as it is now.
 
     Raises:
-        SourceError: if it does not exist, is a directory, or does not tell its size.
+        SourceError: if it does not exist, cannot be reached, is no file, or does not tell its size.
     """
     fs, inner = file_system(path, storage_options, who)
     try:
-        info = fs.info(inner)
+        with reaching(path, who):
+            info = fs.info(inner)
     except FileNotFoundError as error:
         raise SourceError(
             f"{who}: there is no file {path!r}. Patterns such as *.log and directories are for MatchFiles."
         ) from error
     if info["type"] == "directory":
         raise SourceError(f"{who}: {path!r} is a directory. Let MatchFiles list the files in it.")
+    if info["type"] != "file":  # a pipe blocks whoever opens it, and a device has no end
+        raise SourceError(
+            f"{who}: {path!r} is no file, but a pipe, a socket or a device. Copy what it gives to a file."
+        )
     return as_file_info(path, info)
 
 
@@ -116,13 +166,15 @@ def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) 
 
     Raises:
         SourceChangedError: if it has gone, shrunk or changed; reading raises it too.
+        SourceError: if it cannot be reached.
     """
     options = storage_options or {}
     fs, inner = check_file(file, options)
     # s3fs would read 50 MiB ahead, of which most belongs to another part
     much = "default_block_size" not in options and getattr(fs, "default_block_size", 0) > _AHEAD_BYTES
     try:
-        opened = fs.open(inner, "rb", **({"block_size": _AHEAD_BYTES} if much else {}))
+        with reaching(file.path, "a reader"):
+            opened = fs.open(inner, "rb", **({"block_size": _AHEAD_BYTES} if much else {}))
     except FileNotFoundError as error:
         raise _gone(file) from error
     return io.BufferedReader(PinnedFile(opened, file, fs), _BUFFER_BYTES)
@@ -132,9 +184,16 @@ def check_file(file: FileInfo, storage_options: Mapping[str, Any]) -> tuple[Any,
     """Raise SourceChangedError unless a file is still what it was; return its file system and its path in there."""
     fs, inner = file_system(file.path, storage_options, "a reader")
     try:
-        file.check(as_file_info(file.path, fs.info(inner)))
+        with reaching(file.path, "a reader"):
+            info = fs.info(inner)
     except FileNotFoundError as error:
         raise _gone(file) from error
+    if info["type"] != "file":
+        raise SourceChangedError(
+            f"{file.path} is no file any more; it was one of {file.size} bytes when this run was planned. Run it "
+            f"again, and leave files alone while a run reads them."
+        )
+    file.check(as_file_info(file.path, info))
     return fs, inner
 
 
@@ -163,7 +222,8 @@ class PinnedFile(io.RawIOBase):
         size = min(len(buffer), self._file.size - self._at)
         if size <= 0:
             return 0
-        count: int = self._opened.readinto(memoryview(buffer)[:size])
+        with self._reading():
+            count: int = self._opened.readinto(memoryview(buffer)[:size])
         if not count:
             raise SourceChangedError(
                 f"{self._file.path} ends at byte {self._at}; it had {self._file.size} bytes when this run was planned. "
@@ -175,8 +235,21 @@ class PinnedFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
         self._at = base + offset
-        self._opened.seek(self._at)  # what that returns is not the same everywhere
+        with self._reading():
+            self._opened.seek(self._at)  # what that returns is not the same everywhere
         return self._at
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except ValueError as error:  # which advises to pass block_size=0 to fsspec: no file can be split then
+            if self._file.path.startswith(("http://", "https://")) and not isinstance(error, SdfError):
+                raise SourceError(
+                    f"the server of {self._file.path!r} does not answer range requests, so only its first part can be "
+                    f"read. Copy the file to a disk or an object store."
+                ) from error
+            raise
 
     def tell(self) -> int:
         return self._at

@@ -196,7 +196,9 @@ class TailLines(ReadLines):
     def _now(self, file: FileInfo) -> FileInfo | None:
         try:
             return look_up(file.path, self.storage_options, "TailLines")
-        except SourceError:
+        except SourceError as error:
+            if error.__cause__ is not None and not isinstance(error.__cause__, FileNotFoundError):
+                raise  # that it cannot be reached does not say that it has gone
             return None
 
     def _moved(self, file: FileInfo) -> FileInfo | None:

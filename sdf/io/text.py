@@ -35,8 +35,8 @@ class BadRecord:
 
     Attributes:
         path: of its file.
-        offset: of its first byte.
-        data: its bytes, without what ends it.
+        offset: of its first byte; of compressed text see `sdf.io.compression`.
+        data: its bytes as they are in the file, without the delimiter; the CR of a line that ends in CRLF is kept.
         error: why.
     """
 
@@ -86,7 +86,7 @@ class TextFn(CompressedFn):
         with_position: yield ``((path, offset), record)`` instead of ``record``; of compressed text see
             `sdf.io.compression`.
         on_error: ``"raise"``, or ``"tag"`` to give what cannot be read as a `BadRecord` to the tag ``bad``.
-        max_record_bytes: a longer record is an error: it had to be held in memory.
+        max_record_bytes: a record that is longer, with what ends it, is an error: it had to be held in memory.
         options: see `CompressedFn`: ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
     """
 

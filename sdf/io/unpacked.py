@@ -15,7 +15,8 @@ from sdf.io.extras import need
 __all__ = ["Unpacked", "unpack"]
 
 _BUFFER_BYTES = 1 << 16
-_ZSTD_INPUT_BYTES = 1 << 10  # decompressed at once: 4 bytes of it can stand for 128 KiB, so memory stays below 32 MiB
+_ZSTD_INPUT_BYTES = 1 << 10  # decompressed at once: 4 bytes can stand for 128 KiB, so it gives less than 32 MiB
+_ZSTD_WINDOW_BYTES = 1 << 31  # all that zstd --long can ask for; what a file asks for is held while it is read
 
 
 class Unpacked(io.RawIOBase):
@@ -91,7 +92,7 @@ class _Frames(io.RawIOBase):
 
     @staticmethod
     def _decompress(file: io.BufferedReader, zstandard: Any) -> Iterator[bytes]:
-        decompressor = zstandard.ZstdDecompressor()
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
         frame = None
         while data := file.read(_ZSTD_INPUT_BYTES):
             while data:

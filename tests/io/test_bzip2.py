@@ -211,3 +211,21 @@ def test_what_follows_the_last_stream_is_an_error(write, junk):
     path = write(bz2.compress(b"a\n") + junk)
     with pytest.raises(ReadError, match="is damaged or cut off"):
         read_part(FN, path, restriction_of(FN, path))
+
+
+def test_what_follows_the_last_stream_is_called_that(write):
+    """With its place."""
+    stream = bz2.compress(b"a\n")
+    path = write(stream + b"junk")
+    with pytest.raises(ReadError, match=f"at byte {len(stream)}: bytes behind the last stream, which are no bzip2"):
+        read_part(FN, path, restriction_of(FN, path))
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3, 4])
+def test_a_checksum_that_is_cut_off_is_called_that(write, lost):
+    """The place is one in the file."""
+    stream = bz2.compress(b"a\n")
+    path = write(stream[:-lost])
+    with pytest.raises(ReadError, match="the checksum of the stream that ends here is not all there") as raised:
+        read_part(FN, path, restriction_of(FN, path))
+    assert int(re.search(r"at byte (\d+):", str(raised.value))[1]) < len(stream) - lost

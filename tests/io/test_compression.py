@@ -360,3 +360,14 @@ def test_a_longer_record_than_allowed_is_refused(make):
     path = make([b"a\n" + b"x" * (3 << 20)])
     with pytest.raises(ReadError, match="has more than 2000000 bytes"):
         run_direct([path], ReadLines(max_record_bytes=2_000_000))
+
+
+@pytest.mark.parametrize("window", [28, 31])
+def test_zstd_of_long_distances_is_read(tmp_path, window):
+    """As zstd --long writes it: its window is larger than the library allows unless told."""
+    parameters = zstandard.ZstdCompressionParameters(window_log=window, enable_ldm=True, compression_level=1)
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()  # which is not told the size
+    path = tmp_path / "f.zst"
+    path.write_bytes(compressor.compress(b"a\nb\n") + compressor.flush())
+    assert zstandard.get_frame_parameters(path.read_bytes()).window_size == 1 << window
+    assert run_direct([str(path)], ReadLines()) == ["a", "b"]

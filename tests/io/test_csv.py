@@ -484,6 +484,21 @@ def test_flaw_in_a_file_that_is_read_in_one_piece_ends_it(write, flaw):
         run_direct([path], ReadCsv(on_error="tag", quoted_newlines=True), tags=("bad",))
 
 
+@pytest.mark.parametrize("suffix", ["", ".bz2", ".gz", ".bgz", ".zst"])
+@pytest.mark.parametrize("quoted_newlines", [False, True])
+def test_a_file_without_a_byte_has_no_rows(tmp_path, suffix, quoted_newlines):
+    """Whatever compression its name stands for."""
+    path = tmp_path / f"f{suffix}"
+    path.touch()
+    assert run_direct([str(path)], ReadCsv(quoted_newlines=quoted_newlines)) == []
+
+
+def test_an_encoding_that_cannot_be_split_is_refused_by_name():
+    """The reader that refuses it is the one that was asked."""
+    with pytest.raises(InvalidValueError, match="ReadCsv cannot split text in 'utf-16'"):
+        ReadCsv(encoding="utf-16")
+
+
 def test_quote_that_is_never_closed_does_not_fill_the_memory(write):
     """A row may have max_record_bytes, with all its lines."""
     path = write('a\n1\n"' + "x\n" * 100)

@@ -11,9 +11,18 @@ from datetime import datetime, timezone
 import attrs
 import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from sdf import run_direct
-from sdf.errors import ClaimError, InvalidTypeError, ProcessError, SourceChangedError, SourceError, UnclaimedWorkError
+from sdf.errors import (
+    ClaimError,
+    InvalidTypeError,
+    InvalidValueError,
+    ProcessError,
+    SourceChangedError,
+    SourceError,
+    UnclaimedWorkError,
+)
 from sdf.io import FileBlock, FileBlocks, FileInfo, MatchFiles, ReadLines
 from sdf.io.files import FileRange, FileRangeTracker
 from sdf.io.pinned import as_file_info, look_up, open_file
@@ -266,6 +275,79 @@ def test_a_path_without_a_file_is_an_error(tmp_path, name):
         run_direct([f"{tmp_path}/{name}"], ReadLines())
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_blocks_or_has_no_end_is_no_file(tmp_path, kind):
+    """A pipe would block whoever opens it, and a device seems to be empty."""
+    path = "/dev/zero" if kind == "device" else str(tmp_path / "pipe")
+    if kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(SourceError, match=re.escape(f"ReadLines: {path!r} is no file, but a pipe, a socket or a")):
+        run_direct([path], ReadLines())
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_file_that_has_become_something_else_is_an_error(path, make, when):
+    """It is a change, and nobody waits for what a pipe gives."""
+
+    def change(path):
+        os.unlink(path)
+        make(path)
+
+    element = pinned(path)
+    if when == "before":
+        change(path)
+    with pytest.raises(SourceChangedError, match=re.escape(f"{path} is no file any more; it was one of 239999 bytes")):
+        run_direct([element], ChangingFn(None if when == "before" else change))
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [("file.txt/x", "NotADirectoryError"), ("x" * 300, "OSError: .*too long"), ("a\0b", "ValueError: .*null byte")],
+)
+def test_a_path_that_cannot_be_is_an_error(path, name, cause):
+    """The message names it, and what the file system said."""
+    with pytest.raises(SourceError, match=f"ReadLines cannot reach .*: {cause}"):
+        run_direct([f"{os.path.dirname(path)}/{name}"], ReadLines())
+
+
+class ForbiddenFileSystem(LocalFileSystem):
+    """Local files that may not be looked up or opened, as ``forbids`` says; root may do both."""
+
+    protocol = "forbidden"
+    forbids = ""
+
+    def info(self, path, **kwargs):
+        if self.forbids == "info":
+            raise PermissionError("not for you")
+        return super().info(path, **kwargs)
+
+    def _open(self, path, mode="rb", **kwargs):
+        if self.forbids == "open":
+            raise PermissionError("not for you")
+        return super()._open(path, mode, **kwargs)
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(os.fspath(path).removeprefix("forbidden://"))
+
+
+@pytest.mark.parametrize("forbids", ["info", "open"])
+def test_a_file_that_this_user_may_not_read_is_an_error(path, monkeypatch, forbids):
+    """The message names it, and what the file system said."""
+    fsspec.register_implementation("forbidden", ForbiddenFileSystem, clobber=True)
+    monkeypatch.setattr(ForbiddenFileSystem, "forbids", forbids)
+    message = f"cannot reach 'forbidden://{path}': PermissionError: not for you"
+    with pytest.raises(SourceError, match=re.escape(message)):
+        run_direct([f"forbidden://{path}"], ReadLines())
+
+
+def test_an_archive_that_is_not_there_is_an_error(tmp_path):
+    """There is no file in which a file could be."""
+    with pytest.raises(SourceError, match="ReadLines: there is no file in which 'zip://a::"):
+        run_direct([f"zip://a::{tmp_path}/a.zip"], ReadLines())
+
+
 def test_a_file_without_a_size_is_an_error():
     """Nothing would say where it ends."""
     with pytest.raises(SourceError, match="the server of 'f' does not say how large it is"):
@@ -291,6 +373,24 @@ def test_other_file_systems_are_pinned_too():
     fs.rm("/files/f")
     with pytest.raises(SourceChangedError, match="memory:///files/f has gone"):
         run_direct([file], ReadLines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (("f", 0, 1), InvalidTypeError, "FileBlock file must be a FileInfo, as MatchFiles gives it (got 'f')."),
+        ((FileInfo("f", 9), "0", 1), InvalidTypeError, "FileBlock start must be an integer, the offset of a byte (got"),
+        ((FileInfo("f", 9), 0, 1.0), InvalidTypeError, "FileBlock stop must be an integer, the offset of a byte (got"),
+        ((FileInfo("f", 9), 0, True), InvalidTypeError, "FileBlock stop must be an integer, the offset of a byte (got"),
+        ((FileInfo("f", 9), -1, 1), InvalidValueError, "0 <= start <= stop <= 9, the size of f (got start=-1, stop=1)"),
+        ((FileInfo("f", 9), 2, 1), InvalidValueError, "0 <= start <= stop <= 9, the size of f (got start=2, stop=1)"),
+        ((FileInfo("f", 9), 2, 10), InvalidValueError, "0 <= start <= stop <= 9, the size of f (got start=2, stop=10)"),
+    ],
+)
+def test_a_block_that_is_not_in_its_file_is_refused(arguments, error, message):
+    """At once."""
+    with pytest.raises(error, match=re.escape(message)):
+        FileBlock(*arguments)
 
 
 # Parts

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from compressed_files import read_cut, read_part, restriction_of
+from fsspec.implementations.local import LocalFileSystem
 
 from sdf import run_direct
 from sdf.errors import ReadError, SourceError
@@ -192,3 +193,27 @@ def test_a_file_that_is_cut_off_gets_no_index(path, monkeypatch, tmp_path, threa
     assert not indices_in(tmp_path / f"sdf-gzip-index-{os.getuid()}")
     with pytest.raises(ReadError, match=re.escape(path)):
         read_part(fn_with(), path, whole)
+
+
+@pytest.mark.parametrize("flaw", ["file", "below a file", "name too long"])
+def test_a_directory_that_cannot_be_is_an_error_that_names_it(path, tmp_path, flaw):
+    """And says which would do."""
+    (tmp_path / "f").touch()
+    place = tmp_path / {"file": "f", "below a file": "f/d", "name too long": "x" * 300}[flaw]
+    message = f"ReadLines cannot read the seek index of a gzip file in index_dir {str(place)!r}: "
+    with pytest.raises(SourceError, match=re.escape(message) + ".* Pass as index_dir a directory that"):
+        run_direct([path], fn_with(index_dir=place))
+
+
+def test_a_directory_that_cannot_be_written_is_an_error_that_names_it(path, tmp_path, monkeypatch):
+    """And says which would do."""
+
+    def refuse(self, path, exist_ok=False):
+        raise PermissionError(f"no directory {path}")
+
+    monkeypatch.setattr(LocalFileSystem, "makedirs", refuse)
+    message = (
+        f"ReadLines cannot write the seek index of a gzip file in index_dir '{tmp_path}/d': PermissionError: no dir"
+    )
+    with pytest.raises(SourceError, match=re.escape(message) + ".* Pass as index_dir a directory that this user may"):
+        run_direct([path], fn_with(index_dir=tmp_path / "d"))

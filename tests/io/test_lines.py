@@ -368,9 +368,29 @@ def test_a_part_reads_nothing_past_its_stop_if_a_line_ends_there():
 def test_a_record_longer_than_allowed_is_an_error_that_names_file_and_limit(tmp_path, delimiter, block_size):
     """A file without delimiters does not fill the memory."""
     path = write(tmp_path, b"a" * 5000)
-    message = f"{path}: the record that ends after byte "
-    with pytest.raises(ReadError, match=re.escape(message) + r"\d+ has more than 1000 bytes"):
+    message = f"{path}: the record that begins at byte 0 has more than 1000 bytes"
+    with pytest.raises(ReadError, match=re.escape(message)):
         read(path, delimiter=delimiter, max_record_bytes=1000, block_size=block_size)
+
+
+@pytest.mark.parametrize("delimiter", [b"\n", b"@$"])
+@pytest.mark.parametrize("where", ["first", "middle", "last", "without an end"])
+@pytest.mark.parametrize("excess", [0, 1])
+def test_whether_a_record_is_too_long_does_not_depend_on_the_split(tmp_path, delimiter, where, excess):
+    """Nor on where in the file it is."""
+    records = [b"a", b"b" * 30, b"", b"c"]
+    place = {"first": 0, "middle": 2, "last": 4, "without an end": 4}[where]
+    end = b"" if where == "without an end" else delimiter
+    records.insert(place, b"x" * (50 - len(end) + excess))
+    path = write(tmp_path, delimiter.join(records) + end)
+    start = sum(len(record) + len(delimiter) for record in records[:place])
+    for block_size in (None, 1, 7, 20, 60):
+        if excess:
+            with pytest.raises(ReadError, match=f"the record that begins at byte {start} has more than 50 bytes"):
+                read(path, delimiter=delimiter, max_record_bytes=50, block_size=block_size)
+        else:
+            found = read(path, delimiter=delimiter, max_record_bytes=50, block_size=block_size)
+            assert sorted(found) == sorted(record.decode() for record in records)
 
 
 def test_a_record_as_long_as_allowed_is_read(tmp_path):

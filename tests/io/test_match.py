@@ -70,6 +70,12 @@ ELEMENTS = [
     ("**/*.txt", {}, ["a.txt", "d/c.txt", "d/e/f.txt", "z/a.txt"]),
     ("**/*.txt", {"hidden": True}, ["a.txt", "d/_tmp/x.txt", "d/c.txt", "d/e/f.txt", "z/a.txt"]),
     ("d/_tmp/*", {}, ["d/_tmp/x.txt"]),
+    ("_S*", {}, ["_SUCCESS"]),
+    (".h*", {}, [".hidden"]),
+    ("*/_t*/*", {}, ["d/_tmp/x.txt"]),
+    ("**/_tmp/*.txt", {}, ["d/_tmp/x.txt"]),
+    ("_*/**", {"missing_ok": True}, []),
+    ("[_a]*", {}, ["a.txt"]),
     ("?.[tl][xo][tg]", {}, ["a.txt", "b.log"]),
     ("[!b].*", {}, ["a.txt"]),
     ("**", {"regex": r".\.txt"}, ["a.txt", "d/c.txt", "d/e/f.txt", "z/a.txt"]),
@@ -165,7 +171,9 @@ def test_a_pattern_in_brackets_names_what_it_matches(tmp_path):
 # Nothing there
 
 
-@pytest.mark.parametrize("element", ["nothing", "nothing/", "*.nothing", "nothing/*.txt", "a.txt/b", "a.txt/*"])
+@pytest.mark.parametrize(
+    "element", ["nothing", "nothing/", "*.nothing", "nothing/*.txt", "a.txt/b", "a.txt/*", "a.txt/b/*", "x" * 300]
+)
 def test_an_element_that_names_nothing_is_an_error(tree, element):
     """Unless that may be; the message says how to say so."""
     message = f"MatchFiles: {f'{tree}/{element}'!r} names no file. Pass missing_ok=True if that may be."
@@ -192,8 +200,10 @@ def test_what_is_no_file_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     make(tmp_path, ["a.txt"])
     assert names(tmp_path, tmp_path) == ["a.txt"]
-    with pytest.raises(SourceError, match="names no file"):
-        match(tmp_path / "pipe")
+    for element in ("pipe", "pip*"):
+        message = f"names no file; what it matches is no file, such as '{tmp_path}/pipe'. Pass"
+        with pytest.raises(SourceError, match=re.escape(message)):
+            match(tmp_path / element)
 
 
 class LockedFileSystem(LocalFileSystem):
@@ -216,7 +226,7 @@ def test_a_directory_that_cannot_be_listed_is_an_error(tmp_path, element):
     """Its files are not left out without a word, as fsspec would."""
     fsspec.register_implementation("lockedfiles", LockedFileSystem, clobber=True)
     make(tmp_path, ["a/a.txt", "locked/a.txt"])
-    with pytest.raises(Exception, match=r"PermissionError: no listing of .*locked"):
+    with pytest.raises(SourceError, match=r"MatchFiles cannot reach '.*locked': PermissionError: no listing"):
         match(f"lockedfiles://{tmp_path}/{element}", missing_ok=True)
 
 
@@ -247,6 +257,16 @@ def test_a_link_to_nothing_is_left_out(tmp_path):
     """There is no file."""
     (tmp_path / "b.txt").symlink_to(tmp_path / "nothing")
     assert match(tmp_path) == []
+    with pytest.raises(SourceError, match="names no file"):
+        match(tmp_path / "b.txt")
+
+
+def test_a_link_to_itself_is_left_out(tmp_path):
+    """There is no file."""
+    make(tmp_path, ["a.txt"])
+    (tmp_path / "b.txt").symlink_to(tmp_path / "b.txt")
+    for element in ("", "*.txt"):
+        assert names(tmp_path, f"{tmp_path}/{element}") == ["a.txt"]
     with pytest.raises(SourceError, match="names no file"):
         match(tmp_path / "b.txt")
 
@@ -345,11 +365,19 @@ def test_an_element_that_is_no_path_is_refused(element):
         match(element)
 
 
-@pytest.mark.parametrize("regex", ["(", "*", 7, b"a\x00("])
+@pytest.mark.parametrize("regex", ["(", "*", 7, b"a\x00(", b"x"])
 def test_a_regex_that_is_none_is_refused(regex):
     """At once."""
-    with pytest.raises((InvalidValueError, InvalidTypeError), match="MatchFiles regex must be a regular expression"):
+    error = InvalidValueError if isinstance(regex, str) else InvalidTypeError
+    with pytest.raises(error, match="MatchFiles regex must be a regular expression"):
         MatchFiles(regex=regex)
+
+
+def test_a_pattern_that_is_none_is_refused(tree, memory):
+    """By every file system."""
+    for root in (tree, "memory://tree"):
+        with pytest.raises(InvalidValueError, match="MatchFiles cannot make anything of the pattern"):
+            match(f"{root}/**a.txt")
 
 
 def test_storage_options_that_are_no_mapping_are_refused():

@@ -11,12 +11,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import fsspec
 import pytest
+from fsspec.registry import known_implementations
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from sdf import run_direct
-from sdf.errors import ProcessError, SdfError, SourceChangedError, SourceError
-from sdf.io import FileBlock, FileBlocks, MatchFiles, ReadLines
+from sdf.errors import MissingExtraError, SdfError, SourceChangedError, SourceError
+from sdf.io import FileBlock, FileBlocks, FileInfo, MatchFiles, ReadLines
 from sdf.testing import check_dofn
 
 LINES = [f"line {number:06}" for number in range(30_000)]
@@ -255,6 +256,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, body):
         manner = self.server.manner
+        if "forbidden" in manner:
+            self.send_error(403)
+            return
         data = self.server.files.get(urllib.parse.unquote(self.path))
         if data is None:
             self.send_error(404)
@@ -428,7 +432,49 @@ def test_a_page_of_links_is_a_directory(http):
     assert run_direct(files, ReadLines()) == ["1", "2"]
 
 
-def test_a_protocol_that_nobody_knows_is_an_error():
-    """fsspec says so."""
-    with pytest.raises(ProcessError, match="Protocol not known: nosuch"):
-        run_direct(["nosuch://a"], ReadLines())
+@pytest.mark.parametrize("fn", [ReadLines(), MatchFiles(missing_ok=True)], ids=["ReadLines", "MatchFiles"])
+def test_a_protocol_that_nobody_knows_is_an_error(fn):
+    """The message names the path."""
+    with pytest.raises(SourceError, match="cannot reach 'nosuch://a': ValueError: Protocol not known: nosuch"):
+        run_direct(["nosuch://a"], fn)
+
+
+def test_a_file_system_whose_library_is_missing_is_an_error(monkeypatch):
+    """The message names the path and the library."""
+    known = {"class": "no_such_library.FileSystem", "err": "Install no_such_library"}
+    monkeypatch.setitem(known_implementations, "missinglib", known)
+    with pytest.raises(MissingExtraError, match=r"ReadLines needs a library for 'missinglib://a' .*no_such_library"):
+        run_direct(["missinglib://a"], ReadLines())
+
+
+@pytest.mark.parametrize("fn", [ReadLines(), MatchFiles(missing_ok=True)], ids=["ReadLines", "MatchFiles"])
+def test_a_server_that_does_not_answer_is_not_one_without_the_file(fn):
+    """Nobody knows whether it is there."""
+    with pytest.raises(SourceError, match=r"cannot reach 'http://127.0.0.1:1/x': ClientConnectorError: Cannot connect"):
+        run_direct(["http://127.0.0.1:1/x"], fn)
+
+
+def test_a_server_that_refuses_is_not_one_without_the_file(http):
+    """The message has its answer."""
+    http.manner = {"forbidden"}
+    with pytest.raises(SourceError, match=re.escape(f"cannot reach '{http.url}/f.txt': ClientResponseError: 403")):
+        run_direct([f"{http.url}/f.txt"], ReadLines())
+
+
+def test_a_file_whose_server_stops_answering_has_not_gone(http):
+    """It may be there when the part runs again."""
+    file = run_direct([f"{http.url}/f.txt"], MatchFiles())[0]
+    http.manner = {"forbidden"}
+    with pytest.raises(SourceError, match="a reader cannot reach") as raised:
+        run_direct([file], ReadLines())
+    assert not isinstance(raised.value, SourceChangedError)
+
+
+def test_a_server_without_ranges_is_named(http):
+    """And nothing is advised that readers do not have."""
+    http.manner = {"tag"}
+    file = FileInfo(f"{http.url}/big.txt", len(BIG))
+    message = f"the server of '{http.url}/big.txt' does not answer range requests"
+    with pytest.raises(SourceError, match=re.escape(message)) as raised:
+        run_direct([FileBlock(file, 12 << 20, 13 << 20)], ReadLines())
+    assert "block_size=0" not in str(raised.value)

@@ -6,8 +6,9 @@ import re
 
 import pytest
 from following import Following
+from fsspec.implementations.local import LocalFileSystem
 
-from sdf.errors import InvalidValueError, ReadError, SourceChangedError
+from sdf.errors import InvalidValueError, ReadError, SourceChangedError, SourceError
 from sdf.invoker import Invoker
 from sdf.io import TailLines
 
@@ -126,6 +127,20 @@ def test_a_file_that_has_gone_is_waited_for(path):
     assert (tail.read(), tail.read()) == ([], [])
     path.write_bytes(b"2\n")
     assert tail.read_all() == ["2"]
+
+
+def test_a_file_that_cannot_be_reached_has_not_gone(path, monkeypatch):
+    """It is an error, and not the end of the file."""
+    tail = Tail(path)
+    append(path, b"1\n")
+    tail.read()
+
+    def refuse(self, path, **kwargs):
+        raise PermissionError("not for you")
+
+    monkeypatch.setattr(LocalFileSystem, "info", refuse)
+    with pytest.raises(SourceError, match=r"TailLines cannot reach .*: PermissionError: not for you"):
+        tail.read()
 
 
 def test_a_pinned_part_that_has_gone_cannot_be_given_again(path):
