@@ -2,9 +2,10 @@
 
 An Avro file is a header (schema, codec, a marker of 16 random bytes), then blocks: how many records, how many bytes,
 those bytes, the marker. Where blocks begin is settled by going from one to the next, from the header on. A part that
-begins in the middle looks for the marker instead, and believes it if a block without further markers follows. If not,
-the marker may be part of a record, or the block damaged, and only the way from the header tells which; that is rare
-enough to walk it. What remains is a marker in a record with all the rest of its block, by chance, of the form of one.
+begins in the middle looks for the marker instead, and believes it if blocks without further markers follow, each right
+after the other, for 1 MiB or to the end of the file. If not, the marker may be part of a record, such as a copy of this
+file, or a block may be damaged, and only the way from the header tells which; that is rare enough to walk it. What
+remains is a copy of blocks in a record that goes on for longer, or that ends just where the block around it ends.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = ["ReadAvro"]
 _MARKER_BYTES = 16
 _CHUNK_BYTES = 1 << 16
 _MOST_BAD_BYTES = 1 << 20
+_BELIEVED_BYTES = 1 << 20  # of blocks that follow each other: then the first one is believed to be one
 _NO_BLOCK = "what is there does not end in the sync marker of the file"
 
 
@@ -200,16 +202,21 @@ class _AvroFile:
     def first(self, start: int, stop: int) -> int:
         """Return the offset of the first block that begins in ``[start, stop)``, ``stop`` or more if none does."""
         at = self._find(start, stop)
-        if at < stop and not self._is_plain(at):
+        if self._first < at < stop and not self._goes_on(at):
             at = self._first
             while at < start:
                 at = self.after(at, self.read(at))
         return at
 
-    def _is_plain(self, at: int) -> bool:
-        """Tell whether a block is at an offset, and no marker in it but the one at its end."""
-        block = self.read(at)
-        return block is not None and block.index(self._marker) == len(block) - _MARKER_BYTES
+    def _goes_on(self, at: int) -> bool:
+        """Tell whether blocks with no marker but the one at their end follow each other from an offset on."""
+        end = min(at + _BELIEVED_BYTES, self.info.size)
+        while at < end:
+            block = self.read(at)
+            if block is None or block.index(self._marker) < len(block) - _MARKER_BYTES:
+                return False
+            at += len(block)
+        return True
 
     def _find(self, start: int, stop: int) -> int:
         """Return the first offset in ``[start, stop)`` that a marker ends at, ``stop`` if there is none."""
@@ -240,6 +247,8 @@ class _AvroFile:
     def check_codec(self) -> None:
         """Raise ReadError if fastavro lacks the codec here: then it is not the block's fault."""
         codec = self._blocks.codec
+        if codec not in self._fastavro.read.BLOCK_READERS:
+            raise ReadError(f"{self.info.path}: its header names the codec {codec!r}, which fastavro does not know.")
         try:
             self._fastavro.writer(io.BytesIO(), "null", [None], codec=codec)
         except Exception as error:

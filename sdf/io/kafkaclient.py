@@ -124,7 +124,7 @@ class KafkaFn(DoFn):
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
         """Return a context manager that gives a consumer of this worker's; connecting takes long, so they are kept."""
-        consumer = self._idle.pop() if self._idle else kafka_library().Consumer({**self.config, **_OWN_CONFIG})
+        consumer = self._idle.pop() if self._idle else self._new_consumer()
         try:
             yield consumer
             consumer.unassign()
@@ -132,6 +132,15 @@ class KafkaFn(DoFn):
             consumer.close()
             raise
         self._idle.append(consumer)
+
+    def _new_consumer(self) -> Any:
+        kafka = kafka_library()
+        try:
+            return kafka.Consumer({**self.config, **_OWN_CONFIG})
+        except kafka.KafkaException as error:
+            raise InvalidValueError(
+                f"{type(self).__name__} config must be one that librdkafka takes: {error.args[0].str()}."
+            ) from error
 
     def _messages(self, consumer: Any, topic: str, partition: int, offset: int) -> Messages:
         """Return the messages of a partition from an offset on."""

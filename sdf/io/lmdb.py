@@ -98,7 +98,7 @@ class ReadLmdb(DoFn):
         with _environment(lmdb, path, self.lock) as environment:
             try:
                 database = environment.open_db(None if name is None else name.encode(), create=False)
-            except lmdb.NotFoundError as error:
+            except (lmdb.NotFoundError, lmdb.IncompatibleError, lmdb.BadValsizeError) as error:  # an ordinary key, ""
                 raise SourceError(f"ReadLmdb: there is no database {name!r} in {path!r}.") from error
             with environment.begin(database) as reading:
                 flags = database.flags(reading)

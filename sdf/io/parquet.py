@@ -6,6 +6,7 @@ run by thousands of footers on the driver would make it wait for each of them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
@@ -18,13 +19,15 @@ from sdf.io.files import FileFn, FileRange
 __all__ = ["ReadParquet"]
 
 _ROWS_OF_BATCH = 1 << 14
+_SIGNATURE_BYTES = 28  # behind the metadata of a footer: a nonce of 12 bytes and a tag of 16
 
 
 class ReadParquet(FileFn):
     """Reads Parquet. Element: a path, `FileInfo` or `FileBlock`. Position: the first page of a row group's column 0.
 
     A row is a dict, as pyarrow makes it. A part owns the row groups that start in it. Memory holds what is asked for of
-    one row group, as it is stored, and one batch of its rows. A file of no bytes has no rows.
+    one row group, as it is stored, and one batch of its rows. A file of no bytes has no rows. Encrypted files are not
+    read, nor are the columns in the clear of those with a footer in the clear.
 
     Args:
         columns: only these, as pyarrow names them (``"a.b"`` is the field b of a); None: all.
@@ -36,7 +39,8 @@ class ReadParquet(FileFn):
     Raises:
         InvalidTypeError: if ``columns`` are not names.
         MissingExtraError: if pyarrow is not installed.
-        ReadError: when it runs, if a file is not Parquet, lacks a column, or cannot be read.
+        ReadError: when it runs, if a file is not Parquet, lacks a column, is encrypted, or cannot be read, or if a row
+            would have two columns of one name.
 
     Source: the Apache Parquet format; the position of a row group is the one of parquet-mr's splits.
     """
@@ -65,6 +69,9 @@ class ReadParquet(FileFn):
         with self.open(restriction) as opened:
             with _blame(path):
                 file = parquet.ParquetFile(opened)
+                signed = _is_signed(opened, file.metadata)
+            if signed:
+                raise ReadError(f"{path} has encrypted columns, which ReadParquet cannot read. Write it without.")
             self._check_columns(path, file)
             for at, number in _row_groups(path, restriction.file.size, file.metadata):
                 if at < restriction.start:
@@ -87,6 +94,22 @@ class ReadParquet(FileFn):
         for name in self.columns or ():
             if not file.read_row_groups([], columns=[name]).num_columns:
                 raise ReadError(f"{path} has no column {name!r}; it has {show(file.schema_arrow.names)}.")
+        names = file.read_row_groups([], columns=self.columns).column_names
+        if not self.batches and len(set(names)) < len(names):
+            raise ReadError(
+                f"{path} has two columns of one name, and a dict would lose one of them; it has {show(names)}. Read "
+                f"it with batches=True."
+            )
+
+
+def _is_signed(opened: Any, metadata: Any) -> bool:
+    """Tell whether a footer is in the clear and signed, as it is where columns are encrypted.
+
+    pyarrow does not tell, and to ask it for the position of an encrypted column ends the process.
+    """
+    opened.seek(-8, os.SEEK_END)
+    size = int.from_bytes(opened.read(4), "little")
+    return bool(size == metadata.serialized_size + _SIGNATURE_BYTES)
 
 
 def _row_groups(path: str, size: int, metadata: Any) -> list[tuple[int, int]]:
@@ -117,7 +140,7 @@ def _blame(what: str) -> Iterator[None]:
     """Name what was read in the errors of pyarrow."""
     try:
         yield
-    except (OSError, ValueError) as error:  # pyarrow's own are among these
+    except (OSError, ValueError, OverflowError) as error:  # pyarrow's own, and dates that Python's cannot hold
         raise ReadError(f"{what} cannot be read as Parquet: {type(error).__name__}: {error}") from error
 
 

@@ -6,6 +6,7 @@ may be, and how they become positions.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,21 +14,28 @@ from typing import Any
 import attrs
 
 from sdf import ByteKeyRange, ByteKeyRangeTracker, DoFn, RestrictionTracker
-from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, SourceError, show
+from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceError, show
 from sdf.io.files import FileRangeTracker
 from sdf.io.tablekeys import ByteKeys, IntegerKeys, KeyRange, keys_of, sqlalchemy
 
 __all__ = ["ReadTable", "TableQuery"]
 
+_MOST_ROWS = 2**31 - 1  # that databases take as a number of rows to fetch
 
-def _as_columns(columns: Any) -> tuple[str, ...] | None:
+
+def _as_columns(columns: Any, who: str = "TableQuery") -> tuple[str, ...] | None:
     if columns is None:
         return None
     if isinstance(columns, str) or not isinstance(columns, Sequence) or not all(isinstance(c, str) for c in columns):
-        raise InvalidTypeError(f"ReadTable columns must be a list of names, or None for all (got {show(columns)}).")
+        raise InvalidTypeError(f"{who} columns must be a list of names, or None for all (got {show(columns)}).")
     if not columns or len(set(columns)) < len(columns):
-        raise InvalidValueError(f"ReadTable columns must be distinct names, at least one (got {show(columns)}).")
+        raise InvalidValueError(f"{who} columns must be distinct names, at least one (got {show(columns)}).")
     return tuple(columns)
+
+
+def _is_text(query: Any, attribute: Any, value: Any) -> None:
+    if not isinstance(value, str) and (value is not None or attribute.default is attrs.NOTHING):
+        raise InvalidTypeError(f"TableQuery {attribute.name} must be a string (got {show(value)}).")
 
 
 @attrs.frozen
@@ -39,12 +47,15 @@ class TableQuery:
         columns: which columns, None for those that `ReadTable` was told.
         where: a condition in the database's SQL, None for all rows; write ``\\:`` for a colon before a name.
         schema: of the table, None for the default one.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for an attribute of the wrong type or value.
     """
 
-    table: str
+    table: str = attrs.field(validator=_is_text)
     columns: tuple[str, ...] | None = attrs.field(default=None, converter=_as_columns)
-    where: str | None = None
-    schema: str | None = None
+    where: str | None = attrs.field(default=None, validator=_is_text)
+    schema: str | None = attrs.field(default=None, validator=_is_text)
 
     def __str__(self) -> str:
         return f"table {self.schema + '.' if self.schema else ''}{self.table}"
@@ -74,8 +85,9 @@ class ReadTable(DoFn):
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
-        SourceError: when it runs, if there is no such table or column, if rows have no key, or if the database says so.
-        ReadError: when it runs, if a key is not of the column's type, as SQLite allows.
+        SourceError: when it runs, if there is no such database, table or column, if rows have no key, or if the
+            database says so.
+        ReadError: when it runs, if a key or a value is not of the column's type, as SQLite allows.
     """
 
     def __init__(
@@ -88,40 +100,40 @@ class ReadTable(DoFn):
         with_position: bool = False,
         engine_options: Mapping[str, Any] | None = None,
     ) -> None:
-        sa = sqlalchemy()
+        name = type(self).__name__
+        sa = sqlalchemy(name)
         if not isinstance(url, str):
-            raise InvalidTypeError(f"ReadTable url must be a string, such as 'sqlite:///my.db' (got {show(url)}).")
+            raise InvalidTypeError(f"{name} url must be a string, such as 'sqlite:///my.db' (got {show(url)}).")
         try:
             parsed = sa.make_url(url)
             parsed.get_dialect()
         except sa.exc.ArgumentError as error:
             raise InvalidValueError(
-                f"ReadTable url must be one that SQLAlchemy knows, such as 'sqlite:///my.db': {error}"
+                f"{name} url must be one that SQLAlchemy knows, such as 'sqlite:///my.db': {error}"
             ) from error
         except ModuleNotFoundError as error:
-            raise _missing_driver(parsed, error) from error
+            raise _missing_driver(name, parsed, error) from error
         if not isinstance(key, str):
-            raise InvalidTypeError(f"ReadTable key must be the name of a column (got {show(key)}).")
+            raise InvalidTypeError(f"{name} key must be the name of a column (got {show(key)}).")
         if not isinstance(chunk_rows, int) or isinstance(chunk_rows, bool):
-            raise InvalidTypeError(
-                f"ReadTable chunk_rows must be an integer, a number of rows (got {show(chunk_rows)})."
-            )
-        if chunk_rows < 1:
-            raise InvalidValueError(f"ReadTable chunk_rows must be >= 1 (got {chunk_rows}).")
+            raise InvalidTypeError(f"{name} chunk_rows must be an integer, a number of rows (got {show(chunk_rows)}).")
+        if not 1 <= chunk_rows <= _MOST_ROWS:
+            raise InvalidValueError(f"{name} chunk_rows must be >= 1 and <= {_MOST_ROWS} (got {chunk_rows}).")
         self.url = url
         self.shown_url = parsed.render_as_string(hide_password=True)
         self.key = key
         self.chunk_rows = chunk_rows
-        self.columns = _as_columns(columns)
+        self.columns = _as_columns(columns, name)
         self.with_position = with_position
         self.engine_options = dict(engine_options or {})
 
     def setup(self) -> None:
-        sa = sqlalchemy()
+        name = type(self).__name__
+        sa = sqlalchemy(name)
         try:
             self._engine = sa.create_engine(self.url, **self.engine_options)
         except ModuleNotFoundError as error:
-            raise _missing_driver(sa.make_url(self.url), error) from error
+            raise _missing_driver(name, sa.make_url(self.url), error) from error
         self._tables: dict[TableQuery, _Table] = {}
 
     def teardown(self) -> None:
@@ -133,8 +145,9 @@ class ReadTable(DoFn):
         with self._reading(query) as (connection, table):
             if table.nullable and connection.execute(table.without_key()).first():
                 raise SourceError(
-                    f"ReadTable: {query} in {self.shown_url} has rows without a key ({self.key} is NULL), which belong "
-                    f"to no range. Choose another key, or leave them out: TableQuery(where='{self.key} IS NOT NULL')."
+                    f"{type(self).__name__}: {query} in {self.shown_url} has rows without a key ({self.key} is NULL), "
+                    f"which belong to no range. Choose another key, or leave them out: "
+                    f"TableQuery(where='{self.key} IS NOT NULL')."
                 )
             low, high = (connection.scalar(end) for end in table.ends())
             return table.keys.whole(low, high)
@@ -149,9 +162,8 @@ class ReadTable(DoFn):
         restriction = tracker.current_restriction()
         with self._reading(query) as (connection, table):
             condition, block_of = table.keys.plan(restriction, self.chunk_rows)
-            rows = connection.execution_options(yield_per=self.chunk_rows).execute(table.in_order(condition))
             claimed = None
-            for *values, key in rows:
+            for *values, key in self._rows(query, connection, table.in_order(condition)):
                 block = block_of(key)
                 if block != claimed:
                     if not tracker.try_claim(block):
@@ -164,20 +176,33 @@ class ReadTable(DoFn):
     def _query_of(self, element: Any) -> TableQuery:
         query = TableQuery(element) if isinstance(element, str) else element
         if not isinstance(query, TableQuery):
-            raise InvalidTypeError(f"ReadTable reads a table's name or a TableQuery (got {show(element)}).")
+            raise InvalidTypeError(f"{type(self).__name__} reads a table's name or a TableQuery (got {show(element)}).")
         return query if query.columns else attrs.evolve(query, columns=self.columns)
+
+    def _rows(self, query: TableQuery, connection: Any, statement: Any) -> Iterator[Any]:
+        """Yield the rows of a statement as they come."""
+        rows = connection.execution_options(yield_per=self.chunk_rows).execute(statement)
+        try:
+            yield from rows
+        except (ValueError, TypeError, ArithmeticError) as error:  # whatever comes of a value that does not convert
+            raise ReadError(
+                f"{type(self).__name__}: {query} in {self.shown_url} has a value that is not of its column's type: "
+                f"{type(error).__name__}: {error}. Mend that row, leave it out with TableQuery(where=...), or name the "
+                f"other columns."
+            ) from error
 
     @contextmanager
     def _reading(self, query: TableQuery) -> Iterator[tuple[Any, _Table]]:
         """Connect, and find out what the table is, once per worker."""
-        sa = sqlalchemy()
+        who = type(self).__name__
+        _check_there(who, self._engine.url)
         try:
             with self._engine.connect() as connection:
                 if query not in self._tables:
-                    self._tables[query] = _look_up(connection, query, self.key, self.shown_url)
+                    self._tables[query] = _look_up(who, connection, query, self.key, self.shown_url)
                 yield connection, self._tables[query]
-        except sa.exc.SQLAlchemyError as error:
-            raise SourceError(f"ReadTable: {query} in {self.shown_url}: {error}") from error
+        except sqlalchemy().exc.SQLAlchemyError as error:
+            raise SourceError(f"{who}: {query} in {self.shown_url}: {error}") from error
 
 
 @attrs.frozen
@@ -209,29 +234,36 @@ class _Table:
         return found.order_by(order), found.order_by(order.desc())
 
 
-def _look_up(connection: Any, query: TableQuery, key: str, url: str) -> _Table:
+def _check_there(who: str, url: Any) -> None:
+    """Raise SourceError if a URL names a file of SQLite that is not there: to connect would make it."""
+    path = url.database
+    if url.get_backend_name() != "sqlite" or not path or path.startswith((":", "file:")):
+        return  # no file, or a URI, which says itself whether to make one
+    if not os.path.exists(path):
+        raise SourceError(f"{who}: there is no database {path!r} on this host.")
+
+
+def _look_up(who: str, connection: Any, query: TableQuery, key: str, url: str) -> _Table:
     sa = sqlalchemy()
     where = f"{query} in {url}"
     try:
         columns = {column["name"]: column for column in sa.inspect(connection).get_columns(query.table, query.schema)}
     except sa.exc.NoSuchTableError as error:
-        raise SourceError(
-            f"ReadTable: there is no {where}. Name the schema too if it is not the default one."
-        ) from error
+        raise SourceError(f"{who}: there is no {where}. Name the schema too if it is not the default one.") from error
     names = query.columns or tuple(columns)
     for name in (key, *names):
         if name not in columns:
-            raise SourceError(f"ReadTable: {where} has no column {name!r}; it has {show(list(columns))}.")
+            raise SourceError(f"{who}: {where} has no column {name!r}; it has {show(list(columns))}.")
     table = sa.table(query.table, *(sa.column(name, columns[name]["type"]) for name in columns), schema=query.schema)
-    keys = keys_of(connection, table.c[key], columns[key]["type"], f"key {key!r} of {where}")
+    keys = keys_of(connection, table.c[key], columns[key]["type"], f"{who}: key {key!r} of {where}")
     rows = sa.select(*(table.c[name] for name in names), keys.order.label(None))
     if query.where is not None:
         rows = rows.where(sa.text(f"({query.where}\n)"))
     return _Table(names, keys, columns[key]["nullable"], rows)
 
 
-def _missing_driver(url: Any, error: ModuleNotFoundError) -> MissingExtraError:
+def _missing_driver(who: str, url: Any, error: ModuleNotFoundError) -> MissingExtraError:
     return MissingExtraError(
-        f"ReadTable needs {error.name}, the driver that {url.drivername!r} names, which is not installed here. Install "
+        f"{who} needs {error.name}, the driver that {url.drivername!r} names, which is not installed here. Install "
         f"it with: pip install {error.name} (on the driver and on every executor)."
     )

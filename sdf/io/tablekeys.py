@@ -105,6 +105,12 @@ class ByteKeys:
 def keys_of(connection: Any, column: Any, kind: Any, where: str) -> IntegerKeys | ByteKeys:
     """Return what the keys in a column are.
 
+    Args:
+        connection: to the database.
+        column: that the keys are in.
+        kind: its type.
+        where: who reads which key of which table, for messages.
+
     Raises:
         SourceError: if they are nothing to make ranges of, or if the database does not order them by their bytes.
     """
@@ -113,11 +119,11 @@ def keys_of(connection: Any, column: Any, kind: Any, where: str) -> IntegerKeys 
         return IntegerKeys(column, where)
     is_text = isinstance(kind, sa.String)
     if not is_text and not isinstance(kind, (sa.LargeBinary, sa.BINARY, sa.VARBINARY)):
-        raise SourceError(f"ReadTable: {where} must be integers, byte strings or texts (it is {kind!r}).")
+        raise SourceError(f"{where} must be integers, byte strings or texts (it is {kind!r}).")
     dialect = connection.dialect.name
     if dialect not in _BYTE_ORDER:
         raise SourceError(
-            f"ReadTable: {where} is of type {kind!r}, and how {dialect} orders that is not known to be the order of "
+            f"{where} is of type {kind!r}, and how {dialect} orders that is not known to be the order of "
             f"bytes. Choose a key of integers."
         )
     if not is_text:
@@ -126,7 +132,7 @@ def keys_of(connection: Any, column: Any, kind: Any, where: str) -> IntegerKeys 
     found = connection.exec_driver_sql(ask).scalar()
     if found != encoding:
         raise SourceError(
-            f"ReadTable: {where} is text in a database whose encoding is {found}; its order is that of bytes only in "
+            f"{where} is text in a database whose encoding is {found}; its order is that of bytes only in "
             f"{encoding}. Choose a key of integers or byte strings."
         )
     if dialect == "postgresql":  # char(n) and citext compare in ways of their own, whatever the collation
@@ -166,12 +172,12 @@ def _character(number: int) -> str:
 def _checked(key: Any, kind: type, where: str) -> Any:
     if type(key) is not kind:
         raise ReadError(
-            f"ReadTable: {where} should be of type {kind.__name__} only (got {show(key)}). Mend that row, or leave it "
+            f"{where} should be of type {kind.__name__} only (got {show(key)}). Mend that row, or leave it "
             f"out with TableQuery(where=...)."
         )
     return key
 
 
-def sqlalchemy() -> Any:
+def sqlalchemy(who: str = "ReadTable") -> Any:
     """Return the library."""
-    return need("sqlalchemy", "tables", "ReadTable")
+    return need("sqlalchemy", "tables", who)

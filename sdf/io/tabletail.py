@@ -37,9 +37,9 @@ class TailTable(ReadTable):
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
-        SourceError: when it runs, if there is no such table or column, if the key is no integer, or if the database
-            says so.
-        ReadError: when it runs, if a key is there twice.
+        SourceError: when it runs, if there is no such database, table or column, if the key is no integer, or if the
+            database says so.
+        ReadError: when it runs, if a key is there twice, or a value is not of its column's type, as SQLite allows.
 
     Source: the incrementing mode of Kafka Connect's JDBC source.
     """
@@ -94,9 +94,8 @@ class TailTable(ReadTable):
         with self._reading(query) as (connection, table):
             key_column = table.keys.order
             condition = key_column >= start if stop is UNBOUNDED else key_column.between(start, stop - 1)
-            rows = connection.execution_options(yield_per=self.chunk_rows).execute(table.in_order(condition))
             last = None
-            for *values, key in rows:
+            for *values, key in self._rows(query, connection, table.in_order(condition)):
                 if key == last:
                     raise ReadError(
                         f"TailTable: {query} in {self.shown_url} has two rows with the key {self.key} = {key}. Choose "

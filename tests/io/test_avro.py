@@ -15,6 +15,7 @@ import pytest
 from sdf import TaggedOutput, run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceChangedError
 from sdf.invoker import Invoker
+from sdf.io import avro as avro_module
 from sdf.io.avro import ReadAvro
 from sdf.io.blocks import FileBlocks
 from sdf.io.pinned import FileInfo
@@ -195,6 +196,57 @@ def test_blocks_around_and_beyond_the_chunks_of_the_search(write, size):
     path = write(data)
     cuts = {min(at + step, len(data)) for at, _ in blocks_of(data) for step in range(-18, 60)}
     assert [cut for cut in sorted(cuts) if read_cut(ReadAvro(), path, cut) != records] == []
+
+
+def copies():
+    """Return files of three records, the middle one with a copy of blocks in it, by what is special about it."""
+    copy = avro("bytes", [b"inner%d" % number for number in range(4)], 1)
+    first = blocks_of(copy)[0][0]
+    middles = {
+        "a file": copy,
+        "two files": copy * 2,
+        "blocks alone": copy[first:],
+        "a block that is cut off": copy[:-20],
+        "blocks with markers in them": avro("bytes", MARKED, 1),
+        "one block of several records": avro("bytes", [b"a", b"b", b"c"], 1000),
+        "a copy of a copy": avro("bytes", [b"a", copy, b"b"], 1),
+    }
+    return {
+        **{name: [b"first", middle, b"last"] for name, middle in middles.items()},
+        "the last record": [b"first", b"second", copy],
+    }
+
+
+@pytest.mark.parametrize("sync_interval", [1, 10_000])
+@pytest.mark.parametrize("name", copies())
+def test_blocks_in_a_record_are_not_read_as_blocks(write, name, sync_interval):
+    """Over every cut of a file with a copy of blocks in a record, with the very marker of the file."""
+    records = copies()[name]
+    path = write(avro("bytes", records, sync_interval))
+    cuts = range(os.path.getsize(path) + 1)
+    assert [cut for cut in cuts if read_cut(ReadAvro(), path, cut) != records] == []
+
+
+def test_a_large_copy_in_a_record_is_not_read_as_blocks(write):
+    """A copy that goes on for almost a mebibyte, over cuts in it and at its ends."""
+    copy = avro("bytes", [b"%06d" % number * 1000 for number in range(150)], 1)
+    records = [b"first", copy, *(b"x" * 1000 for _ in range(300))]
+    data = avro("bytes", records, 1)
+    path = write(data)
+    cuts = range(0, len(data), len(data) // 40)
+    assert [cut for cut in cuts if read_cut(ReadAvro(), path, cut) != records] == []
+
+
+def test_a_part_in_the_middle_reads_nothing_before_it(write, monkeypatch):
+    """Blocks that follow each other for long enough are believed without the way from the header."""
+    data = avro("bytes", [b"x" * 1000] * 4000, 1)
+    path = write(data)
+    read, original = [], avro_module._AvroFile.read
+    monkeypatch.setattr(avro_module._AvroFile, "read", lambda self, at: read.append(at) or original(self, at))
+    start = len(data) // 2
+    _, second = parts_of(ReadAvro(), path, start)
+    outputs_of(ReadAvro(), path, second)
+    assert min(read) >= start
 
 
 # What it gives
@@ -431,10 +483,19 @@ def test_every_damage_of_the_header_that_stops_fastavro_is_a_read_error(write):
 
 
 @pytest.mark.parametrize("on_error", ["raise", "tag"])
+def test_a_codec_that_nobody_knows_is_named(write, on_error):
+    """There is nothing to install."""
+    path = write(avro(ROWS, rows(3), 1).replace(b"\x08null", b"\x08nope", 1))
+    with pytest.raises(ReadError, match=re.escape(f"{path}: its header names the codec 'nope', which fastavro does ")):
+        run_direct([path], ReadAvro(on_error=on_error))
+
+
+@pytest.mark.skipif(has_codec("snappy"), reason="needs a codec that is not installed")
+@pytest.mark.parametrize("on_error", ["raise", "tag"])
 def test_a_codec_that_is_missing_here_is_not_the_fault_of_the_blocks(write, on_error):
     """It is an error though bad blocks are tagged: all of them would be bad."""
-    path = write(avro(ROWS, rows(3), 1).replace(b"\x08null", b"\x08nope", 1))
-    with pytest.raises(ReadError, match=re.escape(f"{path}: fastavro cannot read the codec 'nope' here: ")):
+    path = write(avro(ROWS, rows(3), 1).replace(b"\x08null", b"\x0csnappy", 1))
+    with pytest.raises(ReadError, match=re.escape(f"{path}: fastavro cannot read the codec 'snappy' here: ")):
         run_direct([path], ReadAvro(on_error=on_error))
 
 

@@ -357,6 +357,15 @@ def test_wrong_option(config, options, error, message):
         ReadKafka(config, **options)
 
 
+@pytest.mark.parametrize("wrong", [{"nonsense": 1}, {"fetch.min.bytes": "nonsense"}], ids=repr)
+def test_property_that_the_library_does_not_take(wrong):
+    """In the words of the library, which name it."""
+    fn = ReadKafka({"bootstrap.servers": "host:9092", **QUIET, **wrong})
+    message = f'ReadKafka config must be one that librdkafka takes: .*"{next(iter(wrong))}"'
+    with pytest.raises(InvalidValueError, match=message):
+        run_direct(["topic"], fn)
+
+
 def test_missing_extra(monkeypatch):
     """It names the extra."""
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)

@@ -214,6 +214,16 @@ def test_missing_database(path):
         run_direct([(path, "other")], ReadLmdb())
 
 
+@pytest.mark.parametrize("name", ["", "key"])
+def test_name_that_is_none_of_a_database(tmp_path, name):
+    """An ordinary key of the unnamed database is no name of another."""
+    path = str(tmp_path / "new")
+    with lmdb.open(path) as environment, environment.begin(write=True) as writing:
+        writing.put(b"key", b"value")
+    with pytest.raises(SourceError, match=re.escape(f"ReadLmdb: there is no database {name!r} in {path!r}.")):
+        run_direct([(path, name)], ReadLmdb())
+
+
 def test_something_else_than_lmdb(tmp_path):
     """The words of the library, and which file."""
     (tmp_path / "text").write_text("text" * 5000)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 from collections import Counter
 
@@ -259,6 +260,55 @@ def test_a_row_group_that_cannot_be_read_is_named(tmp_path):
     message = f"{path}: row group 1 at byte {at} cannot be read as Parquet: "
     with pytest.raises(ReadError, match=re.escape(message)):
         run_direct([path], ReadParquet())
+
+
+ENCRYPTED = """
+import base64, sys
+import pyarrow as pa, pyarrow.parquet as pq, pyarrow.parquet.encryption as pe
+from sdf import run_direct
+from sdf.io import ReadParquet
+
+class Keys(pe.KmsClient):
+    def wrap_key(self, key, master):
+        return base64.b64encode(key)
+
+path, plaintext_footer = sys.argv[1], sys.argv[2] == "True"
+table = pa.table({"id": range(9), "name": ["x"] * 9})
+how = pe.EncryptionConfiguration(footer_key="f", column_keys={"k": ["id"]}, plaintext_footer=plaintext_footer)
+keys = pe.CryptoFactory(lambda config: Keys()).file_encryption_properties(pe.KmsConnectionConfig(), how)
+with pq.ParquetWriter(path, table.schema, encryption_properties=keys) as writer:
+    writer.write_table(table)
+run_direct([path], ReadParquet())
+"""
+
+
+@pytest.mark.parametrize(
+    ("plaintext_footer", "message"), [(True, " has encrypted columns"), (False, " cannot be read as Parquet: ")]
+)
+def test_an_encrypted_file_says_so(tmp_path, plaintext_footer, message):
+    """In a process of its own, since pyarrow ends the process of who asks where an encrypted column begins."""
+    path = str(tmp_path / "file.parquet")
+    command = [sys.executable, "-c", ENCRYPTED, path, str(plaintext_footer)]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert (ran.returncode, f"ReadError: {path}{message}" in ran.stderr) == (1, True), ran.stderr
+
+
+def test_two_columns_of_one_name_are_an_error(tmp_path):
+    """A dict would lose one of them; a batch has both."""
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "b", "a"])
+    path = write_groups(tmp_path / "file.parquet", [twice])
+    with pytest.raises(ReadError, match=re.escape(f"{path} has two columns of one name")):
+        run_direct([path], ReadParquet())
+    assert run_direct([path], ReadParquet(columns=["b"])) == [{"b": 2}]
+    assert [batch.num_columns for batch in run_direct([path], ReadParquet(batches=True))] == [3]
+
+
+def test_a_date_that_python_cannot_hold_is_an_error(tmp_path):
+    """The message has the file and the row group; a batch has the date."""
+    path = write_groups(tmp_path / "file.parquet", [pa.table({"day": pa.array([10**7], pa.date32())})])
+    with pytest.raises(ReadError, match=re.escape(f"{path}: row group 0 at byte 4 cannot be read as Parquet: Overf")):
+        run_direct([path], ReadParquet())
+    assert [batch.num_rows for batch in run_direct([path], ReadParquet(batches=True))] == [1]
 
 
 def test_row_groups_that_start_at_one_byte_are_an_error(tmp_path):

@@ -365,6 +365,21 @@ def test_missing_table(url):
     assert "secret" not in str(caught.value)
 
 
+def test_missing_file_of_sqlite(tmp_path):
+    """It says which, and makes none."""
+    path = tmp_path / "missing.db"
+    with pytest.raises(SourceError, match=re.escape(f"ReadTable: there is no database '{path}' on this host.")):
+        run_direct(["t"], ReadTable(f"sqlite:///{path}", key="k"))
+    assert not path.exists()
+
+
+def test_uri_of_sqlite(sqlite_url, tmp_path):
+    """A URI is not the name of a file, and says itself whether to make one."""
+    sqlite_url("CREATE TABLE t (k INTEGER); INSERT INTO t VALUES (1)")
+    url = f"sqlite:///file:{tmp_path}/own.db?mode=ro&uri=true"
+    assert run_direct(["t"], ReadTable(url, key="k")) == [{"k": 1}]
+
+
 @pytest.mark.parametrize("options", [{"key": "x"}, {"key": "k", "columns": ["n", "x"]}], ids=repr)
 def test_missing_column(url, options):
     """It says which, and which there are."""
@@ -417,6 +432,15 @@ def test_key_of_another_type_in_some_row(sqlite_url, kind, value, expected):
         run_direct(["t"], ReadTable(url, key="k"))
 
 
+@pytest.mark.parametrize(("kind", "value"), [("DATE", "'x'"), ("DATE", "5"), ("JSON", "'{'")])
+def test_value_of_another_type_in_some_row(sqlite_url, kind, value):
+    """It says in which table; the other columns can be read."""
+    url = sqlite_url(f"CREATE TABLE t (k INTEGER, v {kind}); INSERT INTO t VALUES (1, NULL), (2, {value})")
+    with pytest.raises(ReadError, match=r"ReadTable: table t in .* has a value that is not of its column's type: "):
+        run_direct(["t"], ReadTable(url, key="k"))
+    assert run_direct(["t"], ReadTable(url, key="k", columns=["k"])) == [{"k": 1}, {"k": 2}]
+
+
 def test_texts_in_another_encoding(sqlite_url):
     """UTF-16 has another order."""
     fn = ReadTable(sqlite_url("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t (k TEXT)"), key="k")
@@ -439,6 +463,23 @@ def test_wrong_element(url, element):
 
 
 @pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"table": 5}, InvalidTypeError, "TableQuery table must be a string (got 5)."),
+        ({"table": None}, InvalidTypeError, "TableQuery table must be a string (got None)."),
+        ({"where": 5}, InvalidTypeError, "TableQuery where must be a string (got 5)."),
+        ({"schema": 5}, InvalidTypeError, "TableQuery schema must be a string (got 5)."),
+        ({"columns": "k"}, InvalidTypeError, "TableQuery columns must be a list of names, or None for all (got 'k')."),
+        ({"columns": []}, InvalidValueError, "TableQuery columns must be distinct names, at least one (got [])."),
+    ],
+)
+def test_wrong_query(options, error, message):
+    """Queries are checked at once."""
+    with pytest.raises(error, match=re.escape(message)):
+        TableQuery(**{"table": "t", **options})
+
+
+@pytest.mark.parametrize(
     ("url", "options", "error", "message"),
     [
         (5, {}, InvalidTypeError, "ReadTable url must be a string"),
@@ -446,7 +487,13 @@ def test_wrong_element(url, element):
         ("nonsense://", {}, InvalidValueError, "ReadTable url must be one that SQLAlchemy knows"),
         ("sqlite://", {"key": 5}, InvalidTypeError, "ReadTable key must be the name of a column (got 5)."),
         ("sqlite://", {"chunk_rows": "5"}, InvalidTypeError, "ReadTable chunk_rows must be an integer"),
-        ("sqlite://", {"chunk_rows": 0}, InvalidValueError, "ReadTable chunk_rows must be >= 1 (got 0)."),
+        (
+            "sqlite://",
+            {"chunk_rows": 0},
+            InvalidValueError,
+            "ReadTable chunk_rows must be >= 1 and <= 2147483647 (got 0).",
+        ),
+        ("sqlite://", {"chunk_rows": 2**31}, InvalidValueError, "must be >= 1 and <= 2147483647 (got 2147483648)."),
         ("sqlite://", {"columns": "k"}, InvalidTypeError, "ReadTable columns must be a list of names, or None for all"),
         ("sqlite://", {"columns": []}, InvalidValueError, "ReadTable columns must be distinct names, at least one"),
         ("sqlite://", {"columns": ["k", "k"]}, InvalidValueError, "ReadTable columns must be distinct names"),

@@ -1,12 +1,14 @@
 """TailTable: rows that are added to SQLite and to a real PostgreSQL."""
 
 import itertools
+import re
+import sys
 
 import pytest
 from following import Following
 
 from sdf import OffsetRange
-from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, SourceError
+from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceError
 from sdf.invoker import Invoker
 from sdf.io import TableQuery, TailTable
 
@@ -134,3 +136,38 @@ def test_wrong_options():
         TailTable("sqlite://", key="k", after="1")
     with pytest.raises(InvalidValueError, match="TailTable poll_seconds must be a number >= 0"):
         TailTable("sqlite://", key="k", poll_seconds=-1)
+    with pytest.raises(InvalidTypeError, match="TailTable key must be the name of a column"):
+        TailTable("sqlite://", key=5)
+
+
+def test_missing_extra(monkeypatch):
+    """It says who needs it."""
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(MissingExtraError, match="TailTable needs sqlalchemy"):
+        TailTable("sqlite://", key="k")
+
+
+def test_what_is_not_there(tmp_path, table):
+    """It says who looked for it, and where no file of SQLite is, none is made."""
+    with pytest.raises(SourceError, match="TailTable: there is no table nothing in "):
+        table.follow("nothing")
+    with pytest.raises(SourceError, match=r"TailTable: table .* has no column 'x'; it has "):
+        table.follow(key="x")
+    path = tmp_path / "missing.db"
+    fn = TailTable(f"sqlite:///{path}", key="k")
+    fn.setup()
+    with pytest.raises(SourceError, match=re.escape(f"TailTable: there is no database '{path}' on this host.")):
+        fn.get_initial_restriction("t")
+    fn.teardown()
+    assert not path.exists()
+
+
+def test_a_value_of_another_type(tmp_path):
+    """It says in which table."""
+    table = Table(f"sqlite:///{tmp_path}/test.db")
+    with table.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE dates (k INTEGER, v DATE)")
+        connection.exec_driver_sql("INSERT INTO dates VALUES (1, 'x')")
+    with pytest.raises(ReadError, match=r"TailTable: table dates in .* has a value that is not of its column's type"):
+        table.follow("dates").read()
+    table.close()
