@@ -42,6 +42,7 @@ ALLOWED = {
     "journal": {"chain", "disk", "errors"},
     "direct": {"errors", "restrictions", "dofn", "expansion", "invoker", "ledger"},
     "testing": {"errors", "restrictions", "pickling", "dofn", "expansion", "invoker"},
+    "beam": {"errors", "restrictions", "trackers", "watermarks", "dofn"},
 }
 NO_OUTSIDE_WORLD = {"time", "os", "datetime", "socket", "tempfile", "logging", "uuid", "secrets", "pathlib"}
 
