@@ -1,9 +1,10 @@
 """Splittable DoFns as users of Beam write them, for the tests in this process and on Spark."""
+# ruff: noqa: B008, a parameter's default is how a DoFn of Beam says what it wants
 
-import attrs
 import time
 
 import apache_beam as beam
+import attrs
 from apache_beam.io import iobase
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator, MonotonicWatermarkEstimator
@@ -221,8 +222,8 @@ class EndlessTracker(OffsetRestrictionTracker):
 class Endless(beam.DoFn):
     """Gives five numbers at a time, then puts the rest off."""
 
-    def __init__(self, later=Duration(0.2), estimator=None):
-        self.later = later
+    def __init__(self, later=None):
+        self.later = Duration(0.2) if later is None else later
 
     @beam.DoFn.unbounded_per_element()
     def process(
@@ -237,10 +238,6 @@ class Endless(beam.DoFn):
                 return
             yield TimestampedValue((element, i), i)
         tracker.defer_remainder(self.later)
-
-
-class Own2(WatermarkEstimatorProvider):
-    pass
 
 
 class Asking(beam.DoFn, WatermarkEstimatorProvider):
