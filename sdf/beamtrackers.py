@@ -67,7 +67,8 @@ class BeamTracker(RestrictionTracker):
         provider: the RestrictionProvider.
         element: the input.
         restriction: the part, as `to_ours` gave it.
-        unbounded: whether the work has no end, where Beam's tracker does not say.
+        unbounded: whether ``process`` is marked unbounded_per_element. Then it is not cut before it runs, and it has no
+            end where Beam's tracker does not say.
     """
 
     def __init__(self, provider: Any, element: Any, restriction: Any, *, unbounded: bool) -> None:
@@ -96,6 +97,8 @@ class BeamTracker(RestrictionTracker):
 
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Any, Any] | None:
         fraction = float(fraction_of_remainder)
+        if not self._claimed and (self._unbounded or not self.is_bounded()):
+            return None  # half of what never ends is not half of what there is to do now
         if not self._claimed and not isinstance(self._restriction, OffsetRange):
             return self._split_unclaimed(fraction)
         # A RangeTracker cannot be cut where it stands, which is at 0; a little ahead it can.

@@ -386,6 +386,8 @@ def test_work_without_an_end_needs_a_stream():
             return Count().process(element, tracker)
 
     assert len(run_direct([("a", 5)], from_beam(Undecorated()))) == 5
+    assert from_beam(Undecorated()).create_tracker(("a", 5), OffsetRange(0, 5)).try_split(0.5) is not None
+    assert from_beam(Decorated()).create_tracker(("a", 5), OffsetRange(0, 5)).try_split(0.5) is None
     with pytest.raises(UnboundedError):
         run_direct([("a", 5)], from_beam(Decorated()))
 
