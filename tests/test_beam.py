@@ -5,6 +5,7 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
 import time
 
 import cloudpickle
@@ -548,3 +549,35 @@ def test_concat_source_of_ranges():
     fn = from_beam(bounded_source_dofn())
     assert run_direct([source], fn, split_every=1) == list(range(30))
     assert check_dofn(fn, source).records == 30
+
+
+@pytest.mark.parametrize(
+    ("dofn", "element", "expected"),
+    [
+        (Count(), ("a", 3000), [("a", i) for i in range(3000)]),
+        (Letters(), "".join(map(chr, range(3000))), list(map(chr, range(3000)))),
+        (bounded_source_dofn(), RangeSource(0, 3000), list(range(3000))),
+    ],
+    ids=["offsets", "a restriction that its tracker changes", "a bounded source"],
+)
+def test_splits_from_another_thread_lose_nothing(dofn, element, expected):
+    """While process() runs; the parts that were cut off are run in their turn, and split too."""
+    fn = from_beam(dofn)
+    todo, records, splits = [fn.get_initial_restriction(element)], [], 0
+    while todo:
+        invoker = Invoker(fn, element, todo.pop())
+        ended = threading.Event()
+
+        def split(invoker=invoker, ended=ended):
+            while not ended.is_set() and len(invoker.residuals) < 5:
+                invoker.split(0.7)
+                invoker.progress()
+
+        splitter = threading.Thread(target=split)
+        splitter.start()
+        records += invoker.run()
+        ended.set()
+        splitter.join()
+        todo += [residual.restriction for residual in invoker.residuals]
+        splits += len(invoker.residuals)
+    assert (sorted(records), splits > 5) == (expected, True)
