@@ -32,6 +32,7 @@ from beam_dofns import (
     Own,
     RangeSource,
     Slices,
+    SlicesProvider,
     bounded_source_dofn,
 )
 
@@ -131,6 +132,25 @@ def test_a_source_is_cut_before_it_is_read():
     read = [list(Invoker(fn, source, part).run()) for part in (rest, front)]
     assert read == [list(range(50, 100)), list(range(50))]
     assert [fn.restriction_size(source, part) for part in (front, rest)] == [50, 50]
+
+
+def test_what_shows_no_work_is_not_cut_before_it_runs():
+    """A size that is always 1 says nothing about two halves; the tracker stays as it was."""
+
+    class Provider(SlicesProvider):
+        def restriction_size(self, element, restriction):
+            return 1
+
+    class Unsized(Letters):
+        def process(self, element, tracker=beam.DoFn.RestrictionParam(Provider())):
+            return Letters().process(element, tracker)
+
+    fn = from_beam(Unsized())
+    tracker = fn.create_tracker("abcd", fn.get_initial_restriction("abcd"))
+    assert tracker.try_split(0.5) is None
+    assert tracker.current_restriction().value.letters == "abcd"
+    assert tracker.try_claim(0)
+    assert tracker.try_split(0.5)[1].value.letters == "cd"
 
 
 def test_restrictions():
@@ -554,9 +574,9 @@ def test_concat_source_of_ranges():
 @pytest.mark.parametrize(
     ("dofn", "element", "expected"),
     [
-        (Count(), ("a", 3000), [("a", i) for i in range(3000)]),
-        (Letters(), "".join(map(chr, range(3000))), list(map(chr, range(3000)))),
-        (bounded_source_dofn(), RangeSource(0, 3000), list(range(3000))),
+        (Count(), ("a", 200), [("a", i) for i in range(200)]),
+        (Letters(), "".join(map(chr, range(200))), list(map(chr, range(200)))),
+        (bounded_source_dofn(), RangeSource(0, 200), list(range(200))),
     ],
     ids=["offsets", "a restriction that its tracker changes", "a bounded source"],
 )
