@@ -42,6 +42,8 @@ ALLOWED = {
     "journal": {"chain", "disk", "errors"},
     "direct": {"errors", "restrictions", "dofn", "expansion", "invoker", "ledger"},
     "testing": {"errors", "restrictions", "pickling", "dofn", "expansion", "invoker"},
+    "beamtrackers": {"errors", "restrictions", "trackers"},
+    "beam": {"errors", "trackers", "watermarks", "dofn", "beamtrackers"},
 }
 NO_OUTSIDE_WORLD = {"time", "os", "datetime", "socket", "tempfile", "logging", "uuid", "secrets", "pathlib"}
 
