@@ -121,17 +121,19 @@ class Rows:
         """Return the columns of a batch that the schema names, in its types; as they are where they fit."""
         lacking = [name for name in self._columns if name not in batch.schema.names]
         if lacking:
-            raise self._misfit(batch.schema, f"it has no column {lacking[0]!r}; it has {show(batch.schema.names)}")
+            raise self._misfit(batch, f"it has no column {lacking[0]!r}; it has {show(batch.schema.names)}")
         chosen = batch.select(self._columns)
         try:
             return chosen if chosen.schema.equals(self._arrow) else chosen.cast(self._arrow)
         except (pyarrow.ArrowException, ValueError) as error:
-            raise self._misfit(batch.schema, f"{type(error).__name__}: {error}") from error
+            raise self._misfit(batch, f"{type(error).__name__}: {error}") from error
 
     def _misfit(self, record: Any, why: str) -> InvalidTypeError:
-        what = "batch of Arrow" if isinstance(record, pyarrow.Schema) else "record"
+        what = f"record {show(record)}"
+        if isinstance(record, pyarrow.RecordBatch):
+            what = f"batch of Arrow ({', '.join(f'{field.name} {field.type}' for field in record.schema)})"
         return InvalidTypeError(
-            f"{self._name}.process() gave the {what} {show(record)}, which does not fit the schema "
+            f"{self._name}.process() gave the {what}, which does not fit the schema "
             f"{self._schema.simpleString()}: {why}. Give data_source() the schema that the records have, or yield "
             f"records that fit it."
         )

@@ -37,7 +37,18 @@ from sdf.spark.payload import Payload
 from sdf.spark.rows import Rows
 from sdf.work import Work
 
-__all__ = ["Chain", "SdfDataSource", "Settings", "data_source", "dealt", "expanded", "finished", "read", "started"]
+__all__ = [
+    "Chain",
+    "SdfDataSource",
+    "Settings",
+    "data_source",
+    "dealt",
+    "entered",
+    "expanded",
+    "finished",
+    "read",
+    "started",
+]
 
 
 def data_source(
@@ -279,7 +290,7 @@ def dealt(fn: DoFn, parts: Iterable[Pending], partitions: int) -> list[InputPart
     backlog = Backlog(work.costs)
     origin: dict[int, Pending] = {}
     for one in parts:
-        item = _entered(fn, work, one)
+        item = entered(fn, work, one)
         origin[item.element_id] = one
         backlog.push(item)
     shares = deal(backlog, work.costs, partitions, cut=work.cut_evenly)
@@ -290,7 +301,7 @@ def dealt(fn: DoFn, parts: Iterable[Pending], partitions: int) -> list[InputPart
     ]
 
 
-def _entered(fn: DoFn, work: Work, one: Pending) -> WorkItem:
+def entered(fn: DoFn, work: Work, one: Pending) -> WorkItem:
     """Enter a part in the record of a run, as an element of its own."""
     size = checked_size(fn, one.element, one.restriction)
     (item,) = work.add([Expanded(one.element, one.restriction, ((one.restriction, size),))])
@@ -304,7 +315,7 @@ def finished(fn: DoFn, parts: Iterable[Pending]) -> Iterator[Any]:
         SdfError: any of the tree; LedgerError if something of the parts was not run.
     """
     work = Work(fn)
-    todo = [_entered(fn, work, one) for one in parts]
+    todo = [entered(fn, work, one) for one in parts]
     for attempt in itertools.count():
         if not todo:
             break

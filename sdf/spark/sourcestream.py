@@ -26,11 +26,12 @@ from pyspark.sql.types import StructType
 
 from sdf.dofn import DoFn, TaggedOutput
 from sdf.errors import InvalidTypeError, JournalCorruptError, JournalError, OutputError, blame, show
-from sdf.expansion import checked_size, cut
+from sdf.expansion import checked_size
 from sdf.invoker import Invoker
 from sdf.pending import Pending, from_json, to_json
 from sdf.restrictions import UNBOUNDED, OffsetRange
-from sdf.spark.source import Chain, Settings, dealt, expanded, read, started
+from sdf.spark.source import Chain, Settings, dealt, entered, expanded, read, started
+from sdf.work import Work
 
 __all__ = ["StreamReader"]
 
@@ -277,22 +278,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 left.append(one)
                 continue
             size = self._size(one)
-            pair = None
-            if size > room:
-                if one.records is None:
-                    pair = cut(self._fns[-1], one.part.element, one.part.restriction, room / size)
-                if pair is None and taken:
-                    left.append(one)
-                    room = 0  # the next batch begins with it
-                    continue
+            front, rest = self._cut(one, room / size) if size > room else (one, None)
+            if rest is None and size > room and taken:
+                left.append(one)
+                room = 0  # the next batch begins with it
+                continue
             room -= size
-            if pair is None:
-                taken.append(one)
-            else:
-                front, rest = (Waiting(attrs.evolve(one.part, restriction=part)) for part in pair)
-                taken.append(front)
+            taken.append(front)
+            if rest is not None:
                 left.append(rest)
         return taken, left
+
+    def _cut(self, waiting: Waiting, fraction: float) -> tuple[Waiting, Waiting | None]:
+        """Cut a part at a fraction of its size, or at the first place after that where it can be cut."""
+        while waiting.records is None and fraction < 1:
+            work = Work(self._fns[-1])
+            pair = work.cut_evenly(entered(self._fns[-1], work, waiting.part), fraction)
+            if pair is not None:
+                front, rest = (Waiting(attrs.evolve(waiting.part, restriction=item.restriction)) for item in pair)
+                return front, rest
+            fraction *= 2
+        return waiting, None
 
 
 @attrs.frozen
