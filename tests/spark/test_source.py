@@ -7,6 +7,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import attrs
 import pyarrow
@@ -20,6 +21,7 @@ from pyspark.sql.types import StructType
 from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, OffsetRange, run_direct
 from sdf.errors import InvalidTypeError, UnpicklableError
 from sdf.io import MatchFiles, ReadCsv, ReadJsonLines, ReadLines, ReadParquet, ReadTable, TailLines, WatchFiles
+from sdf.spark.rows import Rows
 from sdf.spark.source import data_source
 
 ELEMENTS = [("a", 50), ("b", 0), ("c", 1), ("d", 300)]
@@ -72,6 +74,17 @@ class RecordsFn(DoFn):
             yield self.records[i]
 
 
+@pytest.fixture
+def rows(spark):
+    """Make rows of records, without a query."""
+
+    def rows(schema, records):
+        batches = Rows(StructType.fromDDL(schema), "RecordsFn").batches(records)
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    return rows
+
+
 @attrs.frozen
 class Point:
     x: int
@@ -92,27 +105,34 @@ BATCH = pyarrow.RecordBatch.from_pydict({"more": [1.5], "y": ["b"], "x": pyarrow
     [(2, "b"), [2, "b"], {"y": "b", "x": 2, "more": 3}, Row(y="b", x=2), Point(2, "b"), DataPoint(2, "b"), BATCH],
     ids=lambda record: type(record).__name__,
 )
-def test_records_become_rows(load, record):
+def test_records_become_rows(rows, record):
     """By place or by name; what the schema does not name is left out."""
-    assert load(RecordsFn([record]), "x long, y string", elements=[0]).collect() == [Row(x=2, y="b")]
+    assert rows("x long, y string", [record]) == [{"x": 2, "y": "b"}]
 
 
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        ("long", 5), ("double", 5), ("string", "a"), ("binary", b"a"), ("boolean", True), ("date", datetime.date(2026, 1, 2)),
-        ("timestamp", datetime.datetime(2026, 1, 2, 3, 4, 5)), ("array<long>", [1, 2]), ("long", None),
+        ("long", 5), ("double", 5), ("string", "a"), ("binary", b"a"), ("boolean", True),
+        ("date", datetime.date(2026, 1, 2)),
+        ("timestamp_ntz", datetime.datetime(2026, 1, 2, 3, 4, 5)), ("array<long>", [1, 2]), ("long", None),
     ],
 )  # fmt: skip
-def test_a_value_is_a_row_of_one_column(load, kind, value):
+def test_a_value_is_a_row_of_one_column(rows, kind, value):
     """Of every type, null too."""
-    assert load(RecordsFn([value]), f"a {kind}", elements=[0]).collect() == [(value,)]
+    assert rows(f"a {kind}", [value]) == [{"a": value}]
 
 
-def test_what_a_record_does_not_have_is_null(load):
+def test_what_a_record_does_not_have_is_null(rows):
     """As in Spark's own readers of JSON."""
-    rows = load(RecordsFn([{"x": 1}, {"y": "b"}]), "x long, y string", elements=[0]).collect()
-    assert sorted(rows, key=str) == [(1, None), (None, "b")]
+    assert rows("x long, y string", [{"x": 1}, {"y": "b"}]) == [{"x": 1, "y": None}, {"x": None, "y": "b"}]
+
+
+def test_a_record_without_a_value_that_must_be_there_is_an_error(spark):
+    """A column that is not null."""
+    schema = StructType().add("x", "long", False).add("y", "string")
+    with pytest.raises(InvalidTypeError, match=r"gave the record \{'y': 'b'\}, which does not fit"):
+        list(Rows(schema, "RecordsFn").batches([{"x": 1}, {"y": "b"}]))
 
 
 def test_rows_and_batches_may_mix(load):
@@ -120,6 +140,12 @@ def test_rows_and_batches_may_mix(load):
     records = [*((i, "a") for i in range(2500)), BATCH, (3, "c")]
     rows = load(RecordsFn(records), "x long, y string", elements=[0], numPartitions=1).collect()
     assert rows == [*((i, "a") for i in range(2500)), (2, "b"), (3, "c")]
+
+
+def test_times_are_those_of_spark(load):
+    """A time without a zone is in the zone of the session."""
+    record = (datetime.datetime(2026, 1, 2, 3, 4, 5), datetime.date(2026, 1, 2))
+    assert load(RecordsFn([record]), "t timestamp, d date", elements=[0]).collect() == [record]
 
 
 @pytest.mark.parametrize(
@@ -136,12 +162,17 @@ def test_rows_and_batches_may_mix(load):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_record_that_does_not_fit_is_named(load, record, why):
+def test_a_record_that_does_not_fit_is_named(rows, record, why):
     """Among thousands that do."""
     shown = "" if isinstance(record, pyarrow.RecordBatch) else re.escape(repr(record))
-    frame = load(RecordsFn([(0, "a")] * 2000 + [record]), "x long, y string", elements=[0])
-    with pytest.raises(PySparkException, match=rf"RecordsFn.process\(\) gave the .*{shown}.*{re.escape(why)}"):
-        frame.collect()
+    with pytest.raises(InvalidTypeError, match=rf"RecordsFn.process\(\) gave the .*{shown}.*{re.escape(why)}"):
+        rows("x long, y string", [(0, "a")] * 2000 + [record])
+
+
+def test_a_record_that_does_not_fit_fails_the_query(load):
+    """With the message."""
+    with pytest.raises(PySparkException, match=r"RecordsFn.process\(\) gave the record \('one',\), which does not fit"):
+        load(RecordsFn([(1,), ("one",)]), "x long", elements=[0]).collect()
 
 
 @pytest.fixture
@@ -325,7 +356,8 @@ def stream(spark, tmp_path):
 
     def start(fns, schema, *paths, elements=None, trigger=None, **options):
         spark.dataSource.register(data_source(fns, schema, name="sdf", elements=elements))
-        frame = spark.readStream.format("sdf").options(**options).load(*paths)
+        frame = spark.readStream.format("sdf").options(**{"numPartitions": 2, **options}).load(*paths)
+        start.schema = schema
         writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
         started.append(writer.trigger(**(trigger or {"availableNow": True})).start(str(tmp_path / "out")))
         return started[-1]
@@ -336,13 +368,13 @@ def stream(spark, tmp_path):
 
 
 @pytest.fixture
-def written(spark, tmp_path):
+def written(spark, stream, tmp_path):
     """Give a function that reads the files of the sink, whose log says which of them count."""
 
     def read():
-        if not (tmp_path / "out" / "_spark_metadata").exists():
+        if not (tmp_path / "out" / "_spark_metadata" / "0").exists():
             return []
-        return sorted(map(tuple, spark.read.parquet(str(tmp_path / "out")).collect()))
+        return sorted(map(tuple, spark.read.schema(stream.schema).parquet(str(tmp_path / "out")).collect()))
 
     return read
 
@@ -499,12 +531,12 @@ class KnownEndFn(EndlessFn):
     """Element: a file that holds a number. Gives the numbers up to there; running it without an end is a mistake."""
 
     def truncate(self, element, restriction):
-        return OffsetRange(restriction.start, int(open(element).read()))
+        return OffsetRange(restriction.start, int(Path(element).read_text()))
 
     def process(self, element, tracker):
         start, stop = tracker.current_restriction()
         if stop is UNBOUNDED:
-            assert start == int(open(element).read()), "what is there was to be read on executors"
+            assert start == int(Path(element).read_text()), "what is there was to be read on executors"
             tracker.defer_remainder(0.05)
             return
         yield from super().process("a", tracker)
@@ -522,7 +554,7 @@ def test_a_known_end_is_shared_out_and_bounded(stream, written, tmp_path):
         batches = ended(stream(KnownEndFn(), COUNTED, elements=[str(path)], maxSizePerTrigger=300))
         assert batches == {100: [100], 1000: [300, 300, 300]}[end]
         assert written() == [("a", i) for i in range(end)]
-    heard = [tuple(map(int, line.split())) for line in open(f"{path}.committed")]
+    heard = [tuple(map(int, line.split())) for line in path.with_suffix(".committed").read_text().splitlines()]
     assert {(0, 100), (100, 400), (400, 700)} <= set(heard)
 
 
@@ -560,3 +592,13 @@ def test_a_checkpoint_of_another_stream_is_refused(stream, tmp_path):
         PySparkException, match=r"holds a stream through \['CountFn'\], this one reads through \['LaterFn'\]"
     ):
         ended(stream(LaterFn(), COUNTED, elements=[("a", 3)]))
+
+
+def test_the_page_in_the_documentation_runs(spark, monkeypatch, capsys):
+    """All its snippets in one program, and what they print is what it says."""
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    snippets = "".join(re.findall(r"```python\n(.*?)```", (root / "docs" / "dataframes.md").read_text(), re.DOTALL))
+    exec(compile(snippets, "dataframes.md", "exec"), {"__name__": "dataframes"})
+    printed = [line for line in capsys.readouterr().out.splitlines() if line[:1] not in "+|"]
+    assert printed == re.findall(r"print\(.*\)  # (.*)", snippets)
