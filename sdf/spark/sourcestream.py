@@ -260,12 +260,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         done = invoker.primary
         delay = max((residual.delay_seconds for residual in invoker.residuals), default=0)
         more = done is not None and (stopped or delay == 0)  # a delay of 0 says that there is more
-        if not more:
-            delay = max(delay, _IDLE_SECONDS)
-        left = [
-            Pending(part.step, part.element, one.restriction, one.watermark, int((time.time() + delay) * 1000))
-            for one in invoker.residuals
-        ]
+        due = 0 if more else int((time.time() + max(delay, _IDLE_SECONDS)) * 1000)
+        left = [Pending(part.step, part.element, one.restriction, one.watermark, due) for one in invoker.residuals]
         pinned = None if done is None else attrs.evolve(part, restriction=done, due=0)
         return Found(pinned, records if last else None, elements, left, more=more)
 

@@ -16,13 +16,17 @@ import pytest
 from fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, expected
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, OffsetRange, run_direct
 from sdf.errors import InvalidTypeError, UnpicklableError
 from sdf.io import MatchFiles, ReadCsv, ReadJsonLines, ReadLines, ReadParquet, ReadTable, TailLines, WatchFiles
+from sdf.pending import from_json
+from sdf.spark import serde
 from sdf.spark.rows import Rows
-from sdf.spark.source import data_source
+from sdf.spark.source import Chain, Settings, data_source
+from sdf.spark.sourcestream import StreamReader
 
 ELEMENTS = [("a", 50), ("b", 0), ("c", 1), ("d", 300)]
 COUNTED = "name string, i long"
@@ -592,6 +596,56 @@ def test_a_checkpoint_of_another_stream_is_refused(stream, tmp_path):
         PySparkException, match=r"holds a stream through \['CountFn'\], this one reads through \['LaterFn'\]"
     ):
         ended(stream(LaterFn(), COUNTED, elements=[("a", 3)]))
+
+
+class SlowEndlessFn(EndlessFn):
+    """Gives a number each hundredth of a second."""
+
+    def process(self, element, tracker):
+        for output in super().process(element, tracker):
+            time.sleep(0.01)
+            yield output
+
+
+def reader(fn, elements, max_size=None):
+    """Give the planner of a stream, without Spark around it."""
+    settings = Settings((), serde.dumps(elements, "the elements"), 2, max_size)
+    return StreamReader(Chain.of([fn]), StructType().add("name", "string").add("i", "long"), settings)
+
+
+def test_what_is_found_in_a_second_is_several_parts(spark):
+    """So that it can be shared out; they follow each other, and so does the work that is left."""
+    planner = reader(SlowEndlessFn(at_a_time=10**9), ["a"])
+    end = planner.latestOffset(planner.initialOffset(), ReadAllAvailable())
+    parts = [from_json(one).restriction for one in end["read"]]
+    assert len(parts) >= 3
+    (left,) = [from_json(one).restriction for one in end["left"]]
+    assert [part.start for part in [*parts, left]] == [0, *(part.stop for part in parts)]
+    shares = planner.partitions({}, json.loads(json.dumps(end)))
+    assert len(shares) == 2
+    records = [row for share in shares for batch in planner.read(share) for row in batch.to_pylist()]
+    assert sorted(row["i"] for row in records) == list(range(left.start))
+    planner.stop()
+
+
+def test_elements_take_turns(spark):
+    """Where the time is up, or the bound is reached, the next batch begins with those that were not looked at."""
+    planner = reader(EndlessFn(at_a_time=10, delay_seconds=0), ["a", "b", "c"], max_size=10)
+    offset, seen = planner.initialOffset(), []
+    for _ in range(6):
+        offset = json.loads(json.dumps(planner.latestOffset(offset, planner.getDefaultReadLimit())))
+        seen.append([(one["element"], one["records"]) for one in offset["read"]])
+    assert seen == [[(name, 10)] for name in "abcabc"]
+    planner.stop()
+
+
+def test_what_no_other_process_can_read_is_an_error(spark):
+    """A class of the program itself would be lost in a checkpoint."""
+    lost = type("Lost", (), {"__module__": "nowhere"})()
+    planner = reader(EndlessFn(), [lost])
+    with pytest.raises(InvalidTypeError, match="define its classes in a module that the Python workers can import"):
+        planner.initialOffset()
+    planner.stop()
 
 
 def test_the_page_in_the_documentation_runs(spark, monkeypatch, capsys):
