@@ -20,12 +20,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, OffsetRange, run_direct
-from sdf.errors import InvalidTypeError, UnpicklableError
+from sdf.errors import DeferError, InvalidTypeError, UnpicklableError
 from sdf.io import MatchFiles, ReadCsv, ReadJsonLines, ReadLines, ReadParquet, ReadTable, TailLines, WatchFiles
-from sdf.pending import from_json
+from sdf.pending import Pending, from_json
 from sdf.spark import serde
 from sdf.spark.rows import Rows
-from sdf.spark.source import Chain, Settings, data_source
+from sdf.spark.source import Chain, Settings, data_source, finished
 from sdf.spark.sourcestream import StreamReader
 
 ELEMENTS = [("a", 50), ("b", 0), ("c", 1), ("d", 300)]
@@ -268,10 +268,11 @@ def test_what_is_deferred_is_read_in_the_same_task(load):
     assert Counter(map(tuple, load(LaterFn(), COUNTED, elements=[("a", 9)]).collect())) == expected([("a", 9)])
 
 
-def test_work_that_is_only_deferred_is_an_error(load):
-    """Instead of a task that never ends."""
-    with pytest.raises(PySparkException, match=r"OnlyDefersFn.process\(\) deferred .* without a claim"):
-        load(OnlyDefersFn(), COUNTED, elements=[("a", 1)]).collect()
+def test_work_that_is_only_deferred_is_an_error(monkeypatch):
+    """Instead of a task that never ends; it would take four minutes of pauses to tell."""
+    monkeypatch.setattr("sdf.deferrals._IDLE_SECONDS", 0)
+    with pytest.raises(DeferError, match=r"OnlyDefersFn.process\(\) deferred .* without a claim"):
+        list(finished(OnlyDefersFn(), [Pending(0, ("a", 1), OffsetRange(0, 1))]))
 
 
 def test_a_record_with_a_tag_is_an_error(load):
