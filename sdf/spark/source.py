@@ -79,8 +79,8 @@ def data_source(
 
     Source: the Python data source API of Spark 4; it was tried with 4.3.
     """
-    chain = [fns] if isinstance(fns, DoFn) else list(fns) if isinstance(fns, Sequence) else fns
-    if not isinstance(chain, list) or not chain:
+    chain: list[Any] = list(fns) if isinstance(fns, Sequence) else [fns]
+    if not chain:
         raise InvalidTypeError(f"data_source() needs a DoFn or a sequence of them (got {show(fns)}).")
     for fn in chain:
         check_fn(fn, None, "data_source()")

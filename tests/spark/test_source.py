@@ -298,10 +298,11 @@ def test_work_without_an_end_is_for_streams(load):
         ),
     ],
 )
-def test_options_that_make_no_sense(load, options, error):
+def test_options_that_make_no_sense(spark, options, error):
     """Named when the query is planned."""
     with pytest.raises(PySparkException, match=error):
-        load(CountFn(), COUNTED, **options).collect()
+        spark.dataSource.register(data_source(CountFn(), COUNTED))
+        spark.read.format("sdf").options(**options).load().collect()
 
 
 @pytest.mark.parametrize(
