@@ -300,8 +300,8 @@ def test_work_without_an_end_is_for_streams(load):
 )
 def test_options_that_make_no_sense(spark, options, error):
     """Named when the query is planned."""
+    spark.dataSource.register(data_source(CountFn(), COUNTED))
     with pytest.raises(PySparkException, match=error):
-        spark.dataSource.register(data_source(CountFn(), COUNTED))
         spark.read.format("sdf").options(**options).load().collect()
 
 
