@@ -101,6 +101,18 @@ class Costs:
         if item.parent in self._by_item:
             self._by_item[item.id] = self._by_item[item.parent]
 
+    def cut(self, whole: WorkItem, fraction: float, front: WorkItem, rest: WorkItem) -> None:
+        """Let the two sides of a cut cost together what the whole was expected to.
+
+        Where sizes add up they do already. Where a size is a share of the part itself, as of keys, each side would
+        count as much as the whole, and pieces would be cut for ever that are as small as can be.
+        """
+        self.inherit(rest)
+        if units(front) + units(rest) > 1.001 * units(whole) and (self.mean() is not None or self.own(whole)):
+            seconds = self.seconds_of(whole)
+            self._by_item[front.id] = seconds * fraction / units(front)
+            self._by_item[rest.id] = seconds * (1 - fraction) / units(rest)
+
     def mean(self) -> float | None:
         """Return seconds per unit over all that has run, None before anything has."""
         return self._seconds / self._units if self._units > 0 else None
@@ -261,8 +273,8 @@ def _fill(
                 backlog.push(item)
                 break
             if pair is not None:
-                item, rest = pair
-                costs.inherit(rest)
+                whole, (item, rest) = item, pair
+                costs.cut(whole, wanted / seconds, item, rest)
                 backlog.push(rest)
                 seconds = costs.seconds_of(item)
         items.append(item)

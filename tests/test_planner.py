@@ -316,6 +316,22 @@ def test_a_piece_inherits_what_is_known_of_its_whole():
     assert {costs.own(item) for item in drain(backlog)} == {5.0}
 
 
+def test_a_cut_of_work_of_unknown_size_shares_out_what_it_was_expected_to_cost():
+    """Each side counts as one unit again, as parts of a key range do; else it would be cut into dust."""
+    costs = costs_of(1.0)
+    costs.observe(Outcome(1, (Part(7, OffsetRange(0, 1), (), 1, 64.0),), 0, 0.0))
+    backlog = backlog_of(costs, [item_of(7, 0, 10**9, size=None)])
+    tuning = attrs.evolve(TUNING, budget_seconds=1.0)
+    pieces, seconds = 0, 0.0
+    while len(backlog):
+        for task in plan(backlog, costs, tuning=tuning):
+            pieces += len(task.items)
+            seconds += task.expected_seconds
+        assert pieces < 200
+    assert pieces >= 40
+    assert seconds == pytest.approx(64.0)
+
+
 @pytest.mark.parametrize("seconds_per_unit", [None, 1.0])
 @pytest.mark.parametrize("size", [0, None])
 def test_work_of_size_zero_or_unknown_is_planned(size, seconds_per_unit):
