@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,12 +26,20 @@ __all__ = [
     "check_commit",
     "corrupt",
     "find_head",
-    "parse",
+    "read_ahead",
+    "read_blob",
+    "sha256",
     "verify",
 ]
 
 VERSION = 1
 HEAD = "HEAD"
+_BLOCK_NAME = re.compile(r"blocks/\d{20}\.json")
+_SEED_KEYS = {"config", "inputs", "kind", "prev", "seq", "time", "v"}
+_KEYS = {
+    "seed": _SEED_KEYS,
+    "commit": _SEED_KEYS | {"output", "checkpoint", "prev_checkpoint", "watermark", "status"},
+}
 
 
 @attrs.frozen
@@ -45,6 +54,8 @@ class Block:
 def find_head(disk: Disk) -> Block | None:
     """Return the last block, None if there is none; reads two blocks at most, and lists nothing."""
     hint = _hint(disk)
+    if hint is not None and disk.size(block_name(hint["seq"])) is None:  # it was synced before HEAD named it
+        raise JournalCorruptError(corrupt(disk, block_name(hint["seq"]), "HEAD names it, and it is missing"))
     if hint is None and disk.size(block_name(0)) is None:
         return None
     seq = _last(disk) if hint is None else hint["seq"]
@@ -60,13 +71,13 @@ def find_head(disk: Disk) -> Block | None:
 
 
 def _hint(disk: Disk) -> Any:
-    """Return what HEAD says, None if it is missing or torn, or there is no such block."""
+    """Return what HEAD says, None if it is missing or torn."""
     try:
         hint = json.loads(disk.read(HEAD))
-        known = isinstance(hint["seq"], int) and isinstance(hint["hash"], str)
+        known = type(hint["seq"]) is int and hint["seq"] >= 0 and isinstance(hint["hash"], str)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    return hint if known and disk.size(block_name(hint["seq"])) is not None else None
+    return hint if known else None
 
 
 def _last(disk: Disk) -> int:
@@ -91,9 +102,9 @@ def read_block(disk: Disk, seq: int) -> Block:
     except FileNotFoundError as error:
         raise JournalCorruptError(corrupt(disk, block_name(seq), "it is missing")) from error
     data = parse(disk, block_name(seq), content)
-    if data.get("seq") != seq or data.get("kind") not in ("seed", "commit"):
+    if data.get("seq") != seq or not _KEYS.get(data.get("kind"), {None}) <= data.keys():
         raise JournalCorruptError(corrupt(disk, block_name(seq), f"it is no block of number {seq}"))
-    return Block(seq, hashlib.sha256(content).hexdigest(), data)
+    return Block(seq, sha256(content), data)
 
 
 def parse(disk: Disk, name: str, content: bytes) -> Any:
@@ -123,7 +134,10 @@ def verify(disk: Disk) -> Iterator[Block]:
     """
     before = None
     names = disk.names("blocks")
-    for seq in range(int(names[-1].split("/")[1].split(".")[0]) + 1 if names else 0):
+    for name in names:
+        if not _BLOCK_NAME.fullmatch(name):
+            raise JournalCorruptError(corrupt(disk, name, "sdf writes no file of that name"))
+    for seq in range(int(names[-1][7:27]) + 1 if names else 0):
         block = read_block(disk, seq)
         if before is not None:
             if block.data["prev"] != before.hash:
@@ -131,6 +145,30 @@ def verify(disk: Disk) -> Iterator[Block]:
             check_commit(before, block.data)
         yield block
         before = block
+
+
+def read_blob(disk: Disk, reference: Mapping[str, Any]) -> bytes:
+    """Return the bytes that a block refers to; raise JournalCorruptError if they are not there, or are others."""
+    name = blob_name(reference)
+    try:
+        data = disk.read(name)
+    except FileNotFoundError as error:
+        raise JournalCorruptError(corrupt(disk, name, "it is missing")) from error
+    if sha256(data) != reference["sha256"]:
+        raise JournalCorruptError(corrupt(disk, name, "its content is not what its name says"))
+    return data
+
+
+def read_ahead(disk: Disk, name: str) -> Any:
+    """Return what was written ahead in a file; raise JournalCorruptError if it is something else."""
+    entry = parse(disk, name, disk.read(name))
+    if not {"content", "prev", "sha256"} <= entry.keys() or entry["sha256"] != sha256(canonical(entry["content"])):
+        raise JournalCorruptError(corrupt(disk, name, "its content is not what its hash says"))
+    return entry
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def check_commit(before: Block, data: Mapping[str, Any]) -> None:
@@ -177,7 +215,7 @@ def check_commit(before: Block, data: Mapping[str, Any]) -> None:
 
 
 def canonical(data: Any) -> bytes:
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def block_name(seq: int) -> str:

@@ -10,9 +10,13 @@ before anyone outside has seen a record the *pin*, what was read. A driver that 
 under the same batch id. The block is the commit. All of these are created, never replaced: of two drivers, the one that
 comes second to a block is told so and stops.
 
+An attempt at a batch may come to nothing, where there was nothing to read. It is then declared void, by one more file,
+and the next attempt has a number of its own: nobody mixes up what belongs to one and to the other, even if a crash
+leaves half of it there, or another driver is still at it.
+
     HEAD                          sequence number and hash of the last block; a hint, which a crash may leave one behind
     blocks/00000000000000000007.json
-    ahead/00000000000000000008.plan-0.json, ...pin-0.json, ...
+    ahead/00000000000000000008.000000.void.json, ...000001.plan-0.json, ...000001.pin-0.json, ...
     blobs/<sha256 of the content>
 
 Source: the metadata chain of Open Data Fabric, with its RFC-014.
@@ -20,12 +24,10 @@ Source: the metadata chain of Open Data Fabric, with its RFC-014.
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sdf.chain import (
@@ -36,22 +38,24 @@ from sdf.chain import (
     block_name,
     canonical,
     check_commit,
-    corrupt,
     find_head,
-    parse,
-    verify,
+    read_ahead,
+    read_blob,
+    sha256,
 )
-from sdf.disk import Disk, is_directory
+from sdf.disk import Disk
 from sdf.errors import (
-    JournalCorruptError,
     JournalDiskError,
     JournalError,
     JournalFencedError,
     JournalRuleError,
     show,
 )
+from sdf.journaltool import main
 
-__all__ = ["Journal"]
+__all__ = ["START", "Journal"]
+
+START = "start"
 
 
 class Journal:
@@ -74,7 +78,8 @@ class Journal:
     def __init__(self, disk: Disk, *, config: Mapping[str, Any], inputs: list[str], clock: Callable[[], int]) -> None:
         self._disk = disk
         self._clock = clock
-        head = find_head(disk)
+        with self._writing():
+            head = find_head(disk)
         if head is None:
             seed = {"config": config, "inputs": inputs, "kind": "seed", "prev": None, "seq": 0, "time": clock()}
             head = self._create(0, {**seed, "v": VERSION})
@@ -84,6 +89,7 @@ class Journal:
                 f"this is {show(dict(config))}. Use another checkpoint directory, or the DoFns that it was begun with."
             )
         self.head = head
+        self._attempt = self._void_attempts()
         self._move_head()
 
     @property
@@ -94,16 +100,25 @@ class Journal:
     # What is written ahead of a block.
 
     def ahead(self, name: str) -> Any:
-        """Return what was written ahead of the next block under a name, None if nothing was."""
+        """Return what this attempt at the next block has written ahead under a name, None if nothing.
+
+        Raises:
+            JournalCorruptError: if it is not what was written.
+        """
         try:
-            entry = self._json(self._ahead(name))
+            entry = read_ahead(self._disk, self._ahead(name))
         except FileNotFoundError:
             return None
         return entry["content"] if entry["prev"] == self.head.hash else None
 
     def write_ahead(self, name: str, content: Any) -> Any:
-        """Write something ahead of the next block, unless it is there already; return what is there, to be followed."""
-        data = canonical({"content": content, "prev": self.head.hash, "seq": self.next_seq, "v": VERSION})
+        """Write something ahead of the next block, unless it is there already; return what is there, to be followed.
+
+        Raises:
+            JournalFencedError: if another driver has gone on to another attempt.
+        """
+        entry = {"content": content, "prev": self.head.hash, "seq": self.next_seq, "v": VERSION}
+        data = canonical({**entry, "sha256": sha256(canonical(content))})
         with self._writing():
             try:
                 self._disk.create(self._ahead(name), data)
@@ -112,23 +127,37 @@ class Journal:
                 if there is not None:
                     return there
                 self._disk.replace(self._ahead(name), data)  # of a batch that was never to be
+        if self._void_attempts() > self._attempt:  # its files may have been removed, so that ours was the first again
+            raise self._fenced()
         return content
 
-    def discard_ahead(self) -> None:
-        """Forget what was written ahead of the next block: nothing came of it, and nobody has seen it."""
+    def void(self) -> None:
+        """Declare that this attempt at the next block came to nothing; nobody outside has seen anything of it."""
+        mine = f"ahead/{self.next_seq:020d}.{self._attempt:06d}."
         with self._writing():
+            with suppress(FileExistsError):  # another driver followed the same attempt, and saw the same
+                self._disk.create(f"{mine}void.json", canonical({"v": VERSION}))
             for name in self._disk.names("ahead"):
-                if name.startswith(f"ahead/{self.next_seq:020d}."):
+                if name < mine or (name.startswith(mine) and not name.endswith(".void.json")):
                     self._disk.remove(name)
+        self._attempt += 1
+
+    def _void_attempts(self) -> int:
+        """Return how many attempts at the next block came to nothing."""
+        prefix = f"ahead/{self.next_seq:020d}."
+        names = [name.removeprefix(prefix) for name in self._disk.names("ahead") if name.startswith(prefix)]
+        return max((int(name[:6]) + 1 for name in names if name.endswith(".void.json")), default=0)
 
     def _ahead(self, name: str) -> str:
-        return f"ahead/{self.next_seq:020d}.{name}.json"
+        if name == START:  # what a stream begins with outlives attempts
+            return f"ahead/{self.next_seq:020d}.{START}.json"
+        return f"ahead/{self.next_seq:020d}.{self._attempt:06d}.{name}.json"
 
     # Blobs.
 
     def put(self, data: bytes) -> dict[str, Any]:
         """Store bytes under the name of their content, and return what a block says of them."""
-        reference = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+        reference = {"sha256": sha256(data), "size": len(data)}
         with self._writing():
             if self._disk.size(blob_name(reference)) != len(data):
                 self._disk.replace(blob_name(reference), data)
@@ -140,14 +169,7 @@ class Journal:
         Raises:
             JournalCorruptError: if they are not there, or are others.
         """
-        name = blob_name(reference)
-        try:
-            data = self._disk.read(name)
-        except FileNotFoundError as error:
-            raise JournalCorruptError(corrupt(self._disk, name, "it is missing")) from error
-        if hashlib.sha256(data).hexdigest() != reference["sha256"]:
-            raise JournalCorruptError(corrupt(self._disk, name, "its content is not what its name says"))
-        return data
+        return read_blob(self._disk, reference)
 
     # Blocks.
 
@@ -197,6 +219,7 @@ class Journal:
         ):
             raise JournalRuleError(f"block {data['seq']}: its checkpoint {show(data['checkpoint'])} is not stored.")
         self.head = self._create(self.next_seq, data)
+        self._attempt = 0
         self._move_head()
         with self._writing():
             for name in self._disk.names("ahead"):
@@ -213,11 +236,14 @@ class Journal:
             try:
                 self._disk.create(block_name(seq), content)
             except FileExistsError as error:
-                raise JournalFencedError(
-                    f"another driver has committed batch {seq} to the journal in {self._disk.root}: this one stops, so "
-                    f"that no batch happens twice. Run one driver for each checkpoint directory."
-                ) from error
-        return Block(seq, hashlib.sha256(content).hexdigest(), json.loads(content))
+                raise self._fenced() from error
+        return Block(seq, sha256(content), json.loads(content))
+
+    def _fenced(self) -> JournalFencedError:
+        return JournalFencedError(
+            f"another driver is ahead of this one in the journal in {self._disk.root}: this one stops, so that no "
+            f"batch happens twice. Run one driver for each checkpoint directory."
+        )
 
     def _move_head(self) -> None:
         head = canonical({"hash": self.head.hash, "seq": self.head.seq})
@@ -238,65 +264,10 @@ class Journal:
             if isinstance(error, JournalError):
                 raise
             raise JournalDiskError(
-                f"the journal in {self._disk.root} cannot be written: {error}. What is committed stays so, and a "
+                f"the journal in {self._disk.root} cannot be used: {error}. What is committed stays so, and a "
                 f"batch that the sink has seen without a commit comes again with the same records: make room there, or "
                 f"make it writable, and start the stream again."
             ) from error
-
-    def _json(self, name: str) -> Any:
-        return parse(self._disk, name, self._disk.read(name))
-
-
-def clean(disk: Disk) -> list[str]:
-    """Remove what crashes have left behind and no resume can need, and return the names of these files.
-
-    No driver may run on the journal: what it has just written may look like that.
-    """
-    head = find_head(disk)
-    if head is None:
-        return []
-    keep = {blob_name(head.data[key]) for key in ("checkpoint", "prev_checkpoint") if head.data.get(key)}
-    unused = [name for name in disk.names("blobs") if name not in keep]
-    unused += [name for name in disk.names("ahead") if name < f"ahead/{head.seq + 1:020d}"]
-    unused += [name for directory in ("blobs", "ahead", "blocks", "") for name in disk.half_written(directory)]
-    for name in unused:
-        disk.remove(name)
-    return unused
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Print the history of a journal, check all of it, or remove what crashes have left in it.
-
-    python -m sdf.journal show|verify|clean DIR; clean only while no stream runs on it.
-    """
-    options = argparse.ArgumentParser(prog="python -m sdf.journal", description=main.__doc__)
-    options.add_argument("what", choices=["show", "verify", "clean"])
-    options.add_argument("directory", help="the checkpoint directory of a stream")
-    given = options.parse_args(arguments)
-    if not is_directory(given.directory):
-        options.error(f"there is no directory {given.directory!r}")
-    disk, blocks = Disk(given.directory), 0
-    try:
-        for block in verify(disk):
-            blocks += 1
-            if given.what == "show":
-                print(_line(block))
-        if given.what == "clean":
-            print(f"removed {len(clean(disk))} files that crashes had left")
-    except JournalError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(f"{blocks} blocks, the chain is whole" if blocks else "there is no journal here")
-    return 0 if blocks else 1
-
-
-def _line(block: Block) -> str:
-    data = block.data
-    if data["kind"] == "seed":
-        return f"0  {data['time']}  seed  {json.dumps(data['config'], sort_keys=True)}"
-    inputs = "  ".join(f"{one['id']} [{one['start']}, {one['stop']})" for one in data["inputs"])
-    output = f"output [{data['output']['start']}, {data['output']['stop']})"
-    return f"{block.seq}  {data['time']}  {inputs}  {output}  watermark {data['watermark']}  {data['status']}"
 
 
 if __name__ == "__main__":

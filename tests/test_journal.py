@@ -13,7 +13,8 @@ import sdf.disk
 from sdf.chain import block_name, find_head, verify
 from sdf.disk import Disk
 from sdf.errors import JournalCorruptError, JournalError, JournalFencedError, JournalRuleError
-from sdf.journal import Journal, main
+from sdf.journal import Journal
+from sdf.journaltool import main
 
 CONFIG = {"fns": ["TailFn"]}
 
@@ -198,7 +199,7 @@ def test_a_silent_input_keeps_its_place(tmp_path):
 
 @pytest.mark.parametrize("commits", [10, 100, 1000, pytest.param(10_000, marks=pytest.mark.long)])
 def test_a_resume_reads_the_last_block_only(tmp_path, commits):
-    """The same few files, whatever the length of the chain; no directory is listed."""
+    """The same few files, whatever the length of the chain; no directory is listed but that of the next batch."""
     chain_of(tmp_path, commits, with_records=lambda number: int(number < commits // 10))
     disk = CountingDisk(tmp_path)
     began = time.perf_counter()
@@ -212,13 +213,14 @@ def test_a_resume_reads_the_last_block_only(tmp_path, commits):
         ("stat", block_name(commits)),
         ("read", block_name(commits)),
         ("stat", block_name(commits + 1)),
+        ("list", "ahead"),
         ("read", "HEAD"),
         ("read", f"blobs/{journal.head.data['checkpoint']['sha256']}"),
     ]
     assert journal.head.data["output"] == {"start": commits // 10, "stop": commits // 10}
 
 
-@pytest.mark.parametrize("head", [None, b"", b'{"seq', b'{"seq":99,"hash":"0"}', b'{"seq":"2"}', b"[]"])
+@pytest.mark.parametrize("head", [None, b"", b'{"seq', b'{"seq":"2"}', b"[]"])
 def test_a_head_that_says_nothing_is_done_without(tmp_path, head):
     """It is a hint; the last block is found by asking for a few."""
     last = chain_of(tmp_path, 20).head
@@ -330,11 +332,86 @@ def test_what_was_written_ahead_is_forgotten_with_the_commit(tmp_path):
     assert (journal.ahead("plan-0"), os.listdir(tmp_path / "ahead")) == (None, [])
 
 
+def test_an_attempt_that_came_to_nothing_is_void(tmp_path):
+    """The next one has files of its own; what the stream began with outlives both. A resume goes on from there."""
+    journal = open_journal(tmp_path)
+    journal.write_ahead("start", ["a"])
+    for attempt in range(3):
+        assert journal.write_ahead("plan-0", attempt) == attempt
+        journal.write_ahead("pin-0", -attempt)
+        journal.void()
+        assert journal.ahead("plan-0") is None
+        again = open_journal(tmp_path)
+        assert (again.ahead("plan-0"), again.ahead("start")) == (None, ["a"])
+    assert len(os.listdir(tmp_path / "ahead")) == 2  # the start, and that the last attempt is void
+    journal.write_ahead("plan-0", "wanted")
+    assert open_journal(tmp_path).ahead("plan-0") == "wanted"
+
+
+@pytest.mark.parametrize("kept", [(), ("plan-0",), ("pin-0",), ("plan-0", "pin-0")])
+def test_what_a_crash_leaves_of_a_void_attempt_is_not_followed(tmp_path, kept):
+    """Any part of it may be there still; the next attempt is another."""
+    journal = chain_of(tmp_path, 2)
+    for name in kept:
+        journal.write_ahead(name, "old")
+    left = {path.name: path.read_bytes() for path in (tmp_path / "ahead").iterdir()} if kept else {}
+    journal.void()
+    for name, data in left.items():
+        (tmp_path / "ahead" / name).write_bytes(data)
+    again = open_journal(tmp_path)
+    assert (again.ahead("plan-0"), again.ahead("pin-0")) == (None, None)
+    assert again.write_ahead("pin-0", "new") == "new"
+    again.commit(fields(again, 1, watermark=5))
+    assert os.listdir(tmp_path / "ahead") == []
+
+
+def test_a_driver_that_is_late_in_a_void_attempt_is_fenced(tmp_path):
+    """Its files have been removed, so it would be the first again to write one."""
+    chain_of(tmp_path, 2)
+    late, other = open_journal(tmp_path), open_journal(tmp_path)
+    late.write_ahead("plan-0", 1)
+    other.write_ahead("plan-0", 1)
+    other.void()
+    other.write_ahead("plan-0", 2)
+    with pytest.raises(JournalFencedError, match="another driver is ahead of this one"):
+        late.write_ahead("pin-0", "seen by nobody")
+    late_too = open_journal(tmp_path)
+    assert late_too.ahead("plan-0") == 2
+
+
+def test_two_drivers_may_find_the_same_attempt_void(tmp_path):
+    """Both go on to the same next one, and follow each other there."""
+    chain_of(tmp_path, 2)
+    one, two = open_journal(tmp_path), open_journal(tmp_path)
+    for driver in (one, two):
+        driver.write_ahead("plan-0", 1)
+    for driver in (one, two):
+        driver.void()
+    assert one.write_ahead("plan-0", 5) == 5
+    assert two.write_ahead("plan-0", 7) == 5
+
+
+def test_a_changed_byte_of_what_was_written_ahead_is_found(tmp_path):
+    """Each in turn, and none is followed; `verify` finds it too."""
+    journal = chain_of(tmp_path, 2)
+    journal.write_ahead("pin-0", {"read": [0, 3]})
+    (path,) = (tmp_path / "ahead").iterdir()
+    good = path.read_bytes()
+    for place in range(len(good)):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        try:
+            found = open_journal(tmp_path).ahead("pin-0")
+        except JournalError:
+            assert main(["verify", str(tmp_path)]) == 1
+        else:
+            assert found in (None, {"read": [0, 3]})
+
+
 def test_what_was_written_ahead_of_another_block_is_replaced(tmp_path):
     """It names the hash of the block that it would have followed."""
     journal = chain_of(tmp_path, 2)
     journal.write_ahead("plan-0", "old")
-    path = tmp_path / "ahead" / f"{3:020d}.plan-0.json"
+    path = tmp_path / "ahead" / f"{3:020d}.{0:06d}.plan-0.json"
     path.write_text(path.read_text().replace(journal.head.hash, "0" * 64))
     assert journal.write_ahead("plan-0", "new") == "new"
     assert open_journal(tmp_path).ahead("plan-0") == "new"
@@ -345,7 +422,7 @@ def test_the_second_of_two_drivers_is_fenced(tmp_path):
     chain_of(tmp_path, 2)
     one, two = open_journal(tmp_path), open_journal(tmp_path)
     one.commit(fields(one, 1, watermark=5))
-    with pytest.raises(JournalFencedError, match="another driver has committed batch 3"):
+    with pytest.raises(JournalFencedError, match="another driver is ahead of this one"):
         two.commit(fields(two, 2, watermark=5))
     assert open_journal(tmp_path).head == one.head
 
@@ -398,6 +475,24 @@ def test_show_prints_the_history(tmp_path, capsys):
         "2  100  a [1, 2)  output [1, 2)  watermark 1  running",
         "3 blocks, the chain is whole",
     ]
+
+
+@pytest.mark.parametrize("harm", ["checkpoint", "head block", "head hash", "stray", "keys"])
+def test_verify_finds_what_a_resume_would_stumble_over(tmp_path, capsys, harm):
+    """Not only a chain that is broken."""
+    head = chain_of(tmp_path, 3).head
+    if harm == "checkpoint":
+        (tmp_path / "blobs" / head.data["checkpoint"]["sha256"]).write_bytes(b"other")
+    elif harm == "head block":
+        (tmp_path / block_name(3)).unlink()
+    elif harm == "head hash":
+        (tmp_path / "HEAD").write_text(json.dumps({"seq": 3, "hash": "0" * 64}))
+    elif harm == "stray":
+        (tmp_path / "blocks" / "notes.txt").write_text("")
+    else:
+        (tmp_path / block_name(2)).write_bytes((tmp_path / block_name(2)).read_bytes().replace(b'"prev"', b'"prew"'))
+    assert main(["verify", str(tmp_path)]) == 1
+    assert "A crash does not do that" in capsys.readouterr().err
 
 
 def test_verify_says_where_the_chain_breaks(tmp_path, capsys):

@@ -5,7 +5,9 @@ rotation does, or cut short, the next byte of the stream is the first of the new
 how long it is the reader finds out; so a claim names both its ends. A line that has no end yet is left for later.
 
 A file system may give the number of a file that has gone to the next one, and a file that was cut short may grow again
-beyond what it was. So a file is known by its first bytes, too.
+beyond what it was. So a file is known by its first bytes, too, and by the last that were read. A file that was renamed
+may still be written to, by a program that has not opened the new one yet. So it has ended only when it has been quiet
+for a while.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import time
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -28,7 +31,7 @@ from sdf.io.pinned import FileInfo, file_system, look_up
 __all__ = ["Tail", "TailLines"]
 
 _PIECE_BYTES = 1 << 20
-_HEAD_BYTES = 64
+_KNOWN_BYTES = 64  # of a file, at its start and before what is to be read
 
 log = logging.getLogger("sdf.io.tail")
 
@@ -43,6 +46,7 @@ class Tail:
         base: where the first byte of the present file is.
         file: the present file, as it was when it was first seen.
         head: its first bytes, as far as they were read, up to a few.
+        last: those that were read last, up to a few.
     """
 
     start: int
@@ -50,17 +54,41 @@ class Tail:
     base: int
     file: FileInfo
     head: bytes = b""
+    last: bytes = b""
 
 
 @attrs.frozen
 class Piece:
-    """Whole lines of a file from ``start`` to ``stop``, the position of a claim; ``file`` goes on, from ``base``."""
+    """Whole lines of a file from ``start`` to ``stop``, the position of a claim; ``file`` goes on, from ``base``.
+
+    Where ``stop`` is UNBOUNDED nothing will follow.
+    """
 
     start: int
-    stop: int
+    stop: Any
     base: int
     file: FileInfo
     head: bytes
+    last: bytes
+
+
+@attrs.frozen
+class Sight:
+    """Where the bytes of a file are now.
+
+    Attributes:
+        path: of the file.
+        size: how many there are.
+        ended: whether no more will come.
+        after: the file that goes on, if it has ended.
+        lost: why there may have been more of them, if so.
+    """
+
+    path: str
+    size: int
+    ended: bool = False
+    after: FileInfo | None = None
+    lost: str = ""
 
 
 class TailTracker(RestrictionTracker):
@@ -80,7 +108,7 @@ class TailTracker(RestrictionTracker):
         if not position.start < self._tail.stop or self._refused:
             self._refused = True
             return False
-        self._next = Tail(position.stop, self._tail.stop, position.base, position.file, position.head)
+        self._next = Tail(position.stop, self._tail.stop, position.base, position.file, position.head, position.last)
         if position.base == self._tail.base:
             self._tail = attrs.evolve(self._tail, head=position.head)
         return True
@@ -103,22 +131,27 @@ class TailTracker(RestrictionTracker):
 class TailLines(ReadLines):
     """Follows files line by line, in streams. Element: a path, `FileInfo`, or `FileBlock` to begin at its start.
 
-    Gives a line when it has its end. Where the file is replaced by another of its name, it first reads on in the old
-    one, if that is still in the directory under another name, and gives what is there as the last line; then it begins
-    with the new one. A file that gets shorter is begun anew.
+    Gives a line when it has its end. Of a path, whatever file has that name is followed: where another comes in its
+    place, it first reads on in the old one, if that is in the directory under another name, until it has been quiet for
+    a while, and gives what is there as the last line; then it begins with the new one. Of a `FileInfo`, which
+    `WatchFiles` gives, that file alone is followed, until it has gone, or was renamed and has been quiet. A file that
+    gets shorter is begun anew. What may have been lost is said in the log.
 
     Args:
         poll_seconds: how long to wait where nothing is new.
+        rotated_seconds: how long a file that was renamed must have been quiet to have ended.
         options: as for `ReadLines`, but compressed files cannot be followed.
 
     Source: `tail -F`; rotation as logrotate does it.
     """
 
-    def __init__(self, *, poll_seconds: float = 1.0, **options: Any) -> None:
+    def __init__(self, *, poll_seconds: float = 1.0, rotated_seconds: float = 10.0, **options: Any) -> None:
         super().__init__(**options)
-        if not isinstance(poll_seconds, (int, float)) or not 0 <= poll_seconds < 1e9:
-            raise InvalidValueError(f"TailLines poll_seconds must be a number >= 0 (got {show(poll_seconds)}).")
+        for name, seconds in (("poll_seconds", poll_seconds), ("rotated_seconds", rotated_seconds)):
+            if not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e9:
+                raise InvalidValueError(f"TailLines {name} must be a number >= 0 (got {show(seconds)}).")
         self.poll_seconds = poll_seconds
+        self.rotated_seconds = rotated_seconds
 
     def get_initial_restriction(self, element: Any) -> Tail:  # type: ignore[override]
         start = element.start if isinstance(element, FileBlock) else 0
@@ -135,52 +168,75 @@ class TailLines(ReadLines):
 
     def truncate(self, element: Any, restriction: Tail) -> Tail:
         """Keep what is there now."""
-        _, size, _ = self._look(restriction)
+        size = self._look(element, restriction).size
         return attrs.evolve(restriction, stop=max(restriction.start, restriction.base + size))
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
         at: Tail = tracker.current_restriction()
         growing = at.stop is UNBOUNDED
         inside = at.start - at.base
-        path, size, after = self._look(at)
-        end = size if growing else at.stop - at.base
-        if size < end:
+        sight = self._look(element, at)
+        end = sight.size if growing else at.stop - at.base
+        if sight.size < end:
             raise SourceChangedError(
-                f"{at.file.path}: bytes up to {end} were planned to be read, but only {size} of that file are there. "
-                f"Keep rotated files for as long as a stream may have to read them again."
+                f"{at.file.path}: bytes up to {end} were planned to be read, but only {sight.size} of that file are "
+                f"there. Keep rotated files for as long as a stream may have to read them again."
             )
+        head, last, began = at.head, at.last, inside
         while inside < end:
-            data = self._lines(path, inside, end, to_the_end=not growing or after is not None)
+            data = self._lines(sight.path, inside, end, to_the_end=not growing or sight.ended)
             if not data:
                 break
-            head = at.head + data[: max(0, _HEAD_BYTES - inside)] if len(at.head) == inside else at.head
-            if not tracker.try_claim(Piece(at.base + inside, at.base + inside + len(data), at.base, at.file, head)):
+            if len(head) == inside:
+                head += data[: max(0, _KNOWN_BYTES - inside)]
+            last = (last + data[-_KNOWN_BYTES:])[-_KNOWN_BYTES:]
+            start = at.base + inside
+            if not tracker.try_claim(Piece(start, start + len(data), at.base, at.file, head, last)):
                 return
-            at = attrs.evolve(at, head=head)
             yield from self.records(at.file.path, inside, data)
             inside += len(data)
-        if growing and after is not None and tracker.try_claim(_begin(at.base + inside, after)):
-            tracker.defer_remainder()  # a part never lies in two files
-        elif growing:
+        here = at.base + inside
+        if not growing:
+            return
+        if not sight.ended:
             tracker.defer_remainder(self.poll_seconds)
+        elif inside > began:
+            tracker.defer_remainder()  # a part never lies in two files, and the end is one of its own
+        elif sight.after is None:
+            tracker.try_claim(Piece(here, UNBOUNDED, at.base, at.file, head, last))
+        elif tracker.try_claim(Piece(here, here, here, sight.after, b"", b"")):
+            tracker.defer_remainder()
+        if sight.ended and sight.lost:
+            log.warning("%s %s after byte %d; if there was more, that is lost", at.file.path, sight.lost, inside)
 
-    def _look(self, at: Tail) -> tuple[str, int, FileInfo | None]:
-        """Return where the bytes of a file are now, how many, and the file that has come in its place, if one has."""
+    def _look(self, element: Any, at: Tail) -> Sight:
+        by_name = isinstance(element, (str, os.PathLike))
         file, inside = at.file, at.start - at.base
         now = self._now(file)
         if now is not None and now.version == file.version:
-            same = now.size >= inside and self._read(file.path, 0, len(at.head)) == at.head
-            return (file.path, now.size, None) if same else (file.path, 0, now)
-        moved = self._moved(file)
+            if self._is_same(now.path, now.size, at):
+                return Sight(file.path, now.size)
+            return Sight(file.path, 0, ended=True, after=now, lost="was cut short or written anew")
+        moved = self._moved(at)
+        follows = now is not None or not by_name  # of a name whatever comes next; of a file nothing
         if moved is not None:
-            return moved.path, moved.size, now
-        if now is not None:
-            log.warning("%s was replaced after byte %d; what followed in the old file is lost", file.path, inside)
-        return file.path, inside, now
+            quiet = moved.mtime is None or time.time() - moved.mtime > self.rotated_seconds
+            return Sight(moved.path, moved.size, quiet and follows, now if by_name else None)
+        return Sight(file.path, inside, follows, now if by_name else None, "has gone")
+
+    def _is_same(self, path: str, size: int, at: Tail) -> bool:
+        """Tell whether a file begins as the one that was read, and has what was read last."""
+        inside = at.start - at.base
+        return (
+            size >= inside
+            and self._read(path, 0, len(at.head)) == at.head
+            and self._read(path, inside - len(at.last), inside) == at.last
+        )
 
     def _lines(self, path: str, start: int, end: int, *, to_the_end: bool) -> bytes:
         """Return some whole lines, none if there is none; what is left at the end is one if nothing will follow."""
-        for size in (_PIECE_BYTES, end - start):
+        size = _PIECE_BYTES
+        while True:
             data = self._read(path, start, min(end, start + size))
             if to_the_end and start + len(data) == end:
                 return data
@@ -191,7 +247,9 @@ class TailLines(ReadLines):
                     f"{path} at byte {start}: a line has more than {self.max_record_bytes} bytes so far. If the "
                     f"delimiter is right, allow more with max_record_bytes."
                 )
-        return b""
+            if start + size >= end:
+                return b""
+            size *= 2  # a long line; no more of the file than it takes
 
     def _now(self, file: FileInfo) -> FileInfo | None:
         try:
@@ -201,12 +259,17 @@ class TailLines(ReadLines):
                 raise  # that it cannot be reached does not say that it has gone
             return None
 
-    def _moved(self, file: FileInfo) -> FileInfo | None:
+    def _moved(self, at: Tail) -> FileInfo | None:
         """Return the same file under another name in its directory, None if it is not there."""
-        fs, inner = file_system(file.path, self.storage_options, "TailLines")
-        for entry in fs.ls(os.path.dirname(inner), detail=True):
-            if entry["type"] == "file" and str(entry.get("ino")) == file.version and entry["name"] != inner:
-                return attrs.evolve(file, path=entry["name"], size=entry["size"])
+        fs, inner = file_system(at.file.path, self.storage_options, "TailLines")
+        try:
+            entries = fs.ls(os.path.dirname(inner), detail=True)
+        except FileNotFoundError:
+            return None
+        for entry in entries:
+            same = entry["type"] == "file" and str(entry.get("ino")) == at.file.version and entry["name"] != inner
+            if same and self._is_same(entry["name"], entry["size"], at):
+                return attrs.evolve(at.file, path=entry["name"], size=entry["size"], mtime=float(entry["mtime"]))
         return None
 
     def _read(self, path: str, start: int, stop: int) -> bytes:
@@ -215,8 +278,3 @@ class TailLines(ReadLines):
             file.seek(start, io.SEEK_SET)
             data: bytes = file.read(stop - start)
         return data
-
-
-def _begin(position: int, file: FileInfo) -> Piece:
-    """Return the claim that says that another file goes on here."""
-    return Piece(position, position, position, file, b"")

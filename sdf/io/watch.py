@@ -96,9 +96,10 @@ class WatchFiles(DoFn):
 
     Args:
         interval_seconds: how long after a scan the next is made.
-        modified: what becomes of a file that has changed: ``"reread"`` gives it again, ``"tail"`` gives what was
-            appended, as a `FileBlock`, and the whole file if it was replaced or has shrunk; ``"ignore"`` gives
-            it again only if it was replaced by another, which is what `TailLines` wants.
+        modified: what becomes of a file that has changed: ``"reread"`` gives it again; ``"tail"`` gives what was
+            appended, as a `FileBlock`, which may end inside of a record, and the whole file if it was replaced or has
+            shrunk; ``"ignore"`` gives each file once, under whatever name, and another that has come in its place: what
+            `TailLines` wants. A copy is another file: leave copies of rotated files out of the pattern.
         recursive, regex, hidden, storage_options: as of `MatchFiles`.
 
     Source: the directory scanner of Apache Apex Malhar's file splitter, which compares times only.
@@ -138,8 +139,13 @@ class WatchFiles(DoFn):
 
     def _changes(self, seen: tuple[FileInfo, ...], there: tuple[FileInfo, ...]) -> Iterator[FileInfo | FileBlock]:
         before = {file.path: file for file in seen}
+        versions = {file.version for file in seen if file.version is not None}
         for file in there:
             old = before.get(file.path)
+            if self.modified == "ignore":
+                if file.version not in versions and (old is None or old.version != file.version):
+                    yield file
+                continue
             replaced = old is not None and (old.version != file.version or file.size < old.size)
             if old is None or replaced or (old != file and self.modified == "reread"):
                 yield file

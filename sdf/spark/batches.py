@@ -10,6 +10,7 @@ the same batch id, with the same records.
 from __future__ import annotations
 
 import logging
+import math
 import numbers
 import os
 import threading
@@ -23,8 +24,8 @@ from pyspark import RDD, SparkContext
 
 from sdf.disk import Disk
 from sdf.dofn import DoFn
-from sdf.errors import WatermarkError, blame, show
-from sdf.journal import Journal
+from sdf.errors import DeferError, WatermarkError, blame, show
+from sdf.journal import START, Journal
 from sdf.pending import Pending, dump, from_json, load, to_json
 from sdf.planner import scaled
 from sdf.spark.clock import Clock
@@ -35,6 +36,7 @@ __all__ = ["Batch", "Pace", "Stream"]
 
 log = logging.getLogger("sdf.stream")
 
+_MOST_IDLE = 100  # batches of a stream that is drained in which nothing happens
 _LOOK_SECONDS = 0.05  # how often a stream that pauses looks whether it is to go on
 
 
@@ -104,7 +106,8 @@ class Stream:
         self._slots = slot_counter(sc)
         self._pending: list[Pending] = []
         self._fresh = 0  # elements that the first batch begins with
-        self._tried_all = True  # whether the last batch took on all that was due when it began
+        self._tried = 0  # how many work items were run since anything came of one
+        self._tried_all = True  # whether since then all that was due has been
         self.watermark: Any = None
         self.done = False
         self.batches = 0
@@ -125,10 +128,10 @@ class Stream:
                 state, self._pending = load(self._journal.get(head["checkpoint"]))
                 self._acknowledge([from_json(part) for part in state["committed"]])
             return
-        start = self._journal.ahead("start")
+        start = self._journal.ahead(START)
         if start is None:
             start = [to_json(one) for one in self._steps[0].expand(rdd)]
-            start = self._journal.write_ahead("start", start)
+            start = self._journal.write_ahead(START, start)
         self._pending = [from_json(one) for one in start]
         self._fresh = len(self._pending)
 
@@ -136,13 +139,16 @@ class Stream:
         self, stopped: threading.Event, woken: threading.Event, max_batches: int | None, stop_when_idle: bool
     ) -> None:
         """Run batches until it is time to stop."""
-        if stop_when_idle:
-            self._wake()
+        wake = stop_when_idle
         while not self.done and not stopped.is_set() and (max_batches is None or self.batches < max_batches):
             began = time.monotonic()
-            if woken.is_set():
+            if not self._pending:
+                self._commit_changes()
+                return
+            if (wake or woken.is_set()) and not self._is_planned():  # what is planned knows nothing of it
+                wake = False
                 woken.clear()
-                self._wake()
+                self._pending = [attrs.evolve(one, due=0) for one in self._pending]
             advanced = self._batch()
             if not advanced and stop_when_idle and self._tried_all:
                 return
@@ -151,9 +157,9 @@ class Stream:
             if not self.done:
                 self._pause(pause if advanced else max(pause, due_in), stopped, woken)
 
-    def _wake(self) -> None:
-        """Let all that is deferred be due."""
-        self._pending = [attrs.evolve(one, due=0) for one in self._pending]
+    def _is_planned(self) -> bool:
+        """Tell whether a driver that has died has planned the next batch."""
+        return self._journal.ahead("plan-0") is not None
 
     def _pause(self, seconds: float, stopped: threading.Event, woken: threading.Event) -> None:
         until = time.monotonic() + seconds
@@ -162,20 +168,45 @@ class Stream:
                 return
 
     def drain(self) -> None:
-        """Do what is left of finite work, drop what has no end, and close the journal."""
-        left = []
-        for one in self._pending:
-            step = self._steps[one.step]
-            with blame(lambda step=step, one=one: f"{step.name}.truncate() of {show(one.restriction)}"):  # type: ignore[misc]
-                rest = step.here().truncate(one.element, one.restriction)
-            if rest is not None:
-                left.append(attrs.evolve(one, restriction=rest, due=0))
-        self._pending = left
-        while self._pending:
-            time.sleep(min(max(0.0, self._due_in_seconds()), 3600.0))
+        """Do what is left of finite work, drop what has no end, and close the journal.
+
+        What was written ahead by a driver that has died comes first: it must be followed as it is. Then it is committed
+        what is to be done, so that whoever resumes goes on with that.
+        """
+        if self._is_planned():
             self._batch()
         if not self.done:
-            self._commit([], 0, [0] * len(self._steps))
+            self._pending = [rest for one in self._pending if (rest := self._truncated(one)) is not None]
+            self._commit_changes()
+        idle = 0
+        while not self.done:
+            while (due_in := self._due_in_seconds()) > 0:
+                time.sleep(due_in)
+            idle = 0 if self._batch() else idle + 1
+            if idle > _MOST_IDLE:
+                raise DeferError(
+                    f"the stream cannot be drained: finite work was deferred {idle} times in a row without a claim, "
+                    f"for example {show(self._pending[0].restriction)} of element {show(self._pending[0].element)}."
+                )
+            bounded = [self._steps[one.step].is_bounded(one) for one in self._pending]
+            self._pending = [
+                rest
+                for one, done in zip(self._pending, bounded, strict=True)
+                if (rest := one if done else self._truncated(one)) is not None
+            ]
+            self._commit_changes()
+
+    def _commit_changes(self) -> None:
+        """Commit that there is other work left than the journal says."""
+        if not self.done and self._checkpoint([]) != self._journal.head.data.get("checkpoint"):
+            self._commit([], 0, self._start_of([]))
+
+    def _truncated(self, one: Pending) -> Pending | None:
+        """Return what is still to be done of some work when the stream is drained."""
+        step = self._steps[one.step]
+        with blame(lambda: f"{step.name}.truncate() of {show(one.restriction)}"):
+            rest = step.here().truncate(one.element, one.restriction)
+        return None if rest is None else attrs.evolve(one, restriction=rest, due=0)
 
     def _due_in_seconds(self) -> float:
         """Return how long it takes until the first work is due; 0 if some is, or none is left."""
@@ -186,70 +217,75 @@ class Stream:
         """Run one batch; return whether anything came of it."""
         now = self._now()
         self._tried_all = True
+        if not any(one.due <= now for one in self._pending) and not self._is_planned():
+            return False
         number = self._journal.next_seq
-        records = self._journal.head.data.get("output", {}).get("stop", 0)
         elements: RDD[Any] | None = None
         pins: list[Pin] = []
-        fresh = [self._fresh] + [0] * (len(self._steps) - 1)
         left: list[Pending] = []
         for step in self._steps:
             pin, kept = self._step(step, number, elements, now)
             left += [*kept, *pin.left]
             pins.append(pin)
             if step.number + 1 < len(self._steps):
-                fresh[step.number + 1] = pin.records
                 elements = step.records(pin) if pin.records else None
-        if not any(parts for pin in pins for parts in pin.tasks) and not self._fresh:
-            self._journal.discard_ahead()
-            self._pending = left
-            self._forget()
-            return False
         self._pending = left
+        if not any(parts for pin in pins for parts in pin.tasks) and not self._fresh:
+            self._journal.void()
+            self._forget()
+            self._tried_all |= self._tried >= len(self._pending)
+            return False
+        self._tried = 0
         self._advance_watermark()
         if pins[-1].records:
             self._foreach_batch(Batch(number, self._steps[-1].records(pins[-1]), self.watermark))
         committed = [part for pin in pins for parts in pin.tasks for part in parts]
-        self._commit(committed, pins[-1].records, fresh)
+        self._commit(committed, pins[-1].records, self._start_of(pins))
         self.batches += 1
         self.records += pins[-1].records
-        self._fresh = 0
-        log.info("batch %d: %d records, output at %d", number, pins[-1].records, records + pins[-1].records)
+        log.info("batch %d: %d records", number, pins[-1].records)
         return True
 
+    def _start_of(self, pins: list[Pin]) -> list[int]:
+        """Return how many new elements each step got."""
+        return [self._fresh] + ([pin.records for pin in pins[:-1]] or [0] * (len(self._steps) - 1))
+
     def _step(self, step: Step, number: int, elements: RDD[Any] | None, now: int) -> tuple[Pin, list[Pending]]:
-        """Run one step of a batch, or follow what is written of it; return what it read, and the work it left alone."""
-        mine = [one for one in self._pending if one.step == step.number]
+        """Run one step of a batch, or follow what is written of it; return what it read, and the work it left alone.
+
+        A step without work has a plan too: a step after it may have some, and if this driver dies, nobody may find
+        work for the step before then.
+        """
         plan = self._journal.ahead(f"plan-{step.number}")
         if plan is None:
+            mine = [one for one in self._pending if one.step == step.number]
             fresh = [] if elements is None else step.expand(elements)
-            due = [place for place, one in enumerate(mine) if one.due <= now]
-            room = len(due) + len(fresh) if self._pace.max_items is None else self._pace.max_items
-            self._tried_all &= len(due) + len(fresh) <= room
-            taken, admitted = due[:room], fresh[: max(0, room - len(due))]
-            work = [*(mine[place] for place in taken), *admitted]
-            if not work and not fresh:
-                return Pin((), (), ()), mine
-            tasks = step.plan(work, self._tasks(len(work))) if work else []
+            work = [*(one for one in mine if one.due <= now), *fresh]
+            room = len(work) if self._pace.max_items is None else self._pace.max_items
+            self._tried_all &= len(work) <= room
+            self._tried += min(len(work), room)
+            tasks = step.plan(work[:room], self._tasks(len(work[:room]))) if work else []
+            kept = [*(one for one in mine if one.due > now), *work[room:]]
             plan = self._journal.write_ahead(
                 f"plan-{step.number}",
                 {
                     "tasks": [[to_json(one) for one in share] for share in tasks],
-                    "taken": taken,
-                    "later": [to_json(one) for one in fresh[len(admitted) :]],
+                    "kept": [to_json(one) for one in kept],
                 },
             )
-        gone = set(plan["taken"])
-        kept = [one for place, one in enumerate(mine) if place not in gone] + [from_json(one) for one in plan["later"]]
+        shares = [[from_json(one) for one in share] for share in plan["tasks"]]
+        left_alone = [from_json(one) for one in plan["kept"]]
+        if not shares:
+            return Pin((), (), ()), left_alone
         written = self._journal.ahead(f"pin-{step.number}")
         if written is None:
-            shares = [[from_json(one) for one in share] for share in plan["tasks"]]
-            pin = step.run(number, shares, self._pace.batch_seconds, self._now()) if shares else Pin((), (), ())
+            pin = step.run(number, shares, self._pace.batch_seconds, self._now())
             mine_too = pin.to_json()
             written = self._journal.write_ahead(f"pin-{step.number}", mine_too)
             if written == mine_too:
-                return pin, kept
+                return pin, left_alone
             step.forget()  # another driver was faster: what counts is what it read
-        return Pin.from_json(written), kept
+        return Pin.from_json(written), left_alone
 
     def _tasks(self, work: int) -> int:
         slots = self._slots()
@@ -268,31 +304,35 @@ class Stream:
                 continue
             if one.watermark is not None:
                 estimator.restore(one.watermark)
-            current = estimator.current()
-            if not isinstance(current, numbers.Real):
+            current: Any = estimator.current()
+            if not _is_number(current):
                 raise WatermarkError(
                     f"{step.name}: in a stream a watermark must be a number, such as seconds since the epoch (got "
                     f"{show(current)})."
                 )
-            held.append(current)
-        if held:
-            lowest = min(held)
+            held.append(current if isinstance(current, int) else float(current))
+        lowest = min(held, default=math.inf)
+        if math.isfinite(lowest):  # one that has seen nothing yet may say minus infinity
             self.watermark = lowest if self.watermark is None else max(self.watermark, lowest)
 
     def _commit(self, parts: list[Pending], records: int, fresh: list[int]) -> None:
         """Commit a batch: the work that is left, and how far everything has come."""
         heard = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
-        state = {"v": 1, "committed": [to_json(part) for part in heard]}
         self.done = not self._pending
         self._journal.advance(
             fresh,
             records,
-            checkpoint=self._journal.put(dump(state, self._pending)),
+            checkpoint=self._checkpoint(heard),
             watermark=self.watermark,
             status="done" if self.done else "running",
         )
+        self._fresh = 0
         self._forget()
         self._acknowledge(heard)
+
+    def _checkpoint(self, heard: list[Pending]) -> dict[str, Any]:
+        """Store the work that is left, and what sources are to hear of."""
+        return self._journal.put(dump({"v": 1, "committed": [to_json(part) for part in heard]}, self._pending))
 
     def _forget(self) -> None:
         for step in self._steps:
@@ -304,3 +344,7 @@ class Stream:
             step = self._steps[part.step]
             with blame(lambda step=step, part=part: f"{step.name}.on_commit() of {show(part.restriction)}"):  # type: ignore[misc]
                 step.here().on_commit(part.element, part.restriction)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not math.isnan(value)

@@ -16,7 +16,7 @@ import attrs
 from pyspark import RDD, Broadcast, SparkContext, StorageLevel
 
 from sdf.dofn import DoFn, call_hook
-from sdf.errors import StageError
+from sdf.errors import StageError, blame, show
 from sdf.expansion import Expanded, checked_size
 from sdf.ledger import WorkItem
 from sdf.pending import Pending, from_json, to_json
@@ -100,6 +100,7 @@ class Step:
         self._jobs.cancel()
         self.forget()
         self._param.close()
+        self._payload.broadcast.destroy()
         if self._set_up:
             call_hook(self.fn, "teardown")
 
@@ -117,6 +118,11 @@ class Step:
         self._stored, self._stamps = None, ()
         while self._contents:
             self._contents.pop().destroy()
+
+    def is_bounded(self, work: Pending) -> bool:
+        """Tell whether some work has an end."""
+        with blame(lambda: f"{self.name}.create_tracker() of {show(work.restriction)}"):
+            return self.fn.create_tracker(work.element, work.restriction).is_bounded()
 
     def expand(self, elements: RDD[Any] | Sequence[Any]) -> list[Pending]:
         """Return the work of new elements, in the parts to start from."""

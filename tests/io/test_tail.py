@@ -3,21 +3,24 @@
 import itertools
 import os
 import re
+import shutil
 
+import attrs
 import pytest
 from following import Following
 from fsspec.implementations.local import LocalFileSystem
 
+from sdf import run_direct
 from sdf.errors import InvalidValueError, ReadError, SourceChangedError, SourceError
 from sdf.invoker import Invoker
-from sdf.io import TailLines
+from sdf.io import MatchFiles, TailLines
 
 
 class Tail(Following):
     """Reads a file again and again."""
 
-    def __init__(self, path, **options):
-        super().__init__(TailLines(**{"poll_seconds": 3, **options}), str(path))
+    def __init__(self, path, element=None, **options):
+        super().__init__(TailLines(**{"poll_seconds": 3, "rotated_seconds": 0, **options}), element or str(path))
 
     def read_all(self):
         """Read until nothing comes, twice in a row: a new file begins in a part of its own."""
@@ -86,6 +89,88 @@ def test_a_file_that_was_rotated_is_read_to_its_end_first(path):
     path.write_bytes(b"new\n")
     assert tail.read_all() == ["4", "new"]
     tail.again()
+
+
+def follow(path, **options):
+    """Follow the file that a path names now, as `WatchFiles` gives it, and not what may come in its place."""
+    return Tail(path, element=run_direct([str(path)], MatchFiles())[0], **options)
+
+
+def test_a_renamed_file_is_followed_until_it_is_quiet(path):
+    """A program that has not opened the new file yet writes on in the old one."""
+    tail = follow(path, rotated_seconds=3600)
+    append(path, b"1\nhalf")
+    assert tail.read() == ["1"]
+    moved = path.with_suffix(".1")
+    os.rename(path, moved)
+    path.write_bytes(b"new\n")
+    assert (tail.read(), tail.delay_seconds) == ([], 3)
+    append(moved, b" line\n2\n3")
+    assert tail.read() == ["half line", "2"]
+    os.utime(moved, (1, 1))
+    assert tail.read() == ["3"]
+    assert (tail.read(), tail.left) == ([], None)
+    tail.again()
+
+
+def test_a_file_that_has_gone_is_no_more_followed(path, caplog):
+    """That more of it may have been lost is said; another of its name is another element."""
+    tail = follow(path)
+    append(path, b"1\n")
+    tail.read()
+    path.with_suffix(".new").write_bytes(b"2\n")
+    os.replace(path.with_suffix(".new"), path)
+    assert (tail.read(), tail.left) == ([], None)
+    assert "has gone after byte 2; if there was more, that is lost" in caplog.text
+
+
+def test_a_directory_that_has_gone_is_no_error(tmp_path):
+    """Its files have gone with it."""
+    path = tmp_path / "sub" / "a.log"
+    path.parent.mkdir()
+    path.write_bytes(b"1\n")
+    tail = follow(path)
+    assert tail.read() == ["1"]
+    shutil.rmtree(path.parent)
+    assert (tail.read(), tail.left) == ([], None)
+
+
+def test_another_file_with_its_number_is_not_taken_for_it(path, monkeypatch):
+    """File systems give the number of a file that has gone to the next one."""
+    tail = follow(path)
+    append(path, b"1\n2\n")
+    tail.read()
+    os.remove(path)
+    other = path.with_name("other.log")
+    other.write_bytes(b"x\ny\nz\n")
+    tail.left = attrs.evolve(tail.left, file=attrs.evolve(tail.left.file, version=str(other.stat().st_ino)))
+    assert (tail.read(), tail.left) == ([], None)
+
+
+def test_a_file_that_was_cut_short_and_begins_as_before_is_begun_anew(path):
+    """Where all files begin with one long header, what was read last tells."""
+    header = b"#" * 100 + b"\n"
+    tail = follow(path)
+    append(path, header + b"1\n2\n")
+    assert len(tail.read()) == 3
+    path.write_bytes(header + b"3\n4\n5\n")
+    assert tail.read_all() == [header.decode().strip(), "3", "4", "5"]
+
+
+def test_a_long_line_takes_no_more_memory_than_it_needs(path, monkeypatch):
+    """Not all the rest of the file."""
+    monkeypatch.setattr("sdf.io.tail._PIECE_BYTES", 64)
+    append(path, b"x" * 100 + b"\n" + b"y\n" * 10_000)
+    tail, most = Tail(path), []
+    read = tail.fn._read
+
+    def noted(path, start, stop):
+        most.append(stop - start)
+        return read(path, start, stop)
+
+    tail.fn._read = noted
+    assert len(tail.read()) == 10_001
+    assert max(most) <= 256
 
 
 def test_a_file_that_was_replaced_and_has_gone_is_begun_anew(path):

@@ -81,7 +81,7 @@ def test_what_becomes_of_a_file_that_changes(folder, modified, appended, rewritt
     assert seen(watch.scan()) == replaced
 
 
-@pytest.mark.parametrize("modified", ["reread", "tail", "ignore"])
+@pytest.mark.parametrize("modified", ["reread", "tail"])
 def test_a_file_that_shrinks_is_given_whole(folder, modified):
     """What was read of it is not in it any more."""
     watch = Watch(folder, modified=modified)
@@ -144,3 +144,18 @@ def test_an_element_that_is_no_path_is_named():
         InvalidTypeError, match=re.escape("WatchFiles watches a path, a directory or a pattern (got 5)")
     ):
         WatchFiles().get_initial_restriction(5)
+
+
+def test_a_file_that_is_followed_is_given_once(folder):
+    """Under whatever name, and also if it is cut short, which whoever follows it sees; not what comes in its place."""
+    watch = Watch(folder, modified="ignore")
+    assert watch.names() == ["a", "b"]
+    os.rename(folder / "a", folder / "a.1")
+    assert watch.names() == []
+    (folder / "a").write_text("new")
+    os.truncate(folder / "b", 0)
+    assert watch.names() == ["a"]
+    (folder / "c").write_text("c")
+    os.replace(folder / "c", folder / "b")
+    assert watch.names() == ["b"]
+    watch.again()

@@ -120,7 +120,7 @@ def run(sc, checkpoint, out, points, max_batches=None):
 def kind(name):
     """Return what a file of the journal is: its directory, and what was written ahead."""
     directory, _, rest = name.partition("/")
-    return f"{directory} {rest.split('.')[1]}" if directory == "ahead" else directory
+    return f"{directory} {rest.split('.')[-2]}" if directory == "ahead" else directory
 
 
 def records(out):

@@ -1,18 +1,21 @@
 """stream_sdf: batches, chains, deferral, watermarks, stopping, draining, and what a sink and a source may rely on."""
 
+import contextlib
+import fractions
 import os
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from fns import CountFn, SlowCountFn
+from fns import CountFn, OnlyDefersFn, SlowCountFn
 
 from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, ManualWatermark, OffsetRange, stream_sdf
 from sdf.chain import find_head, verify
 from sdf.disk import Disk
-from sdf.errors import InvalidTypeError, InvalidValueError, JournalError, ProcessError
+from sdf.errors import DeferError, InvalidTypeError, InvalidValueError, JournalError, ProcessError
 
 
 class Sink:
@@ -73,9 +76,9 @@ def expected(elements):
 def stream(sc, tmp_path):
     """Give a function that runs a stream with a sink on one checkpoint."""
 
-    def run(elements, fns, sink, **options):
-        options = {"batch_seconds": 0.2, **options}
-        return stream_sdf(sc.parallelize(elements), fns, checkpoint=tmp_path / "journal", foreach_batch=sink, **options)
+    def run(elements, fns, sink, checkpoint_name="journal", **options):
+        options = {"batch_seconds": 0.2, "checkpoint": tmp_path / checkpoint_name, **options}
+        return stream_sdf(sc.parallelize(elements), fns, foreach_batch=sink, **options)
 
     return run
 
@@ -301,3 +304,164 @@ def test_nothing_stays_stored(sc, stream):
     before = set(sc._jsc.getPersistentRDDs().keySet())
     stream([("a", 50)], SlowCountFn(), Sink())
     assert set(sc._jsc.getPersistentRDDs().keySet()) - before == set()
+
+
+# What a crash must not lose, where steps were not all at work
+
+
+class NamesFn(DoFn):
+    """Gives the lines of a file that are new, as elements of the next step; looks again after a while."""
+
+    def __init__(self, delay_seconds):
+        self.delay_seconds = delay_seconds
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, UNBOUNDED)
+
+    def process(self, element, tracker):
+        start, stop = tracker.current_restriction()
+        there = Path(element).read_text().split()
+        for i in range(start, len(there) if stop is UNBOUNDED else stop):
+            if not tracker.try_claim(i):
+                return
+            yield there[i]
+        if stop is UNBOUNDED:
+            tracker.defer_remainder(self.delay_seconds)
+
+
+class Failing(Sink):
+    """Raises at some of its calls, after it has kept the records."""
+
+    def __init__(self, *at):
+        super().__init__()
+        self.at, self.calls = set(at), 0
+
+    def __call__(self, batch):
+        super().__call__(batch)
+        self.calls += 1
+        if self.calls in self.at:
+            raise RuntimeError("down")
+
+
+def test_what_comes_while_a_stream_is_down_is_not_lost_to_a_step_that_had_nothing_due(stream, tmp_path):
+    """The batch that comes again is the same; what is new belongs to the next."""
+    names, other = tmp_path / "names", tmp_path / "a"
+    names.write_text(str(other))
+    other.write_text("1 ")
+    sink = Failing(2)
+    chain = [NamesFn(3600), NamesFn(0)]
+    stream([str(names)], chain, sink, max_batches=1)
+    other.write_text("1 2 ")
+    with pytest.raises(RuntimeError, match="down"):
+        stream([str(names)], chain, sink, max_batches=1)  # the first step is not due in it
+    late = tmp_path / "b"
+    late.write_text("3 4")
+    names.write_text(f"{other} {late}")
+    stream([str(names)], chain, sink, stop_when_idle=True)
+    assert sink.records() == ["1", "2", "3", "4"]
+
+
+def test_a_batch_that_comes_again_after_an_idle_one_is_the_same(stream, tmp_path):
+    """Whatever order the work was in when it was planned."""
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    for path in paths:
+        path.write_text(f"{path.name}1 ")
+    sink = Failing(4, 5, 6)
+    options = {"max_items_per_batch": 1, "stop_when_idle": True, "batch_seconds": 0.05}
+    stream([str(path) for path in paths], NamesFn(0), sink, **options)
+    for number in (2, 3):
+        for path in paths:
+            path.write_text(path.read_text() + f"{path.name}{number} ")
+        for _ in range(3):
+            with contextlib.suppress(RuntimeError):
+                stream([], NamesFn(0), sink, **options)
+    assert sink.calls > 6
+    assert sink.records() == [f"{path.name}{number}" for path in paths for number in (1, 2, 3)]
+
+
+def test_a_stream_of_nothing_is_done(stream, tmp_path):
+    """No elements, or none with any work."""
+    sink = Sink()
+    assert stream([], CountFn(), sink).done
+    assert stream([("a", 0)], CountFn(), sink, checkpoint_name="other").done
+    assert sink.batches == {}
+
+
+class OddWatermarkFn(EndlessFn):
+    """Its estimator has seen nothing yet."""
+
+    def create_watermark_estimator(self, element, restriction):
+        return ManualWatermark(float("-inf") if element == "x" else fractions.Fraction(1, 2))
+
+    def process(self, element, tracker):
+        for i in range(tracker.current_restriction().start, 3):
+            if not tracker.try_claim(i):
+                return
+            yield element, i
+        tracker.defer_remainder(3600)
+
+
+def test_watermarks_that_are_no_plain_numbers(stream):
+    """Minus infinity says nothing; a fraction is a number."""
+    sink = Sink()
+    assert stream(["x"], OddWatermarkFn(), sink, stop_when_idle=True).watermark is None
+    assert stream(["y"], OddWatermarkFn(), Sink(), stop_when_idle=True, checkpoint_name="other").watermark == 0.5
+
+
+def test_a_name_that_is_not_utf8(stream):
+    """As file systems have them."""
+    sink = Sink()
+    assert stream([("caf\udce9", 3)], CountFn(), sink).done
+    assert sink.records() == [("caf\udce9", i) for i in range(3)]
+
+
+def test_elements_of_classes_without_a_name_of_their_own(stream):
+    """They are pickled where their description would not give them back."""
+
+    class Local:
+        def __init__(self, count):
+            self.count = count
+
+    class LocalFn(DoFn):
+        def get_initial_restriction(self, element):
+            return OffsetRange(0, element.count)
+
+        def process(self, element, tracker):
+            for i in range(*tracker.current_restriction()):
+                if not tracker.try_claim(i):
+                    return
+                yield i
+
+    sink = Sink()
+    assert stream([Local(4)], LocalFn(), sink).done
+    assert sink.records() == [0, 1, 2, 3]
+
+
+def test_draining_follows_what_was_written_ahead_first(stream, tmp_path):
+    """And then ends, though that holds work without an end."""
+    path, sink, stop = tmp_path / "a", Failing(1), threading.Event()
+    path.write_text("1 2 ")
+    with pytest.raises(RuntimeError, match="down"):
+        stream([str(path)], NamesFn(0), sink)
+    path.write_text("1 2 3 ")
+    stop.set()
+    assert stream([str(path)], NamesFn(0), sink, stop=stop, drain=True).done
+    assert sink.records() == ["1", "2"]
+
+
+def test_a_drain_that_died_is_gone_on_with(stream):
+    """By whoever comes next: what was to be done is in the journal."""
+    elements, sink, stop = [("a", 30), ("b", 30)], Failing(1), threading.Event()
+    stop.set()
+    with pytest.raises(RuntimeError, match="down"):
+        stream(elements, SlowCountFn(), sink, stop=stop, drain=True)
+    assert stream(elements, SlowCountFn(), sink).done
+    assert sink.records() == expected(elements)
+
+
+def test_draining_what_only_defers_is_an_error(stream):
+    """It would never end."""
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(DeferError, match="the stream cannot be drained"):
+        stream([("a", 3)], OnlyDefersFn(), Sink(), stop=stop, drain=True)
