@@ -131,13 +131,30 @@ MUTANTS = {
     ),
     "a description may name any code": (
         "values.py",
-        "        if name not in self._named:\n",
+        "        if type(number) is not int or not 0 <= number < len(self._parts):\n",
         (
-            "        import importlib\n        module, _, what = name.partition(':')\n"
-            "        self._named[name] = getattr(importlib.import_module(module), what)\n"
-            "        if name not in self._named:\n"
+            "        if isinstance(number, str):\n            import importlib\n"
+            "            module, _, what = number.partition(':')\n"
+            "            return getattr(importlib.import_module(module), what)\n"
+            "        if type(number) is not int or not 0 <= number < len(self._parts):\n"
         ),
         SERVER + "test_a_description_names_no_code",
+    ),
+    "a driver that is late goes on": (
+        "journal.py",
+        "if self._void_attempts() > self._attempt:",
+        "if False:",
+        "test_journal.py::test_a_driver_that_is_late_in_a_void_attempt_is_fenced",
+    ),
+    "a step without work has no plan": (
+        "spark/batches.py",
+        '        shares = [[from_json(one) for one in share] for share in plan["tasks"]]\n',
+        (
+            '        shares = [[from_json(one) for one in share] for share in plan["tasks"]]\n'
+            "        if not shares:\n"
+            '            self._journal._disk.remove(self._journal._ahead(f"plan-{step.number}"))\n'
+        ),
+        "spark/test_stream.py::test_what_comes_while_a_stream_is_down_is_not_lost_to_a_step_that_had_nothing_due",
     ),
     "a task leaves its input unread": (
         "spark/stage.py",
