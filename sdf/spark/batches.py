@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import math
-import numbers
 import os
 import threading
 import time
@@ -24,7 +23,7 @@ from pyspark import RDD, SparkContext
 
 from sdf.disk import Disk
 from sdf.dofn import DoFn
-from sdf.errors import DeferError, WatermarkError, blame, show
+from sdf.errors import DeferError, blame, show
 from sdf.journal import START, Journal
 from sdf.pending import Pending, dump, from_json, load, to_json
 from sdf.planner import scaled
@@ -176,7 +175,9 @@ class Stream:
         if self._is_planned():
             self._batch()
         if not self.done:
-            self._pending = [rest for one in self._pending if (rest := self._truncated(one)) is not None]
+            self._pending = [
+                rest for one in self._pending if (rest := self._steps[one.step].truncated(one)) is not None
+            ]
             self._commit_changes()
         idle = 0
         while not self.done:
@@ -188,25 +189,19 @@ class Stream:
                     f"the stream cannot be drained: finite work was deferred {idle} times in a row without a claim, "
                     f"for example {show(self._pending[0].restriction)} of element {show(self._pending[0].element)}."
                 )
-            bounded = [self._steps[one.step].is_bounded(one) for one in self._pending]
-            self._pending = [
-                rest
-                for one, done in zip(self._pending, bounded, strict=True)
-                if (rest := one if done else self._truncated(one)) is not None
-            ]
-            self._commit_changes()
+            before = self._pending
+            self._pending = [rest for one in before if (rest := self._bounded(one)) is not None]
+            if not self._pending or list(map(id, before)) != list(map(id, self._pending)):
+                self._commit_changes()
+
+    def _bounded(self, one: Pending) -> Pending | None:
+        step = self._steps[one.step]
+        return one if step.is_bounded(one) else step.truncated(one)
 
     def _commit_changes(self) -> None:
         """Commit that there is other work left than the journal says."""
         if not self.done and self._checkpoint([]) != self._journal.head.data.get("checkpoint"):
             self._commit([], 0, self._start_of([]))
-
-    def _truncated(self, one: Pending) -> Pending | None:
-        """Return what is still to be done of some work when the stream is drained."""
-        step = self._steps[one.step]
-        with blame(lambda: f"{step.name}.truncate() of {show(one.restriction)}"):
-            rest = step.here().truncate(one.element, one.restriction)
-        return None if rest is None else attrs.evolve(one, restriction=rest, due=0)
 
     def _due_in_seconds(self) -> float:
         """Return how long it takes until the first work is due; 0 if some is, or none is left."""
@@ -294,24 +289,8 @@ class Stream:
 
     def _advance_watermark(self) -> None:
         """Move the watermark to the lowest of all work that is left; it never goes back."""
-        held = []
-        for one in self._pending:
-            step = self._steps[one.step]
-            if type(step.fn).create_watermark_estimator is DoFn.create_watermark_estimator:
-                continue
-            estimator = step.fn.create_watermark_estimator(one.element, one.restriction)
-            if estimator is None:
-                continue
-            if one.watermark is not None:
-                estimator.restore(one.watermark)
-            current: Any = estimator.current()
-            if not _is_number(current):
-                raise WatermarkError(
-                    f"{step.name}: in a stream a watermark must be a number, such as seconds since the epoch (got "
-                    f"{show(current)})."
-                )
-            held.append(current if isinstance(current, int) else float(current))
-        lowest = min(held, default=math.inf)
+        marks = [self._steps[one.step].watermark(one) for one in self._pending]
+        lowest = min((mark for mark in marks if mark is not None), default=math.inf)
         if math.isfinite(lowest):  # one that has seen nothing yet may say minus infinity
             self.watermark = lowest if self.watermark is None else max(self.watermark, lowest)
 
@@ -344,7 +323,3 @@ class Stream:
             step = self._steps[part.step]
             with blame(lambda step=step, part=part: f"{step.name}.on_commit() of {show(part.restriction)}"):  # type: ignore[misc]
                 step.here().on_commit(part.element, part.restriction)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not math.isnan(value)

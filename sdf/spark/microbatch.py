@@ -7,16 +7,18 @@ any driver can give the same records again, from the pin alone.
 
 from __future__ import annotations
 
+import math
 import queue
 from collections.abc import Iterable, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import attrs
 from pyspark import RDD, Broadcast, SparkContext, StorageLevel
 
 from sdf.dofn import DoFn, call_hook
-from sdf.errors import StageError, blame, show
+from sdf.errors import StageError, WatermarkError, blame, show
 from sdf.expansion import Expanded, checked_size
 from sdf.ledger import WorkItem
 from sdf.pending import Pending, from_json, to_json
@@ -123,6 +125,33 @@ class Step:
         """Tell whether some work has an end."""
         with blame(lambda: f"{self.name}.create_tracker() of {show(work.restriction)}"):
             return self.fn.create_tracker(work.element, work.restriction).is_bounded()
+
+    def truncated(self, work: Pending) -> Pending | None:
+        """Return what is still to be done of some work when the stream is drained."""
+        with blame(lambda: f"{self.name}.truncate() of {show(work.restriction)}"):
+            rest = self.here().truncate(work.element, work.restriction)
+        return None if rest is None else attrs.evolve(work, restriction=rest, due=0)
+
+    def watermark(self, work: Pending) -> int | float | None:
+        """Return the watermark of some work, None if the DoFn has no estimator for it.
+
+        Raises:
+            WatermarkError: if it is no number.
+        """
+        if type(self.fn).create_watermark_estimator is DoFn.create_watermark_estimator:
+            return None
+        estimator = self.fn.create_watermark_estimator(work.element, work.restriction)
+        if estimator is None:
+            return None
+        if work.watermark is not None:
+            estimator.restore(work.watermark)
+        mark: Any = estimator.current()
+        if not _is_number(mark):
+            raise WatermarkError(
+                f"{self.name}: in a stream a watermark must be a number, such as seconds since the epoch (got "
+                f"{show(mark)})."
+            )
+        return mark if isinstance(mark, int) else float(mark)
 
     def expand(self, elements: RDD[Any] | Sequence[Any]) -> list[Pending]:
         """Return the work of new elements, in the parts to start from."""
@@ -244,3 +273,7 @@ class Step:
             stored = self._sc.parallelize([], tasks)
             stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
         return stored.mapPartitionsWithIndex(ReadCommitted(self._payload, stamps, pin.counts, broadcast, 0, ()))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not math.isnan(value)
