@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from sdf.dofn import DoFn, TaggedOutput
-from sdf.errors import InvalidTypeError, JournalCorruptError, JournalError, OutputError, blame, show
+from sdf.errors import JournalError, OutputError, blame, show
 from sdf.expansion import checked_size
 from sdf.invoker import Invoker
 from sdf.pending import Pending, from_json, to_json
@@ -135,17 +135,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _told(self, waiting: Waiting) -> dict[str, Any]:
-        part = waiting.part
-        data = {**to_json(part), "records": waiting.records}
-        try:
-            from_json(data)
-        except JournalCorruptError as error:
-            raise InvalidTypeError(
-                f"{self._chain.names[part.step]}: {show(part.restriction)} of element {show(part.element)} cannot be "
-                f"written into the checkpoint of a stream, from which another process has to read it: define its "
-                f"classes in a module that the Python workers can import, not in the program or notebook ({error})"
-            ) from error
-        return data
+        return {**to_json(waiting.part), "records": waiting.records}
 
     def _check(self, offset: dict[str, Any]) -> None:
         """Raise unless an offset was written by a stream of these DoFns."""

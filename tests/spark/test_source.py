@@ -641,12 +641,13 @@ def test_elements_take_turns(spark):
     planner.stop()
 
 
-def test_what_no_other_process_can_read_is_an_error(spark):
-    """A class of the program itself would be lost in a checkpoint."""
-    lost = type("Lost", (), {"__module__": "nowhere"})()
+def test_what_has_no_importable_class_is_pickled_into_the_offset(spark):
+    """As values of classes of the program itself, or of a notebook."""
+    lost = type("Lost", (), {"__module__": "nowhere", "number": 7})()
     planner = reader(EndlessFn(), [lost])
-    with pytest.raises(InvalidTypeError, match="define its classes in a module that the Python workers can import"):
-        planner.initialOffset()
+    (left,) = planner.initialOffset()["left"]
+    assert left["element"][0] == "pickle"
+    assert from_json(left).element.number == 7
     planner.stop()
 
 
