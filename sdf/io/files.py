@@ -22,7 +22,7 @@ from sdf import DoFn, OffsetRangeTracker, Progress, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.pinned import FileInfo, check_file, look_up, open_file
 
-__all__ = ["FileBlock", "FileFn", "FileRange", "FileRangeTracker", "as_options", "as_size"]
+__all__ = ["FileBlock", "FileFn", "FileRange", "FileRangeTracker", "as_options", "as_seconds", "as_size"]
 
 
 @attrs.frozen
@@ -222,6 +222,13 @@ def as_size(value: Any, what: str) -> int:
         raise InvalidTypeError(f"{what} must be an integer, a number of bytes (got {show(value)}).")
     if value < 1:
         raise InvalidValueError(f"{what} must be >= 1 (got {value}).")
+    return value
+
+
+def as_seconds(value: Any, what: str) -> float:
+    """Return a number of seconds; raise unless it is a number >= 0."""
+    if not isinstance(value, (int, float)) or not 0 <= value < 1e9:
+        raise InvalidValueError(f"{what} must be a number >= 0 (got {show(value)}).")
     return value
 
 

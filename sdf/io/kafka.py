@@ -15,7 +15,7 @@ import attrs
 from sdf import RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
 from sdf.io.files import FileRangeTracker
-from sdf.io.kafkaclient import KafkaFn, KafkaRecord, TopicPartition, is_integer
+from sdf.io.kafkaclient import KafkaFn, KafkaRecord, TopicPartition, as_start, is_integer
 
 __all__ = ["KafkaRange", "Offsets", "ReadKafka"]
 
@@ -80,11 +80,9 @@ class ReadKafka(KafkaFn):
         timeout_seconds: float = 30.0,
     ) -> None:
         super().__init__(config, timeout_seconds=timeout_seconds)
-        if start != "earliest" and not (is_integer(start) and start >= 0):
-            raise InvalidValueError(f"ReadKafka start must be 'earliest' or an offset >= 0 (got {show(start)}).")
+        self.start = as_start(start, "ReadKafka")
         if not is_integer(block_offsets) or block_offsets < 1:
             raise InvalidValueError(f"ReadKafka block_offsets must be an integer >= 1 (got {show(block_offsets)}).")
-        self.start = start
         self.block_offsets = block_offsets
 
     def get_initial_restriction(self, element: Any) -> KafkaRange:

@@ -14,7 +14,7 @@ from sdf import DoFn
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceChangedError, SourceError, show
 from sdf.io.extras import need
 
-__all__ = ["KafkaFn", "KafkaRecord", "TopicPartition", "is_integer", "kafka_library"]
+__all__ = ["KafkaFn", "KafkaRecord", "TopicPartition", "as_start", "is_integer", "kafka_library"]
 
 _OWN_CONFIG = {
     "auto.offset.reset": "error",  # never read on from somewhere else
@@ -236,6 +236,13 @@ def _record(message: Any) -> KafkaRecord:
 def kafka_library() -> Any:
     """Return the library."""
     return need("confluent_kafka", "kafka", "Kafka")
+
+
+def as_start(value: Any, who: str) -> str | int:
+    """Return where to begin; raise unless it is "earliest" or an offset."""
+    if value != "earliest" and not (is_integer(value) and value >= 0):
+        raise InvalidValueError(f"{who} start must be 'earliest' or an offset >= 0 (got {show(value)}).")
+    return value  # type: ignore[no-any-return]
 
 
 def is_integer(value: Any) -> TypeGuard[int]:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sdf import UNBOUNDED, OffsetRange, RestrictionTracker
-from sdf.errors import InvalidTypeError, InvalidValueError, SourceChangedError, show
-from sdf.io.kafkaclient import KafkaFn, KafkaRecord, TopicPartition, is_integer, kafka_library
+from sdf.errors import InvalidTypeError, SourceChangedError, show
+from sdf.io.files import as_seconds
+from sdf.io.kafkaclient import KafkaFn, KafkaRecord, TopicPartition, as_start, kafka_library
 from sdf.io.watch import Scan, Scans, ScanTracker
 
 __all__ = ["TailKafka", "WatchTopics"]
@@ -36,7 +37,7 @@ class WatchTopics(KafkaFn):
         self, config: Mapping[str, Any], *, interval_seconds: float = 30.0, timeout_seconds: float = 30.0
     ) -> None:
         super().__init__(config, timeout_seconds=timeout_seconds)
-        self.interval_seconds = _seconds("WatchTopics interval_seconds", interval_seconds)
+        self.interval_seconds = as_seconds(interval_seconds, "WatchTopics interval_seconds")
 
     def get_initial_restriction(self, element: Any) -> Scans:
         if not isinstance(element, str):
@@ -88,10 +89,8 @@ class TailKafka(KafkaFn):
         timeout_seconds: float = 30.0,
     ) -> None:
         super().__init__(config, timeout_seconds=timeout_seconds)
-        if start != "earliest" and not (is_integer(start) and start >= 0):
-            raise InvalidValueError(f"TailKafka start must be 'earliest' or an offset >= 0 (got {show(start)}).")
-        self.start = start
-        self.poll_seconds = _seconds("TailKafka poll_seconds", poll_seconds)
+        self.start = as_start(start, "TailKafka")
+        self.poll_seconds = as_seconds(poll_seconds, "TailKafka poll_seconds")
         self.commits_to_group = "group.id" in config
 
     def get_initial_restriction(self, element: Any) -> OffsetRange:
@@ -153,9 +152,3 @@ def _both(element: Any) -> tuple[str, int]:
             f"put WatchTopics before it: [WatchTopics(config), TailKafka(config)]."
         )
     return element.topic, element.partition
-
-
-def _seconds(what: str, value: Any) -> float:
-    if not isinstance(value, (int, float)) or not 0 <= value < 1e9:
-        raise InvalidValueError(f"{what} must be a number >= 0 (got {show(value)}).")
-    return float(value)

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sdf import UNBOUNDED, DoFn, OffsetRange, RestrictionTracker
-from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, SourceError, show
+from sdf.errors import InvalidTypeError, ReadError, SourceError, show
+from sdf.io.files import as_seconds
 from sdf.io.table import ReadTable
 from sdf.io.tablekeys import KeyRange
 
@@ -66,10 +67,8 @@ class TailTable(ReadTable):
         )
         if after is not None and (not isinstance(after, int) or isinstance(after, bool)):
             raise InvalidTypeError(f"TailTable after must be an integer, or None for all rows (got {show(after)}).")
-        if not isinstance(poll_seconds, (int, float)) or not 0 <= poll_seconds < 1e9:
-            raise InvalidValueError(f"TailTable poll_seconds must be a number >= 0 (got {show(poll_seconds)}).")
         self.after = after
-        self.poll_seconds = poll_seconds
+        self.poll_seconds = as_seconds(poll_seconds, "TailTable poll_seconds")
 
     def get_initial_restriction(self, element: Any) -> OffsetRange:  # type: ignore[override]
         if not isinstance(super().get_initial_restriction(element), KeyRange):

@@ -23,8 +23,8 @@ from typing import Any
 import attrs
 
 from sdf import UNBOUNDED, RestrictionTracker
-from sdf.errors import InvalidValueError, ReadError, SourceChangedError, SourceError, show
-from sdf.io.files import FileBlock
+from sdf.errors import ReadError, SourceChangedError, SourceError, show
+from sdf.io.files import FileBlock, as_seconds
 from sdf.io.lines import ReadLines
 from sdf.io.pinned import FileInfo, file_system, look_up
 
@@ -147,11 +147,8 @@ class TailLines(ReadLines):
 
     def __init__(self, *, poll_seconds: float = 1.0, rotated_seconds: float = 10.0, **options: Any) -> None:
         super().__init__(**options)
-        for name, seconds in (("poll_seconds", poll_seconds), ("rotated_seconds", rotated_seconds)):
-            if not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e9:
-                raise InvalidValueError(f"TailLines {name} must be a number >= 0 (got {show(seconds)}).")
-        self.poll_seconds = poll_seconds
-        self.rotated_seconds = rotated_seconds
+        self.poll_seconds = as_seconds(poll_seconds, "TailLines poll_seconds")
+        self.rotated_seconds = as_seconds(rotated_seconds, "TailLines rotated_seconds")
 
     def get_initial_restriction(self, element: Any) -> Tail:  # type: ignore[override]
         start = element.start if isinstance(element, FileBlock) else 0

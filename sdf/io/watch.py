@@ -16,7 +16,7 @@ import attrs
 
 from sdf import UNBOUNDED, DoFn, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, show
-from sdf.io.files import FileBlock
+from sdf.io.files import FileBlock, as_seconds
 from sdf.io.match import MatchFiles
 from sdf.io.pinned import FileInfo
 
@@ -106,13 +106,9 @@ class WatchFiles(DoFn):
     """
 
     def __init__(self, *, interval_seconds: float = 5.0, modified: str = "reread", **options: Any) -> None:
-        if not isinstance(interval_seconds, (int, float)) or not 0 <= interval_seconds < 1e9:
-            raise InvalidValueError(
-                f"WatchFiles interval_seconds must be a number >= 0 (got {show(interval_seconds)})."
-            )
         if modified not in ("reread", "tail", "ignore"):
             raise InvalidValueError(f"WatchFiles modified must be 'reread', 'tail' or 'ignore' (got {show(modified)}).")
-        self.interval_seconds = interval_seconds
+        self.interval_seconds = as_seconds(interval_seconds, "WatchFiles interval_seconds")
         self.modified = modified
         self._match = MatchFiles(**{"missing_ok": True, **options})
 
