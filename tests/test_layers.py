@@ -37,6 +37,7 @@ ALLOWED = {
     "running": {"dofn", "expansion", "invoker", "ledger"},
     "bundle": {"dofn", "ledger", "running"},
     "pending": {"errors", "pickling", "values"},
+    "dealing": {"dofn", "expansion", "ledger", "pending", "planner", "work"},
     "disk": set(),
     "chain": {"disk", "errors"},
     "journaltool": {"chain", "disk", "errors"},

@@ -21,6 +21,7 @@ from typing import Any
 import attrs
 from pyspark import RDD, SparkContext
 
+from sdf.dealing import dealt
 from sdf.disk import Disk
 from sdf.dofn import DoFn
 from sdf.errors import DeferError, blame, show
@@ -259,7 +260,7 @@ class Stream:
             room = len(work) if self._pace.max_items is None else self._pace.max_items
             self._tried_all &= len(work) <= room
             self._tried += min(len(work), room)
-            tasks = step.plan(work[:room], self._tasks(len(work[:room]))) if work else []
+            tasks = dealt(step.fn, work[:room], self._tasks(len(work[:room]))) if work else []
             kept = [*(one for one in mine if one.due > now), *work[room:]]
             plan = self._journal.write_ahead(
                 f"plan-{step.number}",

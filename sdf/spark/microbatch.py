@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import queue
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -19,10 +19,9 @@ from pyspark import RDD, Broadcast, SparkContext, StorageLevel
 
 from sdf.dofn import DoFn, call_hook
 from sdf.errors import StageError, WatermarkError, blame, show
-from sdf.expansion import Expanded, checked_size
+from sdf.expansion import Expanded
 from sdf.ledger import WorkItem
 from sdf.pending import Pending, from_json, to_json
-from sdf.planner import Backlog, deal
 from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp
 from sdf.spark.jobs import Ended, Jobs
@@ -164,23 +163,6 @@ class Step:
             raise ended.error
         expanded: list[Expanded] = ended.value
         return [Pending(self.number, one.element, part) for one in expanded for part, _ in one.pieces]
-
-    def plan(self, work: Iterable[Pending], tasks: int) -> list[list[Pending]]:
-        """Deal work out to so many tasks, cutting what is too big for one."""
-        ledger = Work(self.fn)
-        backlog = Backlog(ledger.costs)
-        watermarks = {}
-        for one in work:
-            size = checked_size(self.fn, one.element, one.restriction)
-            (item,) = ledger.add([Expanded(one.element, one.restriction, ((one.restriction, size),))])
-            watermarks[item.element_id] = one.watermark
-            backlog.push(item)
-        shares = deal(backlog, ledger.costs, tasks, cut=ledger.cut_evenly)
-        return [
-            [Pending(self.number, item.element, item.restriction, watermarks[item.element_id]) for item in share]
-            for share in shares
-            if share
-        ]
 
     def run(self, batch: int, plan: Sequence[Sequence[Pending]], budget_seconds: float, now: int) -> Pin:
         """Run a planned stage to its end, keep its records stored, and return what it read.

@@ -23,14 +23,13 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from sdf.bundle import Bundle
+from sdf.dealing import dealt, entered
 from sdf.dofn import DoFn, call_hook, check_fn
 from sdf.errors import InvalidTypeError, InvalidValueError, show
-from sdf.expansion import Expanded, checked_size, expand
+from sdf.expansion import expand
 from sdf.io.files import FileFn
 from sdf.io.match import MatchFiles
-from sdf.ledger import WorkItem
 from sdf.pending import Pending
-from sdf.planner import Backlog, deal
 from sdf.spark import serde
 from sdf.spark.jobs import slot_counter
 from sdf.spark.payload import Payload
@@ -42,8 +41,6 @@ __all__ = [
     "SdfDataSource",
     "Settings",
     "data_source",
-    "dealt",
-    "entered",
     "expanded",
     "finished",
     "read",
@@ -265,7 +262,8 @@ class _Reader(DataSourceReader):
                 work += [
                     one for element in found for one in expanded(fns[step + 1], step + 1, element, unbounded=False)
                 ]
-            return dealt(fns[-1], [one for one in work if one.step == len(fns) - 1], self._settings.partitions)
+            last = [one for one in work if one.step == len(fns) - 1]
+            return list(map(InputPartition, dealt(fns[-1], last, self._settings.partitions)))
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read(self._chain, self._schema, partition)
@@ -282,30 +280,6 @@ def expanded(fn: DoFn, step: int, element: Any, *, unbounded: bool) -> list[Pend
     """Return the parts of an element to start from."""
     whole = expand(fn, element, unbounded=unbounded)
     return [Pending(step, element, part) for part, _ in whole.pieces]
-
-
-def dealt(fn: DoFn, parts: Iterable[Pending], partitions: int) -> list[InputPartition]:
-    """Deal parts out into partitions of about the same size, and cut what is too big for one; none is empty."""
-    work = Work(fn)
-    backlog = Backlog(work.costs)
-    origin: dict[int, Pending] = {}
-    for one in parts:
-        item = entered(fn, work, one)
-        origin[item.element_id] = one
-        backlog.push(item)
-    shares = deal(backlog, work.costs, partitions, cut=work.cut_evenly)
-    return [
-        InputPartition(tuple(attrs.evolve(origin[item.element_id], restriction=item.restriction) for item in share))
-        for share in shares
-        if share
-    ]
-
-
-def entered(fn: DoFn, work: Work, one: Pending) -> WorkItem:
-    """Enter a part in the record of a run, as an element of its own."""
-    size = checked_size(fn, one.element, one.restriction)
-    (item,) = work.add([Expanded(one.element, one.restriction, ((one.restriction, size),))])
-    return attrs.evolve(item, watermark=one.watermark)
 
 
 def finished(fn: DoFn, parts: Iterable[Pending]) -> Iterator[Any]:

@@ -24,13 +24,14 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from sdf.dealing import dealt, entered
 from sdf.dofn import DoFn, TaggedOutput
 from sdf.errors import JournalError, OutputError, blame, show
 from sdf.expansion import checked_size
 from sdf.invoker import Invoker
 from sdf.pending import Pending, from_json, to_json
 from sdf.restrictions import UNBOUNDED, OffsetRange
-from sdf.spark.source import Chain, Settings, dealt, entered, expanded, read, started
+from sdf.spark.source import Chain, Settings, expanded, read, started
 from sdf.work import Work
 
 __all__ = ["StreamReader"]
@@ -110,7 +111,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         self._check(end)
-        return dealt(self._set_up()[-1], [_heard(one).part for one in end["read"]], self._settings.partitions)
+        parts = [_heard(one).part for one in end["read"]]
+        return list(map(InputPartition, dealt(self._set_up()[-1], parts, self._settings.partitions)))
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read(self._chain, self._schema, partition)
