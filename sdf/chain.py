@@ -102,7 +102,7 @@ def read_block(disk: Disk, seq: int) -> Block:
     except FileNotFoundError as error:
         raise JournalCorruptError(corrupt(disk, block_name(seq), "it is missing")) from error
     data = parse(disk, block_name(seq), content)
-    if data.get("seq") != seq or not _KEYS.get(data.get("kind"), {None}) <= data.keys():
+    if data.get("seq") != seq or not _KEYS.get(str(data.get("kind")), {None}) <= data.keys():
         raise JournalCorruptError(corrupt(disk, block_name(seq), f"it is no block of number {seq}"))
     return Block(seq, sha256(content), data)
 
