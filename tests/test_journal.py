@@ -273,7 +273,9 @@ def test_a_flipped_bit_in_the_last_block_is_found(tmp_path):
         open_journal(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"nonsense", b'{"v":1}', b'{"v":1,"seq":4,"kind":"other"}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"nonsense", b'{"v":1}', b'{"v":1,"seq":4,"kind":"other"}', b'{"v":1,"seq":4,"kind":[]}']
+)
 def test_a_block_that_is_none_is_refused(tmp_path, content):
     """With its name, and what to do."""
     chain_of(tmp_path, 4)
