@@ -14,6 +14,7 @@ setup: .venv/ready  ## Create .venv with all that is needed, and Java if there i
 
 .venv/ready: setup.cfg pyproject.toml
 	@./.ci/need-java
+	@./.ci/need-chromium
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@
@@ -46,6 +47,7 @@ bench: setup  ## Measure, as ratios within one run
 	$(BIN)/python benchmarks/connectors.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/lanes.py
+	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/skew.py --kind cpu --slots 2 --seconds 5 20
 	$(BIN)/python benchmarks/skew.py --kind wait --slots 8 --seconds 5 20
 

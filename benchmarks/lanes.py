@@ -21,22 +21,9 @@ from sdf import DoFn, OffsetRange
 from sdf.expansion import expand
 from sdf.spark import serde
 from sdf.spark.coordinator import Coordinator
+from sdf.spark.messages import Ask, Assign, Back, Beat, Declined, Hello, Ready, Sealed, Verdict, write
 from sdf.spark.server import Server
-from sdf.spark.wire import (
-    Ask,
-    Assign,
-    Back,
-    Beat,
-    Declined,
-    Hello,
-    Ready,
-    Sealed,
-    Verdict,
-    channels,
-    lane_proof,
-    nonce,
-    write,
-)
+from sdf.spark.wire import channels, lane_proof, nonce
 from sdf.work import Work
 
 BEATS = 5
@@ -81,7 +68,7 @@ class TalkingLane:
                 self.offered, self.items = self.items[1:], self.items[:1]
                 self.say(Back(tuple(item.id for item in self.offered)))
             elif isinstance(message, Ask):
-                self.say(Declined())
+                self.say(Declined("nothing ran"))
             elif isinstance(message, Verdict):
                 self.items += [] if message.accepted else self.offered
                 self.offered = []

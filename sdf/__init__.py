@@ -10,6 +10,7 @@ from sdf.direct import run_direct
 from sdf.dofn import DoFn, TaggedOutput
 from sdf.errors import SdfError
 from sdf.offsets import GrowableOffsetRangeTracker, OffsetRangeTracker, UnsplittableTracker
+from sdf.progress import RunProgress, StreamProgress
 from sdf.report import RunReport
 from sdf.restrictions import UNBOUNDED, ByteKeyRange, OffsetRange
 from sdf.trackers import Progress, RestrictionTracker
@@ -35,9 +36,11 @@ __all__ = [
     "OffsetRangeTracker",
     "Progress",
     "RestrictionTracker",
+    "RunProgress",
     "RunReport",
     "SdfError",
     "StagedRunner",
+    "StreamProgress",
     "StreamSummary",
     "TaggedOutput",
     "UnsplittableTracker",

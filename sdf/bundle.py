@@ -6,12 +6,27 @@ was not started is given back whole, and the running work item is split if enoug
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import compress, repeat
 from threading import Lock
 from typing import Any
 
 from sdf.dofn import DoFn, call_hook
-from sdf.ledger import Outcome, Part, WorkItem, units
+from sdf.items import (
+    CANNOT,
+    JUST_OPENED,
+    NOTHING_CLAIMED,
+    TOO_LITTLE,
+    Outcome,
+    Part,
+    Ran,
+    SlowBlock,
+    WorkItem,
+    slowest,
+    units,
+)
 from sdf.running import Running
 
 __all__ = ["Bundle"]
@@ -45,6 +60,9 @@ class Bundle:
         self._running: Running | None = None
         self._parts: list[Part] = []
         self._units = 0.0
+        self._ran: list[Ran] = []
+        self._slow: tuple[SlowBlock, ...] = ()
+        self._refused: str | None = None
         self._began = clock()
 
     def outputs(self) -> Iterator[Any]:
@@ -59,11 +77,14 @@ class Bundle:
             running = Running(self._fn, item, side_inputs=self._side_inputs, clock=self._clock)
             with self._lock:
                 self._running = running
+            ones = repeat(True, sys.maxsize)  # counts the records in C
             with running.outputs() as outputs:
-                yield from outputs
+                yield from compress(outputs, ones)
             with self._lock:
                 self._running = None
             done, part = running.done()
+            self._ran.append(running.ran(item.id, self._began, done, sys.maxsize - operator.length_hint(ones)))
+            self._slow = slowest(*self._slow, *running.slow_blocks())
             if part is not None:
                 self._parts.append(part)
             self._units += done
@@ -71,7 +92,15 @@ class Bundle:
 
     def outcome(self) -> Outcome:
         """Return what was done with the work items."""
-        return Outcome(self._stop, tuple(self._parts), self._units, self._clock() - self._began)
+        return Outcome(
+            self._stop,
+            tuple(self._parts),
+            self._units,
+            self._clock() - self._began,
+            tuple(self._ran),
+            self._slow,
+            self._refused,
+        )
 
     def note_claim(self) -> None:
         """Note when the running work item has made its first claim; called from the other thread, often."""
@@ -87,24 +116,31 @@ class Bundle:
 
         Returns:
             True if there is nothing more to give back. False: the running work item has claimed nothing yet, has too
-            little left or cannot be split now, so ask again.
+            little left or cannot be split now, so ask again. `outcome` says what was last in the way.
         """
+        self._refused = self._hand_back(worth_seconds)
+        return self._refused is None
+
+    def _hand_back(self, worth_seconds: float) -> str | None:
+        """Do that; return what is in the way."""
         with self._lock:
             if self._next == 0:
-                return False  # each task starts at least one work item, else a short budget would get nowhere
+                return "nothing was started"  # else a short budget would get nowhere
             running = self._running
             done, _ = (0.0, 0.0) if running is None else running.units()
             left_seconds = 0.0 if running is None else running.seconds_left()
             elapsed = self._clock() - self._began
             if left_seconds + self._unstarted_seconds(elapsed, self._units + done) <= worth_seconds:
-                return False
+                return TOO_LITTLE
             self._stop = self._next
         if running is None or left_seconds <= worth_seconds:
-            return False
+            return TOO_LITTLE
         opening = running.opening_seconds()
         if opening is not None and running.seconds() < 2 * opening:
-            return False
-        return running.invoker.split(0) is not None
+            return JUST_OPENED
+        if running.invoker.split(0) is not None:
+            return None
+        return CANNOT if running.invoker.started else NOTHING_CLAIMED
 
     def _unstarted_seconds(self, elapsed: float, done: float) -> float:
         """Return the seconds that the rest may take: by size or by number, whichever says more."""

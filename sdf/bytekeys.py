@@ -175,6 +175,11 @@ class ByteKeyRangeTracker(RestrictionTracker):
         return self._last is not None
 
     @property
+    def last_claimed(self) -> bytes | None:
+        """Return the key claimed or tried last, None before any."""
+        return self._last
+
+    @property
     def refused(self) -> bool:
         """Tell whether a claim was refused; after it, nothing may be claimed, deferred or split."""
         return self._refused

@@ -8,7 +8,7 @@ import attrs
 
 from sdf.dofn import DoFn
 from sdf.expansion import Expanded, checked_size
-from sdf.ledger import WorkItem
+from sdf.items import WorkItem
 from sdf.pending import Pending
 from sdf.planner import Backlog, deal
 from sdf.work import Work

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sdf.errors import DeferError, show
-from sdf.ledger import WorkItem
+from sdf.items import WorkItem
 
 __all__ = ["Deferrals"]
 

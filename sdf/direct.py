@@ -12,7 +12,8 @@ from sdf.dofn import DoFn, TaggedOutput, call_hook, check_fn, check_tags
 from sdf.errors import DeferError, InvalidValueError, OutputError, show
 from sdf.expansion import checked_size, expand
 from sdf.invoker import Invoker
-from sdf.ledger import Ledger, Outcome, Part, WorkItem
+from sdf.items import Outcome, Part, WorkItem
+from sdf.ledger import Ledger
 from sdf.restrictions import is_integer
 
 __all__ = ["run_direct"]

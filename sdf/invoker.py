@@ -44,11 +44,13 @@ class Residual:
         restriction: what is left.
         delay_seconds: how long `process` asked to wait; 0 for what a runner split off.
         watermark: the state of the watermark estimator from before the split, or None.
+        deferred: whether `process` deferred it; otherwise a runner split it off.
     """
 
     restriction: Any
     delay_seconds: float = 0
     watermark: Any = None
+    deferred: bool = False
 
 
 class Invoker:
@@ -152,6 +154,11 @@ class Invoker:
         """Tell whether `process` has claimed something."""
         return bool(self._tracker.started)
 
+    @property
+    def last_claimed(self) -> Any:
+        """Return the position that `process` claimed or tried last; None before any, or if the tracker does not say."""
+        return self._tracker.last_claimed
+
     def progress(self) -> Progress:
         """Return the work done and left of the current restriction."""
         with self._blame("progress"):
@@ -208,7 +215,7 @@ class Invoker:
         check_delay(delay_seconds)
         with self._split_lock:
             state = None if self._watermark is None else self._watermark.state()
-            template = Residual(None, delay_seconds, state)
+            template = Residual(None, delay_seconds, state, deferred=True)
             if self._tracker.started:
                 self._cut(lambda: self._deferred_pair(delay_seconds), template)
             elif not self._nothing_claimed and not self._is_done():

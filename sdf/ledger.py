@@ -24,73 +24,10 @@ import attrs
 
 from sdf.errors import LedgerError, SplitError, TilingError, show
 from sdf.invoker import Residual
+from sdf.items import DEFERRED, PLANNED, WHILE_IT_RAN, Outcome, WorkItem
 from sdf.restrictions import tiling_flaw
 
-__all__ = ["Ledger", "Outcome", "Part", "WorkItem", "units"]
-
-
-@attrs.frozen(eq=False)
-class WorkItem:
-    """An (element, restriction) pair, as it was handed out.
-
-    Attributes:
-        id: unique in the run, in the order of creation.
-        element_id: which element, in the order in which they came.
-        element: the input.
-        restriction: the part of its work.
-        size: `DoFn.restriction_size`, None if unknown.
-        parent: the id of the work item that it was cut off from, None for one of the initial ones.
-        watermark: state of the watermark estimator to go on from.
-    """
-
-    id: int
-    element_id: int
-    element: Any
-    restriction: Any
-    size: float | None = None
-    parent: int | None = None
-    watermark: Any = None
-
-
-def units(item: WorkItem) -> float:
-    """Return the size of a work item for estimates: 1 where it is unknown, and no more than sums of floats can hold."""
-    return 1.0 if item.size is None else float(min(item.size, 1e200))
-
-
-@attrs.frozen
-class Part:
-    """A work item of which an attempt did not run all: its process() deferred, or it was split.
-
-    Attributes:
-        item_id: which work item.
-        primary: the part that was run; None if nothing of it was.
-        residuals: what was cut off, in the order of the cuts: the last lies next to the primary.
-        units: the size of the primary.
-        seconds: how long it took.
-    """
-
-    item_id: int
-    primary: Any
-    residuals: tuple[Residual, ...]
-    units: float = 0
-    seconds: float = 0
-
-
-@attrs.frozen
-class Outcome:
-    """What one attempt did with the work items of its task, which it ran in order.
-
-    Attributes:
-        started: how many it started; those after them are given back whole.
-        parts: of those started, the ones that it did not run whole.
-        units: the size of all that it ran.
-        seconds: how long that took.
-    """
-
-    started: int
-    parts: tuple[Part, ...] = ()
-    units: float = 0
-    seconds: float = 0
+__all__ = ["Ledger"]
 
 
 @attrs.define(eq=False)
@@ -129,6 +66,10 @@ class Ledger:
     def item(self, item_id: int) -> WorkItem:
         """Return a work item as it was handed out."""
         return self._nodes[item_id].item
+
+    def holds(self, item_id: int) -> Any:
+        """Return what a work item holds now, None if all of it was given away."""
+        return self._nodes[item_id].holds
 
     def add_element(self, element: Any, restriction: Any, pieces: Iterable[tuple[Any, float | None]]) -> list[WorkItem]:
         """Enter an element with its initial restriction, cut into (restriction, size) pieces; return its work items.
@@ -219,7 +160,14 @@ class Ledger:
         fresh = []
         for residual, size in zip(residuals, sizes, strict=True):
             child = WorkItem(
-                len(self._nodes), item.element_id, item.element, residual.restriction, size, item.id, residual.watermark
+                id=len(self._nodes),
+                element_id=item.element_id,
+                element=item.element,
+                restriction=residual.restriction,
+                size=size,
+                parent=item.id,
+                watermark=residual.watermark,
+                origin=DEFERRED if residual.deferred else WHILE_IT_RAN if node.owner is not None else PLANNED,
             )
             fresh.append(self._new(child))
         node.children[:0] = reversed(fresh)  # a later split lies before what earlier splits cut off

@@ -206,6 +206,11 @@ class OffsetRangeTracker(RestrictionTracker):
         return bool(self._last >= self._start)
 
     @property
+    def last_claimed(self) -> Any:
+        """Return the position claimed or tried last, None before any."""
+        return self._last if self._last >= self._start else None
+
+    @property
     def refused(self) -> bool:
         """Tell whether a claim was refused; after it, nothing may be claimed, deferred or split."""
         return self._refused

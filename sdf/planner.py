@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import attrs
 
-from sdf.ledger import Outcome, WorkItem, units
+from sdf.items import Outcome, WorkItem, units
 
 Cut = Callable[[WorkItem, float], tuple[WorkItem, WorkItem] | None]
 _SHARE = 0.75  # benchmarks/skew.py, 20 s per core: 0.5 needs twice the stages for the same balance

@@ -1,12 +1,18 @@
-"""RunReport: what a run did, where and for how long."""
+"""RunReport: what a run did, where and for how long; as text, as JSON, and as a page (`sdf.page`)."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from sdf.errors import show
+from sdf.page import page
+from sdf.pieces import PieceRun, unsplit
+
+if TYPE_CHECKING:
+    from os import PathLike
 
 __all__ = ["RunReport", "TaskRun"]
 
@@ -40,7 +46,7 @@ class TaskRun:
 
 @attrs.frozen
 class RunReport:
-    """What a run did.
+    """What a run did. ``print(report)`` is a summary; `save` makes a page of it, `to_json` has every number.
 
     Attributes:
         name: of the DoFn.
@@ -54,6 +60,12 @@ class RunReport:
         retries: how often a lane was begun anew because its attempt was lost; of `LiveRunner` only.
         replays: how often a lane that had ended was run again; of `LiveRunner` only.
         notes: pairs of an element and what `DoFn.remark` said of it, in order.
+        pieces: one per work item that was run; of `LiveRunner` of the lanes that have ended.
+        slow_blocks: element, position as text, and seconds, of the ten slowest blocks, the slowest first. A block is
+            seen from 0.1 s on, and its seconds are what it was seen for: at least so long.
+        refusals: why work that should have been split was not, and how often.
+        slots_over_time: pairs of seconds since the begin and the slots from then on; of `LiveRunner` the lanes that
+            were connected.
     """
 
     name: str
@@ -67,6 +79,10 @@ class RunReport:
     retries: int = 0
     replays: int = 0
     notes: tuple[tuple[Any, str], ...] = attrs.field(default=(), repr=False)
+    pieces: tuple[PieceRun, ...] = attrs.field(default=(), repr=False)
+    slow_blocks: tuple[tuple[Any, str, float], ...] = attrs.field(default=(), repr=False)
+    refusals: tuple[tuple[str, int], ...] = attrs.field(default=(), repr=False)
+    slots_over_time: tuple[tuple[float, int], ...] = attrs.field(default=(), repr=False)
 
     @property
     def records(self) -> int:
@@ -83,13 +99,70 @@ class RunReport:
         """The share of all slot-seconds of the run in which tasks ran, 0 to 1."""
         return min(1.0, self.busy_seconds / (self.seconds * self.slots)) if self.seconds > 0 else 1.0
 
+    @property
+    def ideal_seconds(self) -> float:
+        """How long the run would have taken if all slots had been busy to the end."""
+        return self.busy_seconds / self.slots
+
+    @property
+    def unsplit_seconds(self) -> float:
+        """How long the same work takes at best on as many slots if no element is split, one task for each."""
+        return max((end for _, _, end in unsplit(self.pieces, self.slots)), default=0.0)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the report as a page for browsers: one file that needs no network.
+
+        It shows what each slot did when, the splits, and the same work as it would have been without splitting.
+
+        Args:
+            path: of the file; what is there is replaced.
+
+        Raises:
+            OSError: if it cannot be written.
+        """
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page(self))
+
+    def to_json(self) -> str:
+        """Return all of it as JSON: an object with the attributes of this class, and elements and restrictions as text.
+
+        ``elements_by_id`` maps the ``element_id`` of the pieces to the text of the element.
+        """
+        data = attrs.asdict(self, recurse=False)
+        data["split_elements"] = [show(element) for element in self.split_elements]
+        data["tasks"] = [attrs.asdict(task) for task in self.tasks]
+        data["notes"] = [[show(element), text] for element, text in self.notes]
+        data["slow_blocks"] = [[show(element), *rest] for element, *rest in self.slow_blocks]
+        data["pieces"] = [
+            {**attrs.asdict(piece, recurse=False, filter=_not_element), "restriction": show(piece.restriction)}
+            for piece in self.pieces
+        ]
+        data["elements_by_id"] = {piece.element_id: show(piece.element) for piece in self.pieces}
+        derived = ("records", "busy_seconds", "ideal_seconds", "unsplit_seconds", "efficiency")
+        return json.dumps({"version": 1, **data, **{name: getattr(self, name) for name in derived}})
+
     def __str__(self) -> str:
         return (
             f"{self.name}: {_count(self.records, 'record')} of {_count(self.elements, 'element')} in "
             f"{self.seconds:.2f} s, {self.efficiency:.0%} of {_count(self.slots, 'slot')} busy\n"
             f"{_count(len(self.tasks), 'task')} in {_count(self.stages, 'stage')}; "
-            f"{_count(self.splits, 'split')} of {_count(len(self.split_elements), 'element')}" + self._noted()
+            f"{_count(self.splits, 'split')} of {_count(len(self.split_elements), 'element')}"
+            + self._compared()
+            + self._noted()
         )
+
+    def _compared(self) -> str:
+        """Return lines on what could be better: the ideal, the slowest blocks, what was not split."""
+        if not self.pieces:
+            return ""
+        ideal, unsplit_at_best = self.ideal_seconds, self.unsplit_seconds
+        lines = [f"with all slots busy to the end: {ideal:.2f} s; without splitting, at best: {unsplit_at_best:.2f} s"]
+        lines += [
+            f"slow block: {seconds:.2f} s at {position} of {show(element, 100)}"
+            for element, position, seconds in self.slow_blocks
+        ]
+        lines += [f"not split, {_count(times, 'time')}: {why}" for why, times in self.refusals]
+        return "".join(f"\n{line}" for line in lines)
 
     def _noted(self) -> str:
         """Return one line per remark, alike ones together, up to a few."""
@@ -102,6 +175,10 @@ class RunReport:
         ]
         more = len(lines) - _MOST_LINES
         return "".join(lines[:_MOST_LINES]) + (f"\n... and {_count(more, 'note')} more" if more > 0 else "")
+
+
+def _not_element(attribute: attrs.Attribute[Any], value: Any) -> bool:
+    return attribute.name != "element"
 
 
 def _count(number: int, what: str) -> str:

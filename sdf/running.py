@@ -12,13 +12,17 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from sdf.dofn import DoFn
+from sdf.errors import show
 from sdf.expansion import checked_size
 from sdf.invoker import Invoker
-from sdf.ledger import Part, WorkItem, units
+from sdf.items import Part, Ran, SlowBlock, WorkItem, slowest, units
 
 __all__ = ["Running"]
 
 _RECENT_SECONDS = 0.25
+_MOST_NOTED = 100
+_SLOW_SECONDS = 0.1  # a block is not listed for less
+_POSITION_CHARACTERS = 60
 _MOST = 1e200  # offsets have no bound, sums of floats have
 
 
@@ -42,6 +46,8 @@ class Running:
         self._began = clock()
         self._opened_at: float | None = None  # when it was seen to have claimed something
         self._marks: deque[tuple[float, float]] = deque([(self._began, 0.0)])  # when how many units were done, of late
+        self._block = self._began, self._began, ""  # what was claimed last: seen first, seen last, where
+        self._slow: list[SlowBlock] = []
         done, left = self._progress()
         self._scale = units(item) / (done + left) if left is not None and done + left > 0 else None
 
@@ -76,11 +82,44 @@ class Running:
         now, (done, _) = self._clock(), self.units()
         if self._opened_at is None and self.invoker.started:
             self._opened_at = now
+        self._note_block(now, moved=done > self._marks[-1][1])
         if done <= self._marks[-1][1]:
             return
         self._marks.append((now, done))
         while len(self._marks) > 2 and self._marks[1][0] <= now - _RECENT_SECONDS:
             self._marks.popleft()
+
+    def _note_block(self, now: float, *, moved: bool) -> None:
+        """Note that a block is the one of the last note, or that it has ended; fast ones are passed over unseen."""
+        first, last, where = self._block
+        if not moved:
+            self._block = first, now, where or self._where()
+            return
+        if last - first >= _SLOW_SECONDS:
+            self._slow.append(SlowBlock(self.item.id, where, last - first))
+            if len(self._slow) > _MOST_NOTED:
+                self._slow = list(slowest(*self._slow))
+        self._block = now, now, self._where()
+
+    def _where(self) -> str:
+        position = self.invoker.last_claimed
+        return show(self._progress()[0] if position is None else position, _POSITION_CHARACTERS)
+
+    def ran(self, item_id: int, task_began: float, units: float, records: int) -> Ran:
+        """Return how it ran, now that it has ended.
+
+        Args:
+            item_id: the work item as the driver knows it.
+            task_began: when its task began, on this clock.
+            units: the size of what it did.
+            records: how many records it gave.
+        """
+        return Ran(item_id, self._began - task_began, self.seconds(), units, records)
+
+    def slow_blocks(self) -> tuple[SlowBlock, ...]:
+        """Return the slowest blocks seen; now that it has ended."""
+        self._note_block(self._clock(), moved=True)
+        return slowest(*self._slow)
 
     def seconds_left_at_most(self) -> float:
         """As `seconds_left`, by the mean or the latest cost per unit, whichever is higher; before any, and where the

@@ -134,6 +134,7 @@ class LockedTracker:
         self._lock = Lock()
         self.started = False
         self.refused = False
+        self.last_claimed: Any = None
 
     def try_claim(self, position: Any) -> bool:
         with self._lock:
@@ -145,6 +146,7 @@ class LockedTracker:
                 )
             claimed = self._tracker.try_claim(position)
             self.started = True
+            self.last_claimed = position
             self.refused = not claimed
             return bool(claimed)
 

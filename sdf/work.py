@@ -11,7 +11,9 @@ from sdf.deferrals import Deferrals
 from sdf.dofn import DoFn
 from sdf.expansion import Expanded, checked_size, cut
 from sdf.invoker import Residual
-from sdf.ledger import Ledger, Outcome, WorkItem
+from sdf.items import Outcome, Ran, SlowBlock, WorkItem, slowest, units
+from sdf.ledger import Ledger
+from sdf.pieces import PieceRun
 from sdf.planner import Costs
 from sdf.restrictions import UNBOUNDED, OffsetRange
 
@@ -31,6 +33,7 @@ class Work:
         ledger: who owns which part.
         costs: what it costs.
         deferrals: how long deferred work waits.
+        known_units: all work that was entered, in the DoFn's unit.
         splits: how often a work item was cut in two, so far.
         notes: the elements on which the DoFn had a remark, each with it.
     """
@@ -41,6 +44,7 @@ class Work:
         self.ledger = Ledger(partial(checked_size, fn))
         self.costs = Costs()
         self.deferrals = Deferrals(self.name)
+        self.known_units = 0.0
         self.splits = 0
         self.notes: list[tuple[Any, str]] = []
         self._split_elements: dict[int, Any] = {}
@@ -49,6 +53,7 @@ class Work:
         """Enter elements; yield the work items to start from."""
         for expanded in elements:
             items = self.ledger.add_element(expanded.element, expanded.restriction, expanded.pieces)
+            self.known_units += sum(map(units, items))
             if expanded.note is not None:
                 self.notes.append((expanded.element, expanded.note))
             if len(items) > 1:
@@ -105,6 +110,37 @@ class Work:
         self.note_split(item_id, len(children))
         asked = [residual.delay_seconds for residual in residuals]
         return [self._to_run(child, seconds) for child, seconds in zip(children, asked, strict=True)]
+
+    def pieces(self, tasks: Iterable[tuple[float, Iterable[Ran]]]) -> tuple[PieceRun, ...]:
+        """Return for the report how each work item ran.
+
+        Args:
+            tasks: for each task of the report when it began, seconds since the epoch, and how its work items ran.
+        """
+        return tuple(
+            PieceRun(
+                id=item.id,
+                element_id=item.element_id,
+                element=item.element,
+                restriction=self.ledger.holds(item.id),
+                origin=item.origin,
+                parent=item.parent,
+                task=task,
+                began=began + ran.began_seconds,
+                seconds=ran.seconds,
+                units=ran.units,
+                records=ran.records,
+            )
+            for task, (began, all_ran) in enumerate(tasks)
+            for ran in all_ran
+            for item in (self.ledger.item(ran.item_id),)
+        )
+
+    def slow_blocks(self, blocks: Iterable[SlowBlock]) -> tuple[tuple[Any, str, float], ...]:
+        """Return for the report the slowest blocks, as element, position and seconds."""
+        return tuple(
+            (self.ledger.item(block.item_id).element, block.position, block.seconds) for block in slowest(*blocks)
+        )
 
     def commit(self, owner: Any, attempt: Any, outcome: Outcome) -> list[tuple[WorkItem, float]] | None:
         """Enter all that one attempt did and seal its owner.

@@ -18,7 +18,7 @@ from sdf.expansion import expand
 from sdf.planner import Backlog, deal
 from sdf.spark.coordinator import Coordinator
 from sdf.spark.lane import WAIT, Lane
-from sdf.spark.wire import Hello, read, write
+from sdf.spark.messages import Hello, read, write
 from sdf.work import Work
 
 

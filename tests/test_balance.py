@@ -2,11 +2,11 @@
 
 import pytest
 
-from sdf.ledger import Outcome, WorkItem
+from sdf.items import Outcome, WorkItem
 from sdf.planner import Backlog, Costs
 from sdf.restrictions import OffsetRange
 from sdf.spark.balance import Attempt, Balance, LaneState
-from sdf.spark.wire import Beat, Hello
+from sdf.spark.messages import Beat, Hello
 
 
 class Lanes:

@@ -9,7 +9,8 @@ from sdf.bundle import Bundle
 from sdf.dofn import DoFn, TaggedOutput
 from sdf.errors import OutputError, ProcessError, UnclaimedWorkError
 from sdf.invoker import Residual
-from sdf.ledger import Ledger, Outcome, Part, WorkItem
+from sdf.items import Outcome, Part, WorkItem
+from sdf.ledger import Ledger
 from sdf.offsets import UnsplittableTracker
 from sdf.restrictions import OffsetRange
 
@@ -220,7 +221,7 @@ def test_a_deferred_rest_is_a_part():
     """The primary is what was claimed, with its own size; the residual has the delay."""
     bundle = bundle_of((0, 10), fn=DeferFn)
     list(bundle.outputs())
-    part = Part(0, OffsetRange(0, 3), (Residual(OffsetRange(3, 10), 60),), 3, 0)
+    part = Part(0, OffsetRange(0, 3), (Residual(OffsetRange(3, 10), 60, deferred=True),), 3, 0)
     assert bundle.outcome() == Outcome(1, (part,), 3, 0)
 
 
@@ -228,7 +229,7 @@ def test_all_deferred_is_a_part_without_a_primary():
     """Nothing of it was run."""
     bundle = Bundle(DeferFn(), items_of((0, 10), elements=["later"]), clock=Clock())
     list(bundle.outputs())
-    part = Part(0, None, (Residual(OffsetRange(0, 10), 60),), 0, 0)
+    part = Part(0, None, (Residual(OffsetRange(0, 10), 60, deferred=True),), 0, 0)
     assert bundle.outcome() == Outcome(1, (part,), 0, 0)
 
 

@@ -7,7 +7,7 @@ import pytest
 from sdf import deferrals
 from sdf.deferrals import Deferrals
 from sdf.errors import DeferError
-from sdf.ledger import WorkItem
+from sdf.items import WorkItem
 from sdf.restrictions import OffsetRange
 
 

@@ -832,7 +832,7 @@ def test_defer_after_claims(tracker, strict):
     assert (list(invoker.run()), invoker.primary, invoker.residuals) == (
         [0, 1, 2, 3],
         OffsetRange(0, 4),
-        [Residual(OffsetRange(4, 10), 2.5, 0)],
+        [Residual(OffsetRange(4, 10), 2.5, 0, True)],
     )
 
 
@@ -857,7 +857,7 @@ def test_defer_before_any_claim_defers_all(tracker, restriction, strict):
         return ()
 
     invoker = invoker_of(defers, tracker=tracker, restriction=restriction, strict=strict)
-    assert (list(invoker.run()), invoker.primary, invoker.residuals) == ([], None, [Residual(restriction, 60, 0)])
+    assert (list(invoker.run()), invoker.primary, invoker.residuals) == ([], None, [Residual(restriction, 60, 0, True)])
 
 
 @BOTH
@@ -873,7 +873,7 @@ def test_defer_twice_defers_once(tracker, strict):
 
     invoker = invoker_of(defers, tracker=tracker, strict=strict)
     list(invoker.run())
-    assert invoker.residuals == [Residual(OffsetRange(1, 10), 1, 0)]
+    assert invoker.residuals == [Residual(OffsetRange(1, 10), 1, 0, True)]
 
 
 @BOTH
@@ -888,7 +888,7 @@ def test_defer_twice_before_any_claim_defers_once(tracker, strict):
 
     invoker = invoker_of(defers, tracker=tracker, strict=strict)
     list(invoker.run())
-    assert invoker.residuals == [Residual(TEN, 1, 0)]
+    assert invoker.residuals == [Residual(TEN, 1, 0, True)]
 
 
 @TRACKERS

@@ -10,7 +10,7 @@ from sdf.errors import SdfError
 from sdf.ledger import Ledger
 from sdf.spark import balance, lane
 from sdf.spark.coordinator import Coordinator
-from sdf.spark.wire import Sealed
+from sdf.spark.messages import Sealed
 
 SCHEDULES = 12_000
 CHUNKS = 12

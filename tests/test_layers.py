@@ -21,7 +21,12 @@ ALLOWED = {
     "restrictions": {"errors"},
     "trackers": {"errors"},
     "watermarks": {"errors"},
-    "report": {"errors"},
+    "pieces": set(),
+    "progress": set(),
+    "drawing": set(),
+    "page": {"drawing", "errors", "pieces"},
+    "report": {"errors", "page", "pieces"},
+    "streampage": {"drawing", "errors", "progress"},
     "pickling": {"errors"},
     "offsets": {"errors", "restrictions", "trackers"},
     "bytekeys": {"errors", "restrictions", "trackers"},
@@ -29,30 +34,37 @@ ALLOWED = {
     "expansion": {"errors", "restrictions", "trackers", "dofn"},
     "views": {"errors", "trackers", "offsets", "bytekeys"},
     "invoker": {"errors", "restrictions", "trackers", "dofn", "views"},
-    "ledger": {"errors", "restrictions", "invoker"},
-    "planner": {"ledger"},
+    "items": {"invoker"},
+    "ledger": {"errors", "restrictions", "invoker", "items"},
+    "planner": {"items"},
     "values": {"errors", "restrictions"},
-    "deferrals": {"errors", "ledger"},
-    "work": {"deferrals", "dofn", "expansion", "invoker", "ledger", "planner", "restrictions"},
-    "running": {"dofn", "expansion", "invoker", "ledger"},
-    "bundle": {"dofn", "ledger", "running"},
+    "deferrals": {"errors", "items"},
+    "work": {"deferrals", "dofn", "expansion", "invoker", "items", "ledger", "pieces", "planner", "restrictions"},
+    "running": {"dofn", "errors", "expansion", "invoker", "items"},
+    "bundle": {"dofn", "items", "running"},
     "pending": {"errors", "pickling", "values"},
-    "dealing": {"dofn", "expansion", "ledger", "pending", "planner", "work"},
+    "dealing": {"dofn", "expansion", "items", "pending", "planner", "work"},
     "disk": set(),
     "chain": {"disk", "errors"},
     "journaltool": {"chain", "disk", "errors"},
     "journal": {"chain", "disk", "errors", "journaltool"},
-    "direct": {"errors", "restrictions", "dofn", "expansion", "invoker", "ledger"},
+    "direct": {"errors", "restrictions", "dofn", "expansion", "invoker", "items", "ledger"},
     "testing": {"errors", "restrictions", "pickling", "dofn", "expansion", "invoker"},
     "beamtrackers": {"errors", "restrictions", "trackers"},
     "beam": {"errors", "trackers", "watermarks", "dofn", "beamtrackers"},
 }
+DOORS = {"__init__", "__main__"}  # through which people come in
 NO_OUTSIDE_WORLD = {"time", "os", "datetime", "socket", "tempfile", "logging", "uuid", "secrets", "pathlib"}
 
 
 def imports_of(path):
-    """Give the dotted name of all that a module imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """Give the dotted name of all that a module imports, wherever in it, but for the type checker alone."""
+    tree = ast.parse(path.read_text())
+    checks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    unseen = {each for check in checks for each in ast.walk(check)}
+    for node in ast.walk(tree):
+        if node in unseen:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -73,7 +85,7 @@ def label(path):
 
 def test_every_module_of_the_core_has_a_line():
     """A new module must take its place in the layers."""
-    assert sorted(path.stem for path in CORE if path.stem != "__init__") == sorted(ALLOWED)
+    assert sorted(path.stem for path in CORE if path.stem not in DOORS) == sorted(ALLOWED)
 
 
 def test_layers_have_no_cycle():
@@ -120,7 +132,7 @@ def test_spark_does_not_import_direct_or_testing(path):
     assert own_imports_of(path) & {"direct", "testing"} == set()
 
 
-@pytest.mark.parametrize("path", [path for path in CORE if path.stem != "__init__"], ids=label)
+@pytest.mark.parametrize("path", [path for path in CORE if path.stem not in DOORS], ids=label)
 def test_core_does_not_import_spark(path):
     """The core does not know its runners."""
     assert own_imports_of(path) & {"spark", "io"} == set()

@@ -9,7 +9,8 @@ import pytest
 
 from sdf.errors import LedgerError, SplitError, TilingError
 from sdf.invoker import Residual
-from sdf.ledger import Ledger, Outcome, Part, WorkItem, units
+from sdf.items import Outcome, Part, WorkItem, units
+from sdf.ledger import Ledger
 from sdf.restrictions import OffsetRange
 
 

@@ -5,7 +5,7 @@ import random
 import attrs
 import pytest
 
-from sdf.ledger import Outcome, Part, WorkItem
+from sdf.items import Outcome, Part, WorkItem
 from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, deal, plan_stage, scaled, tasks_allowed
 from sdf.restrictions import OffsetRange, tiling_flaw
 

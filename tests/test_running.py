@@ -6,7 +6,7 @@ import pytest
 from test_bundle import Clock, CountFn
 
 from sdf.dofn import DoFn
-from sdf.ledger import WorkItem
+from sdf.items import WorkItem
 from sdf.restrictions import ByteKeyRange, OffsetRange
 from sdf.running import Running
 from sdf.trackers import Progress

@@ -2,21 +2,8 @@
 
 import pytest
 
-from sdf.spark.wire import (
-    Back,
-    Beat,
-    Declined,
-    Hello,
-    ProtocolError,
-    Ready,
-    Split,
-    channels,
-    driver_proof,
-    lane_proof,
-    nonce,
-    read,
-    write,
-)
+from sdf.spark.messages import Back, Beat, Declined, Hello, ProtocolError, Ready, Split, read, write
+from sdf.spark.wire import channels, driver_proof, lane_proof, nonce
 
 MESSAGES = [
     Hello(3, "host/17", 12.5),
@@ -24,7 +11,8 @@ MESSAGES = [
     Beat(4, True, 1.0, 2.0, 3.0, 5),
     Split(4, False, None, ((["tuple", 1], 0.5, None), ("x", 0.0, 7)), 1.0, 2.0),
     Back((1, 2, 3)),
-    Declined(),
+    Declined("nothing ran"),
+    Ready(10, 2, 5.0, 0.25, ((0, 0.0, 0.1, 2.0, 3), (4, 0.1, 0.2, 3.0, 7)), ((4, "17", 0.15),)),
 ]
 
 
@@ -114,8 +102,13 @@ def test_proofs_differ_by_role_secret_and_nonces():
         b'["Hello", 1, "w"]',
         b'["Hello", "1", "w", 0]',
         b'["Beat", 1, 1, 0.0, 0.0, 0.0, 0]',
-        b'["Ready", 1, 1, Infinity, 0.0]',
-        b'["Ready", 1, 1, 0.0, -1]',
+        b'["Ready", 1, 1, Infinity, 0.0, [], []]',
+        b'["Ready", 1, 1, 0.0, -1, [], []]',
+        b'["Ready", 1, 1, 0.0, 1.0, [[1, 2.0]], []]',
+        b'["Ready", 1, 1, 0.0, 1.0, [[1, 2.0, 3.0, 4.0, "5"]], []]',
+        b'["Ready", 1, 1, 0.0, 1.0, [], [[1, 2, 3.0]]]',
+        b'["Ready", 1, 1, 0.0, 1.0, [], 7]',
+        b'["Declined", 7]',
         b'["Back", [1, "2"]]',
         b'["Back", 5]',
         b'["Split", 1, true, null, [[1, 2]], 0.0, 0.0]',

@@ -8,7 +8,7 @@ from sdf.dofn import DoFn
 from sdf.errors import DeferError, SplitError
 from sdf.expansion import expand
 from sdf.invoker import Residual
-from sdf.ledger import Outcome, Part
+from sdf.items import Outcome, Part
 from sdf.restrictions import OffsetRange
 from sdf.work import Work
 

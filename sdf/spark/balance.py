@@ -19,10 +19,10 @@ from typing import Any
 
 import attrs
 
-from sdf.ledger import WorkItem
+from sdf.items import Ran, SlowBlock, WorkItem
 from sdf.planner import Backlog, Costs
 from sdf.report import TaskRun
-from sdf.spark.wire import Beat, Hello, Ready
+from sdf.spark.messages import Beat, Hello, Ready
 
 __all__ = ["Attempt", "Balance", "LaneState"]
 
@@ -42,6 +42,9 @@ class LaneState:
         delayed: how many of its work items wait for their time.
         sealed: what it did, once its content is fixed.
         handed_over: how many work items it gave away.
+        units: the size of its content, once that is fixed.
+        ran: how each work item of its content ran, once that is fixed.
+        slow: the slowest blocks of it.
     """
 
     number: int
@@ -51,6 +54,9 @@ class LaneState:
     delayed: int = 0
     sealed: TaskRun | None = None
     handed_over: int = 0
+    units: float = 0.0
+    ran: dict[int, Ran] = attrs.field(factory=dict)
+    slow: tuple[SlowBlock, ...] = ()
 
 
 @attrs.define(eq=False)
@@ -63,6 +69,8 @@ class Attempt:
         done: the totals that it told last.
         batch: how many work items it is given at a time.
         beat: how far it was when it told last.
+        ran: how each work item ran that has ended, by its id.
+        slow: its slowest blocks.
         asked_at: when it was asked for something; None if it has answered.
         declined: whether it could give nothing, and has not told since that it has moved on.
         idle_since: when it had nothing to run.
@@ -79,6 +87,8 @@ class Attempt:
     batch: int = 1
     assigned_at: float = 0.0
     beat: Beat | None = None
+    ran: dict[int, Ran] = attrs.field(factory=dict)
+    slow: tuple[SlowBlock, ...] = ()
     asked_at: float | None = None
     declined: bool = False
     idle_since: float = math.inf

@@ -15,6 +15,7 @@ import os
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,9 @@ from sdf.errors import DeferError, blame, show
 from sdf.journal import START, Journal
 from sdf.pending import Pending, dump, from_json, load, to_json
 from sdf.planner import scaled
+from sdf.progress import StreamProgress
 from sdf.spark.clock import Clock
+from sdf.spark.display import Display
 from sdf.spark.jobs import slot_counter
 from sdf.spark.microbatch import Pin, Step
 
@@ -36,6 +39,8 @@ __all__ = ["Batch", "Pace", "Stream"]
 
 log = logging.getLogger("sdf.stream")
 
+_MOST_HISTORY = 1000
+_DECADE_SECONDS = 10 * 365 * 86400.0  # a watermark farther off is no time
 _MOST_IDLE = 100  # batches of a stream that is drained in which nothing happens
 _LOOK_SECONDS = 0.05  # how often a stream that pauses looks whether it is to go on
 
@@ -74,12 +79,14 @@ class Stream:
         checkpoint: the directory of the journal.
         foreach_batch: the sink.
         pace: how much a batch takes on.
+        display: shows how far it is.
 
     Attributes:
         batches: how many batches it has committed.
         records: how many records they had.
         watermark: the last one, None if there are no estimators.
         done: whether all work has come to its end.
+        history: how far it was after each batch, of late.
     """
 
     def __init__(
@@ -89,11 +96,14 @@ class Stream:
         checkpoint: str | os.PathLike[str],
         foreach_batch: Callable[[Batch], Any],
         pace: Pace,
+        display: Display | None = None,
     ) -> None:
+        self._display = display
         self._foreach_batch = foreach_batch
         self._pace = pace
         self._now = Clock()
         names = [type(fn).__name__ for fn in fns]
+        self._name = ", ".join(names)
         self._journal = Journal(
             Disk(checkpoint),
             config={"fns": names},
@@ -112,11 +122,15 @@ class Stream:
         self.done = False
         self.batches = 0
         self.records = 0
+        self.history: deque[StreamProgress] = deque(maxlen=_MOST_HISTORY)
 
     def close(self) -> None:
         """Leave no job and nothing stored behind."""
         for step in self._steps:
             step.close()
+        if self._display is not None and self.history:
+            self._display.show(attrs.evolve(self.history[-1], ended=True))
+            self._display.wait()
 
     def begin(self, rdd: RDD[Any]) -> None:
         """Find out from the journal what is to be done; only where there is none, from the elements."""
@@ -211,7 +225,7 @@ class Stream:
 
     def _batch(self) -> bool:
         """Run one batch; return whether anything came of it."""
-        now = self._now()
+        now, began = self._now(), time.monotonic()
         self._tried_all = True
         if not any(one.due <= now for one in self._pending) and not self._is_planned():
             return False
@@ -239,8 +253,29 @@ class Stream:
         self._commit(committed, pins[-1].records, self._start_of(pins))
         self.batches += 1
         self.records += pins[-1].records
+        self._note(number, pins[-1].records, time.monotonic() - began)
         log.info("batch %d: %d records", number, pins[-1].records)
         return True
+
+    def _note(self, number: int, records: int, seconds: float) -> None:
+        """Note how far the stream is, and show it."""
+        now = self._now()
+        age_seconds = None if self.watermark is None else now / 1000 - self.watermark
+        self.history.append(
+            StreamProgress(
+                name=self._name,
+                batch=number,
+                batches=self.batches,
+                records=records,
+                all_records=self.records,
+                backlog=sum(one.due <= now for one in self._pending),
+                watermark=self.watermark,
+                lag_seconds=age_seconds if age_seconds is not None and abs(age_seconds) < _DECADE_SECONDS else None,
+                seconds=seconds,
+            )
+        )
+        if self._display is not None and self._display.due():
+            self._display.show(self.history[-1])
 
     def _start_of(self, pins: list[Pin]) -> list[int]:
         """Return how many new elements each step got."""

@@ -19,7 +19,7 @@ import attrs
 
 from sdf.dofn import TaggedOutput
 from sdf.errors import LedgerError
-from sdf.ledger import Outcome
+from sdf.items import Outcome
 from sdf.spark import serde
 
 __all__ = ["Receipt", "Stamp", "batches", "read_block", "receipt_of"]

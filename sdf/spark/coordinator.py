@@ -26,12 +26,13 @@ import attrs
 
 from sdf.errors import LedgerError, ReplayError, SdfError, show
 from sdf.invoker import Residual
-from sdf.ledger import Outcome, WorkItem
+from sdf.items import Outcome, WorkItem
 from sdf.planner import Backlog
+from sdf.progress import RunProgress
 from sdf.report import RunReport, TaskRun
+from sdf.spark.account import Account
 from sdf.spark.balance import Attempt, Balance, LaneState
-from sdf.spark.wire import (
-    WAIT_EVERY_SECONDS,
+from sdf.spark.messages import (
     Ask,
     Assign,
     Back,
@@ -47,6 +48,7 @@ from sdf.spark.wire import (
     Verdict,
     Wait,
 )
+from sdf.spark.wire import WAIT_EVERY_SECONDS
 from sdf.values import Parts, ValuesError
 from sdf.work import Work
 
@@ -92,9 +94,9 @@ class Coordinator:
         self._delayed: list[tuple[float, int, LaneState, WorkItem]] = []
         self._unsealed = len(self._lanes)
         self._flaw: SdfError | None = None
-        self._seconds = self._began = self._waited_at = 0.0
+        self._waited_at = 0.0
         self._unmovable = False
-        self._retries = self._replays = 0
+        self._account = Account(work, self._lanes)
 
     # What happens.
 
@@ -106,17 +108,16 @@ class Coordinator:
         lane, ledger = self._lanes[hello.lane], self._work.ledger
         attempt = Attempt(name, lane, hello, assigned_at=now, ends_at=now)
         if lane.sealed is not None or lane.attempts:
-            self._replays += lane.sealed is not None
+            self._account.replays += lane.sealed is not None
             attempt.queue.extend(ledger.content(lane.number))
         else:
-            self._retries += lane.begun
+            self._account.retries += lane.begun
             for item in ledger.content(lane.number):
                 lane.share.push(ledger.release(lane.number, item.id))
-        if not self._attempts:
-            self._began = now
         lane.begun = True
         lane.attempts.append(attempt)
         self._attempts[name] = attempt
+        self._account.attempts(len(self._attempts), now)
         self._balance.has_slot(lane, now)
         self._balance.runs(attempt)
         for other in lane.attempts[:-1]:
@@ -141,6 +142,7 @@ class Coordinator:
                 self._back(attempt, message, now)
             elif isinstance(message, Declined):
                 self._balance.answers(attempt)
+                self._account.refusals[message.reason] += 1
                 attempt.declined = True
                 self._balance.rank(attempt)
             else:
@@ -155,12 +157,11 @@ class Coordinator:
         attempt = self._attempts.pop(name, None)
         if attempt is None:
             return
+        self._account.attempts(len(self._attempts), now)
         lane, ledger = attempt.lane, self._work.ledger
         lane.attempts.remove(attempt)
         self._balance.ends(attempt)
         self._balance.rank(attempt)
-        if not self._attempts and self._unsealed:
-            self._seconds += now - self._began
         if lane.sealed is None and len(lane.attempts) == 1:
             (left,) = lane.attempts
             while left.queue:
@@ -197,6 +198,7 @@ class Coordinator:
         if min(items, size, seconds) < 0 or message.records < done.records:
             raise LedgerError(f"lane {attempt.lane.number} has done less than before: {message!r} after {done!r}.")
         self._work.costs.observe(Outcome(items, (), size, seconds))
+        self._account.note(attempt, message)
         took = now - attempt.assigned_at
         if took < _BATCH_SECONDS:
             attempt.batch = min(2 * attempt.batch, _MOST_ITEMS)
@@ -224,6 +226,10 @@ class Coordinator:
         self._work.costs.learn(message.item_id, message.units, message.seconds)
         children = self._work.split(lane.number, message.item_id, *parts)
         lane.handed_over += len(children)
+        log.debug(
+            "%s: lane %d keeps %s, cut off for lane %d: %d",
+            self._work.name, lane.number, parts[0], taker.lane.number, len(children),
+        )  # fmt: skip
         self._send(attempt.name, Verdict(True))
         for child, delay_seconds in children:
             if delay_seconds > 0:
@@ -246,7 +252,7 @@ class Coordinator:
         try:
             primary = read(message.primary)
             residuals = [
-                Residual(read(restriction), delay_seconds, read(watermark))
+                Residual(read(restriction), delay_seconds, read(watermark), deferred=not message.asked)
                 for restriction, delay_seconds, watermark in message.residuals
             ]
         except ValuesError as error:
@@ -309,12 +315,14 @@ class Coordinator:
                 handed_back=lane.handed_over,
                 records=records,
             )
+            lane.units, lane.ran, lane.slow = attempt.done.units, attempt.ran, attempt.slow
             for other in lane.attempts:
                 self._balance.ends(other)
             self._unsealed -= 1
             if not self._unsealed:
-                self._seconds += now - self._began
+                self._account.all_sealed(now)
                 self._prove()
+                log.info("%s: all lanes are sealed, %d splits", self._work.name, self._work.splits)
         if self._flaw is not None:
             self._send(attempt.name, Fail(self._flaw))
         elif records != lane.sealed.records:
@@ -359,24 +367,24 @@ class Coordinator:
             taker.lane.share.push(item)
             giver.lane.handed_over += 1
             moved += max(seconds, 1e-9)
+        log.debug("%s: lane %d hands %.2f s to lane %d", self._work.name, giver.lane.number, moved, taker.lane.number)
         self._balance.rank(giver, now)
         self._next(taker, now)
 
     # What came of it.
 
+    def running(self) -> bool:
+        """Tell whether attempts are connected that bring the run forward."""
+        return bool(self._attempts) and not self.sealed()
+
+    def sealed(self) -> bool:
+        """Tell whether all lanes are."""
+        return not self._unsealed
+
+    def progress(self, now: float, *, ended: bool) -> RunProgress:
+        """Return how far the run is."""
+        return self._account.progress(now, len(self._attempts) - len(self._balance.idle()), ended=ended)
+
     def report(self) -> RunReport:
         """Return what has been done so far."""
-        tasks = tuple(lane.sealed for lane in self._lanes if lane.sealed is not None)
-        return RunReport(
-            name=self._work.name,
-            elements=self._work.ledger.elements(),
-            stages=1,
-            splits=self._work.splits,
-            split_elements=self._work.split_elements(),
-            seconds=self._seconds,
-            slots=len(self._lanes),
-            tasks=tasks,
-            retries=self._retries,
-            replays=self._replays,
-            notes=tuple(self._work.notes),
-        )
+        return self._account.report()

@@ -16,13 +16,15 @@ from enum import Enum
 from threading import Condition
 from typing import Any
 
+import attrs
+
 from sdf.deferrals import Deferrals
 from sdf.dofn import DoFn
 from sdf.errors import CoordinatorError, SdfError
 from sdf.invoker import Residual
-from sdf.ledger import WorkItem
+from sdf.items import BETWEEN, CANNOT, NOTHING_CLAIMED, STAYS, TOO_LITTLE, UNTOLD, SlowBlock, WorkItem, slowest
 from sdf.running import Running
-from sdf.spark.wire import (
+from sdf.spark.messages import (
     Ask,
     Assign,
     Back,
@@ -101,6 +103,9 @@ class Lane:
         self._items = 0
         self._units = 0.0
         self._seconds = 0.0
+        self._records_before = 0
+        self._ran: list[tuple[int, float, float, float, int]] = []  # for the report, since it was last ready
+        self._slow: tuple[SlowBlock, ...] = ()
         self._began = self._beat_at = clock()
         self._declined_at: Any = None
 
@@ -132,7 +137,9 @@ class Lane:
                 return None
             if not self._asked:
                 self._asked = True
-                self._send(Ready(self._records(), self._items, self._units, self._seconds))
+                slow = tuple((block.item_id, block.position, block.seconds) for block in self._slow)
+                ran, self._ran, self._slow = tuple(self._ran), [], ()
+                self._send(Ready(self._records(), self._items, self._units, self._seconds, ran, slow))
             return WAIT
 
     def _start(self, item: WorkItem, *, whole: bool) -> Running:
@@ -157,14 +164,25 @@ class Lane:
         self._items += 1
         self._units += units
         self._seconds += running.seconds()
+        self._report(running, units)
         self._running = None
         return True
+
+    def _report(self, running: Running, units: float) -> None:
+        """Note how a work item ran; a part that stayed here counts as more of the one that it was cut off from."""
+        item, records = running.item, self._records()
+        known = item.id if item.parent is None or item.id >= 0 else item.parent
+        ran = running.ran(known, self._began, units, records - self._records_before)
+        self._records_before = records
+        self._ran.append(attrs.astuple(ran))
+        self._slow = slowest(*self._slow, *(attrs.evolve(block, item_id=known) for block in running.slow_blocks()))
 
     def _keep(self, item: WorkItem, residual: Residual) -> None:
         """Put a residual that stays here on top of what runs next; the ledger knows it as part of its parent."""
         self._kept += 1
+        known = item.parent if item.id < 0 else item.id
         kept = WorkItem(
-            -self._kept, item.element_id, item.element, residual.restriction, None, item.id, residual.watermark
+            -self._kept, item.element_id, item.element, residual.restriction, None, known, residual.watermark
         )
         delay_seconds = self._deferrals.delay_seconds(kept, residual.delay_seconds)
         self._mine.append((self._clock() + delay_seconds, kept))
@@ -229,22 +247,26 @@ class Lane:
             self._queue.clear()
             self._offer = Back(tuple(item.id for item in self._offered))
             self._send(self._offer)
-        elif self._offer is not None or running is None or not self._split(running, worth_seconds):
+            return
+        reason = BETWEEN if self._offer is not None or running is None else self._split(running, worth_seconds)
+        if reason is not None:
             self._declined_at = self._position()
-            self._send(Declined())
+            self._send(Declined(reason))
 
-    def _split(self, running: Running, worth_seconds: float) -> bool:
-        """Split what runs in two halves, if a half is worth it; tell whether the coordinator was told."""
+    def _split(self, running: Running, worth_seconds: float) -> str | None:
+        """Split what runs in two halves, if a half is worth it, and tell the coordinator; return what is in the way."""
         running.note()
         half = running.seconds_left_at_most() / 2
-        if self._whole or half < max(worth_seconds, running.opening_seconds() or 0.0):
-            return False
+        if self._whole:
+            return STAYS
+        if half < max(worth_seconds, running.opening_seconds() or 0.0):
+            return TOO_LITTLE
         if not running.halve():
-            return False
+            return CANNOT if running.invoker.started else NOTHING_CLAIMED
         if self._propose(running, asked=True):
-            return True
+            return None
         self._whole = True
-        return False
+        return UNTOLD
 
     def _judged(self, accepted: bool) -> None:
         if isinstance(self._offer, Back):

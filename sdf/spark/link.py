@@ -25,20 +25,9 @@ from sdf.errors import CoordinatorError
 from sdf.running import Running
 from sdf.spark import serde
 from sdf.spark.lane import LOOK_SECONDS, WAIT, Lane
+from sdf.spark.messages import FromLane, Hello, write
 from sdf.spark.payload import Payload
-from sdf.spark.wire import (
-    NONCE_BYTES,
-    PROOF_BYTES,
-    SILENCE_SECONDS,
-    Channel,
-    FromLane,
-    Hello,
-    channels,
-    driver_proof,
-    lane_proof,
-    nonce,
-    write,
-)
+from sdf.spark.wire import NONCE_BYTES, PROOF_BYTES, SILENCE_SECONDS, Channel, channels, driver_proof, lane_proof, nonce
 
 __all__ = ["Address", "LaneTask"]
 

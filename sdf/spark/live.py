@@ -32,12 +32,13 @@ from sdf.planner import Backlog, deal
 from sdf.report import RunReport
 from sdf.restrictions import is_integer
 from sdf.spark.coordinator import Coordinator
+from sdf.spark.display import Display
 from sdf.spark.jobs import Jobs, slot_counter
 from sdf.spark.link import LaneTask
+from sdf.spark.messages import ToLane
 from sdf.spark.options import count, positive
 from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.server import Run, Server
-from sdf.spark.wire import ToLane
 from sdf.work import Work
 
 __all__ = ["LiveRunner"]
@@ -45,6 +46,7 @@ __all__ = ["LiveRunner"]
 _LOOK_EVERY_SECONDS = 30.0
 _GC_EVERY_SECONDS = 60.0
 _MOST_COLLECTIONS = 10
+_GONE_SECONDS = 1.0  # without lanes an action has ended, take() say
 
 _servers: dict[tuple[str, str, tuple[int, int]], Server] = {}
 _servers_lock = threading.Lock()
@@ -95,7 +97,12 @@ class LiveRunner:
     patience_seconds: float = attrs.field(default=10.0, validator=positive)
 
     def run(
-        self, rdd: RDD[Any], fn: DoFn, side_inputs: Mapping[str, Any], tags: tuple[str, ...]
+        self,
+        rdd: RDD[Any],
+        fn: DoFn,
+        side_inputs: Mapping[str, Any],
+        tags: tuple[str, ...],
+        display: Display | None,
     ) -> dict[str, RDD[Any]]:
         """Expand the elements now and return one lazy RDD per output, each with its ``report``. Called by `run_sdf`."""
         sc = rdd.context
@@ -117,6 +124,7 @@ class LiveRunner:
                 patience_seconds=self.patience_seconds,
             ),
             life,
+            None if display is None else _Watch(display),
         )
         return {
             name: LaneRDD(base, LaneTask(payload, served.address, tag, tags), served.report).setName(
@@ -156,6 +164,7 @@ def _serve(
     ports: tuple[int, int],
     coordinator: Callable[[Callable[[Hashable, ToLane], None]], Coordinator],
     alive: Callable[[], bool],
+    watch: _Watch | None,
 ) -> Run:
     """Serve a run, on the server that is at that address already if there is one."""
     where = bind, host, ports
@@ -163,7 +172,7 @@ def _serve(
         while True:
             if where not in _servers:
                 _servers[where] = Server(bind, host, range(ports[0], ports[1] + 1))
-            run = _servers[where].open(coordinator, alive)
+            run = _servers[where].open(coordinator, alive, watch)
             if run is not None:
                 return run
             _servers.pop(where).close()
@@ -180,6 +189,23 @@ class LaneRDD(PipelinedRDD[Any, Any]):
     def report(self) -> RunReport:
         """What the lanes have done so far."""
         return self._report()
+
+
+class _Watch:
+    """Shows how far the lanes are, as long as there are any; called by the server often."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._seen_at: float | None = None
+
+    def __call__(self, coordinator: Coordinator, now: float) -> None:
+        if coordinator.running():
+            self._seen_at = now
+            if self._display.due():
+                self._display.show(coordinator.progress(now, ended=False))
+        elif self._seen_at is not None and (now - self._seen_at > _GONE_SECONDS or coordinator.sealed()):
+            self._seen_at = None
+            self._display.show(coordinator.progress(now, ended=True))
 
 
 class _Life:

@@ -20,7 +20,7 @@ from pyspark import RDD, Broadcast, SparkContext, StorageLevel
 from sdf.dofn import DoFn, call_hook
 from sdf.errors import StageError, WatermarkError, blame, show
 from sdf.expansion import Expanded
-from sdf.ledger import WorkItem
+from sdf.items import WorkItem
 from sdf.pending import Pending, from_json, to_json
 from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp

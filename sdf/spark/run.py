@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark import RDD
 
 from sdf.dofn import DoFn, check_fn, check_tags
 from sdf.errors import InvalidTypeError, show
+from sdf.progress import RunProgress
+from sdf.spark.display import display
 from sdf.spark.live import LiveRunner
 from sdf.spark.staged import StagedRunner
 
@@ -22,6 +24,7 @@ def run_sdf(
     runner: StagedRunner | LiveRunner | None = None,
     side_inputs: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
+    progress: bool | Callable[[RunProgress], Any] | None = None,
 ) -> Any:
     """Run a splittable DoFn over the elements of an RDD.
 
@@ -33,6 +36,8 @@ def run_sdf(
         runner: `StagedRunner` with options; None for its defaults.
         side_inputs: values by name, passed to `process`; an RDD is collected, and passed as a list.
         tags: names of further outputs, fed by ``yield TaggedOutput(name, value)``.
+        progress: a function that gets a `RunProgress` about twice a second, in a thread of its own; True for a bar;
+            None for a bar if there is a terminal or a notebook, and tqdm is installed; False for none.
 
     Returns:
         An RDD of the outputs, each exactly once, in no particular order; with ``tags`` a dict of RDDs, ``"main"`` and
@@ -55,5 +60,5 @@ def run_sdf(
     if runner is not None and not isinstance(runner, (StagedRunner, LiveRunner)):
         raise InvalidTypeError(f"run_sdf() runner must be a StagedRunner or a LiveRunner (got {show(runner)}).")
     values = {name: value.collect() if isinstance(value, RDD) else value for name, value in (side_inputs or {}).items()}
-    outputs = (runner or StagedRunner()).run(rdd, fn, values, names)
+    outputs = (runner or StagedRunner()).run(rdd, fn, values, names, display(progress, "run_sdf()"))
     return outputs if names else outputs["main"]

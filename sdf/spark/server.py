@@ -27,21 +27,8 @@ from sdf.report import RunReport
 from sdf.spark import serde
 from sdf.spark.coordinator import Coordinator
 from sdf.spark.link import Address
-from sdf.spark.wire import (
-    NONCE_BYTES,
-    PROOF_BYTES,
-    RUN_BYTES,
-    Channel,
-    Fail,
-    Hello,
-    ProtocolError,
-    ToLane,
-    channels,
-    driver_proof,
-    lane_proof,
-    nonce,
-    read,
-)
+from sdf.spark.messages import Fail, Hello, ProtocolError, ToLane, read
+from sdf.spark.wire import NONCE_BYTES, PROOF_BYTES, RUN_BYTES, Channel, channels, driver_proof, lane_proof, nonce
 
 __all__ = ["Run", "Server"]
 
@@ -63,6 +50,7 @@ class Run:
     address: Address
     coordinator: Coordinator
     alive: Callable[[], bool]
+    watch: Callable[[Coordinator, float], None] | None
     lock: threading.Lock
 
     def report(self) -> RunReport:
@@ -114,19 +102,23 @@ class Server:
         self._thread = threading.Thread(target=self._serve, name="sdf-coordinator", daemon=True)
 
     def open(
-        self, coordinator: Callable[[Callable[[Hashable, ToLane], None]], Coordinator], alive: Callable[[], bool]
+        self,
+        coordinator: Callable[[Callable[[Hashable, ToLane], None]], Coordinator],
+        alive: Callable[[], bool],
+        watch: Callable[[Coordinator, float], None] | None = None,
     ) -> Run | None:
         """Serve a run; from any thread.
 
         Args:
             coordinator: makes its coordinator, given how to send a message.
             alive: asked now and then in the server's thread; the run is forgotten when it says no.
+        watch: called often with the coordinator and the time, to look how far the run is.
 
         Returns:
             The run; None if the server has ended, because there were no runs left.
         """
         address = Address(*self._where, secrets.token_bytes(RUN_BYTES), secrets.token_bytes(32))
-        run = Run(address, coordinator(self._send), alive, self._lock)
+        run = Run(address, coordinator(self._send), alive, watch, self._lock)
         with self._lock:
             if self._closed:
                 return None
@@ -158,6 +150,8 @@ class Server:
                 with self._lock:
                     for run in self._runs.values():
                         run.coordinator.tick(now)
+                        if run.watch is not None:
+                            run.watch(run.coordinator, now)
                 while self._strangers and next(iter(self._strangers.values())).deadline <= now:
                     self._hang_up(next(iter(self._strangers)))
                 if now - asked_at >= _ALIVE_SECONDS:

@@ -15,7 +15,7 @@ from pyspark import Accumulator, Broadcast, TaskContext
 from sdf.bundle import Bundle
 from sdf.dofn import TaggedOutput
 from sdf.errors import ReplayError, show
-from sdf.ledger import WorkItem
+from sdf.items import WorkItem
 from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp, batches, read_block
 from sdf.spark.payload import Payload, marked

@@ -17,6 +17,7 @@ import logging
 import queue
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -26,11 +27,13 @@ from pyspark import RDD, SparkContext, StorageLevel
 
 from sdf.dofn import DoFn
 from sdf.errors import InvalidTypeError, InvalidValueError, StageError
-from sdf.ledger import WorkItem
+from sdf.items import WorkItem
 from sdf.planner import Backlog, Limits, PlannedTask, Tuning, plan_stage, tasks_allowed
+from sdf.progress import RunProgress
 from sdf.report import RunReport, TaskRun
 from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp
+from sdf.spark.display import Display
 from sdf.spark.jobs import Ended, Jobs, slot_counter
 from sdf.spark.options import count, positive
 from sdf.spark.payload import Payload, expand_elements
@@ -94,10 +97,15 @@ class StagedRunner:
             )
 
     def run(
-        self, rdd: RDD[Any], fn: DoFn, side_inputs: Mapping[str, Any], tags: tuple[str, ...]
+        self,
+        rdd: RDD[Any],
+        fn: DoFn,
+        side_inputs: Mapping[str, Any],
+        tags: tuple[str, ...],
+        display: Display | None,
     ) -> dict[str, RDD[Any]]:
         """Run all of it now and return one RDD per output, each with its ``report``. Called by `run_sdf`."""
-        return _Run(self, rdd, fn, side_inputs, tags).run()
+        return _Run(self, rdd, fn, side_inputs, tags, display).run()
 
 
 @attrs.define(eq=False)
@@ -121,7 +129,13 @@ class _Run:
     """One call of `StagedRunner.run`."""
 
     def __init__(
-        self, options: StagedRunner, rdd: RDD[Any], fn: DoFn, side_inputs: Mapping[str, Any], tags: tuple[str, ...]
+        self,
+        options: StagedRunner,
+        rdd: RDD[Any],
+        fn: DoFn,
+        side_inputs: Mapping[str, Any],
+        tags: tuple[str, ...],
+        display: Display | None,
     ) -> None:
         self._options = options
         self._rdd = rdd
@@ -140,8 +154,11 @@ class _Run:
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self._stages: list[_Stage] = []
         self._in_flight = 0
+        self._display = display
+        self._done_units = 0.0
         self._count_slots = slot_counter(self._sc)
         self._slots = self._most_slots = self._count_slots()
+        self._slots_over_time = [(0.0, self._slots)]
         self._slots_at = self._called = self._began = time.monotonic()
 
     def run(self) -> dict[str, RDD[Any]]:
@@ -150,6 +167,7 @@ class _Run:
             self._began = time.monotonic()
             while self._unfinished():
                 self._start_stage()
+                self._show()
                 self._handle(self._next_event())
             self._work.ledger.prove()
         except BaseException:
@@ -159,7 +177,27 @@ class _Run:
             raise
         finally:
             self._param.close()
+            self._show(ended=True)
         return self._result(time.monotonic() - self._called)
+
+    def _show(self, *, ended: bool = False) -> None:
+        """Show how far it is, if somebody wants to know and it is time to."""
+        if self._display is None or not (ended or self._display.due()):
+            return
+        self._display.show(
+            RunProgress(
+                name=self._name,
+                seconds=time.monotonic() - self._called,
+                done=min(self._done_units, self._work.known_units),
+                known=self._work.known_units,
+                tasks_busy=min(self._in_flight, self._slots),
+                slots=self._slots,
+                splits=self._work.splits,
+                ended=ended,
+            )
+        )
+        if ended:
+            self._display.wait()
 
     def _expand(self) -> None:
         """Make the work items. From here on they are the driver's: nobody asks the DoFn for them again."""
@@ -171,12 +209,14 @@ class _Run:
         return bool(len(self._backlog) or self._delayed or self._in_flight)
 
     def _next_event(self) -> Ended | Receipt | None:
-        """Wait for the next event; None if a deferred work item is due first."""
-        timeout = (
-            min(max(0.0, self._delayed[0][0] - time.monotonic()), _LONGEST_WAIT_SECONDS) if self._delayed else None
-        )
+        """Wait for the next event; None if a deferred work item is due first, or progress."""
+        waits = [_LONGEST_WAIT_SECONDS]
+        if self._delayed:
+            waits.append(max(0.0, self._delayed[0][0] - time.monotonic()))
+        if self._display is not None:
+            waits.append(_SLOTS_EVERY_SECONDS)
         try:
-            return self._events.get(timeout=timeout)
+            return self._events.get(timeout=min(waits))
         except queue.Empty:
             return None
 
@@ -218,6 +258,7 @@ class _Run:
             return
         stage.receipts[stamp.task] = receipt
         self._in_flight -= 1
+        self._done_units += receipt.outcome.units
         for item, delay_seconds in todo:
             if delay_seconds > 0:
                 heapq.heappush(self._delayed, (time.monotonic() + delay_seconds, item.id, item))
@@ -231,6 +272,8 @@ class _Run:
         if now - self._slots_at > _SLOTS_EVERY_SECONDS:
             self._slots, self._slots_at = self._count_slots(), now
             self._most_slots = max(self._most_slots, self._slots)
+            if self._slots != self._slots_over_time[-1][1]:
+                self._slots_over_time.append((now - self._called, self._slots))
         if not len(self._backlog):
             return
         options = self._options
@@ -331,4 +374,8 @@ class _Run:
             slots=self._most_slots,
             tasks=tasks,
             notes=tuple(self._work.notes),
+            pieces=self._work.pieces((receipt.began, receipt.outcome.ran) for receipt in receipts),
+            slow_blocks=self._work.slow_blocks(block for receipt in receipts for block in receipt.outcome.slow),
+            refusals=tuple(Counter(why for one in receipts if (why := one.outcome.refused) is not None).most_common()),
+            slots_over_time=tuple(self._slots_over_time),
         )

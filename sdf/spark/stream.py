@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -14,8 +15,11 @@ from pyspark import RDD
 
 from sdf.dofn import DoFn, check_fn
 from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.progress import StreamProgress
 from sdf.restrictions import is_integer
 from sdf.spark.batches import Batch, Pace, Stream
+from sdf.spark.display import display
+from sdf.streampage import stream_page
 
 __all__ = ["Batch", "StreamSummary", "stream_sdf"]
 
@@ -29,12 +33,22 @@ class StreamSummary:
         records: how many records they had.
         watermark: the last one, None if there are no estimators.
         done: whether all work has come to its end.
+        history: one per batch, the last thousand; ``ended`` of none is set.
     """
 
     batches: int
     records: int
     watermark: Any
     done: bool
+    history: tuple[StreamProgress, ...] = attrs.field(default=(), repr=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what the batches did as a page for browsers: one file that needs no network.
+
+        Raises:
+            OSError: if it cannot be written.
+        """
+        Path(path).write_text(stream_page(self.history), encoding="utf-8")
 
 
 def stream_sdf(
@@ -52,6 +66,7 @@ def stream_sdf(
     stop: threading.Event | None = None,
     wake: threading.Event | None = None,
     drain: bool = False,
+    progress: bool | Callable[[StreamProgress], Any] | None = None,
 ) -> StreamSummary:
     """Run work that may have no end, batch after batch, and return when it is told to stop.
 
@@ -74,6 +89,9 @@ def stream_sdf(
         wake: set it from another thread to do at once what is deferred, such as the next scan of `WatchFiles`; it is
             cleared when that begins.
         drain: when it ends, ask each DoFn's `DoFn.truncate` what is still to be done, do that, and close the journal.
+        progress: a function that gets a `StreamProgress` after a batch, twice a second at most, in a thread of its own;
+            True for a line that counts; None for that if there is a terminal or a notebook, and tqdm is installed;
+            False for none.
 
     Returns:
         What this call did.
@@ -103,16 +121,17 @@ def stream_sdf(
             raise InvalidValueError(f"stream_sdf() {name} must be an integer >= 1, or None (got {show(value)}).")
     if min_tasks is not None and max_tasks is not None and min_tasks > max_tasks:
         raise InvalidValueError(f"stream_sdf() min_tasks must be <= max_tasks (got {min_tasks} and {max_tasks}).")
+    shown = display(progress, "stream_sdf()")
     stopped = threading.Event() if stop is None else stop
     with _signals(stopped):
         pace = Pace(float(batch_seconds), max_items_per_batch, min_tasks, max_tasks)
-        stream = Stream(rdd.context, chain, checkpoint, foreach_batch, pace)
+        stream = Stream(rdd.context, chain, checkpoint, foreach_batch, pace, shown)
         try:
             stream.begin(rdd)
             stream.run(stopped, wake or threading.Event(), max_batches, stop_when_idle)
             if drain:
                 stream.drain()
-            return StreamSummary(stream.batches, stream.records, stream.watermark, stream.done)
+            return StreamSummary(stream.batches, stream.records, stream.watermark, stream.done, tuple(stream.history))
         finally:
             stream.close()
 

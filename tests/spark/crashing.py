@@ -1,11 +1,13 @@
 """A stream that dies at a numbered point: before and after everything that its driver does to disk, Spark and sink.
 
-As a program it dies for good: python crashing.py CHECKPOINT OUT POINT
+As a program it dies for good, at no point if that is 0: python crashing.py CHECKPOINT OUT POINT [READY]. With READY, a
+directory, it says there that it could begin, and begins when a second one has said so.
 """
 
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from sdf import DoFn, OffsetRange
@@ -136,8 +138,12 @@ def records(out):
 if __name__ == "__main__":
     from pyspark import SparkConf, SparkContext
 
-    checkpoint, out, point = sys.argv[1:]
+    checkpoint, out, point, *ready = sys.argv[1:]
     conf = SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false")
     with SparkContext(conf=conf) as sc:
         sc.setLogLevel("OFF")
+        for directory in map(Path, ready):
+            (directory / str(os.getpid())).touch()
+            while len(list(directory.iterdir())) < 2:
+                time.sleep(0.01)
         run(sc, checkpoint, out, Points(lambda: os._exit(9), int(point)))

@@ -13,7 +13,8 @@ from sdf import MonotonicWatermark, StagedRunner, run_sdf
 from sdf.bundle import Bundle
 from sdf.errors import LedgerError
 from sdf.expansion import checked_size, expand
-from sdf.ledger import Ledger, WorkItem
+from sdf.items import WorkItem
+from sdf.ledger import Ledger
 from sdf.spark import receipts, serde
 from sdf.spark.blocks import Receipt, Stamp, batches, read_block, receipt_of
 

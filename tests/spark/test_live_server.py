@@ -20,8 +20,9 @@ from sdf.spark import server as server_module
 from sdf.spark.coordinator import Coordinator
 from sdf.spark.lane import WAIT, Lane
 from sdf.spark.link import Address, Link
+from sdf.spark.messages import Beat, Hello, Ready, Split, Verdict, write
 from sdf.spark.server import Server
-from sdf.spark.wire import Beat, Hello, Ready, Split, Verdict, channels, lane_proof, nonce, write
+from sdf.spark.wire import channels, lane_proof, nonce
 from sdf.work import Work
 
 ELEMENTS = [("big", 60), ("a", 3)]
@@ -196,7 +197,7 @@ def test_half_a_message_keeps_nobody_waiting():
         b'["Hello", 0]',
         b'["Hello", true, "w", 0.0]',
         b'["Hello", 0, "w", NaN]',
-        b'["Ready", 1, 1, -1.0, 0.0]',
+        b'["Ready", 1, 1, -1.0, 0.0, [], []]',
         b"[" * 100_000,
         b'["Split", 0, false, ["call", null, ["name", "os:system"], "true"], [["x", 0.0]], 0.0, 0.0]',
         b"\xff\xfe",

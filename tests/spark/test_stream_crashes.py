@@ -127,3 +127,18 @@ def test_a_process_may_die_at_any_point(sc, points, tmp_path):
     deaths, wanted = sum(died for _, died in lives), sum(map(len, plans))
     print(f"\n{len(points)} points, {len(plans)} plans, {deaths} of {wanted} processes died")
     assert deaths > 0.8 * wanted  # a run that splits elsewhere may be shorter
+
+
+def test_of_two_processes_on_one_checkpoint_one_is_fenced_out(tmp_path):
+    """Both begin at once; the other runs to its end, and each record is there once."""
+    out, ready = tmp_path / "out", tmp_path / "ready"
+    out.mkdir()
+    ready.mkdir()
+    command = [sys.executable, crashing.__file__, str(tmp_path / "journal"), str(out), "0", str(ready)]
+    drivers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [driver.communicate(timeout=180)[1] for driver in drivers]
+    assert sorted(driver.returncode for driver in drivers) == [0, 1]
+    fenced = next(text for driver, text in zip(drivers, said, strict=True) if driver.returncode == 1)
+    assert "JournalFencedError" in fenced
+    assert records(out) == expected()
+    assert list(verify(Disk(tmp_path / "journal")))[-1].data["status"] == "done"

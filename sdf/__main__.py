@@ -1,0 +1,43 @@
+"""The command line: ``sdf run`` runs a DoFn on Spark, ``sdf journal`` looks after the journal of a stream."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from sdf import journaltool
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return 0 if it went well."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["journal"]:
+        return journaltool.main(given[1:])
+    options = argparse.ArgumentParser(
+        prog="sdf", description=__doc__, epilog="sdf journal show|verify|clean DIR: see sdf journal --help"
+    )
+    commands = options.add_subparsers(dest="command", required=True, metavar="run|journal")
+    commands.add_parser("journal", help="show, verify or clean the journal of a stream")
+    run = commands.add_parser(
+        "run",
+        help="run a DoFn on Spark",
+        description="Run a DoFn on Spark, for one element per --input, and count its records or write them as text.",
+    )
+    run.add_argument("fn", metavar="MODULE:FN", help="a DoFn, or what makes one when called: sdf.io:ReadLines")
+    run.add_argument("--input", nargs="+", required=True, metavar="ELEMENT", help="the elements, as text")
+    run.add_argument("--option", nargs="+", default=[], metavar="NAME=VALUE", help="arguments for FN; values as JSON")
+    run.add_argument("--runner", choices=["staged", "live"], default="staged")
+    run.add_argument("--master", metavar="URL", help="as of spark-submit; the default is local[*]")
+    run.add_argument("--output", metavar="DIR", help="where to write the records, as Spark's saveAsTextFile")
+    run.add_argument("--report", metavar="FILE", help="where to save the report: a page, or JSON if it ends in .json")
+    chosen = options.parse_args(given)
+    from sdf.spark.command import run as run_command  # only here is Spark needed
+
+    return run_command(options, chosen)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""What came of a run with lanes, for its report and its progress. No decision depends on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sdf.errors import LedgerError
+from sdf.items import Ran, SlowBlock, slowest
+from sdf.progress import RunProgress
+from sdf.report import RunReport
+from sdf.spark.balance import Attempt, LaneState
+from sdf.spark.messages import Ready
+from sdf.work import Work
+
+__all__ = ["Account"]
+
+
+class Account:
+    """See the module's docstring.
+
+    Args:
+        work: the work of the run.
+        lanes: its lanes.
+
+    Attributes:
+        retries: how often a lane was begun anew because its attempt was lost.
+        replays: how often a lane that had ended was run again.
+        refusals: why lanes gave nothing when they were asked, and how often.
+    """
+
+    def __init__(self, work: Work, lanes: Sequence[LaneState]) -> None:
+        self._work = work
+        self._lanes = lanes
+        self._seconds = self._began = 0.0
+        self._slots: list[tuple[float, int]] = []  # from when on so many attempts were connected
+        self._ended = False
+        self.retries = self.replays = 0
+        self.refusals: Counter[str] = Counter()
+
+    def attempts(self, connected: int, now: float) -> None:
+        """Note how many attempts are connected from now on."""
+        if self._ended:
+            return
+        before = self._slots[-1][1] if self._slots else 0
+        if before == 0:
+            self._began = now
+        elif connected == 0:
+            self._seconds += now - self._began
+        self._slots.append((now, connected))
+
+    def all_sealed(self, now: float) -> None:
+        """Note that the run has ended; whatever is run again is not part of it."""
+        self._seconds += now - self._began
+        self._ended = True
+
+    def note(self, attempt: Attempt, message: Ready) -> None:
+        """Note how the work items ran that an attempt tells of."""
+        for row in message.ran:
+            ran = Ran(*row)
+            if not 0 <= ran.item_id < len(self._work.ledger):
+                raise LedgerError(f"lane {attempt.lane.number} has run work item {ran.item_id}, which there is not.")
+            attempt.ran[ran.item_id] = attempt.ran[ran.item_id].and_then(ran) if ran.item_id in attempt.ran else ran
+        attempt.slow = slowest(*attempt.slow, *(SlowBlock(*row) for row in message.slow))
+
+    def progress(self, now: float, tasks_busy: int, *, ended: bool) -> RunProgress:
+        """Return how far the run is."""
+        return RunProgress(
+            name=self._work.name,
+            seconds=now - self._slots[0][0] if self._slots else 0.0,
+            done=min(sum(map(_units_done, self._lanes)), self._work.known_units),
+            known=self._work.known_units,
+            tasks_busy=tasks_busy,
+            slots=len(self._lanes),
+            splits=self._work.splits,
+            ended=ended,
+        )
+
+    def report(self) -> RunReport:
+        """Return what has been done so far."""
+        sealed = [(lane, lane.sealed) for lane in self._lanes if lane.sealed is not None]
+        began = self._slots[0][0] if self._slots else 0.0
+        return RunReport(
+            name=self._work.name,
+            elements=self._work.ledger.elements(),
+            stages=1,
+            splits=self._work.splits,
+            split_elements=self._work.split_elements(),
+            seconds=self._seconds,
+            slots=len(self._lanes),
+            tasks=tuple(task for _, task in sealed),
+            retries=self.retries,
+            replays=self.replays,
+            notes=tuple(self._work.notes),
+            pieces=self._work.pieces((task.began, lane.ran.values()) for lane, task in sealed),
+            slow_blocks=self._work.slow_blocks(block for lane, _ in sealed for block in lane.slow),
+            refusals=tuple(self.refusals.most_common()),
+            slots_over_time=tuple((at - began, connected) for at, connected in self._slots),
+        )
+
+
+def _units_done(lane: LaneState) -> float:
+    if lane.sealed is not None:
+        return lane.units
+    running = (one.done.units + (0.0 if one.beat is None else one.beat.units) for one in lane.attempts)
+    return max(running, default=0.0)

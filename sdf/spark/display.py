@@ -1,0 +1,141 @@
+"""Shows progress while a run goes on: in a bar, or to a function of the user's.
+
+Runners say twice a second how far they are (`Display.show`). They wait for nothing: it is shown by a thread of its own,
+and what that raises is logged once, and ends the display, not the run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sdf.errors import InvalidTypeError, MissingExtraError, show
+from sdf.progress import RunProgress, StreamProgress
+
+__all__ = ["Display", "display"]
+
+log = logging.getLogger("sdf.progress")
+
+_EVERY_SECONDS = 0.5
+_LONGEST_WAIT_SECONDS = 5.0
+
+Progress = RunProgress | StreamProgress
+
+
+class Display:
+    """Passes what it is shown to a function, in a thread that lives as long as there is something to show.
+
+    Args:
+        function: gets the latest progress, and the last one of a run in any case.
+    """
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+        self._latest: Progress | None = None
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._shown_at = -math.inf
+        self._broken = False
+
+    def due(self) -> bool:
+        """Tell whether it is time to show something."""
+        return time.monotonic() - self._shown_at >= _EVERY_SECONDS and not self._broken
+
+    def show(self, progress: Progress) -> None:
+        """Show this, soon, unless something newer comes first."""
+        with self._changed:
+            self._shown_at = time.monotonic()
+            if self._broken:
+                return
+            self._latest = progress
+            self._changed.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="sdf-progress", daemon=True)
+                self._thread.start()
+
+    def wait(self) -> None:
+        """Return when the last one has been shown, or that takes too long."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._thread is None, _LONGEST_WAIT_SECONDS)
+
+    def _run(self) -> None:
+        ended = False
+        while True:
+            with self._changed:
+                while self._latest is None and not ended:
+                    self._changed.wait()
+                progress, self._latest = self._latest, None
+                if progress is None:
+                    self._thread = None
+                    self._changed.notify_all()
+                    return
+            try:
+                self._function(progress)
+                ended = progress.ended
+            except Exception:
+                log.exception("progress cannot be shown any more; the run goes on")
+                ended = self._broken = True
+
+
+def display(progress: bool | Callable[[Any], Any] | None, who: str) -> Display | None:
+    """Return what shows progress as a user asked for it; None if nothing is to be shown.
+
+    Args:
+        progress: a function; True for a bar; None for a bar if there is a terminal or a notebook, and tqdm; False.
+        who: for the error.
+
+    Raises:
+        InvalidTypeError: if it is none of these.
+        MissingExtraError: for True without tqdm.
+    """
+    if progress is False:
+        return None
+    if callable(progress):
+        return Display(progress)
+    if progress is not None and progress is not True:
+        raise InvalidTypeError(f"{who} progress must be True, False, None or a function (got {show(progress)}).")
+    if progress is None and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        return None
+    try:
+        tqdm = importlib.import_module("tqdm.auto").tqdm
+    except ImportError as error:
+        if progress is None:
+            return None
+        raise MissingExtraError(
+            f"{who} progress=True needs tqdm. Install it with pip install 'sdf[progress]', or pass a function."
+        ) from error
+    return Display(_Bar(tqdm))
+
+
+class _Bar:
+    """A bar per run, and for a stream a line that counts its batches."""
+
+    def __init__(self, tqdm: Any) -> None:
+        self._tqdm = tqdm
+        self._bar: Any = None
+
+    def __call__(self, progress: Progress) -> None:
+        if self._bar is None:
+            unit = " batches" if isinstance(progress, StreamProgress) else ""
+            self._bar = self._tqdm(desc=progress.name, unit=unit, unit_scale=not unit, dynamic_ncols=True)
+        bar = self._bar
+        if isinstance(progress, RunProgress):
+            bar.total, bar.n = progress.known, progress.done
+            bar.set_postfix_str(
+                f"{progress.tasks_busy}/{progress.slots} slots, {progress.splits} splits", refresh=False
+            )
+        else:
+            bar.n = progress.batches
+            lag = "" if progress.lag_seconds is None else f", lag {progress.lag_seconds:.1f} s"
+            mark = "" if progress.watermark is None else f", watermark {show(progress.watermark, 40)}"
+            bar.set_postfix_str(f"{progress.all_records:,} records, {progress.backlog} due{mark}{lag}", refresh=False)
+        bar.refresh()
+        if progress.ended:
+            bar.close()
+            self._bar = None

@@ -1,0 +1,77 @@
+"""The command line, run as people run it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def sdf(*arguments, cwd):
+    command = [sys.executable, "-m", "sdf", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=180, env=os.environ)
+
+
+def test_run_counts_lines_and_saves_the_report(tmp_path):
+    """A connector by its name, options as JSON, a page as the report."""
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    (tmp_path / "b.txt").write_text("three\n")
+    done = sdf(
+        "run", "sdf.io:ReadLines", "--input", tmp_path / "a.txt", tmp_path / "b.txt", "--option", "block_size=4",
+        "--master", "local[2]", "--report", "run.html", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "ReadLines: 3 records of 2 elements" in done.stdout
+    assert (tmp_path / "run.html").read_text().startswith("<!doctype html>")
+
+
+def test_run_finds_a_dofn_of_the_working_directory_and_writes_its_records(tmp_path):
+    """With the live runner, and the report as JSON."""
+    (tmp_path / "mine.py").write_text(
+        "from sdf import DoFn, OffsetRange\n"
+        "class SpellFn(DoFn):\n"
+        "    def get_initial_restriction(self, element):\n"
+        "        return OffsetRange(0, len(element))\n"
+        "    def process(self, element, tracker):\n"
+        "        for i in range(*tracker.current_restriction()):\n"
+        "            if not tracker.try_claim(i):\n"
+        "                return\n"
+        "            yield element[i]\n"
+    )
+    done = sdf(
+        "run", "mine:SpellFn", "--input", "abc", "de", "--runner", "live", "--master", "local[2]",
+        "--output", tmp_path / "out", "--report", "run.json", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    written = "".join(file.read_text() for file in (tmp_path / "out").glob("part-*"))
+    assert sorted(written.split()) == ["a", "b", "c", "d", "e"]
+    assert json.loads((tmp_path / "run.json").read_text())["records"] == 5
+
+
+def test_error_of_a_run_is_one_message(tmp_path):
+    """No traceback of this program; the exit code says that it failed."""
+    done = sdf("run", "sdf.io:ReadLines", "--input", "absent.txt", "--master", "local[1]", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "absent.txt" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("fn", ["sdf.io", "sdf.io:Absent", "absent:Fn", "os:getcwd", "sdf.io:ReadCsv"])
+def test_what_is_no_dofn_is_said_before_spark_starts(tmp_path, fn):
+    """With how to write it."""
+    done = sdf("run", fn, "--input", "x", "--option", "nothing=1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{fn!r} is no DoFn" in done.stderr
+
+
+def test_journal_is_passed_on(tmp_path):
+    """As python -m sdf.journal."""
+    done = sdf("journal", "verify", tmp_path, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "there is no journal here\n")
+
+
+def test_help_names_both_commands(tmp_path):
+    """And needs no Spark."""
+    done = sdf("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "run|journal" in done.stdout

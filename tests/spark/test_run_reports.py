@@ -1,0 +1,189 @@
+"""The report of a run and its progress: what both runners tell while and after they run."""
+
+import json
+import threading
+import time
+from collections import Counter
+
+import pytest
+from fns import CountFn, SlowCountFn
+
+from sdf import DoFn, LiveRunner, OffsetRange, RunProgress, StagedRunner, run_sdf
+from sdf.errors import InvalidTypeError
+
+ELEMENTS = [("big", 250), *((str(i), 2) for i in range(10))]
+RUNNERS = pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=["staged", "live"])
+
+
+def report_of(sc, fn, runner, elements=ELEMENTS, **options):
+    result = run_sdf(sc.parallelize(elements, 4), fn, runner=runner, **options)
+    assert result.count() == sum(count for _, count in elements)
+    return result.report
+
+
+@RUNNERS
+def test_pieces_add_up_to_the_run(sc, runner):
+    """Each work item once, with its records; the pieces of an element tile it."""
+    report = report_of(sc, SlowCountFn(), runner)
+    assert sum(piece.records for piece in report.pieces) == report.records == 270
+    assert len({piece.id for piece in report.pieces}) == len(report.pieces)
+    records = Counter()
+    for piece in report.pieces:
+        records[piece.element] += piece.records
+        assert report.tasks[piece.task].began <= piece.began + 1e-3
+    assert records == Counter(dict(zip(ELEMENTS, (count for _, count in ELEMENTS), strict=True)))
+    big = sorted(tuple(piece.restriction) for piece in report.pieces if piece.element[0] == "big" and piece.records)
+    assert [start for start, _ in big] == [0, *(stop for _, stop in big[:-1])]
+    assert sum(piece.units for piece in report.pieces) == pytest.approx(270)
+
+
+@RUNNERS
+def test_every_split_has_a_piece_that_says_whence_it_came(sc, runner):
+    """The parent is another piece of the same element."""
+    report = report_of(sc, SlowCountFn(), runner)
+    by_id = {piece.id: piece for piece in report.pieces}
+    cut = [piece for piece in report.pieces if piece.parent is not None]
+    assert len(cut) == report.splits > 0
+    assert all(by_id[piece.parent].element == piece.element for piece in cut)
+    assert {piece.origin for piece in cut} <= {"cut before it ran", "cut while it ran"}
+    assert {piece.origin for piece in report.pieces if piece.parent is None} == {"initial"}
+
+
+class DefersFn(CountFn):
+    """Defers what is left after three."""
+
+    def process(self, element, tracker):
+        start, stop = tracker.current_restriction()
+        for i in range(start, stop):
+            if not tracker.try_claim(i):
+                return
+            yield element[0], i
+            if i == start + 2 and i + 1 < stop:
+                tracker.defer_remainder()
+                return
+
+
+@RUNNERS
+def test_deferred_work_is_called_so(sc, runner):
+    """process() deferred it, nobody cut it."""
+    report = report_of(sc, DefersFn(), runner, [("a", 40)])
+    assert "deferred" in {piece.origin for piece in report.pieces}
+
+
+class StuckFn(DoFn):
+    """Each element is ten blocks, of which one is slow."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, 10)
+
+    def process(self, element, tracker):
+        for i in range(*tracker.current_restriction()):
+            if not tracker.try_claim(i):
+                return
+            time.sleep(0.6 if (element, i) == ("a", 5) else 0.001)
+            yield i
+
+
+@RUNNERS
+def test_the_slowest_block_is_named(sc, runner):
+    """With its element and its position."""
+    result = run_sdf(sc.parallelize(["a", "b", "c"], 3), StuckFn(), runner=runner)
+    assert result.count() == 30
+    element, position, seconds = result.report.slow_blocks[0]
+    assert (element, position) == ("a", "5")
+    assert seconds > 0.3
+
+
+@RUNNERS
+def test_a_second_action_does_not_change_the_report(sc, runner):
+    """What is run again is not what the run did."""
+    result = run_sdf(sc.parallelize(ELEMENTS, 4), CountFn(), runner=runner)
+    result.count()
+    pieces = result.report.pieces
+    result.count()
+    assert result.report.pieces == pieces
+
+
+@RUNNERS
+def test_report_as_json_and_as_a_page(sc, runner, tmp_path):
+    """JSON has every piece; the page is one file."""
+    report = report_of(sc, SlowCountFn(), runner)
+    data = json.loads(report.to_json())
+    assert data["version"] == 1
+    assert len(data["pieces"]) == len(report.pieces)
+    assert data["elements_by_id"]["0"] == "('big', 250)"
+    report.save(tmp_path / "run.html")
+    text = (tmp_path / "run.html").read_text()
+    assert "SlowCountFn" in text
+    assert text.count("<rect") >= len(report.tasks)
+    assert "without splitting, at best" in str(report)
+
+
+@RUNNERS
+def test_progress_comes_while_it_runs_and_ends_complete(sc, runner):
+    """Work done never falls, the last one has all of it, and only that one is marked as the last."""
+    seen = []
+    report_of(sc, SlowCountFn(), runner, [("big", 400), ("small", 3)], progress=seen.append)
+    for _ in range(100):
+        if seen and seen[-1].ended:
+            break
+        time.sleep(0.05)
+    assert len(seen) >= 2
+    assert all(isinstance(one, RunProgress) for one in seen)
+    assert [one.ended for one in seen] == [False] * (len(seen) - 1) + [True]
+    assert [one.done for one in seen] == sorted(one.done for one in seen)
+    assert (seen[-1].done, seen[-1].known) == (403, 403)
+    assert any(one.tasks_busy > 0 for one in seen)
+
+
+@RUNNERS
+def test_progress_that_fails_does_not_fail_the_run(sc, runner, caplog):
+    """It is logged once."""
+
+    def fail(progress):
+        raise RuntimeError("no screen")
+
+    report_of(sc, SlowCountFn(0.005), runner, progress=fail)
+    for _ in range(100):
+        if caplog.records:
+            break
+        time.sleep(0.05)
+    assert len([record for record in caplog.records if record.name == "sdf.progress"]) == 1
+
+
+def test_progress_of_take_ends_though_the_run_does_not(sc):
+    """take() runs some lanes only; the display is not left open."""
+    seen = []
+    result = run_sdf(sc.parallelize(ELEMENTS, 4), SlowCountFn(), runner=LiveRunner(), progress=seen.append)
+    assert len(result.take(1)) == 1
+    for _ in range(100):
+        if seen and seen[-1].ended:
+            break
+        time.sleep(0.05)
+    assert seen[-1].ended
+
+
+def test_no_thread_shows_progress_when_the_run_has_ended(sc):
+    """Its thread lives as long as there is something to show."""
+    report_of(sc, SlowCountFn(0.005), StagedRunner(), progress=lambda progress: None)
+    assert not [thread for thread in threading.enumerate() if thread.name == "sdf-progress"]
+
+
+def test_progress_must_be_something_that_can_be_shown(sc):
+    """Before any job runs."""
+    with pytest.raises(InvalidTypeError, match="progress must be True, False, None or a function"):
+        run_sdf(sc.parallelize([]), CountFn(), progress="yes")
+
+
+def test_bar(sc, capsys):
+    """progress=True draws one though this is no terminal."""
+    report_of(sc, SlowCountFn(), StagedRunner(), progress=True)
+    said = capsys.readouterr().err
+    assert "SlowCountFn" in said
+    assert "270/270" in said
+
+
+def test_nothing_is_drawn_where_there_is_no_terminal(sc, capsys):
+    """The default."""
+    report_of(sc, SlowCountFn(0.002), StagedRunner())
+    assert capsys.readouterr().err == ""
