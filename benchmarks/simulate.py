@@ -271,7 +271,7 @@ class Simulation:
         self.now = 0.0
         slots = len(world.speeds)
         work, backlog = self.driver(work_of, world)
-        shares = self.driver(lambda: deal(backlog, work.costs, slots, cut=work.cut_evenly))
+        shares = self.driver(lambda: deal(backlog, work.costs, slots, cut=work.cut))
         self.planning_seconds = self.driver.seconds
         self.lanes = [SimulatedLane(self, number) for number in range(slots)]
         self.coordinator = Coordinator(work, shares, send=self.to_lane, min_piece_seconds=0.05, patience_seconds=10.0)

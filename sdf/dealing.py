@@ -25,7 +25,7 @@ def dealt(fn: DoFn, parts: Iterable[Pending], tasks: int) -> list[tuple[Pending,
         item = entered(fn, work, one)
         origin[item.element_id] = one
         backlog.push(item)
-    shares = deal(backlog, work.costs, tasks, cut=work.cut_evenly)
+    shares = deal(backlog, work.costs, tasks, cut=work.cut)
     return [
         tuple(attrs.evolve(origin[item.element_id], restriction=item.restriction, due=0) for item in share)
         for share in shares

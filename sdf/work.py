@@ -70,28 +70,33 @@ class Work:
         """Return the elements that were cut, in order."""
         return tuple(self._split_elements[key] for key in sorted(self._split_elements))
 
-    def cut(self, item: WorkItem, fraction: float | Fraction) -> tuple[WorkItem, WorkItem] | None:
-        """Cut a work item that nobody owns, and enter it in the ledger; None if it cannot be cut there."""
+    def cut(self, item: WorkItem, fraction: float) -> tuple[WorkItem, WorkItem] | None:
+        """Cut a work item that nobody owns, and enter it in the ledger; None if it cannot be cut.
+
+        The front gets about that share, of integer offsets that share rounded down, and neither side is without work:
+        a piece without work would never end the run, and where one is not made, a straggler would stay whole.
+        """
+        if type(item.restriction) is not OffsetRange or item.restriction.stop is UNBOUNDED:
+            return self._cut(item, fraction)
+        start, stop = item.restriction
+        if stop - start < 2:
+            return None
+        kept = min(max(1, int((stop - start) * Fraction(fraction) + _ROUNDING)), stop - start - 1)
+        return self._cut(item, Fraction(kept + 1, stop - start + 1))  # the remainder starts before the first offset
+
+    def _cut(self, item: WorkItem, fraction: float | Fraction) -> tuple[WorkItem, WorkItem] | None:
         pair = cut(self._fn, item.element, item.restriction, fraction)
+        while pair is not None and checked_size(self._fn, item.element, pair[0]) == 0:
+            if not 0 < fraction < 0.5:
+                return None
+            fraction *= 2
+            pair = cut(self._fn, item.element, item.restriction, fraction)
         if pair is None:
             return None
         front, rest = pair
-        if checked_size(self._fn, item.element, front) == 0:
-            return None  # an unclaimed range may be cut at its start: a piece without work would never end the run
         (child,) = self.ledger.split(None, item.id, front, [Residual(rest, 0, item.watermark)])
         self.note_split(item.id, 1)
         return self.ledger.item(item.id), child
-
-    def cut_evenly(self, item: WorkItem, fraction: float) -> tuple[WorkItem, WorkItem] | None:
-        """As `cut`; of integer offsets at exactly that share of them.
-
-        The remainder of an unclaimed range starts before its first offset, so half of it is not half of ten blocks.
-        """
-        if type(item.restriction) is not OffsetRange or item.restriction.stop is UNBOUNDED:
-            return self.cut(item, fraction)
-        start, stop = item.restriction
-        kept = int((stop - start) * Fraction(fraction) + _ROUNDING)
-        return self.cut(item, Fraction(kept + 1, stop - start + 1))
 
     def split(
         self, owner: Any, item_id: int, primary: Any, residuals: Sequence[Residual]

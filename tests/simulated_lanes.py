@@ -88,7 +88,7 @@ class Simulation:
         backlog = Backlog(work.costs)
         for item in work.add([expand(self.fn, element) for element in self.elements]):
             backlog.push(item)
-        shares = deal(backlog, work.costs, self.lanes, cut=work.cut_evenly)
+        shares = deal(backlog, work.costs, self.lanes, cut=work.cut)
         self.attempts = {}
         self.numbers = itertools.count()
         self.coordinator = Coordinator(

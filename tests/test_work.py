@@ -4,12 +4,13 @@ import itertools
 
 import pytest
 
+from sdf.bytekeys import ByteKeyRangeTracker
 from sdf.dofn import DoFn
 from sdf.errors import DeferError, SplitError
 from sdf.expansion import expand
 from sdf.invoker import Residual
 from sdf.items import Outcome, Part
-from sdf.restrictions import OffsetRange
+from sdf.restrictions import ByteKeyRange, OffsetRange
 from sdf.work import Work
 
 
@@ -41,7 +42,7 @@ def test_add_gives_the_parts_that_the_author_made():
 def test_cut_enters_both_sides_in_the_ledger():
     """Nobody owns either."""
     work, (item,) = work_of((0, 10))
-    front, rest = work.cut_evenly(item, 0.3)
+    front, rest = work.cut(item, 0.3)
     assert (front.restriction, rest.restriction, rest.parent) == (OffsetRange(0, 3), OffsetRange(3, 10), item.id)
     work.ledger.assign("owner", [front, rest])
     work.ledger.seal("owner", 1)
@@ -49,22 +50,62 @@ def test_cut_enters_both_sides_in_the_ledger():
     assert work.splits == 1
 
 
-@pytest.mark.parametrize("fraction", [0.0, 1.0])
-def test_cut_makes_no_part_without_work(fraction):
-    """It would never end the run."""
+@pytest.mark.parametrize(("fraction", "kept"), [(0.0, 1), (0.05, 1), (1.0, 9)])
+def test_cut_leaves_work_on_either_side(fraction, kept):
+    """However small the share is: otherwise the whole would go to one task, or a piece without work to the next."""
     work, (item,) = work_of((0, 10))
-    assert work.cut(item, fraction) is None
+    front, rest = work.cut(item, fraction)
+    assert (front.restriction, rest.restriction) == (OffsetRange(0, kept), OffsetRange(kept, 10))
+
+
+def test_cut_declines_where_there_is_one_offset():
+    """Nothing is entered in the ledger."""
+    work, (item,) = work_of((3, 4))
+    assert work.cut(item, 0.5) is None
     assert work.splits == 0
+
+
+class DozensFn(DoFn):
+    """A tracker that cuts at whole dozens only, so that small shares are empty; size: the dozens."""
+
+    def get_initial_restriction(self, element):
+        return ByteKeyRange(b"\x00", bytes([element]))
+
+    def restriction_size(self, element, restriction):
+        return restriction.stop[0] // 12 - restriction.start[0] // 12
+
+    def create_tracker(self, element, restriction):
+        tracker = ByteKeyRangeTracker(restriction)
+        start, stop = restriction.start[0], restriction.stop[0]
+
+        def split(fraction):
+            at = start + int((stop - start) * fraction)
+            return ByteKeyRange(restriction.start, bytes([at])), ByteKeyRange(bytes([at]), restriction.stop)
+
+        tracker.try_split = split
+        return tracker
+
+    def process(self, element, tracker):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(("fraction", "at"), [(0.01, 19), (0.125, 15), (0.3, 36), (0.0, None)])
+def test_cut_of_other_restrictions_tries_twice_the_share_until_there_is_work(fraction, at):
+    """A share without work is no reason to leave a straggler whole."""
+    work = Work(DozensFn())
+    (item,) = work.add([expand(DozensFn(), 120)])
+    pair = work.cut(item, fraction)
+    assert (None if pair is None else pair[0].restriction.stop[0]) == at
 
 
 @pytest.mark.parametrize(
     ("size", "fraction", "kept"),
     [(10, 0.5, 5), (100, 0.25, 25), (15, 1 / 3, 5), (10, 0.49, 4), (10**40, 0.5, 5 * 10**39)],
 )
-def test_cut_evenly_cuts_at_that_share_of_the_offsets(size, fraction, kept):
+def test_cut_is_at_that_share_of_the_offsets(size, fraction, kept):
     """Which an unclaimed tracker does not: its remainder starts before the first offset."""
     work, (item,) = work_of((7, 7 + size))
-    front, rest = work.cut_evenly(item, fraction)
+    front, rest = work.cut(item, fraction)
     assert (front.restriction, rest.restriction) == (OffsetRange(7, 7 + kept), OffsetRange(7 + kept, 7 + size))
 
 

@@ -110,7 +110,7 @@ class LiveRunner:
         payload = Payload.send(sc, uuid.uuid4().hex, fn, side_inputs)
         backlog = self._expand(rdd, work, payload)
         lanes = self.lanes or slot_counter(sc)()
-        shares = deal(backlog, work.costs, lanes, cut=work.cut_evenly)
+        shares = deal(backlog, work.costs, lanes, cut=work.cut)
         base = sc.parallelize(list(range(lanes)), lanes)
         life = _Life(sc, base)
         served = _serve(

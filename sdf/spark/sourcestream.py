@@ -281,7 +281,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Cut a part at a fraction of its size, or at the first place after that where it can be cut."""
         while waiting.records is None and fraction < 1:
             work = Work(self._fns[-1])
-            pair = work.cut_evenly(entered(self._fns[-1], work, waiting.part), fraction)
+            pair = work.cut(entered(self._fns[-1], work, waiting.part), fraction)
             if pair is not None:
                 front, rest = (Waiting(attrs.evolve(waiting.part, restriction=item.restriction)) for item in pair)
                 return front, rest

@@ -43,7 +43,7 @@ def serving(fn, elements=ELEMENTS, lanes=2):
     backlog = Backlog(work.costs)
     for item in work.add([expand(fn, element) for element in elements]):
         backlog.push(item)
-    shares = deal(backlog, work.costs, lanes, cut=work.cut_evenly)
+    shares = deal(backlog, work.costs, lanes, cut=work.cut)
     server = Server("127.0.0.1", "127.0.0.1", [0])
     run = server.open(
         lambda send: Coordinator(work, shares, send=send, min_piece_seconds=0.05, patience_seconds=5.0),
