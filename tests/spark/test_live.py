@@ -309,10 +309,20 @@ def test_a_broken_split_is_an_error(sc):
 
             def try_split(fraction):
                 pair = split(fraction) if tracker._last >= tracker._start else None
+                self.was_split = self.was_split or pair is not None
                 return pair and (pair[0], OffsetRange(pair[1].start + 1, pair[1].stop))
 
+            self.was_split = False
             tracker.try_split = try_split
             return tracker
+
+        def process(self, element, tracker):
+            for record in super().process(element, tracker):
+                yield record
+                for _ in range(3000 if record[1] == 200 else 0):  # the other lanes may be slow to start
+                    if self.was_split:
+                        break
+                    time.sleep(0.01)
 
     with pytest.raises(Exception, match="SplitError"):
         live_run(sc, [("big", 400)], Loses()).count()
