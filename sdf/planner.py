@@ -220,7 +220,8 @@ def plan_stage(
     planned: list[PlannedTask] = []
     while len(planned) < tasks and len(backlog) and room > 0:
         most = room if known else min(room, _ITEMS_WHILE_COST_UNKNOWN)
-        items, seconds = _fill(backlog, share, tuning.min_piece_seconds if known else share / 4, most, costs, cut)
+        smallest = tuning.min_piece_seconds if known else share / 4
+        items, seconds = _fill(backlog, share, smallest, most, costs, cut, whole_seconds=share)
         planned.append(PlannedTask(items, seconds if known else budget, budget))
         room -= len(items)
     return planned
@@ -251,7 +252,7 @@ def deal(backlog: Backlog, costs: Costs, lanes: int, *, cut: Cut) -> list[list[W
     shares: list[list[WorkItem]] = []
     for lane in range(lanes):
         share = backlog.seconds() / (lanes - lane)
-        items, _ = _fill(backlog, share, share / 4, sys.maxsize, costs, cut)
+        items, _ = _fill(backlog, share, share / 4, sys.maxsize, costs, cut, whole_seconds=0.0)
         shares.append(list(items))
     while len(backlog):
         shares[len(backlog) % lanes].append(backlog.pop())
@@ -259,16 +260,20 @@ def deal(backlog: Backlog, costs: Costs, lanes: int, *, cut: Cut) -> list[list[W
 
 
 def _fill(
-    backlog: Backlog, share: float, smallest: float, most: int, costs: Costs, cut: Cut
+    backlog: Backlog, share: float, smallest: float, most: int, costs: Costs, cut: Cut, *, whole_seconds: float
 ) -> tuple[tuple[WorkItem, ...], float]:
-    """Take about ``share`` seconds of work, at most ``most`` work items; cut the one that is too big."""
+    """Take about ``share`` seconds of work, at most ``most`` work items; cut the one that is too big.
+
+    What takes no longer than ``whole_seconds`` is not cut, only to fill up what others have left; it is for the next.
+    """
     items: list[WorkItem] = []
     filled = 0.0
     while len(backlog) and len(items) < most and (filled < share or not items):
         item = backlog.pop()
         wanted, seconds = share - filled, costs.seconds_of(item)
         if seconds > 1.5 * wanted:  # up to half more than wanted is cheaper than another piece
-            pair = cut(item, wanted / seconds) if wanted >= smallest else None
+            fits_next = bool(items) and seconds <= whole_seconds
+            pair = cut(item, wanted / seconds) if wanted >= smallest and not fits_next else None
             if pair is None and items:
                 backlog.push(item)
                 break

@@ -23,6 +23,7 @@ from sdf.errors import (
     UnpicklableError,
 )
 
+ONE_TASK = StagedRunner(max_tasks=1)  # nothing is cut before it runs
 ELEMENTS = [("a", 0), ("b", 1), ("c", 200), ("d", 7), ("c", 3)]
 
 
@@ -105,7 +106,7 @@ def test_tagged_outputs_have_an_rdd_each(sc):
 def test_an_undeclared_tag_is_an_error(sc, tags):
     """An output for a tag that is not declared is neither lost nor mixed into the main output."""
     with pytest.raises(OutputError, match=re.escape("TaggedOutput('odd', ('a', 1))")):
-        run_sdf(sc.parallelize([("a", 9)]), OddFn(), tags=tags)
+        run_sdf(sc.parallelize([("a", 9)]), OddFn(), tags=tags, runner=ONE_TASK)
 
 
 def test_side_inputs_are_values_or_collected_rdds(sc):
@@ -184,7 +185,7 @@ class FailsFn(SlowCountFn):
 def test_a_users_exception_says_where_it_was_raised(sc):
     """The driver's error names DoFn, element and restriction; its cause is the worker's traceback."""
     with pytest.raises(ProcessError) as caught:
-        run_sdf(sc.parallelize([("good", 3), ("bad", 5)]), FailsFn())
+        run_sdf(sc.parallelize([("good", 3), ("bad", 5)]), FailsFn(), runner=ONE_TASK)
     message = str(caught.value)
     assert (
         "FailsFn.process() on OffsetRange(start=0, stop=5) of element ('bad', 5) raised KeyError: 'the third'"
@@ -436,7 +437,7 @@ def test_a_broken_dofn_is_an_error_that_names_it(sc, fn, error, message):
     """Each broken rule is a clear error, and nothing is left behind."""
     before = stored_rdds(sc)
     with pytest.raises(error, match=re.escape(message)):
-        run_sdf(sc.parallelize([("a", 9)]), fn)
+        run_sdf(sc.parallelize([("a", 9)]), fn, runner=ONE_TASK)
     assert no_job_is_active(sc)
     assert stored_rdds(sc) <= before
 
