@@ -112,7 +112,8 @@ class _BeamDoFn(DoFn):
         outputs = self._dofn.process(**self._arguments.fill(element, view()(tracker), estimator), **side_inputs)
         if not isinstance(outputs, Iterable) or isinstance(outputs, (str, bytes, dict)):
             return outputs  # None, or what the runner refuses
-        return _plain(outputs, None if estimator is None else estimator.observe_timestamp)
+        plain = _plain(outputs, None if estimator is None else estimator.observe_timestamp)
+        return plain if isinstance(outputs, Iterator) else list(plain)  # a list was complete before its first output
 
 
 class _Estimator(WatermarkEstimator):

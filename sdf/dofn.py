@@ -192,7 +192,9 @@ def check_tags(tags: Any, who: str) -> tuple[str, ...]:
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise InvalidTypeError(f"{who} tags must be a tuple of names (got {show(tags)}); one tag is tags=('bad',).")
     names = tuple(tags)
-    if not all(isinstance(name, str) for name in names) or len({"main", *names}) != len(names) + 1:
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidTypeError(f"{who} tags must be names (got {show(names)}).")
+    if len({"main", *names}) != len(names) + 1:
         raise InvalidValueError(f"{who} tags must be distinct names, none of them 'main' (got {show(names)}).")
     return names
 

@@ -40,7 +40,7 @@ p { margin: .3rem 0; } .soft { color: var(--soft); }
 svg { display: block; width: 100%; height: auto; background: var(--card); border: 1px solid var(--line);
   border-radius: 6px; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--soft); } svg line { stroke: var(--line); }
-svg line.mark { stroke: var(--text); stroke-dasharray: 4 3; } svg text.mark { fill: var(--text); }
+svg text.mark { fill: #ffffff; font-weight: 600; paint-order: stroke; stroke: #00000080; stroke-width: 3px; }
 rect.o { fill: var(--other); } rect.p { fill: var(--other2); } i.o, i.p { background: var(--other); }
 .key { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .4rem 0; font-size: .85rem; }
 .key i, summary i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .4em; }
@@ -99,15 +99,14 @@ def text(text: str) -> str:
     return escape(text, quote=True)
 
 
-def timeline(boxes: list[Box], rows: int, mark: tuple[float, str] | None = None) -> Iterator[str]:
-    """Yield the SVG of a timeline, from 0 to the end of the last box.
+def timeline(boxes: list[Box], rows: int, span: float) -> Iterator[str]:
+    """Yield the SVG of a timeline.
 
     Args:
-        boxes: what is in it.
+        boxes: what is in it; what ends later is cut off, and it is said when it ends.
         rows: how many there are, also empty ones.
-        mark: a moment, and what it is.
+        span: its seconds.
     """
-    span = max((box.end for box in boxes), default=0.0)
     drawn = min(rows, MOST_ROWS)
     height = 22.0 if drawn <= 16 else 10.0 if drawn <= 64 else 3.0
     scale = _WIDTH / span if span > 0 else 0.0
@@ -120,41 +119,41 @@ def timeline(boxes: list[Box], rows: int, mark: tuple[float, str] | None = None)
     narrowest = max(_NARROWEST, _WIDTH * drawn / _MOST_BOXES)
     by_row: list[list[Box]] = [[] for _ in range(drawn)]
     for box in boxes:
-        if box.row < drawn:
+        if box.row < drawn and box.began < span:
             by_row[box.row].append(box)
     for row, in_row in enumerate(by_row):
-        for began, end, colour, says in _joined(sorted(in_row, key=lambda box: box.began), scale, narrowest):
-            width = max(end - began, narrowest)
-            yield (
-                f'<rect class={colour} x="{began:.1f}" y="{row * height + 1:g}" width="{width:.1f}" '
-                f'height="{height - (2 if height > 4 else 1):g}"><title>{text(says)}</title></rect>'
-            )
-    if mark is not None and mark[0] <= span:
-        x = mark[0] * scale
-        yield f'<line class=mark x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{total - 16:g}"/>'
-        yield f'<text class=mark x="{x + 4:.1f}" y="{total - 22:g}">{text(mark[1])}</text>'
+        for group in _joined(sorted(in_row, key=lambda box: box.began), narrowest / scale if scale else 0.0):
+            yield _drawn(group, scale, row * height + 1, height - (2 if height > 4 else 1), narrowest)
+    end = max((box.end for box in boxes), default=0.0)
+    if end > 1.001 * span:
+        yield f'<text class=mark x="{_WIDTH - 6:g}" y="15" text-anchor="end">goes on until {end:,.2f} s</text>'
     yield "</svg>"
 
 
-def _joined(boxes: list[Box], scale: float, narrowest: float) -> Iterator[tuple[float, float, str, str]]:
-    """Yield begin and end, in units of the picture, colour and text of the boxes of a row.
-
-    What begins before something could be seen of the box before it, is drawn as one with that.
-    """
+def _joined(boxes: list[Box], together_seconds: float) -> Iterator[list[Box]]:
+    """Yield the boxes of a row, those that begin within so many seconds together."""
     held: list[Box] = []
     for box in boxes:
-        if held and (box.began - held[0].began) * scale >= narrowest:
-            yield _one(held, scale)
+        if held and box.began - held[0].began >= together_seconds:
+            yield held
             held = []
         held.append(box)
     if held:
-        yield _one(held, scale)
+        yield held
 
 
-def _one(boxes: list[Box], scale: float) -> tuple[float, float, str, str]:
+def _drawn(boxes: list[Box], scale: float, y: float, height: float, narrowest: float) -> str:
+    """Return the rectangle of boxes that are drawn as one, the paler the less of its time they filled."""
     longest = max(boxes, key=lambda box: box.end - box.began)
     more = f"; and {len(boxes) - 1:,} more here" if len(boxes) > 1 else ""
-    return boxes[0].began * scale, max(box.end for box in boxes) * scale, longest.colour, longest.says + more
+    began, end = boxes[0].began * scale, min(max(box.end for box in boxes) * scale, _WIDTH)
+    width = max(end - began, narrowest)
+    filled = sum(box.end - box.began for box in boxes) * scale / width
+    pale = "" if filled > 0.9 else f' opacity="{max(filled, 0.15):.2f}"'
+    return (
+        f'<rect class={longest.colour} x="{began:.1f}" y="{y:g}" width="{width:.1f}" height="{height:g}"{pale}>'
+        f"<title>{text(longest.says + more)}</title></rect>"
+    )
 
 
 def _ticks(span: float) -> Iterator[float]:
@@ -197,7 +196,7 @@ def steps(points: Sequence[tuple[float, int]], end: float, unit: str) -> Iterato
         end: the seconds at which it ends.
         unit: of the number, for the axis.
     """
-    points = points[:: max(1, len(points) // _MOST_BARS)]
+    points = [*points[: -1 : max(1, len(points) // _MOST_BARS)], *points[-1:]]
     highest = max((number for _, number in points), default=0)
     scale = _WIDTH / end if end > 0 else 0.0
     ends = [*(at for at, _ in points[1:]), end]

@@ -187,14 +187,16 @@ class ReplayError(LedgerError):
 
 
 def show(value: object, limit: int = 200) -> str:
-    """Return ``repr(value)``, cut in the middle beyond ``limit`` characters, for use in a message."""
+    """Return ``repr(value)`` for use in a message: on one line, cut in the middle beyond ``limit`` characters."""
     try:
         text = repr(value)
     except Exception as error:
         text = f"<{type(value).__name__} whose repr() raises {type(error).__name__}>"
-    if len(text) <= limit:
-        return text
-    return f"{text[: limit - 40]}...{text[-37:]}"
+    if len(text) > limit:
+        text = f"{text[: limit - 40]}...{text[-37:]}"
+    if not text.isprintable():  # line ends, codes for terminals, halves of characters
+        text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return text
 
 
 def _text(error: BaseException) -> str:

@@ -45,12 +45,12 @@ def clean(disk: Disk) -> list[str]:
     return unused
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], program: str = "python -m sdf.journal") -> int:
     """Print the history of a journal, check all of it, or remove what crashes have left in it.
 
     python -m sdf.journal show|verify|clean DIR; clean only while no stream runs on it.
     """
-    options = argparse.ArgumentParser(prog="python -m sdf.journal", description=main.__doc__)
+    options = argparse.ArgumentParser(prog=program, description=main.__doc__)
     options.add_argument("what", choices=["show", "verify", "clean"])
     options.add_argument("directory", help="the checkpoint directory of a stream")
     given = options.parse_args(arguments)

@@ -22,6 +22,8 @@ _MOST_TREES = 10
 _MOST_NODES = 200
 _DEEPEST = 16
 _SEEN = 0.02  # of all seconds
+_MOST_SPAN = 2.5  # times the run is drawn of what it would have taken, so that the run itself stays to be seen
+_MOST_TEXT = 500
 
 
 def page(report: RunReport) -> str:
@@ -29,6 +31,8 @@ def page(report: RunReport) -> str:
     colours = _colours(report.pieces)
     rows, boxes = _as_it_was(report, colours)
     compared = _as_it_would_be(report, colours)
+    ended = max((box.end for box in boxes), default=0.0)
+    span = max(ended, min(_MOST_SPAN * ended, max((box.end for box in compared), default=0.0)))
     hidden = max(0, rows - MOST_ROWS)
     return document(
         report.name,
@@ -37,12 +41,12 @@ def page(report: RunReport) -> str:
             _figures(report),
             "<h2>What each slot did</h2>",
             _key(report.pieces, colours),
-            *timeline(boxes, rows),
+            *timeline(boxes, rows, span),
             _beside(report, boxes),
             f"<p class=soft>{hidden:,} more slots are not drawn.</p>" if hidden else "",
             "<h2>The same work without splitting, at best</h2>",
-            "<p class=soft>Each element on one slot, the next one as soon as a slot is free.</p>",
-            *timeline(compared, report.slots, (report.seconds, "with splitting it ended here")),
+            f"<p class=soft>Each element on one slot, longest first: {report.unsplit_seconds:,.2f} s, same scale.</p>",
+            *timeline(compared, report.slots, span),
             *_slots(report),
             *_notes(report),
             *_trees(report, colours),
@@ -110,32 +114,62 @@ def _other(element: int) -> str:
 
 
 def _as_it_was(report: RunReport, colours: dict[int, str]) -> tuple[int, list[Box]]:
-    """Return how many rows there are, and the boxes: a row is a Python worker, which is what holds a slot."""
+    """Return how many rows there are, and the boxes."""
     began = min((task.began for task in report.tasks), default=0.0)
-    rows = {worker: row for row, worker in enumerate(dict.fromkeys(task.worker for task in report.tasks))}
-    return len(rows), [
+    rows = _rows(report)
+    elements = _shown(report.pieces)
+    return max(rows.values(), default=-1) + 1, [
         Box(
-            rows[report.tasks[piece.task].worker],
+            rows[piece.task],
             piece.began - began,
             piece.began - began + piece.seconds,
             colours.get(piece.element_id, _other(piece.element_id)),
-            f"{show(piece.element, 60)}, {show(piece.restriction, 60)}: {piece.seconds:.2f} s, {piece.records:,} "
+            f"{elements[piece.element_id]}, {show(piece.restriction, 60)}: {piece.seconds:,.2f} s, {piece.records:,} "
             f"records, {piece.origin}",
         )
         for piece in report.pieces
     ]
 
 
+def _rows(report: RunReport) -> dict[int, int]:
+    """Return the row of each task: that of its Python worker if that is free, else any that is, else a new one.
+
+    A slot is held by one worker at a time, and Spark may replace it.
+    """
+    spans: dict[int, list[float]] = {}
+    for piece in report.pieces:
+        first, last = spans.get(piece.task, (piece.began, piece.began))
+        spans[piece.task] = [min(first, piece.began), max(last, piece.began + piece.seconds)]
+    rows: dict[int, int] = {}
+    of_worker: dict[str, int] = {}
+    free: list[float] = []  # from when on each row is free
+    for task in sorted(spans, key=lambda task: spans[task][0]):
+        began, end = spans[task]
+        worker = report.tasks[task].worker
+        row = of_worker.get(worker)
+        if row is None or free[row] > began:
+            row = next((row for row, at in enumerate(free) if at <= began), len(free))
+        free[row:] = [end, *free[row + 1 :]]
+        rows[task] = of_worker[worker] = row
+    return rows
+
+
+def _shown(pieces: Iterable[PieceRun]) -> dict[int, str]:
+    """Return the text of each element, made once."""
+    elements = {piece.element_id: piece.element for piece in pieces}
+    return {element_id: show(element, 60) for element_id, element in elements.items()}
+
+
 def _as_it_would_be(report: RunReport, colours: dict[int, str]) -> list[Box]:
     seconds = _seconds_by_element(report.pieces)
-    elements = {piece.element_id: piece.element for piece in report.pieces}
+    elements = _shown(report.pieces)
     return [
         Box(
             slot,
             end - seconds[element],
             end,
             colours.get(element, _other(element)),
-            f"{show(elements[element], 60)}: {seconds[element]:,.2f} s",
+            f"{elements[element]}: {seconds[element]:,.2f} s",
         )
         for element, slot, end in unsplit(report.pieces, report.slots)
     ]
@@ -162,7 +196,9 @@ def _notes(report: RunReport) -> Iterator[str]:
         yield table(("times", "because"), [(times, why) for why, times in report.refusals])
     if report.notes:
         yield "<h2>Remarks</h2>"
-        yield table(("element", "remark"), [(show(element, 120), text) for element, text in report.notes[:50]])
+        yield table(
+            ("element", "remark"), [(show(element, 120), remark[:_MOST_TEXT]) for element, remark in report.notes[:50]]
+        )
 
 
 def _trees(report: RunReport, colours: dict[int, str]) -> Iterator[str]:

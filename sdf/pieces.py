@@ -44,17 +44,17 @@ class PieceRun:
 
 
 def unsplit(pieces: Iterable[PieceRun], slots: int) -> list[tuple[int, int, float]]:
-    """Return the schedule of the same work if no element is split: Spark gives each element to the next free slot.
+    """Return a schedule of the same work if no element is split: the longest first, each to the next free slot.
 
     Returns:
-        For each element, in order: its number, the slot, and the seconds from the begin at which it ends there.
+        For each element: its number, the slot, and the seconds from the begin at which it ends there.
     """
     seconds: dict[int, float] = {}
     for piece in pieces:
         seconds[piece.element_id] = seconds.get(piece.element_id, 0.0) + piece.seconds
     free = [(0.0, slot) for slot in range(slots)]
     schedule = []
-    for element_id in sorted(seconds):
+    for element_id in sorted(seconds, key=lambda element_id: (-seconds[element_id], element_id)):
         at, slot = heapq.heappop(free)
         end = at + seconds[element_id]
         schedule.append((element_id, slot, end))

@@ -16,12 +16,13 @@ class RunProgress:
     Attributes:
         name: of the DoFn.
         seconds: since it began.
-        done: work done, in the unit of `DoFn.restriction_size`; of `StagedRunner` by the tasks that have ended.
-        known: all work, in the same unit; a work item of unknown size counts as 1.
+        done: work done, in the unit of `DoFn.restriction_size`; of `StagedRunner` by the tasks that have ended. What a
+            lane did whose attempt was lost is done again, so it counts no more.
+        known: all work, in the same unit; a work item of unknown size counts as 1, so each split makes it more.
         tasks_busy: how many tasks run.
         slots: how many could.
         splits: how often work was cut so far.
-        ended: whether this is the last of a run.
+        ended: whether this is the last of a run, of `LiveRunner` of an action, whether it went well or not.
     """
 
     name: str

@@ -102,11 +102,12 @@ class RunReport:
     @property
     def ideal_seconds(self) -> float:
         """How long the run would have taken if all slots had been busy to the end."""
-        return self.busy_seconds / self.slots
+        pieces = sum(piece.seconds for piece in self.pieces)
+        return (pieces or self.busy_seconds) / self.slots
 
     @property
     def unsplit_seconds(self) -> float:
-        """How long the same work takes at best on as many slots if no element is split, one task for each."""
+        """How long the same work takes on as many slots if no element is split, those that take longest first."""
         return max((end for _, _, end in unsplit(self.pieces, self.slots)), default=0.0)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -120,8 +121,9 @@ class RunReport:
         Raises:
             OSError: if it cannot be written.
         """
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(page(self))
+        content = page(self).encode("utf-8", "replace")
+        with open(path, "wb") as file:
+            file.write(content)
 
     def to_json(self) -> str:
         """Return all of it as JSON: an object with the attributes of this class, and elements and restrictions as text.
@@ -137,11 +139,14 @@ class RunReport:
             {**attrs.asdict(piece, recurse=False, filter=_not_element), "restriction": show(piece.restriction)}
             for piece in self.pieces
         ]
-        data["elements_by_id"] = {piece.element_id: show(piece.element) for piece in self.pieces}
+        elements = {piece.element_id: piece.element for piece in self.pieces}
+        data["elements_by_id"] = {element_id: show(element) for element_id, element in elements.items()}
         derived = ("records", "busy_seconds", "ideal_seconds", "unsplit_seconds", "efficiency")
         return json.dumps({"version": 1, **data, **{name: getattr(self, name) for name in derived}})
 
     def __str__(self) -> str:
+        if not self.tasks and self.elements:
+            return f"{self.name}: nothing of {_count(self.elements, 'element')} has run yet" + self._noted()
         return (
             f"{self.name}: {_count(self.records, 'record')} of {_count(self.elements, 'element')} in "
             f"{self.seconds:.2f} s, {self.efficiency:.0%} of {_count(self.slots, 'slot')} busy\n"

@@ -272,7 +272,10 @@ class _Check:
         )
         for output in invoker.run():
             if isinstance(output, TaggedOutput) and output.tag not in self._tags:
-                raise OutputError(f"process() gave {show(output)}, but the declared tags are {show(self._tags)}")
+                raise OutputError(
+                    f"process() gave {show(output)}, but the declared tags are {show(self._tags)}. Pass "
+                    f"tags=({output.tag!r}, ...) to check_dofn()"
+                )
             read.records[self._keep(output)] += 1
         call_hook(self._fn, "finish_bundle")
         read.primary = invoker.primary

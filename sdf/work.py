@@ -48,6 +48,7 @@ class Work:
         self.splits = 0
         self.notes: list[tuple[Any, str]] = []
         self._split_elements: dict[int, Any] = {}
+        self._halved: set[int] = set()  # the work items of unknown size that were split while they ran
 
     def add(self, elements: Iterable[Expanded]) -> Iterator[WorkItem]:
         """Enter elements; yield the work items to start from."""
@@ -95,6 +96,7 @@ class Work:
             return None
         front, rest = pair
         (child,) = self.ledger.split(None, item.id, front, [Residual(rest, 0, item.watermark)])
+        self.known_units += units(self.ledger.item(item.id)) + units(child) - units(item)
         self.note_split(item.id, 1)
         return self.ledger.item(item.id), child
 
@@ -112,6 +114,7 @@ class Work:
         """
         self.deferrals.note(self.ledger.item(item_id), primary)
         children = self.ledger.split(owner, item_id, primary, residuals)
+        self._note_unknown(self.ledger.item(item_id), primary, children)
         self.note_split(item_id, len(children))
         asked = [residual.delay_seconds for residual in residuals]
         return [self._to_run(child, seconds) for child, seconds in zip(children, asked, strict=True)]
@@ -163,9 +166,21 @@ class Work:
             return None
         self.costs.observe(outcome)
         for part in outcome.parts:
+            self._note_unknown(self.ledger.item(part.item_id), part.primary, part.residuals)
             self.note_split(part.item_id, len(part.residuals))
             self.deferrals.note(self.ledger.item(part.item_id), part.primary)
         return [self._to_run(item, seconds) for item, seconds in todo]
+
+    def _note_unknown(self, item: WorkItem, primary: Any, children: Sequence[Any]) -> None:
+        """Note that work of unknown size, which counts as 1, has become more: each child counts as 1 again.
+
+        What is kept of it counts as a half (`sdf.running.Running.done`).
+        """
+        if item.size is None:
+            self.known_units += len(children)
+            if item.id not in self._halved:
+                self._halved.add(item.id)
+                self.known_units -= 1.0 if primary is None else 0.5
 
     def _to_run(self, item: WorkItem, asked_seconds: float) -> tuple[WorkItem, float]:
         self.costs.inherit(item)

@@ -190,3 +190,13 @@ def test_show_keeps_both_ends_of_a_long_repr():
     """A cut repr shows how it begins and how it ends."""
     shown = show(list(range(1000)))
     assert (shown[:8], shown[-5:]) == ("[0, 1, 2", " 999]")
+
+
+def test_what_is_shown_stays_on_one_line_and_is_text():
+    """Line ends, codes for terminals and halves of characters are written out."""
+
+    class Odd:
+        def __repr__(self):
+            return "one\ntwo \x1b[31m \ud800 ü"
+
+    assert show(Odd()) == r"one\ntwo \x1b[31m \ud800 ü"

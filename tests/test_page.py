@@ -67,13 +67,43 @@ def test_straggler_has_one_colour_across_all_slots():
     assert re.search(r"<rect class=c1 ", text)
 
 
-def test_same_work_without_splitting_is_below_it():
-    """All of the straggler on one slot, as long as all its pieces; a mark says where the run ended."""
-    text = page(report_of(80)).split("The same work")[1]
-    widths = [float(width) for width in re.findall(r'<rect class=c0 [^>]*?width="([\d.]+)"', text)]
-    assert widths == [1000.0]
-    mark = float(re.search(r'<line class=mark x1="([\d.]+)"', text)[1])
-    assert mark == pytest.approx(1000 * 5.0 / (0.49 * 78), abs=0.1)
+def test_same_work_without_splitting_is_below_it_on_the_same_scale():
+    """All of the straggler on one slot, cut off where it goes on for long."""
+    above, below = page(report_of(80)).split("The same work")
+    ends = [
+        float(x) + float(width) for x, width in re.findall(r'<rect class=c0 x="([\d.]+)"[^>]*?width="([\d.]+)"', above)
+    ]
+    assert max(ends) == pytest.approx(400.0, abs=1.0)
+    assert re.findall(r'<rect class=c0 [^>]*?width="([\d.]+)"', below) == ["1000.0"]
+    assert "goes on until 38.22 s" in below
+
+
+def test_all_of_it_is_drawn_where_it_is_not_much_longer():
+    """Twice as long: the upper one takes half of the width."""
+    _, below = page(report_of(80, slots=2)).split("The same work")
+    assert "goes on until" not in below
+    assert re.findall(r'<rect class=c0 [^>]*?width="([\d.]+)"', below) == ["1000.0"]
+
+
+def test_a_row_is_a_slot_though_its_workers_are_replaced():
+    """Tasks one after the other, each in a process of its own, on two slots."""
+    report = report_of(8)
+    tasks = tuple(attrs.evolve(task, worker=f"host/{100 + number}") for number, task in enumerate(report.tasks))
+    pieces = tuple(
+        attrs.evolve(piece, began=1e9 + number // 2, task=number) for number, piece in enumerate(report.pieces)
+    )
+    text = page(attrs.evolve(report, tasks=tasks, pieces=pieces, slots=2))
+    assert text.count('aria-label="timeline of 2 slots"') == 2
+
+
+def test_what_is_drawn_together_is_as_pale_as_its_time_was_idle():
+    """Pieces of a hundredth of the time between them do not look like work without a pause."""
+    report = report_of(50_000, slots=256)
+    pieces = tuple(attrs.evolve(piece, seconds=0.005) for piece in report.pieces)
+    above = page(attrs.evolve(report, pieces=pieces)).split("The same work")[0]
+    opacities = re.findall(r'<rect class=c0 [^>]*?opacity="([\d.]+)"', above)
+    assert len(opacities) > 1000
+    assert set(opacities) == {"0.15"}
 
 
 def test_every_piece_can_be_told_where_there_are_few():

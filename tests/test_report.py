@@ -68,3 +68,10 @@ def test_many_notes_are_cut_off():
     """A report is a screenful."""
     text = str(attrs.evolve(report_of(5.0), notes=tuple((name, f"note {name}") for name in range(100))))
     assert text.splitlines()[2:] == [*(f"{name}: note {name}" for name in range(5)), "... and 95 notes more"]
+
+
+def test_a_page_can_be_written_whatever_is_in_it(tmp_path):
+    """Half of a character, which no encoding has."""
+    report = attrs.evolve(report_of(1.0), notes=(("a", "b \ud800"),))
+    report.save(tmp_path / "run.html")
+    assert "b ?" in (tmp_path / "run.html").read_text()

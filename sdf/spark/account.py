@@ -45,13 +45,18 @@ class Account:
         before = self._slots[-1][1] if self._slots else 0
         if before == 0:
             self._began = now
-        elif connected == 0:
-            self._seconds += now - self._began
-        self._slots.append((now, connected))
+        self._slots.append((self._active_seconds(now), connected))
+        if connected == 0:
+            self._seconds = self._slots[-1][0]
+
+    def _active_seconds(self, now: float) -> float:
+        """Return for how long attempts have been connected; between two actions a run stands still."""
+        running = bool(self._slots) and self._slots[-1][1] > 0 and not self._ended
+        return self._seconds + (now - self._began if running else 0.0)
 
     def all_sealed(self, now: float) -> None:
         """Note that the run has ended; whatever is run again is not part of it."""
-        self._seconds += now - self._began
+        self._seconds = self._active_seconds(now)
         self._ended = True
 
     def note(self, attempt: Attempt, message: Ready) -> None:
@@ -63,23 +68,21 @@ class Account:
             attempt.ran[ran.item_id] = attempt.ran[ran.item_id].and_then(ran) if ran.item_id in attempt.ran else ran
         attempt.slow = slowest(*attempt.slow, *(SlowBlock(*row) for row in message.slow))
 
-    def progress(self, now: float, tasks_busy: int, *, ended: bool) -> RunProgress:
+    def progress(self, now: float, tasks_busy: int) -> RunProgress:
         """Return how far the run is."""
         return RunProgress(
             name=self._work.name,
-            seconds=now - self._slots[0][0] if self._slots else 0.0,
+            seconds=self._active_seconds(now),
             done=min(sum(map(_units_done, self._lanes)), self._work.known_units),
             known=self._work.known_units,
             tasks_busy=tasks_busy,
             slots=len(self._lanes),
             splits=self._work.splits,
-            ended=ended,
         )
 
     def report(self) -> RunReport:
         """Return what has been done so far."""
         sealed = [(lane, lane.sealed) for lane in self._lanes if lane.sealed is not None]
-        began = self._slots[0][0] if self._slots else 0.0
         return RunReport(
             name=self._work.name,
             elements=self._work.ledger.elements(),
@@ -95,7 +98,7 @@ class Account:
             pieces=self._work.pieces((task.began, lane.ran.values()) for lane, task in sealed),
             slow_blocks=self._work.slow_blocks(block for lane, _ in sealed for block in lane.slow),
             refusals=tuple(self.refusals.most_common()),
-            slots_over_time=tuple((at - began, connected) for at, connected in self._slots),
+            slots_over_time=tuple(self._slots),
         )
 
 

@@ -6,10 +6,12 @@ import argparse
 import importlib
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 
 from sdf.dofn import DoFn
@@ -23,13 +25,17 @@ __all__ = ["run"]
 
 def run(options: argparse.ArgumentParser, given: argparse.Namespace) -> int:
     """Run what was asked for, and print the report; wrong arguments end the program as `argparse` does."""
-    fn = _made(options, given)
+    fn, file = _made(options, given)
+    if given.report is not None and not Path(given.report).absolute().parent.is_dir():
+        options.error(f"--report {given.report!r}: there is no directory to put it in")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setAppName(f"sdf run {given.fn}").setIfMissing("spark.master", "local[*]")
     conf.set("spark.ui.showConsoleProgress", "false")
     if given.master is not None:
         conf.setMaster(given.master)
     with SparkContext(conf=conf) as sc:
+        if file is not None:
+            sc.addPyFile(str(file))
         try:
             runner = LiveRunner() if given.runner == "live" else StagedRunner()
             result = run_sdf(sc.parallelize(given.input), fn, runner=runner)
@@ -37,8 +43,8 @@ def run(options: argparse.ArgumentParser, given: argparse.Namespace) -> int:
                 result.saveAsTextFile(given.output)
             else:
                 result.count()
-        except SdfError as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        except (SdfError, Py4JJavaError) as error:
+            print(_said(error), file=sys.stderr)
             return 1
         report = result.report
     print(report)
@@ -49,8 +55,16 @@ def run(options: argparse.ArgumentParser, given: argparse.Namespace) -> int:
     return 0
 
 
-def _made(options: argparse.ArgumentParser, given: argparse.Namespace) -> DoFn:
-    """Return the DoFn that was named."""
+def _said(error: SdfError | Py4JJavaError) -> str:
+    """Return one line of what went wrong; an error of an action has passed through Spark."""
+    if isinstance(error, SdfError):
+        return f"{type(error).__name__}: {error}"
+    found = re.search(r"^sdf\.errors\.(\w+: .*)$", str(error), re.MULTILINE)
+    return found.group(1) if found is not None else str(error.java_exception).splitlines()[0]
+
+
+def _made(options: argparse.ArgumentParser, given: argparse.Namespace) -> tuple[DoFn, Path | None]:
+    """Return the DoFn that was named, and the file of its module if that lies here, for executors elsewhere."""
     module, _, name = given.fn.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
@@ -63,7 +77,8 @@ def _made(options: argparse.ArgumentParser, given: argparse.Namespace) -> DoFn:
         )
     if not isinstance(made, DoFn):
         options.error(f"{given.fn!r} is no DoFn but {made!r}")
-    return made
+    file = Path(f"{module}.py").absolute()
+    return made, file if file.is_file() else None
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -381,9 +381,9 @@ class Coordinator:
         """Tell whether all lanes are."""
         return not self._unsealed
 
-    def progress(self, now: float, *, ended: bool) -> RunProgress:
+    def progress(self, now: float) -> RunProgress:
         """Return how far the run is."""
-        return self._account.progress(now, len(self._attempts) - len(self._balance.idle()), ended=ended)
+        return self._account.progress(now, len(self._attempts) - len(self._balance.idle()))
 
     def report(self) -> RunReport:
         """Return what has been done so far."""

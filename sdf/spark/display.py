@@ -23,7 +23,7 @@ __all__ = ["Display", "display"]
 log = logging.getLogger("sdf.progress")
 
 _EVERY_SECONDS = 0.5
-_LONGEST_WAIT_SECONDS = 5.0
+_LONGEST_WAIT_SECONDS = 1.0
 
 Progress = RunProgress | StreamProgress
 
@@ -60,7 +60,7 @@ class Display:
                 self._thread.start()
 
     def wait(self) -> None:
-        """Return when the last one has been shown, or that takes too long."""
+        """Return when the last one has been shown, or that takes longer than a second."""
         with self._changed:
             self._changed.wait_for(lambda: self._thread is None, _LONGEST_WAIT_SECONDS)
 
@@ -78,7 +78,7 @@ class Display:
             try:
                 self._function(progress)
                 ended = progress.ended
-            except Exception:
+            except BaseException:  # SystemExit too would only end this thread, and nobody would know
                 log.exception("progress cannot be shown any more; the run goes on")
                 ended = self._broken = True
 
@@ -100,7 +100,7 @@ def display(progress: bool | Callable[[Any], Any] | None, who: str) -> Display |
         return Display(progress)
     if progress is not None and progress is not True:
         raise InvalidTypeError(f"{who} progress must be True, False, None or a function (got {show(progress)}).")
-    if progress is None and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+    if progress is None and not (_is_terminal(sys.stderr) or "ipykernel" in sys.modules):
         return None
     try:
         tqdm = importlib.import_module("tqdm.auto").tqdm
@@ -111,6 +111,14 @@ def display(progress: bool | Callable[[Any], Any] | None, who: str) -> Display |
             f"{who} progress=True needs tqdm. Install it with pip install 'sdf[progress]', or pass a function."
         ) from error
     return Display(_Bar(tqdm))
+
+
+def _is_terminal(stream: Any) -> bool:
+    """Tell whether somebody may look at a stream; it may be None, closed, or anything that a program put there."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError, OSError):
+        return False
 
 
 class _Bar:

@@ -127,18 +127,22 @@ def explain(error: BaseException, what: str, run_id: str) -> BaseException:
 def slot_counter(sc: SparkContext) -> Callable[[], int]:
     """Return a function that says how many tasks Spark can run at once, now: executors come and go.
 
-    Where ``spark.default.parallelism`` is set it says nothing about cores, then the executors are asked.
+    Spark's default parallelism is its number of cores, which is quickly asked; unless ``spark.default.parallelism`` is
+    set, or it is 2, which on a cluster is the least that Spark says. Then the executors are asked.
     """
     cores_per_task, explicit = _task_settings(sc)
-    if not explicit:
-        return lambda: max(1, sc.defaultParallelism // cores_per_task)
+    local = (sc.master or "").split("[")[0] == "local"
+
+    def count() -> int:
+        cores = sc.defaultParallelism
+        return ask_executors() if explicit or (cores == 2 and not local) else max(1, cores // cores_per_task)
 
     def ask_executors() -> int:
         executors = sc._jsc.sc().statusStore().executorList(True)
         tasks: int = sum(executors.apply(number).maxTasks() for number in range(executors.size()))
         return max(1, tasks)
 
-    return ask_executors
+    return count
 
 
 @functools.lru_cache(maxsize=1)

@@ -21,6 +21,7 @@ import attrs
 from sdf.deferrals import Deferrals
 from sdf.dofn import DoFn
 from sdf.errors import CoordinatorError, SdfError
+from sdf.expansion import checked_size
 from sdf.invoker import Residual
 from sdf.items import BETWEEN, CANNOT, NOTHING_CLAIMED, STAYS, TOO_LITTLE, UNTOLD, SlowBlock, WorkItem, slowest
 from sdf.running import Running
@@ -181,8 +182,9 @@ class Lane:
         """Put a residual that stays here on top of what runs next; the ledger knows it as part of its parent."""
         self._kept += 1
         known = item.parent if item.id < 0 else item.id
+        size = checked_size(self._fn, item.element, residual.restriction)
         kept = WorkItem(
-            -self._kept, item.element_id, item.element, residual.restriction, None, known, residual.watermark
+            -self._kept, item.element_id, item.element, residual.restriction, size, known, residual.watermark
         )
         delay_seconds = self._deferrals.delay_seconds(kept, residual.delay_seconds)
         self._mine.append((self._clock() + delay_seconds, kept))

@@ -29,6 +29,7 @@ from pyspark.core.rdd import PipelinedRDD
 from sdf.dofn import DoFn
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.planner import Backlog, deal
+from sdf.progress import RunProgress
 from sdf.report import RunReport
 from sdf.restrictions import is_integer
 from sdf.spark.coordinator import Coordinator
@@ -197,15 +198,18 @@ class _Watch:
     def __init__(self, display: Display) -> None:
         self._display = display
         self._seen_at: float | None = None
+        self._last: RunProgress | None = None
 
     def __call__(self, coordinator: Coordinator, now: float) -> None:
         if coordinator.running():
             self._seen_at = now
-            if self._display.due():
-                self._display.show(coordinator.progress(now, ended=False))
+            if self._display.due() or self._last is None:
+                self._last = coordinator.progress(now)
+                self._display.show(self._last)
         elif self._seen_at is not None and (now - self._seen_at > _GONE_SECONDS or coordinator.sealed()):
-            self._seen_at = None
-            self._display.show(coordinator.progress(now, ended=True))
+            last = coordinator.progress(now) if coordinator.sealed() or self._last is None else self._last
+            self._seen_at = self._last = None
+            self._display.show(attrs.evolve(last, ended=True))
 
 
 class _Life:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from itertools import count
 from typing import Any
 
 import attrs
@@ -11,7 +12,7 @@ import pyarrow  # type: ignore[import-untyped]
 from pyspark.sql import Row
 from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, StringType, StructType
+from pyspark.sql.types import ArrayType, DoubleType, FloatType, StringType, StructType, _make_type_verifier
 
 from sdf.dofn import TaggedOutput
 from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, show
@@ -38,6 +39,9 @@ class Rows:
         self._arrow = to_arrow_schema(schema, timezone="UTC")
         self._columns = schema.fieldNames()
         self._strings = [place for place, field in enumerate(schema.fields) if isinstance(field.dataType, StringType)]
+        floats = (DoubleType, FloatType)
+        self._floats = {place for place, field in enumerate(schema.fields) if isinstance(field.dataType, floats)}
+        self._verify = _make_type_verifier(schema)  # as createDataFrame() does; the conversion alone would round
         self._lists_are_values = len(schema.fields) == 1 and isinstance(schema.fields[0].dataType, ArrayType)
         self._name = name
 
@@ -80,11 +84,19 @@ class Rows:
 
     def _table(self, records: list[Any]) -> pyarrow.Table:
         rows = [self._row(record) for record in records]
+        if self._floats:
+            rows = [tuple(map(self._as_float, count(), row)) for row in rows]
+        for row in rows:
+            self._verify(row)
         for place in self._strings:  # Spark would make strings of whatever it is
             for row, record in zip(rows, records, strict=True):
                 if row[place] is not None and not isinstance(row[place], str):
                     raise self._misfit(record, f"column {self._columns[place]!r} is to be a string")
         return LocalDataToArrowConversion.convert(rows, self._schema, False)
+
+    def _as_float(self, place: int, value: Any) -> Any:
+        """Return an integer of a column of floats as one; Spark does not take it as it is."""
+        return float(value) if place in self._floats and type(value) is int else value
 
     def _row(self, record: Any) -> tuple[Any, ...]:
         """Return the values of a record, in the order of the columns."""

@@ -41,13 +41,15 @@ def run_sdf(
 
     Returns:
         An RDD of the outputs, each exactly once, in no particular order; with ``tags`` a dict of RDDs, ``"main"`` and
-        one per tag. Each has a ``report``, a `RunReport`. The records are
-        kept in Spark's storage until ``unpersist()`` is called on it; used after that, they are computed again.
+        one per tag. Each has a ``report``, a `RunReport`. Of `StagedRunner` the records are there, and kept in Spark's
+        storage until ``unpersist()`` is called on it; used after that, they are computed again. Of `LiveRunner` it is
+        lazy: the work runs in your actions.
 
     Raises:
         InvalidTypeError, InvalidValueError, UnpicklableError: for wrong arguments, before any job runs.
         UnboundedError: if the work of an element has no end; that is for ``stream_sdf``.
-        ProcessError: if user code raised; the worker's traceback is its cause.
+        ProcessError: if user code raised; the worker's traceback is its cause. With `LiveRunner` that happens in your
+            action, which raises Spark's own exception, a ``Py4JJavaError``, with the text of this one in it.
         SdfError: any other of the tree. No job is left running.
     """
     if not isinstance(rdd, RDD):

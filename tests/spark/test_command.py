@@ -49,11 +49,36 @@ def test_run_finds_a_dofn_of_the_working_directory_and_writes_its_records(tmp_pa
     assert json.loads((tmp_path / "run.json").read_text())["records"] == 5
 
 
-def test_error_of_a_run_is_one_message(tmp_path):
+@pytest.mark.parametrize("runner", ["staged", "live"])
+def test_error_of_a_run_is_one_message(tmp_path, runner):
     """No traceback of this program; the exit code says that it failed."""
-    done = sdf("run", "sdf.io:ReadLines", "--input", "absent.txt", "--master", "local[1]", cwd=tmp_path)
+    (tmp_path / "bad.json").write_text('{"a": \n')
+    done = sdf(
+        "run", "sdf.io:ReadJsonLines", "--input", tmp_path / "bad.json", "--master", "local[1]", "--runner", runner,
+        cwd=tmp_path,
+    )  # fmt: skip
     assert done.returncode == 1
-    assert "absent.txt" in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith("ReadError: ")
+    assert "bad.json" in done.stderr.splitlines()[-1]
+
+
+def test_output_that_is_there_already_is_one_message(tmp_path):
+    """As Spark says it."""
+    (tmp_path / "a.txt").write_text("x\n")
+    (tmp_path / "out").mkdir()
+    done = sdf(
+        "run", "sdf.io:ReadLines", "--input", tmp_path / "a.txt", "--master", "local[1]", "--output", tmp_path / "out",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "already exists" in done.stderr.splitlines()[-1]
+
+
+def test_report_that_cannot_be_saved_is_found_out_before_the_run(tmp_path):
+    """Its directory has to be there."""
+    done = sdf("run", "sdf.io:ReadLines", "--input", "x", "--report", "absent/run.html", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "there is no directory" in done.stderr
 
 
 @pytest.mark.parametrize("fn", ["sdf.io", "sdf.io:Absent", "absent:Fn", "os:getcwd", "sdf.io:ReadCsv"])

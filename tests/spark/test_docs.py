@@ -52,7 +52,7 @@ def test_the_tutorial_does_what_it_says(tmp_path):
         else:
             assert body == "pip install sdf\n"
     assert [command.split()[-1] for command in done] == [
-        "slow.py", "fast.py", "test_fast.py", "broken.py", "'sdf[files,gzip]'", "logs.py"
+        "slow.py", "fast.py", "pytest", "test_fast.py", "broken.py", "'sdf[files,gzip]'", "logs.py"
     ]  # fmt: skip
 
 

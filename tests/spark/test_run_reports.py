@@ -1,6 +1,8 @@
 """The report of a run and its progress: what both runners tell while and after they run."""
 
+import io
 import json
+import sys
 import threading
 import time
 from collections import Counter
@@ -187,3 +189,59 @@ def test_nothing_is_drawn_where_there_is_no_terminal(sc, capsys):
     """The default."""
     report_of(sc, SlowCountFn(0.002), StagedRunner())
     assert capsys.readouterr().err == ""
+
+
+class Closed(io.StringIO):
+    """A stream that a program has closed."""
+
+    def isatty(self):
+        raise ValueError("I/O operation on closed file")
+
+
+@pytest.mark.parametrize("stream", [None, object(), Closed()], ids=["none", "something", "closed"])
+def test_nothing_is_drawn_where_nothing_can_be(sc, monkeypatch, stream):
+    """And the run does not mind."""
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert run_sdf(sc.parallelize([("a", 3)]), CountFn()).count() == 3
+
+
+class UnknownFn(SlowCountFn):
+    """Its sizes are unknown."""
+
+    def restriction_size(self, element, restriction):
+        return None
+
+
+@RUNNERS
+def test_work_of_unknown_size_is_not_done_before_its_end(sc, runner):
+    """Each split makes more of it, so that all is known and done only when the run ends."""
+    seen = []
+    report = report_of(sc, UnknownFn(), runner, [("a", 300)], progress=seen.append)
+    assert report.splits > 0
+    for _ in range(100):
+        if seen and seen[-1].ended:
+            break
+        time.sleep(0.05)
+    assert all(one.done < one.known for one in seen[:-1])
+    assert seen[-1].done == pytest.approx(seen[-1].known)
+    assert sum(piece.units for piece in report.pieces) == pytest.approx(seen[-1].known)
+
+
+def test_between_two_actions_a_live_run_stands_still(sc):
+    """Its seconds are those in which it was run; so is the time of its slots."""
+    seen = []
+    result = run_sdf(sc.parallelize([("a", 200)], 1), SlowCountFn(), runner=LiveRunner(lanes=3), progress=seen.append)
+    result.take(1)
+    time.sleep(3)
+    began = time.time()
+    result.count()
+    took = time.time() - began
+    report = result.report
+    assert report.seconds < took + 2
+    assert report.slots_over_time[-1][0] <= report.seconds
+
+
+def test_a_run_that_has_not_begun_says_so(sc):
+    """Not that all was busy."""
+    result = run_sdf(sc.parallelize([("a", 200)], 1), CountFn(), runner=LiveRunner())
+    assert str(result.report) == "CountFn: nothing of 1 element has run yet"

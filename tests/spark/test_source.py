@@ -1,6 +1,7 @@
 """data_source: what SQL reads through a DoFn is what run_direct gives, in partitions of the planner; and streams."""
 
 import datetime
+import decimal
 import json
 import os
 import re
@@ -159,8 +160,10 @@ def test_times_are_those_of_spark(load):
         (7, "it is one value"),
         ({"z": 7}, "it has none of the columns"),
         ((1, 7), "column 'y' is to be a string"),
-        (("one", "b"), "Could not convert 'one' with type str"),
-        ((1 << 70, "b"), "OverflowError"),
+        (("one", "b"), "field x: LongType() can not accept object 'one'"),
+        ((1.5, "b"), "field x: LongType() can not accept object 1.5"),
+        ((decimal.Decimal("1.5"), "b"), "field x: LongType() can not accept object Decimal"),
+        ((1 << 70, "b"), "between -9223372036854775808 and 9223372036854775807"),
         (BATCH.select(["x"]), "it has no column 'y'; it has ['x']"),
         (pyarrow.RecordBatch.from_pydict({"x": ["one"], "y": ["b"]}), "Failed to parse string: 'one'"),
     ],
@@ -171,6 +174,16 @@ def test_a_record_that_does_not_fit_is_named(rows, record, why):
     shown = "" if isinstance(record, pyarrow.RecordBatch) else re.escape(repr(record))
     with pytest.raises(InvalidTypeError, match=rf"RecordsFn.process\(\) gave the .*{shown}.*{re.escape(why)}"):
         rows("x long, y string", [(0, "a")] * 2000 + [record])
+
+
+@pytest.mark.parametrize(
+    ("schema", "record"),
+    [("x array<int>", ([1, 2.7],)), ("x map<string, long>", ({"a": 1.5},)), ("x struct<y: int>", ({"y": 1.5},))],
+)
+def test_nothing_is_rounded_within_a_value(rows, schema, record):
+    """A number that does not fit is an error, however deep it lies."""
+    with pytest.raises(InvalidTypeError, match="does not fit the schema"):
+        rows(schema, [record])
 
 
 def test_a_record_that_does_not_fit_fails_the_query(load):
