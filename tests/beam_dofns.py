@@ -38,6 +38,18 @@ class Count(beam.DoFn):
             yield element[0], i
 
 
+class CountAtOnce(beam.DoFn):
+    """As Count, but process() returns a list."""
+
+    def process(self, element, tracker=beam.DoFn.RestrictionParam(CountProvider())):
+        outputs = []
+        i = tracker.current_restriction().start
+        while tracker.try_claim(i):
+            outputs.append((element[0], i))
+            i += 1
+        return outputs
+
+
 class SplitProvider(CountProvider):
     def split(self, element, restriction):
         return restriction.split(20)

@@ -24,6 +24,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, 
 from beam_dofns import (
     Asking,
     Count,
+    CountAtOnce,
     CountProvider,
     EachDay,
     Endless,
@@ -69,6 +70,7 @@ def avro_source(tmp_path):
 
 SPLITTABLE = {
     "offsets": (Count(), ("a", 12), [("a", i) for i in range(12)]),
+    "a list, not a generator": (CountAtOnce(), ("a", 12), [("a", i) for i in range(12)]),
     "its own provider": (Own(), ("a", 50), [("a", i) for i in range(50)]),
     "a restriction that its tracker changes": (Letters(), "splittable", list("splittable")),
     "ends of its own": (EachDay(), 7, list(range(7))),
