@@ -30,9 +30,10 @@ def start_spark():
             running.pop().stop()
         conf = SparkConf().setMaster(master).setAppName("sdf tests")
         conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
-        conf.set("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"]).set("spark.default.parallelism", "4")
-        for name, value in settings.items():
-            conf.set(name.replace("_", "."), value)
+        conf.set("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
+        for name, value in {"spark_default_parallelism": "4", **settings}.items():
+            if value is not None:
+                conf.set(name.replace("_", "."), value)
         sc = SparkContext(conf=conf)
         sc.setLogLevel("OFF")
         running.append(sc)

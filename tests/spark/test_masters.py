@@ -9,6 +9,7 @@ import pytest
 from fns import EVERY_FN, SlowCountFn, expected
 
 from sdf import StagedRunner, run_direct, run_sdf
+from sdf.spark.jobs import slot_counter
 
 ELEMENTS = [("a", 0), ("b", 1), ("c", 120), ("d", 7), ("c", 3)]
 SKEWED = [("big", 400), *((str(i), 2) for i in range(20))]
@@ -79,3 +80,13 @@ def test_an_executor_dies_after_the_run(start_spark, tmp_path):
         assert sc.parallelize([marker], 1).map(lambda path: kill_my_executor(path) or "back").collect() == ["back"]
         assert os.path.exists(marker)
         assert Counter(result.collect()) == expected(SKEWED)
+
+
+def test_a_cluster_of_one_slot_has_one(start_spark):
+    """Spark's default parallelism is never less than two there."""
+    sc = start_spark("local-cluster[1,1,1024]", spark_default_parallelism=None)
+    assert sc.defaultParallelism == 2
+    assert slot_counter(sc)() == 1
+    result = run_sdf(sc.parallelize(ELEMENTS), SlowCountFn())
+    assert result.count() == 131
+    assert result.report.slots == 1
