@@ -40,7 +40,7 @@ p { margin: .3rem 0; } .soft { color: var(--soft); }
 svg { display: block; width: 100%; height: auto; background: var(--card); border: 1px solid var(--line);
   border-radius: 6px; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--soft); } svg line { stroke: var(--line); }
-svg text.mark { fill: #ffffff; font-weight: 600; paint-order: stroke; stroke: #00000080; stroke-width: 3px; }
+svg text.mark { fill: var(--text); }
 rect.o { fill: var(--other); } rect.p { fill: var(--other2); } i.o, i.p { background: var(--other); }
 .key { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .4rem 0; font-size: .85rem; }
 .key i, summary i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .4em; }
@@ -126,7 +126,7 @@ def timeline(boxes: list[Box], rows: int, span: float) -> Iterator[str]:
             yield _drawn(group, scale, row * height + 1, height - (2 if height > 4 else 1), narrowest)
     end = max((box.end for box in boxes), default=0.0)
     if end > 1.001 * span:
-        yield f'<text class=mark x="{_WIDTH - 6:g}" y="15" text-anchor="end">goes on until {end:,.2f} s</text>'
+        yield f'<text class=mark x="{_WIDTH - 6:g}" y="{total - 4:g}" text-anchor="end">goes on until {end:,.2f} s</text>'
     yield "</svg>"
 
 
@@ -162,7 +162,7 @@ def _ticks(span: float) -> Iterator[float]:
         return
     power = 10.0 ** math.floor(math.log10(span / _MOST_TICKS))
     step = next(factor * power for factor in (1, 2, 5, 10) if span / (factor * power) <= _MOST_TICKS)
-    for number in range(int(0.97 * span / step) + 1):
+    for number in range(int(0.9 * span / step) + 1):
         yield round(number * step, 9)
 
 
@@ -202,7 +202,7 @@ def steps(points: Sequence[tuple[float, int]], end: float, unit: str) -> Iterato
     ends = [*(at for at, _ in points[1:]), end]
     yield f'<svg viewBox="0 0 {_WIDTH:g} 100" role="img" aria-label="{unit} over time">'
     for (at, number), upto in zip(points, ends, strict=True):
-        height = 80 * number / highest if highest else 0.0
+        height = 74 * number / highest if highest else 0.0
         yield (
             f'<rect class=c1 x="{at * scale:.1f}" y="{90 - height:.1f}" width="{max(upto - at, 0.0) * scale:.1f}" '
             f'height="{height:.1f}"><title>{number:,} {text(unit)} from {at:.2f} s on</title></rect>'

@@ -179,7 +179,7 @@ def _as_it_would_be(report: RunReport, colours: dict[int, str]) -> list[Box]:
 
 
 def _slots(report: RunReport) -> Iterator[str]:
-    if len(report.slots_over_time) > 2:
+    if any(at > _SEEN * report.seconds for at, _ in report.slots_over_time):
         yield "<h2>Slots over time</h2>"
         yield from steps(report.slots_over_time, report.seconds, "slots")
 
