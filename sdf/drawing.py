@@ -126,7 +126,8 @@ def timeline(boxes: list[Box], rows: int, span: float) -> Iterator[str]:
             yield _drawn(group, scale, row * height + 1, height - (2 if height > 4 else 1), narrowest)
     end = max((box.end for box in boxes), default=0.0)
     if end > 1.001 * span:
-        yield f'<text class=mark x="{_WIDTH - 6:g}" y="{total - 4:g}" text-anchor="end">goes on until {end:,.2f} s</text>'
+        where = f'x="{_WIDTH - 6:g}" y="{total - 4:g}" text-anchor="end"'
+        yield f"<text class=mark {where}>goes on until {end:,.2f} s</text>"
     yield "</svg>"
 
 
