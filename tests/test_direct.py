@@ -284,7 +284,7 @@ def test_an_undeclared_tag_raises(tags):
         (None, InvalidTypeError),
         (("main",), InvalidValueError),
         (("bad", "bad"), InvalidValueError),
-        ((1,), InvalidValueError),
+        ((1,), InvalidTypeError),
     ],
 )
 def test_tags_are_distinct_names(tags, kind):
