@@ -249,6 +249,112 @@ def test_draining_gives_the_last_line_without_an_end(path):
     assert (tail.read(), tail.left) == (["2"], None)
 
 
+def test_a_file_that_is_renamed_while_it_is_read_is_read_on(path, monkeypatch):
+    """What has its name by then is as long, and comes after it."""
+    monkeypatch.setattr("sdf.io.tail._PIECE_BYTES", 4)
+    append(path, b"".join(b"a%d\n" % number for number in range(9)))
+    tail = Tail(path)
+    attempt = Invoker(tail.fn, tail.element, tail.left)
+    lines = []
+    for line in attempt.run():
+        if not lines:
+            os.rename(path, path.with_suffix(".1"))
+            append(path, b"".join(b"b%d\n" % number for number in range(9)))
+        lines.append(line)
+    tail.left = attempt.residuals[0].restriction
+    assert [*lines, *tail.read_all()] == [f"{name}{number}" for name in "ab" for number in range(9)]
+
+
+def test_a_file_that_is_renamed_while_it_is_looked_for_has_not_gone(path, monkeypatch):
+    """It is looked for again."""
+    tail = follow(path)
+    append(path, b"1\n")
+    tail.read()
+    os.rename(path, path.with_suffix(".1"))
+    append(path.with_suffix(".1"), b"2\n")
+    listed, names = LocalFileSystem.ls, [path.with_suffix(".1"), path.with_suffix(".2")]
+
+    def rename_and_list(self, *args, **kwargs):
+        found = listed(self, *args, **kwargs)
+        if len(names) == 2:
+            os.rename(names.pop(0), names[0])
+        return found
+
+    monkeypatch.setattr(LocalFileSystem, "ls", rename_and_list)
+    assert tail.read() == ["2"]
+    assert names == [path.with_suffix(".2")]
+
+
+def test_a_part_in_which_there_is_nothing_comes_again(path):
+    """Its file was cut short, which was noticed, and it has no byte to look at."""
+    tail = Tail(path)
+    append(path, b"1\n2\n")
+    tail.read()
+    path.write_bytes(b"")
+    assert (tail.read(), len(tail.pins)) == ([], 2)
+    attempt = Invoker(tail.fn, tail.element, tail.pins[1][0])
+    assert (list(attempt.run()), attempt.residuals) == ([], [])
+
+
+def test_that_a_file_has_ended_is_pinned(path):
+    """Though more was written to it since."""
+    tail = follow(path)
+    append(path, b"1\n")
+    tail.read()
+    moved = path.with_suffix(".1")
+    os.rename(path, moved)
+    assert (tail.read(), tail.left) == ([], None)
+    append(moved, b"2\n")
+    tail.again()
+    assert tail.fn.create_tracker(tail.element, tail.pins[-1][0]).is_bounded()
+
+
+def cut_short(path):
+    path.write_bytes(b"new\nl")
+
+
+def replace(path):
+    os.remove(path)
+    path.write_bytes(b"new\nl")
+
+
+def rotate(path):
+    os.rename(path, path.with_suffix(".1"))
+    append(path.with_suffix(".1"), b"old\n")
+    path.write_bytes(b"new\nl")
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"), [(cut_short, ["new", "l"]), (replace, ["new", "l"]), (rotate, ["old", "new", "l"])]
+)
+def test_draining_gives_what_is_there_in_the_next_file(path, change, lines):
+    """And what was left in the one before, if that is still there; nothing that comes later."""
+    tail = Tail(path, rotated_seconds=3600)
+    append(path, b"1\n")
+    tail.read()
+    tail.pins = []  # some changes take away what was read
+    change(path)
+    tail.left = tail.fn.truncate(tail.element, tail.left)
+    assert tail.fn.truncate(tail.element, tail.left) == tail.left
+    append(path, b"later\n")
+    found = []
+    while tail.left is not None:
+        assert tail.fn.create_tracker(tail.element, tail.left).is_bounded()
+        found += tail.read()
+    assert found == lines
+    tail.again()
+
+
+def test_draining_a_file_that_was_read_leaves_nothing(path):
+    """Also where it was cut short since, and is empty."""
+    tail = Tail(path)
+    append(path, b"1\n")
+    tail.read()
+    assert tail.fn.truncate(tail.element, tail.left) is None
+    path.write_bytes(b"")
+    assert tail.fn.truncate(tail.element, tail.left) is None
+
+
 @pytest.mark.parametrize("kept", [2, 5])
 def test_it_can_be_stopped_between_pieces(path, monkeypatch, kept):
     """A runner whose time is up gets the rest back."""
