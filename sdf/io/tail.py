@@ -137,10 +137,11 @@ class TailLines(ReadLines):
             return
         if growing and not sight.ended:
             tracker.defer_remainder(self.poll_seconds)
-        elif inside > began:
-            tracker.defer_remainder()  # a part never lies in two files, and the end is one of its own
         elif after is None:
-            tracker.try_claim(Piece(here, UNBOUNDED, at.base, at.file, head, last))
+            if tracker.try_claim(Piece(here, here, at.base, at.file, head, last, ended=True)):
+                tracker.defer_remainder()  # so that this part has a stop, and comes again as it was
+        elif inside > began:
+            tracker.defer_remainder()  # a part never lies in two files
         elif tracker.try_claim(Piece(here, here, here, after, b"", b"")):
             tracker.defer_remainder()
         if growing and sight.ended and sight.lost:

@@ -52,7 +52,7 @@ class Tail:
 class Piece:
     """Whole lines of a file from ``start`` to ``stop``, the position of a claim; ``file`` goes on, from ``base``.
 
-    Where ``stop`` is UNBOUNDED nothing will follow.
+    Where it has ``ended`` nothing will follow.
     """
 
     start: int
@@ -61,6 +61,7 @@ class Piece:
     file: FileInfo
     head: bytes
     last: bytes
+    ended: bool = False
 
 
 class TailTracker(RestrictionTracker):
@@ -77,31 +78,28 @@ class TailTracker(RestrictionTracker):
     def try_claim(self, position: Piece) -> bool:
         if position.start != self._next.start:
             raise ValueError(f"{show(position)} does not follow {self._next.start}")
-        if self._refused or not self._is_more():
+        if self._refused or not position.start < self._tail.stop:
             self._refused = True
             return False
         tail, same = self._tail, position.base == self._tail.base
         after = tail.after if same else None
         self._next = Tail(
-            position.stop, tail.stop, position.base, position.file, position.head, position.last, after=after
+            position.stop, tail.stop, position.base, position.file, position.head, position.last, position.ended, after
         )
         if same:
-            self._tail = attrs.evolve(tail, head=position.head, ended=position.stop is UNBOUNDED)
+            self._tail = attrs.evolve(tail, head=position.head)
         return True
 
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Tail, Tail] | None:
-        if self._refused or fraction_of_remainder != 0 or not self._is_more():
+        if self._refused or fraction_of_remainder != 0 or not self._next.start < self._tail.stop:
             return None
         residual = self._next
         self._tail = attrs.evolve(self._tail, stop=residual.start, after=None)
         return self._tail, residual
 
     def check_done(self) -> None:
-        if not self._refused and self._is_more():
+        if not self._refused and not self._tail.ended and self._next.start < self._tail.stop:
             raise ValueError(f"bytes from {self._next.start} of {show(self._tail)} were not read")
 
     def is_bounded(self) -> bool:
         return self._tail.ended or self._tail.stop is not UNBOUNDED
-
-    def _is_more(self) -> bool:
-        return not self._tail.ended and self._next.start < self._tail.stop
