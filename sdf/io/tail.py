@@ -17,15 +17,15 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any
 
 import attrs
 
 from sdf import UNBOUNDED, RestrictionTracker
-from sdf.errors import ReadError, SourceChangedError, SourceError
-from sdf.io.files import FileBlock, as_seconds
+from sdf.errors import InvalidValueError, ReadError, SourceChangedError, SourceError
+from sdf.io.files import FileBlock, FileRange, as_seconds
 from sdf.io.lines import ReadLines
 from sdf.io.pinned import FileInfo, file_system, look_up
 from sdf.io.tailparts import Piece, Tail, TailTracker
@@ -62,15 +62,16 @@ class TailLines(ReadLines):
     """Follows files line by line, in streams. Element: a path, `FileInfo`, or `FileBlock` to begin at its start.
 
     Gives a line when it has its end. Of a path, whatever file has that name is followed: where another comes in its
-    place, it first reads on in the old one, if that is in the directory under another name, until it has been quiet for
-    a while, and gives what is there as the last line; then it begins with the new one. Of a `FileInfo`, which
-    `WatchFiles` gives, that file alone is followed, until it has gone, or was renamed and has been quiet. A file that
-    gets shorter is begun anew. What may have been lost is said in the log.
+    place, it first reads on in the old one, if that is in the directory, or right below, under another name, until it
+    has been quiet for a while, and gives what is there as the last line; then it begins with the new one. Of a
+    `FileInfo`, which `WatchFiles` gives, that file alone is followed, until it has gone, or was renamed and has been
+    quiet. A file that gets shorter is begun anew. What may have been lost is said in the log.
 
     Args:
         poll_seconds: how long to wait where nothing is new.
         rotated_seconds: how long a file that was renamed must have been quiet to have ended.
-        options: as for `ReadLines`, but compressed files cannot be followed.
+        options: as for `ReadLines`, but compressed files cannot be followed: one that is named so is an error, unless
+            ``compression`` is None.
 
     Source: `tail -F`; rotation as logrotate does it.
     """
@@ -82,7 +83,14 @@ class TailLines(ReadLines):
 
     def get_initial_restriction(self, element: Any) -> Tail:  # type: ignore[override]
         start = element.start if isinstance(element, FileBlock) else 0
-        return Tail(start, UNBOUNDED, 0, self.file_of(element))
+        file = self.file_of(element)
+        kind = self._kind(FileRange(start, file.size, file))
+        if kind:
+            raise InvalidValueError(
+                f"TailLines cannot follow a {kind} file (got {file.path!r}). Leave such files out by the pattern, or "
+                f"by the regex of WatchFiles; where only the name says so, pass compression=None."
+            )
+        return Tail(start, UNBOUNDED, 0, file)
 
     def split_restriction(self, element: Any, restriction: Any) -> Iterator[Any]:
         yield restriction
@@ -215,13 +223,16 @@ class TailLines(ReadLines):
         """Yield the name of a file, then those that it may have now."""
         yield file.path
         fs, inner = file_system(file.path, self.storage_options, "TailLines")
-        try:
-            entries = fs.ls(os.path.dirname(inner), detail=True)
-        except FileNotFoundError:
-            return
-        for entry in entries:
-            if entry["type"] == "file" and str(entry.get("ino")) == file.version and entry["name"] != inner:
+        folder = os.path.dirname(inner)
+        below = []
+        for entry in _entries(fs, folder):
+            if entry["type"] == "directory":
+                below.append(entry["name"])
+            elif _has_number(entry, file) and entry["name"] != inner:
                 yield entry["name"]
+        for name in below:  # such as archive/
+            with suppress(PermissionError):
+                yield from (entry["name"] for entry in _entries(fs, name) if _has_number(entry, file))
 
     def _open(self, path: str, file: FileInfo) -> tuple[Any, FileInfo] | None:
         """Open what has a name, and say what it is; None unless it is a file, from before to after it was opened."""
@@ -243,3 +254,16 @@ class TailLines(ReadLines):
         opened.seek(start, io.SEEK_SET)
         data: bytes = opened.read(stop - start)
         return data
+
+
+def _entries(fs: Any, folder: str) -> list[Any]:
+    """Return what is in a directory, nothing if it has gone."""
+    try:
+        entries: list[Any] = fs.ls(folder, detail=True)
+    except FileNotFoundError:
+        return []
+    return entries
+
+
+def _has_number(entry: Any, file: FileInfo) -> bool:
+    return entry["type"] == "file" and str(entry.get("ino")) == file.version

@@ -289,6 +289,17 @@ def test_a_file_that_is_renamed_while_it_is_looked_for_has_not_gone(path, monkey
     assert names == [path.with_suffix(".2")]
 
 
+def test_a_file_that_is_renamed_into_a_directory_below_is_read_on(path):
+    """As into one for old files."""
+    tail = follow(path, rotated_seconds=3600)
+    append(path, b"1\n")
+    tail.read()
+    append(path, b"2\n")
+    (path.parent / "old").mkdir()
+    os.rename(path, path.parent / "old" / "a.log")
+    assert tail.read() == ["2"]
+
+
 def test_a_part_in_which_there_is_nothing_comes_again(path):
     """Its file was cut short, which was noticed, and it has no byte to look at."""
     tail = Tail(path)
@@ -399,3 +410,12 @@ def test_wrong_options_are_named():
     """When the DoFn is made."""
     with pytest.raises(InvalidValueError, match=re.escape("poll_seconds must be a number >= 0 (got -1)")):
         TailLines(poll_seconds=-1)
+
+
+def test_a_compressed_file_is_refused_by_its_name(tmp_path):
+    """When its work is asked for, whatever its bytes would be as text; not where they are wanted as they are."""
+    path = tmp_path / "a.log.gz"
+    path.write_bytes(b"1\n")
+    with pytest.raises(InvalidValueError, match=r"TailLines cannot follow a gzip file \(got '.*a.log.gz'\)"):
+        TailLines(encoding=None).get_initial_restriction(str(path))
+    assert Tail(path, compression=None).read() == ["1"]
