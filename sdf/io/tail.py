@@ -48,6 +48,7 @@ class Sight:
         size: how many bytes there are.
         ended: whether no more will come.
         after: the file that goes on, if it has ended.
+        moved: whether it is followed under another name than its own.
         lost: why there may have been more of them, if so.
     """
 
@@ -55,6 +56,7 @@ class Sight:
     size: int
     ended: bool = False
     after: FileInfo | None = None
+    moved: bool = False
     lost: str = ""
 
 
@@ -126,31 +128,32 @@ class TailLines(ReadLines):
                 f"{at.file.path}: bytes up to {end} were planned to be read, but only {sight.size} of that file are "
                 f"there. Keep rotated files for as long as a stream may have to read them again."
             )
-        head, last, began = at.head, at.last, inside
+        rest = attrs.evolve(at, moved=at.moved or sight.moved)
         while inside < end:
             data = self._lines(at.file.path, sight.file, inside, end, to_the_end=not growing or sight.ended)
             if not data:
                 break
-            if len(head) == inside:
-                head += data[: max(0, _KNOWN_BYTES - inside)]
-            last = (last + data[-_KNOWN_BYTES:])[-_KNOWN_BYTES:]
-            start = at.base + inside
-            if not tracker.try_claim(Piece(start, start + len(data), at.base, at.file, head, last)):
+            head = rest.head + data[: max(0, _KNOWN_BYTES - inside)] if len(rest.head) == inside else rest.head
+            last = (rest.last + data[-_KNOWN_BYTES:])[-_KNOWN_BYTES:]
+            start = rest.start
+            rest = attrs.evolve(rest, start=start + len(data), head=head, last=last)
+            if not tracker.try_claim(Piece(start, rest)):
                 return
             yield from self.records(at.file.path, inside, data)
             inside += len(data)
-        here = at.base + inside
+        here, has_read = rest.start, rest.start > at.start
         after = sight.after if growing else at.after
         if not growing and (after is None or inside < end):
             return
         if growing and not sight.ended:
-            tracker.defer_remainder(self.poll_seconds)
+            if has_read or rest.moved == at.moved or tracker.try_claim(Piece(here, rest)):
+                tracker.defer_remainder(self.poll_seconds)
         elif after is None:
-            if tracker.try_claim(Piece(here, here, at.base, at.file, head, last, ended=True)):
+            if tracker.try_claim(Piece(here, attrs.evolve(rest, ended=True))):
                 tracker.defer_remainder()  # so that this part has a stop, and comes again as it was
-        elif inside > began:
+        elif has_read:
             tracker.defer_remainder()  # a part never lies in two files
-        elif tracker.try_claim(Piece(here, here, here, after, b"", b"")):
+        elif tracker.try_claim(Piece(here, Tail(here, at.stop, here, after))):
             tracker.defer_remainder()
         if growing and sight.ended and sight.lost:
             log.warning("%s %s after byte %d; if there was more, that is lost", at.file.path, sight.lost, inside)
@@ -175,14 +178,13 @@ class TailLines(ReadLines):
                 now = self._now(file.path)
                 follows = now is not None or not by_name  # of a name whatever comes next; of a file nothing
                 quiet = there.mtime is None or time.time() - there.mtime > self.rotated_seconds
-                return Sight(opened, there.size, quiet and follows, now if by_name else None)
+                return Sight(opened, there.size, quiet and follows, now if by_name else None, moved=not by_name)
             opened.close()
-            if path == file.path:
+            if path == file.path and not at.moved:
                 return Sight(io.BytesIO(), 0, ended=True, after=there, lost="was cut short or written anew")
         now = self._now(file.path)
-        return Sight(
-            io.BytesIO(), at.start - at.base, now is not None or not by_name, now if by_name else None, "has gone"
-        )
+        after = now if by_name else None
+        return Sight(io.BytesIO(), at.start - at.base, now is not None or not by_name, after, lost="has gone")
 
     def _is_same(self, opened: Any, size: int, at: Tail) -> bool:
         """Tell whether a file begins as the one that was read, and has what was read last."""

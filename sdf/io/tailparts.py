@@ -29,6 +29,7 @@ class Tail:
         file: the present file, as it was when it was first seen.
         head: its first bytes, as far as they were read, up to a few.
         last: those that were read last, up to a few.
+        moved: whether it was seen under another name; what has the first one now is another file.
         ended: whether nothing follows ``start``, which was found out: whoever runs this again need not look.
         after: the file whose bytes end at ``stop``, if that is the next one; a stream that is drained reads both.
     """
@@ -39,6 +40,7 @@ class Tail:
     file: FileInfo
     head: bytes = b""
     last: bytes = b""
+    moved: bool = False
     ended: bool = False
     after: FileInfo | None = None
 
@@ -50,18 +52,10 @@ class Tail:
 
 @attrs.frozen
 class Piece:
-    """Whole lines of a file from ``start`` to ``stop``, the position of a claim; ``file`` goes on, from ``base``.
-
-    Where it has ``ended`` nothing will follow.
-    """
+    """Some whole lines, the position of a claim: where they start, and what is left behind them."""
 
     start: int
-    stop: Any
-    base: int
-    file: FileInfo
-    head: bytes
-    last: bytes
-    ended: bool = False
+    rest: Tail
 
 
 class TailTracker(RestrictionTracker):
@@ -81,13 +75,9 @@ class TailTracker(RestrictionTracker):
         if self._refused or not position.start < self._tail.stop:
             self._refused = True
             return False
-        tail, same = self._tail, position.base == self._tail.base
-        after = tail.after if same else None
-        self._next = Tail(
-            position.stop, tail.stop, position.base, position.file, position.head, position.last, position.ended, after
-        )
-        if same:
-            self._tail = attrs.evolve(tail, head=position.head)
+        self._next = attrs.evolve(position.rest, stop=self._tail.stop)
+        if self._next.base == self._tail.base:
+            self._tail = attrs.evolve(self._tail, head=self._next.head)
         return True
 
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Tail, Tail] | None:

@@ -151,6 +151,20 @@ def test_another_file_with_its_number_is_not_taken_for_it(path, monkeypatch):
     assert tail.has_ended()
 
 
+def test_another_file_with_its_first_name_and_its_number_is_not_taken_for_it(path):
+    """It was renamed, which was seen, so what has its name is no more it, cut short."""
+    tail = follow(path, rotated_seconds=3600)
+    append(path, b"1\n2\n")
+    tail.read()
+    moved = path.with_suffix(".1")
+    os.rename(path, moved)
+    assert (tail.read(), tail.delay_seconds, tail.read()) == ([], 3, [])
+    assert len(tail.pins) == 2
+    os.rename(moved, path)
+    path.write_bytes(b"3\n")  # the test's way to a file system that gives its number again
+    assert tail.has_ended()
+
+
 def test_a_file_that_was_cut_short_and_begins_as_before_is_begun_anew(path):
     """Where all files begin with one long header, what was read last tells."""
     header = b"#" * 100 + b"\n"
