@@ -17,130 +17,63 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from fractions import Fraction
+from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any
 
 import attrs
 
 from sdf import UNBOUNDED, RestrictionTracker
-from sdf.errors import ReadError, SourceChangedError, SourceError, show
-from sdf.io.files import FileBlock, as_seconds
+from sdf.errors import InvalidValueError, ReadError, SourceChangedError, SourceError
+from sdf.io.files import FileBlock, FileRange, as_seconds
 from sdf.io.lines import ReadLines
 from sdf.io.pinned import FileInfo, file_system, look_up
+from sdf.io.tailparts import Piece, Tail, TailTracker
 
-__all__ = ["Tail", "TailLines"]
+__all__ = ["TailLines"]
 
 _PIECE_BYTES = 1 << 20
 _KNOWN_BYTES = 64  # of a file, at its start and before what is to be read
+_LOOKS = 3  # a file that is renamed just then may be missing under both its names
 
 log = logging.getLogger("sdf.io.tail")
 
 
 @attrs.frozen
-class Tail:
-    """The bytes ``[start, stop)`` of all that a file name has had.
-
-    Attributes:
-        start: the first.
-        stop: the one after the last, or UNBOUNDED.
-        base: where the first byte of the present file is.
-        file: the present file, as it was when it was first seen.
-        head: its first bytes, as far as they were read, up to a few.
-        last: those that were read last, up to a few.
-    """
-
-    start: int
-    stop: Any
-    base: int
-    file: FileInfo
-    head: bytes = b""
-    last: bytes = b""
-
-
-@attrs.frozen
-class Piece:
-    """Whole lines of a file from ``start`` to ``stop``, the position of a claim; ``file`` goes on, from ``base``.
-
-    Where ``stop`` is UNBOUNDED nothing will follow.
-    """
-
-    start: int
-    stop: Any
-    base: int
-    file: FileInfo
-    head: bytes
-    last: bytes
-
-
-@attrs.frozen
 class Sight:
-    """Where the bytes of a file are now.
+    """A file as it is now.
 
     Attributes:
-        path: of the file.
-        size: how many there are.
+        file: it is open, and stays the same whatever takes its name; empty if it has gone.
+        size: how many bytes there are.
         ended: whether no more will come.
         after: the file that goes on, if it has ended.
+        moved: whether it is followed under another name than its own.
         lost: why there may have been more of them, if so.
     """
 
-    path: str
+    file: Any
     size: int
     ended: bool = False
     after: FileInfo | None = None
+    moved: bool = False
     lost: str = ""
-
-
-class TailTracker(RestrictionTracker):
-    """Tracks pieces; only what comes after the last one can be cut off, and only once the time is up."""
-
-    def __init__(self, tail: Tail) -> None:
-        self._tail = tail
-        self._next = attrs.evolve(tail)
-        self._refused = False
-
-    def current_restriction(self) -> Tail:
-        return self._tail
-
-    def try_claim(self, position: Piece) -> bool:
-        if position.start != self._next.start:
-            raise ValueError(f"{show(position)} does not follow {self._next.start}")
-        if not position.start < self._tail.stop or self._refused:
-            self._refused = True
-            return False
-        self._next = Tail(position.stop, self._tail.stop, position.base, position.file, position.head, position.last)
-        if position.base == self._tail.base:
-            self._tail = attrs.evolve(self._tail, head=position.head)
-        return True
-
-    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Tail, Tail] | None:
-        if self._refused or fraction_of_remainder != 0 or not self._next.start < self._tail.stop:
-            return None
-        residual = self._next
-        self._tail = attrs.evolve(self._tail, stop=residual.start)
-        return self._tail, residual
-
-    def check_done(self) -> None:
-        if not self._refused and self._next.start < self._tail.stop:
-            raise ValueError(f"bytes from {self._next.start} of {show(self._tail)} were not read")
-
-    def is_bounded(self) -> bool:
-        return self._tail.stop is not UNBOUNDED
 
 
 class TailLines(ReadLines):
     """Follows files line by line, in streams. Element: a path, `FileInfo`, or `FileBlock` to begin at its start.
 
     Gives a line when it has its end. Of a path, whatever file has that name is followed: where another comes in its
-    place, it first reads on in the old one, if that is in the directory under another name, until it has been quiet for
-    a while, and gives what is there as the last line; then it begins with the new one. Of a `FileInfo`, which
-    `WatchFiles` gives, that file alone is followed, until it has gone, or was renamed and has been quiet. A file that
-    gets shorter is begun anew. What may have been lost is said in the log.
+    place, it first reads on in the old one, if that is in the directory, or right below, under another name, until it
+    has been quiet for a while, and gives what is there as the last line; then it begins with the new one. Of a
+    `FileInfo`, which `WatchFiles` gives, that file alone is followed, until it has gone, or was renamed and has been
+    quiet. A file that gets shorter is begun anew. What may have been lost is said in the log.
 
     Args:
         poll_seconds: how long to wait where nothing is new.
         rotated_seconds: how long a file that was renamed must have been quiet to have ended.
-        options: as for `ReadLines`, but compressed files cannot be followed.
+        options: as for `ReadLines`, but compressed files cannot be followed: one that is named so is an error, unless
+            ``compression`` is None.
 
     Source: `tail -F`; rotation as logrotate does it.
     """
@@ -152,7 +85,14 @@ class TailLines(ReadLines):
 
     def get_initial_restriction(self, element: Any) -> Tail:  # type: ignore[override]
         start = element.start if isinstance(element, FileBlock) else 0
-        return Tail(start, UNBOUNDED, 0, self.file_of(element))
+        file = self.file_of(element)
+        kind = self._kind(FileRange(start, file.size, file))
+        if kind:
+            raise InvalidValueError(
+                f"TailLines cannot follow a {kind} file (got {file.path!r}). Leave such files out by the pattern, or "
+                f"by the regex of WatchFiles; where only the name says so, pass compression=None."
+            )
+        return Tail(start, UNBOUNDED, 0, file)
 
     def split_restriction(self, element: Any, restriction: Any) -> Iterator[Any]:
         yield restriction
@@ -163,78 +103,103 @@ class TailLines(ReadLines):
     def remark(self, element: Any, restriction: Any) -> str:
         return ""
 
-    def truncate(self, element: Any, restriction: Tail) -> Tail:
-        """Keep what is there now."""
-        size = self._look(element, restriction).size
-        return attrs.evolve(restriction, stop=max(restriction.start, restriction.base + size))
+    def truncate(self, element: Any, restriction: Tail) -> Tail | None:
+        """Keep what is there now, also in the file that goes on."""
+        if restriction.ended or restriction.stop is not UNBOUNDED:
+            return restriction
+        with self._look(element, restriction) as sight:
+            end, after = max(restriction.start, restriction.base + sight.size), sight.after
+        if after is not None and after.size:
+            return attrs.evolve(restriction, stop=end + after.size, after=after)
+        return attrs.evolve(restriction, stop=end) if restriction.start < end else None
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
         at: Tail = tracker.current_restriction()
+        if not at.is_empty:
+            with self._look(element, at) as sight:
+                yield from self._process(at, sight, tracker)
+
+    def _process(self, at: Tail, sight: Sight, tracker: Any) -> Iterator[Any]:
         growing = at.stop is UNBOUNDED
         inside = at.start - at.base
-        sight = self._look(element, at)
-        end = sight.size if growing else at.stop - at.base
-        if sight.size < end:
+        end = sight.size if growing else at.stop - at.base - (at.after.size if at.after is not None else 0)
+        if sight.size < end > inside:
             raise SourceChangedError(
                 f"{at.file.path}: bytes up to {end} were planned to be read, but only {sight.size} of that file are "
                 f"there. Keep rotated files for as long as a stream may have to read them again."
             )
-        head, last, began = at.head, at.last, inside
+        rest = attrs.evolve(at, moved=at.moved or sight.moved)
         while inside < end:
-            data = self._lines(sight.path, inside, end, to_the_end=not growing or sight.ended)
+            data = self._lines(at.file.path, sight.file, inside, end, to_the_end=not growing or sight.ended)
             if not data:
                 break
-            if len(head) == inside:
-                head += data[: max(0, _KNOWN_BYTES - inside)]
-            last = (last + data[-_KNOWN_BYTES:])[-_KNOWN_BYTES:]
-            start = at.base + inside
-            if not tracker.try_claim(Piece(start, start + len(data), at.base, at.file, head, last)):
+            head = rest.head + data[: max(0, _KNOWN_BYTES - inside)] if len(rest.head) == inside else rest.head
+            last = (rest.last + data[-_KNOWN_BYTES:])[-_KNOWN_BYTES:]
+            start = rest.start
+            rest = attrs.evolve(rest, start=start + len(data), head=head, last=last)
+            if not tracker.try_claim(Piece(start, rest)):
                 return
             yield from self.records(at.file.path, inside, data)
             inside += len(data)
-        here = at.base + inside
-        if not growing:
+        here, has_read = rest.start, rest.start > at.start
+        after = sight.after if growing else at.after
+        if not growing and (after is None or inside < end):
             return
-        if not sight.ended:
-            tracker.defer_remainder(self.poll_seconds)
-        elif inside > began:
-            tracker.defer_remainder()  # a part never lies in two files, and the end is one of its own
-        elif sight.after is None:
-            tracker.try_claim(Piece(here, UNBOUNDED, at.base, at.file, head, last))
-        elif tracker.try_claim(Piece(here, here, here, sight.after, b"", b"")):
+        if growing and not sight.ended:
+            if has_read or rest.moved == at.moved or tracker.try_claim(Piece(here, rest)):
+                tracker.defer_remainder(self.poll_seconds)
+        elif after is None:
+            if tracker.try_claim(Piece(here, attrs.evolve(rest, ended=True))):
+                tracker.defer_remainder()  # so that this part has a stop, and comes again as it was
+        elif has_read:
+            tracker.defer_remainder()  # a part never lies in two files
+        elif tracker.try_claim(Piece(here, Tail(here, at.stop, here, after))):
             tracker.defer_remainder()
-        if sight.ended and sight.lost:
+        if growing and sight.ended and sight.lost:
             log.warning("%s %s after byte %d; if there was more, that is lost", at.file.path, sight.lost, inside)
 
-    def _look(self, element: Any, at: Tail) -> Sight:
-        by_name = isinstance(element, (str, os.PathLike))
-        file, inside = at.file, at.start - at.base
-        now = self._now(file)
-        if now is not None and now.version == file.version:
-            if self._is_same(now.path, now.size, at):
-                return Sight(file.path, now.size)
-            return Sight(file.path, 0, ended=True, after=now, lost="was cut short or written anew")
-        moved = self._moved(at)
-        follows = now is not None or not by_name  # of a name whatever comes next; of a file nothing
-        if moved is not None:
-            quiet = moved.mtime is None or time.time() - moved.mtime > self.rotated_seconds
-            return Sight(moved.path, moved.size, quiet and follows, now if by_name else None)
-        return Sight(file.path, inside, follows, now if by_name else None, "has gone")
+    @contextmanager
+    def _look(self, element: Any, at: Tail) -> Iterator[Sight]:
+        sight = self._sight(element, at)
+        with sight.file:
+            yield sight
 
-    def _is_same(self, path: str, size: int, at: Tail) -> bool:
+    def _sight(self, element: Any, at: Tail) -> Sight:
+        by_name = isinstance(element, (str, os.PathLike))
+        file = at.file
+        for path in chain.from_iterable(self._names(file) for _ in range(_LOOKS)):
+            found = self._open(path, file)
+            if found is None:
+                continue
+            opened, there = found
+            if self._is_same(opened, there.size, at):
+                if path == file.path:
+                    return Sight(opened, there.size)
+                now = self._now(file.path)
+                follows = now is not None or not by_name  # of a name whatever comes next; of a file nothing
+                quiet = there.mtime is None or time.time() - there.mtime > self.rotated_seconds
+                return Sight(opened, there.size, quiet and follows, now if by_name else None, moved=not by_name)
+            opened.close()
+            if path == file.path and not at.moved:
+                return Sight(io.BytesIO(), 0, ended=True, after=there, lost="was cut short or written anew")
+        now = self._now(file.path)
+        after = now if by_name else None
+        return Sight(io.BytesIO(), at.start - at.base, now is not None or not by_name, after, lost="has gone")
+
+    def _is_same(self, opened: Any, size: int, at: Tail) -> bool:
         """Tell whether a file begins as the one that was read, and has what was read last."""
         inside = at.start - at.base
         return (
             size >= inside
-            and self._read(path, 0, len(at.head)) == at.head
-            and self._read(path, inside - len(at.last), inside) == at.last
+            and self._read(opened, 0, len(at.head)) == at.head
+            and self._read(opened, inside - len(at.last), inside) == at.last
         )
 
-    def _lines(self, path: str, start: int, end: int, *, to_the_end: bool) -> bytes:
+    def _lines(self, path: str, opened: Any, start: int, end: int, *, to_the_end: bool) -> bytes:
         """Return some whole lines, none if there is none; what is left at the end is one if nothing will follow."""
         size = _PIECE_BYTES
         while True:
-            data = self._read(path, start, min(end, start + size))
+            data = self._read(opened, start, min(end, start + size))
             if to_the_end and start + len(data) == end:
                 return data
             if self.delimiter in data:
@@ -248,30 +213,59 @@ class TailLines(ReadLines):
                 return b""
             size *= 2  # a long line; no more of the file than it takes
 
-    def _now(self, file: FileInfo) -> FileInfo | None:
+    def _now(self, path: str) -> FileInfo | None:
         try:
-            return look_up(file.path, self.storage_options, "TailLines")
+            return look_up(path, self.storage_options, "TailLines")
         except SourceError as error:
             if error.__cause__ is not None and not isinstance(error.__cause__, FileNotFoundError):
                 raise  # that it cannot be reached does not say that it has gone
             return None
 
-    def _moved(self, at: Tail) -> FileInfo | None:
-        """Return the same file under another name in its directory, None if it is not there."""
-        fs, inner = file_system(at.file.path, self.storage_options, "TailLines")
+    def _names(self, file: FileInfo) -> Iterator[str]:
+        """Yield the name of a file, then those that it may have now."""
+        yield file.path
+        fs, inner = file_system(file.path, self.storage_options, "TailLines")
+        folder = os.path.dirname(inner)
+        below = []
+        for entry in _entries(fs, folder):
+            if entry["type"] == "directory":
+                below.append(entry["name"])
+            elif _has_number(entry, file) and entry["name"] != inner:
+                yield entry["name"]
+        for name in below:  # such as archive/
+            with suppress(PermissionError):
+                yield from (entry["name"] for entry in _entries(fs, name) if _has_number(entry, file))
+
+    def _open(self, path: str, file: FileInfo) -> tuple[Any, FileInfo] | None:
+        """Open what has a name, and say what it is; None unless it is a file, from before to after it was opened."""
+        before = self._now(path)
+        if before is None or before.version != file.version:
+            return None
+        fs, inner = file_system(path, self.storage_options, "TailLines")
         try:
-            entries = fs.ls(os.path.dirname(inner), detail=True)
+            opened = fs.open(inner, "rb")
         except FileNotFoundError:
             return None
-        for entry in entries:
-            same = entry["type"] == "file" and str(entry.get("ino")) == at.file.version and entry["name"] != inner
-            if same and self._is_same(entry["name"], entry["size"], at):
-                return attrs.evolve(at.file, path=entry["name"], size=entry["size"], mtime=float(entry["mtime"]))
-        return None
+        now = self._now(path)
+        if now is None or now.version != file.version:
+            opened.close()
+            return None
+        return opened, now
 
-    def _read(self, path: str, start: int, stop: int) -> bytes:
-        fs, inner = file_system(path, self.storage_options, "TailLines")
-        with fs.open(inner, "rb") as file:
-            file.seek(start, io.SEEK_SET)
-            data: bytes = file.read(stop - start)
+    def _read(self, opened: Any, start: int, stop: int) -> bytes:
+        opened.seek(start, io.SEEK_SET)
+        data: bytes = opened.read(stop - start)
         return data
+
+
+def _entries(fs: Any, folder: str) -> list[Any]:
+    """Return what is in a directory, nothing if it has gone."""
+    try:
+        entries: list[Any] = fs.ls(folder, detail=True)
+    except FileNotFoundError:
+        return []
+    return entries
+
+
+def _has_number(entry: Any, file: FileInfo) -> bool:
+    return entry["type"] == "file" and str(entry.get("ino")) == file.version

@@ -16,9 +16,11 @@ import attrs
 
 from sdf import UNBOUNDED, DoFn, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.io.extras import need
 from sdf.io.files import FileBlock, as_seconds
+from sdf.io.known import compare
 from sdf.io.match import MatchFiles
-from sdf.io.pinned import FileInfo
+from sdf.io.pinned import FileInfo, file_system
 
 __all__ = ["Scans", "WatchFiles"]
 
@@ -92,14 +94,15 @@ class ScanTracker(RestrictionTracker):
 class WatchFiles(DoFn):
     """Watches for files, in streams. Element: a path, a directory or a pattern. Gives `FileInfo`, sorted by path.
 
-    What it has seen is what is there: files that go away are forgotten, so its state is as large as the listing.
+    What it has seen is what is there: files that go away are forgotten, so its state is as large as the listing. With
+    ``"ignore"``, local files are forgotten when three scans in a row have missed them, and it reads their first bytes.
 
     Args:
         interval_seconds: how long after a scan the next is made.
         modified: what becomes of a file that has changed: ``"reread"`` gives it again; ``"tail"`` gives what was
             appended, as a `FileBlock`, which may end inside of a record, and the whole file if it was replaced or has
-            shrunk; ``"ignore"`` gives each file once, under whatever name, and another that has come in its place: what
-            `TailLines` wants. A copy is another file: leave copies of rotated files out of the pattern.
+            shrunk; ``"ignore"`` gives each file once, under whatever name or link, and another that has come in its
+            place: what `TailLines` wants. A copy is another file: leave copies of rotated files out of the pattern.
         recursive, regex, hidden, storage_options: as of `MatchFiles`.
 
     Source: the directory scanner of Apache Apex Malhar's file splitter, which compares times only.
@@ -127,11 +130,21 @@ class WatchFiles(DoFn):
                 yield from scans.found
             return
         there = tuple(self._match.list(os.fspath(element)))
-        found = tuple(self._changes(scans.seen, there))
-        gone = {file.path for file in scans.seen} - {file.path for file in there}
-        if (found or gone) and tracker.try_claim(Scan(scans.start, found, there)):
+        found: tuple[Any, ...]
+        seen: tuple[Any, ...]
+        if self.modified == "ignore" and self._is_local(element):
+            found, seen = compare(scans.seen, there)
+            is_new = [one.lasting for one in scans.seen] != [one.lasting for one in seen]
+        else:
+            found, seen = tuple(self._changes(scans.seen, there)), there
+            is_new = bool(found or {file.path for file in scans.seen} - {file.path for file in there})
+        if is_new and tracker.try_claim(Scan(scans.start, found, seen)):
             yield from found
         tracker.defer_remainder(self.interval_seconds)
+
+    def _is_local(self, element: Any) -> bool:
+        fs, _ = file_system(os.fspath(element), self._match.storage_options, "WatchFiles")
+        return isinstance(fs, need("fsspec.implementations.local", "files", "WatchFiles").LocalFileSystem)
 
     def _changes(self, seen: tuple[FileInfo, ...], there: tuple[FileInfo, ...]) -> Iterator[FileInfo | FileBlock]:
         before = {file.path: file for file in seen}

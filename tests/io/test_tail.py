@@ -31,6 +31,10 @@ class Tail(Following):
             lines += more
         return lines
 
+    def has_ended(self):
+        """Tell whether there is nothing more, which is a part of its own."""
+        return self.read() == [] and (self.left is None or (self.read(), self.left) == ([], None))
+
 
 def append(path, data):
     with open(path, "ab") as file:
@@ -109,7 +113,7 @@ def test_a_renamed_file_is_followed_until_it_is_quiet(path):
     assert tail.read() == ["half line", "2"]
     os.utime(moved, (1, 1))
     assert tail.read() == ["3"]
-    assert (tail.read(), tail.left) == ([], None)
+    assert tail.has_ended()
     tail.again()
 
 
@@ -120,7 +124,7 @@ def test_a_file_that_has_gone_is_no_more_followed(path, caplog):
     tail.read()
     path.with_suffix(".new").write_bytes(b"2\n")
     os.replace(path.with_suffix(".new"), path)
-    assert (tail.read(), tail.left) == ([], None)
+    assert tail.has_ended()
     assert "has gone after byte 2; if there was more, that is lost" in caplog.text
 
 
@@ -132,7 +136,7 @@ def test_a_directory_that_has_gone_is_no_error(tmp_path):
     tail = follow(path)
     assert tail.read() == ["1"]
     shutil.rmtree(path.parent)
-    assert (tail.read(), tail.left) == ([], None)
+    assert tail.has_ended()
 
 
 def test_another_file_with_its_number_is_not_taken_for_it(path, monkeypatch):
@@ -144,7 +148,21 @@ def test_another_file_with_its_number_is_not_taken_for_it(path, monkeypatch):
     other = path.with_name("other.log")
     other.write_bytes(b"x\ny\nz\n")
     tail.left = attrs.evolve(tail.left, file=attrs.evolve(tail.left.file, version=str(other.stat().st_ino)))
-    assert (tail.read(), tail.left) == ([], None)
+    assert tail.has_ended()
+
+
+def test_another_file_with_its_first_name_and_its_number_is_not_taken_for_it(path):
+    """It was renamed, which was seen, so what has its name is no more it, cut short."""
+    tail = follow(path, rotated_seconds=3600)
+    append(path, b"1\n2\n")
+    tail.read()
+    moved = path.with_suffix(".1")
+    os.rename(path, moved)
+    assert (tail.read(), tail.delay_seconds, tail.read()) == ([], 3, [])
+    assert len(tail.pins) == 2
+    os.rename(moved, path)
+    path.write_bytes(b"3\n")  # the test's way to a file system that gives its number again
+    assert tail.has_ended()
 
 
 def test_a_file_that_was_cut_short_and_begins_as_before_is_begun_anew(path):
@@ -249,6 +267,123 @@ def test_draining_gives_the_last_line_without_an_end(path):
     assert (tail.read(), tail.left) == (["2"], None)
 
 
+def test_a_file_that_is_renamed_while_it_is_read_is_read_on(path, monkeypatch):
+    """What has its name by then is as long, and comes after it."""
+    monkeypatch.setattr("sdf.io.tail._PIECE_BYTES", 4)
+    append(path, b"".join(b"a%d\n" % number for number in range(9)))
+    tail = Tail(path)
+    attempt = Invoker(tail.fn, tail.element, tail.left)
+    lines = []
+    for line in attempt.run():
+        if not lines:
+            os.rename(path, path.with_suffix(".1"))
+            append(path, b"".join(b"b%d\n" % number for number in range(9)))
+        lines.append(line)
+    tail.left = attempt.residuals[0].restriction
+    assert [*lines, *tail.read_all()] == [f"{name}{number}" for name in "ab" for number in range(9)]
+
+
+def test_a_file_that_is_renamed_while_it_is_looked_for_has_not_gone(path, monkeypatch):
+    """It is looked for again."""
+    tail = follow(path)
+    append(path, b"1\n")
+    tail.read()
+    os.rename(path, path.with_suffix(".1"))
+    append(path.with_suffix(".1"), b"2\n")
+    listed, names = LocalFileSystem.ls, [path.with_suffix(".1"), path.with_suffix(".2")]
+
+    def rename_and_list(self, *args, **kwargs):
+        found = listed(self, *args, **kwargs)
+        if len(names) == 2:
+            os.rename(names.pop(0), names[0])
+        return found
+
+    monkeypatch.setattr(LocalFileSystem, "ls", rename_and_list)
+    assert tail.read() == ["2"]
+    assert names == [path.with_suffix(".2")]
+
+
+def test_a_file_that_is_renamed_into_a_directory_below_is_read_on(path):
+    """As into one for old files."""
+    tail = follow(path, rotated_seconds=3600)
+    append(path, b"1\n")
+    tail.read()
+    append(path, b"2\n")
+    (path.parent / "old").mkdir()
+    os.rename(path, path.parent / "old" / "a.log")
+    assert tail.read() == ["2"]
+
+
+def test_a_part_in_which_there_is_nothing_comes_again(path):
+    """Its file was cut short, which was noticed, and it has no byte to look at."""
+    tail = Tail(path)
+    append(path, b"1\n2\n")
+    tail.read()
+    path.write_bytes(b"")
+    assert (tail.read(), len(tail.pins)) == ([], 2)
+    attempt = Invoker(tail.fn, tail.element, tail.pins[1][0])
+    assert (list(attempt.run()), attempt.residuals) == ([], [])
+
+
+def test_that_a_file_has_ended_is_pinned(path):
+    """Though more was written to it since."""
+    tail = follow(path)
+    append(path, b"1\n")
+    tail.read()
+    moved = path.with_suffix(".1")
+    os.rename(path, moved)
+    assert tail.has_ended()
+    append(moved, b"2\n")
+    assert all(tail.fn.create_tracker(tail.element, pinned).is_bounded() for pinned, _ in tail.pins)
+    tail.again()
+
+
+def cut_short(path):
+    path.write_bytes(b"new\nl")
+
+
+def replace(path):
+    os.remove(path)
+    path.write_bytes(b"new\nl")
+
+
+def rotate(path):
+    os.rename(path, path.with_suffix(".1"))
+    append(path.with_suffix(".1"), b"old\n")
+    path.write_bytes(b"new\nl")
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"), [(cut_short, ["new", "l"]), (replace, ["new", "l"]), (rotate, ["old", "new", "l"])]
+)
+def test_draining_gives_what_is_there_in_the_next_file(path, change, lines):
+    """And what was left in the one before, if that is still there; nothing that comes later."""
+    tail = Tail(path, rotated_seconds=3600)
+    append(path, b"1\n")
+    tail.read()
+    tail.pins = []  # some changes take away what was read
+    change(path)
+    tail.left = tail.fn.truncate(tail.element, tail.left)
+    assert tail.fn.truncate(tail.element, tail.left) == tail.left
+    append(path, b"later\n")
+    found = []
+    while tail.left is not None:
+        assert tail.fn.create_tracker(tail.element, tail.left).is_bounded()
+        found += tail.read()
+    assert found == lines
+    tail.again()
+
+
+def test_draining_a_file_that_was_read_leaves_nothing(path):
+    """Also where it was cut short since, and is empty."""
+    tail = Tail(path)
+    append(path, b"1\n")
+    tail.read()
+    assert tail.fn.truncate(tail.element, tail.left) is None
+    path.write_bytes(b"")
+    assert tail.fn.truncate(tail.element, tail.left) is None
+
+
 @pytest.mark.parametrize("kept", [2, 5])
 def test_it_can_be_stopped_between_pieces(path, monkeypatch, kept):
     """A runner whose time is up gets the rest back."""
@@ -289,3 +424,12 @@ def test_wrong_options_are_named():
     """When the DoFn is made."""
     with pytest.raises(InvalidValueError, match=re.escape("poll_seconds must be a number >= 0 (got -1)")):
         TailLines(poll_seconds=-1)
+
+
+def test_a_compressed_file_is_refused_by_its_name(tmp_path):
+    """When its work is asked for, whatever its bytes would be as text; not where they are wanted as they are."""
+    path = tmp_path / "a.log.gz"
+    path.write_bytes(b"1\n")
+    with pytest.raises(InvalidValueError, match=r"TailLines cannot follow a gzip file \(got '.*a.log.gz'\)"):
+        TailLines(encoding=None).get_initial_restriction(str(path))
+    assert Tail(path, compression=None).read() == ["1"]

@@ -159,3 +159,93 @@ def test_a_file_that_is_followed_is_given_once(folder):
     os.replace(folder / "c", folder / "b")
     assert watch.names() == ["b"]
     watch.again()
+
+
+def reuse(path, text, other):
+    """Make a file, with the number that another has: the test's way to a file system that gives it again."""
+    os.link(other, path)
+    os.remove(other)
+    path.write_text(text)
+
+
+def test_another_file_with_the_number_of_one_that_has_gone_is_given(folder):
+    """As where the oldest of some rotated files is removed, and the new one gets its number."""
+    watch = Watch(folder, modified="ignore")
+    watch.scan()
+    os.rename(folder / "b", folder / "c")
+    reuse(folder / "b", "new", folder / "a")
+    assert watch.names() == ["b"]
+    assert watch.names() == []
+    watch.again()
+
+
+def test_another_file_with_the_number_of_an_empty_one_is_given(folder):
+    """An empty file has no bytes by which it is known."""
+    (folder / "c").write_text("")
+    watch = Watch(folder, modified="ignore")
+    watch.scan()
+    reuse(folder / "d", "new", folder / "c")
+    assert watch.names() == ["d"]
+
+
+@pytest.mark.parametrize("text", ["", "text\n", "x" * 2000])
+def test_a_file_that_grows_and_is_renamed_is_not_given_again(folder, text):
+    """Also an empty one, as long as its time is what it was."""
+    (folder / "c").write_text(text)
+    watch = Watch(folder, modified="ignore")
+    watch.scan()
+    os.rename(folder / "c", folder / "d")
+    assert watch.names() == []
+    with open(folder / "d", "a") as file:
+        file.write("more\n")
+    watch.scan()
+    with open(folder / "d", "a") as file:
+        file.write("and more\n")
+    os.rename(folder / "d", folder / "e")
+    assert watch.names() == []
+
+
+def test_a_file_that_was_cut_short_and_is_renamed_later_is_not_given_again(folder):
+    """It is known by its new first bytes."""
+    watch = Watch(folder, modified="ignore")
+    watch.scan()
+    (folder / "a").write_text("other")
+    assert watch.names() == []
+    os.rename(folder / "a", folder / "c")
+    assert watch.names() == []
+
+
+def test_a_growing_file_claims_nothing(folder):
+    """Once its first bytes are known."""
+    (folder / "c").write_text("x" * 2000)
+    watch = Watch(folder, modified="ignore")
+    watch.scan()
+    with open(folder / "c", "a") as file:
+        file.write("more")
+    watch.scan()
+    assert len(watch.pins) == 1
+
+
+def test_a_file_that_a_scan_missed_is_not_given_again(folder, tmp_path_factory):
+    """A listing may miss what is renamed meanwhile; what three in a row have missed has gone."""
+    away = tmp_path_factory.mktemp("away") / "a"
+    watch = Watch(folder, modified="ignore")
+    watch.scan()
+    for missed in (1, 2, 3):
+        os.rename(folder / "a", away)
+        assert [watch.names() for _ in range(missed)] == [[]] * missed
+        os.rename(away, folder / "a")
+        assert watch.names() == (["a"] if missed == 3 else [])
+    os.remove(folder / "a")
+    assert [watch.names() for _ in range(3)] == [[]] * 3
+    assert [os.path.basename(one.file.path) for one in watch.left.seen] == ["b"]
+
+
+def test_a_link_beside_its_file_is_not_given(folder):
+    """Neither in the scan that finds both, nor when it comes later."""
+    os.symlink("a", folder / "c")
+    watch = Watch(folder, modified="ignore")
+    assert watch.names() == ["a", "b"]
+    os.link(folder / "a", folder / "_d")
+    os.rename(folder / "_d", folder / "A")
+    assert watch.names() == []
