@@ -350,6 +350,20 @@ def test_an_attempt_that_came_to_nothing_is_void(tmp_path):
     assert open_journal(tmp_path).ahead("plan-0") == "wanted"
 
 
+def test_attempts_are_told_apart_after_a_million_of_them(tmp_path):
+    """What is void goes, what is planned is found again."""
+    chain_of(tmp_path, 2)
+    (tmp_path / "ahead").mkdir(exist_ok=True)
+    (tmp_path / "ahead" / f"{3:020d}.{999_998:020d}.void.json").write_text('{"v":1}')
+    for look in range(4):
+        journal = open_journal(tmp_path)
+        assert journal.write_ahead("plan-0", look) == look
+        journal.void()
+    journal.write_ahead("plan-0", "wanted")
+    assert open_journal(tmp_path).ahead("plan-0") == "wanted"
+    assert len(os.listdir(tmp_path / "ahead")) == 2  # that, and that the attempt before it is void
+
+
 @pytest.mark.parametrize("kept", [(), ("plan-0",), ("pin-0",), ("plan-0", "pin-0")])
 def test_what_a_crash_leaves_of_a_void_attempt_is_not_followed(tmp_path, kept):
     """Any part of it may be there still; the next attempt is another."""
@@ -413,7 +427,7 @@ def test_what_was_written_ahead_of_another_block_is_replaced(tmp_path):
     """It names the hash of the block that it would have followed."""
     journal = chain_of(tmp_path, 2)
     journal.write_ahead("plan-0", "old")
-    path = tmp_path / "ahead" / f"{3:020d}.{0:06d}.plan-0.json"
+    path = tmp_path / "ahead" / f"{3:020d}.{0:020d}.plan-0.json"
     path.write_text(path.read_text().replace(journal.head.hash, "0" * 64))
     assert journal.write_ahead("plan-0", "new") == "new"
     assert open_journal(tmp_path).ahead("plan-0") == "new"
