@@ -27,7 +27,7 @@ class Pending:
         element: the input.
         restriction: the part.
         watermark: state of the watermark estimator to go on from, None for none.
-        due: not to be run before, in milliseconds since the epoch.
+        due: not to be run before, in milliseconds since the epoch; 0 for what is still to be tried.
     """
 
     step: int

@@ -116,8 +116,6 @@ class Stream:
         self._slots = slot_counter(sc)
         self._pending: list[Pending] = []
         self._fresh = 0  # elements that the first batch begins with
-        self._tried = 0  # how many work items were run since anything came of one
-        self._tried_all = True  # whether since then all that was due has been
         self.watermark: Any = None
         self.done = False
         self.batches = 0
@@ -162,9 +160,11 @@ class Stream:
             if (wake or woken.is_set()) and not self._is_planned():  # what is planned knows nothing of it
                 wake = False
                 woken.clear()
-                self._pending = [attrs.evolve(one, due=0) for one in self._pending]
+                self._pending = _to_try(self._pending, math.inf)
             advanced = self._batch()
-            if not advanced and stop_when_idle and self._tried_all:
+            if wake:
+                continue  # that batch was planned by a driver that has died: now look at all there is
+            if not advanced and stop_when_idle and all(one.due for one in self._pending):
                 return
             due_in = self._due_in_seconds()
             pause = self._pace.batch_seconds - (time.monotonic() - began)
@@ -226,7 +226,6 @@ class Stream:
     def _batch(self) -> bool:
         """Run one batch; return whether anything came of it."""
         now, began = self._now(), time.monotonic()
-        self._tried_all = True
         if not any(one.due <= now for one in self._pending) and not self._is_planned():
             return False
         number = self._journal.next_seq
@@ -235,7 +234,8 @@ class Stream:
         left: list[Pending] = []
         for step in self._steps:
             pin, kept = self._step(step, number, elements, now)
-            left += [*kept, *pin.left]
+            unstarted = [one for one in pin.left if one.due == 0]  # these have waited longest
+            left += [*unstarted, *kept, *(one for one in pin.left if one.due > 0)]
             pins.append(pin)
             if step.number + 1 < len(self._steps):
                 elements = step.records(pin) if pin.records else None
@@ -243,9 +243,8 @@ class Stream:
         if not any(parts for pin in pins for parts in pin.tasks) and not self._fresh:
             self._journal.void()
             self._forget()
-            self._tried_all |= self._tried >= len(self._pending)
             return False
-        self._tried = 0
+        self._pending = _to_try(left, self._now())
         self._advance_watermark()
         if pins[-1].records:
             self._foreach_batch(Batch(number, self._steps[-1].records(pins[-1]), self.watermark))
@@ -293,10 +292,8 @@ class Stream:
             fresh = [] if elements is None else step.expand(elements)
             work = [*(one for one in mine if one.due <= now), *fresh]
             room = len(work) if self._pace.max_items is None else self._pace.max_items
-            self._tried_all &= len(work) <= room
-            self._tried += min(len(work), room)
             tasks = dealt(step.fn, work[:room], self._tasks(len(work[:room]))) if work else []
-            kept = [*(one for one in mine if one.due > now), *work[room:]]
+            kept = [*work[room:], *(one for one in mine if one.due > now)]  # first come, first served
             plan = self._journal.write_ahead(
                 f"plan-{step.number}",
                 {
@@ -359,3 +356,11 @@ class Stream:
             step = self._steps[part.step]
             with blame(lambda step=step, part=part: f"{step.name}.on_commit() of {show(part.restriction)}"):  # type: ignore[misc]
                 step.here().on_commit(part.element, part.restriction)
+
+
+def _to_try(work: list[Pending], now: float) -> list[Pending]:
+    """Return work with what is due as such that nobody has tried yet; once tried, it is due at some time, never at 0.
+
+    So a stream whose work is due again and again can tell when all of it was tried and nothing came.
+    """
+    return [attrs.evolve(one, due=0) if one.due <= now else one for one in work]

@@ -200,7 +200,7 @@ class Step:
                     item.element,
                     item.restriction,
                     watermarks.get(item.id, item.watermark),  # the former of what was not started
-                    now + int(seconds * 1000),
+                    0 if item.id in watermarks else now + int(seconds * 1000),
                 )
                 for item, seconds in todo
             ]

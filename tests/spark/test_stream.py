@@ -16,6 +16,9 @@ from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, ManualWatermark, Of
 from sdf.chain import find_head, verify
 from sdf.disk import Disk
 from sdf.errors import DeferError, InvalidTypeError, InvalidValueError, JournalError, ProcessError
+from sdf.journal import Journal
+from sdf.pending import load, to_json
+from sdf.spark.clock import Clock
 
 
 class Sink:
@@ -176,6 +179,39 @@ def test_a_batch_takes_on_no_more_than_it_may(stream):
     elements, sink = [(f"{number:02}", 2) for number in range(10)], Sink()
     assert stream(elements, CountFn(), sink, max_items_per_batch=4).batches == 3
     assert [len(records) for records in sink.batches.values()] == [8, 8, 4]
+
+
+def test_what_waits_is_served_before_what_was_deferred_later(stream):
+    """Each has its turn, though the first is due again before the last was looked at."""
+    wake, given = threading.Event(), []
+
+    def sink(batch):
+        given.append(batch.rdd.first()[0])
+        if given == ["x", "y"]:
+            wake.set()  # so that all is due
+
+    stream(["x", "y", "z"], EndlessFn(delay_seconds=3600), sink, max_batches=3, max_items_per_batch=1, wake=wake)
+    assert given == ["x", "y", "z"]
+
+
+class HogFn(EndlessFn):
+    """Takes all the time there is, but for one element."""
+
+    def process(self, element, tracker):
+        for i in range(tracker.current_restriction().start, 1 if element == "modest" else 1_000_000):
+            if not tracker.try_claim(i):
+                return
+            time.sleep(0.01)
+            yield element, i
+        tracker.defer_remainder(3600)
+
+
+def test_what_a_task_had_no_time_to_start_is_the_first_in_the_next_batch(stream):
+    """Else two that take all the time would shut it out for ever, in turns."""
+    sink = Sink()
+    stream(["x", "modest", "y"], HogFn(), sink, max_batches=2, max_items_per_batch=2, min_tasks=1, max_tasks=1)
+    assert {element for element, _ in sink.batches[1]} == {"x"}
+    assert ("modest", 0) in sink.batches[2]
 
 
 def test_sources_hear_what_is_committed(stream):
@@ -377,6 +413,35 @@ def test_a_batch_that_comes_again_after_an_idle_one_is_the_same(stream, tmp_path
                 stream([], NamesFn(0), sink, **options)
     assert sink.calls > 6
     assert sink.records() == [f"{path.name}{number}" for path in paths for number in (1, 2, 3)]
+
+
+def test_a_stream_that_stops_when_it_is_idle_has_tried_each(stream, tmp_path):
+    """Not as often as there are work items, but every one of them."""
+    paths = [tmp_path / name for name in ("a", "b", "c", "d")]
+    for path in paths:
+        path.write_text("1 ")
+    sink, elements = Sink(), [str(path) for path in paths]
+    options = {"max_items_per_batch": 1, "stop_when_idle": True}
+    stream(elements, NamesFn(0.5), sink, **options)
+    for calls in (1, 2):
+        for path in paths[2:]:
+            path.write_text(path.read_text() + "1 ")
+        stream(elements, NamesFn(0.5), sink, **options)
+        assert len(sink.records()) == 4 + 2 * calls
+
+
+def test_a_stream_that_follows_what_was_planned_looks_at_the_rest_before_it_is_idle(stream, tmp_path):
+    """What a driver that has died planned knows nothing of what has come since."""
+    paths, sink = [tmp_path / name for name in ("a", "b")], Sink()
+    for path in paths:
+        path.write_text(f"{path.name}1 ")
+    stream([str(path) for path in paths], NamesFn(3600), sink, stop_when_idle=True)
+    journal = Journal(Disk(tmp_path / "journal"), config={"fns": ["NamesFn"]}, inputs=["0 NamesFn"], clock=Clock())
+    _, (first, second) = load(journal.get(journal.head.data["checkpoint"]))
+    journal.write_ahead("plan-0", {"tasks": [[to_json(first)]], "kept": [to_json(second)]})
+    Path(second.element).write_text(Path(second.element).read_text() + "new ")
+    stream([], NamesFn(3600), sink, stop_when_idle=True)
+    assert sink.records() == ["a1", "b1", "new"]
 
 
 def test_a_stream_of_nothing_is_done(stream, tmp_path):
