@@ -28,6 +28,7 @@ class Pending:
         restriction: the part.
         watermark: state of the watermark estimator to go on from, None for none.
         due: not to be run before, in milliseconds since the epoch; 0 for what is still to be tried.
+        held: the watermark before its element was made, None for none: no record that comes of it is older.
     """
 
     step: int
@@ -35,6 +36,7 @@ class Pending:
     restriction: Any
     watermark: Any = None
     due: int = 0
+    held: Any = None
 
 
 def told(value: Any) -> Any:
@@ -89,14 +91,14 @@ def to_json(work: Pending) -> dict[str, Any]:
         "restriction": told(work.restriction),
         "watermark": told(work.watermark),
         "due": work.due,
+        "held": told(work.held),
     }
 
 
 def from_json(data: dict[str, Any]) -> Pending:
     """Return the pending work that `to_json` described."""
-    return Pending(
-        data["step"], heard(data["element"]), heard(data["restriction"]), heard(data["watermark"]), data["due"]
-    )
+    values = {name: heard(data[name]) for name in ("element", "restriction", "watermark", "held")}
+    return Pending(step=data["step"], due=data["due"], **values)
 
 
 def dump(state: dict[str, Any], pending: Iterable[Pending]) -> bytes:

@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -27,7 +27,7 @@ from sdf.disk import Disk
 from sdf.dofn import DoFn
 from sdf.errors import DeferError, blame, show
 from sdf.journal import START, Journal
-from sdf.pending import Pending, dump, from_json, load, to_json
+from sdf.pending import Pending, dump, from_json, heard, load, to_json, told
 from sdf.planner import scaled
 from sdf.progress import StreamProgress
 from sdf.spark.clock import Clock
@@ -230,10 +230,11 @@ class Stream:
             return False
         number = self._journal.next_seq
         elements: RDD[Any] | None = None
+        held: Any = None
         pins: list[Pin] = []
         left: list[Pending] = []
         for step in self._steps:
-            pin, kept = self._step(step, number, elements, now)
+            pin, kept, held = self._step(step, number, elements, held, now)
             unstarted = [one for one in pin.left if one.due == 0]  # these have waited longest
             left += [*unstarted, *kept, *(one for one in pin.left if one.due > 0)]
             pins.append(pin)
@@ -280,16 +281,21 @@ class Stream:
         """Return how many new elements each step got."""
         return [self._fresh] + ([pin.records for pin in pins[:-1]] or [0] * (len(self._steps) - 1))
 
-    def _step(self, step: Step, number: int, elements: RDD[Any] | None, now: int) -> tuple[Pin, list[Pending]]:
-        """Run one step of a batch, or follow what is written of it; return what it read, and the work it left alone.
+    def _step(
+        self, step: Step, number: int, elements: RDD[Any] | None, held: Any, now: int
+    ) -> tuple[Pin, list[Pending], Any]:
+        """Run one step of a batch, or follow what is written of it.
 
         A step without work has a plan too: a step after it may have some, and if this driver dies, nobody may find
         work for the step before then.
+
+        Returns:
+            What it read, the work it left alone, and the watermark that held before it ran, for what comes of it.
         """
         plan = self._journal.ahead(f"plan-{step.number}")
         if plan is None:
             mine = [one for one in self._pending if one.step == step.number]
-            fresh = [] if elements is None else step.expand(elements)
+            fresh = [] if elements is None else step.expand(elements, held)
             work = [*(one for one in mine if one.due <= now), *fresh]
             room = len(work) if self._pace.max_items is None else self._pace.max_items
             tasks = dealt(step.fn, work[:room], self._tasks(len(work[:room]))) if work else []
@@ -299,21 +305,23 @@ class Stream:
                 {
                     "tasks": [[to_json(one) for one in share] for share in tasks],
                     "kept": [to_json(one) for one in kept],
+                    "held": told(self._lowest(one for share in tasks for one in share)),
                 },
             )
         shares = [[from_json(one) for one in share] for share in plan["tasks"]]
         left_alone = [from_json(one) for one in plan["kept"]]
+        held = heard(plan["held"])
         if not shares:
-            return Pin((), (), ()), left_alone
+            return Pin((), (), ()), left_alone, held
         written = self._journal.ahead(f"pin-{step.number}")
         if written is None:
             pin = step.run(number, shares, self._pace.batch_seconds, self._now())
             mine_too = pin.to_json()
             written = self._journal.write_ahead(f"pin-{step.number}", mine_too)
             if written == mine_too:
-                return pin, left_alone
+                return pin, left_alone, held
             step.forget()  # another driver was faster: what counts is what it read
-        return Pin.from_json(written), left_alone
+        return Pin.from_json(written), left_alone, held
 
     def _tasks(self, work: int) -> int:
         slots = self._slots()
@@ -322,29 +330,33 @@ class Stream:
 
     def _advance_watermark(self) -> None:
         """Move the watermark to the lowest of all work that is left; it never goes back."""
-        marks = [self._steps[one.step].watermark(one) for one in self._pending]
-        lowest = min((mark for mark in marks if mark is not None), default=math.inf)
-        if math.isfinite(lowest):  # one that has seen nothing yet may say minus infinity
+        lowest = self._lowest(self._pending)
+        if lowest is not None and math.isfinite(lowest):  # one that has seen nothing yet may say minus infinity
             self.watermark = lowest if self.watermark is None else max(self.watermark, lowest)
+
+    def _lowest(self, work: Iterable[Pending]) -> Any:
+        """Return the lowest watermark of some work, None if none of it has one."""
+        marks = (self._steps[one.step].watermark(one) for one in work)
+        return min((mark for mark in marks if mark is not None), default=None)
 
     def _commit(self, parts: list[Pending], records: int, fresh: list[int]) -> None:
         """Commit a batch: the work that is left, and how far everything has come."""
-        heard = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
+        to_tell = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
         self.done = not self._pending
         self._journal.advance(
             fresh,
             records,
-            checkpoint=self._checkpoint(heard),
+            checkpoint=self._checkpoint(to_tell),
             watermark=self.watermark,
             status="done" if self.done else "running",
         )
         self._fresh = 0
         self._forget()
-        self._acknowledge(heard)
+        self._acknowledge(to_tell)
 
-    def _checkpoint(self, heard: list[Pending]) -> dict[str, Any]:
+    def _checkpoint(self, parts: list[Pending]) -> dict[str, Any]:
         """Store the work that is left, and what sources are to hear of."""
-        return self._journal.put(dump({"v": 1, "committed": [to_json(part) for part in heard]}, self._pending))
+        return self._journal.put(dump({"v": 1, "committed": [to_json(part) for part in parts]}, self._pending))
 
     def _forget(self) -> None:
         for step in self._steps:

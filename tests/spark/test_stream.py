@@ -157,6 +157,36 @@ def test_the_watermark_is_the_lowest_of_all_work(stream):
     assert summary.watermark == sink.watermarks[-1] == 9
 
 
+class TimesFn(DoFn):
+    """Element: N. Gives the times from 0 to N, each an element of the next step, five at a time."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, element)
+
+    def create_watermark_estimator(self, element, restriction):
+        return ManualWatermark(-1)
+
+    def process(self, element, tracker):
+        for claims, time_ in enumerate(range(*tracker.current_restriction())):
+            if claims == 5:
+                tracker.defer_remainder()
+                return
+            if not tracker.try_claim(time_):
+                return
+            tracker.watermark.advance_if_greater(time_)
+            yield time_, 1
+
+
+def test_what_waits_for_a_step_without_an_estimator_holds_the_watermark(stream):
+    """No record is older than the watermark of a batch before, whoever drove that."""
+    sink, options = Sink(), {"max_items_per_batch": 2, "batch_seconds": 0.05, "max_tasks": 1}
+    stream([20], [TimesFn(), CountFn()], sink, max_batches=2, **options)
+    stream([20], [TimesFn(), CountFn()], sink, **options)
+    oldest = [min(time_ for time_, _ in records) for records in sink.batches.values()]
+    assert all(mark <= time_ for mark, time_ in zip(sink.watermarks, oldest[1:], strict=False))
+    assert sink.watermarks[-1] > sink.watermarks[0]
+
+
 def test_outputs_of_a_step_are_elements_of_the_next_in_the_same_batch(stream, tmp_path):
     """Each with work of its own, which may go on when the step before has ended."""
 
@@ -438,7 +468,7 @@ def test_a_stream_that_follows_what_was_planned_looks_at_the_rest_before_it_is_i
     stream([str(path) for path in paths], NamesFn(3600), sink, stop_when_idle=True)
     journal = Journal(Disk(tmp_path / "journal"), config={"fns": ["NamesFn"]}, inputs=["0 NamesFn"], clock=Clock())
     _, (first, second) = load(journal.get(journal.head.data["checkpoint"]))
-    journal.write_ahead("plan-0", {"tasks": [[to_json(first)]], "kept": [to_json(second)]})
+    journal.write_ahead("plan-0", {"tasks": [[to_json(first)]], "kept": [to_json(second)], "held": None})
     Path(second.element).write_text(Path(second.element).read_text() + "new ")
     stream([], NamesFn(3600), sink, stop_when_idle=True)
     assert sink.records() == ["a1", "b1", "new"]
