@@ -38,6 +38,7 @@ from sdf.chain import (
     block_name,
     canonical,
     check_commit,
+    corrupt,
     find_head,
     read_ahead,
     read_blob,
@@ -45,6 +46,7 @@ from sdf.chain import (
 )
 from sdf.disk import Disk
 from sdf.errors import (
+    JournalCorruptError,
     JournalDiskError,
     JournalError,
     JournalFencedError,
@@ -115,8 +117,10 @@ class Journal:
         """Write something ahead of the next block, unless it is there already; return what is there, to be followed.
 
         Raises:
+            JournalCorruptError: if the last block has gone.
             JournalFencedError: if another driver has gone on to another attempt.
         """
+        self._check_there()
         entry = {"content": content, "prev": self.head.hash, "seq": self.next_seq, "v": VERSION}
         data = canonical({**entry, "sha256": sha256(canonical(content))})
         with self._writing():
@@ -130,6 +134,11 @@ class Journal:
         if self._void_attempts() > self._attempt:  # its files may have been removed, so that ours was the first again
             raise self._fenced()
         return content
+
+    def _check_there(self) -> None:
+        """Raise if the last block has gone, as when the directory was removed: a chain without it would be none."""
+        if self._disk.size(block_name(self.head.seq)) is None:
+            raise JournalCorruptError(corrupt(self._disk, block_name(self.head.seq), "it has gone while a stream ran"))
 
     def void(self) -> None:
         """Declare that this attempt at the next block came to nothing; nobody outside has seen anything of it."""
@@ -203,8 +212,10 @@ class Journal:
 
         Raises:
             JournalRuleError: if it does not follow from the last block; then nothing was written.
+            JournalCorruptError: if the last block has gone.
             JournalFencedError: if another driver has written this block.
         """
+        self._check_there()
         before = self.head
         data = {
             **fields,

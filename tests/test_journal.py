@@ -334,6 +334,18 @@ def test_what_was_written_ahead_is_forgotten_with_the_commit(tmp_path):
     assert (journal.ahead("plan-0"), os.listdir(tmp_path / "ahead")) == (None, [])
 
 
+@pytest.mark.parametrize(
+    "write", [lambda journal: journal.write_ahead("plan-0", 1), lambda journal: journal.commit({})]
+)
+def test_a_journal_that_was_removed_is_not_gone_on_with(tmp_path, write):
+    """It would be a chain without a beginning."""
+    journal = chain_of(tmp_path / "journal", 2)
+    shutil.rmtree(tmp_path / "journal")
+    with pytest.raises(JournalCorruptError, match="it has gone while a stream ran"):
+        write(journal)
+    assert not (tmp_path / "journal").exists()
+
+
 def test_an_attempt_that_came_to_nothing_is_void(tmp_path):
     """The next one has files of its own; what the stream began with outlives both. A resume goes on from there."""
     journal = open_journal(tmp_path)
