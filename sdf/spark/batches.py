@@ -120,14 +120,15 @@ class Stream:
         self.done = False
         self.batches = 0
         self.records = 0
+        self._latest = self._journal.head.seq, 0, 0.0  # number, records and seconds of the last batch
         self.history: deque[StreamProgress] = deque(maxlen=_MOST_HISTORY)
 
     def close(self) -> None:
         """Leave no job and nothing stored behind."""
         for step in self._steps:
             step.close()
-        if self._display is not None and self.history:
-            self._display.show(attrs.evolve(self.history[-1], ended=True))
+        if self._display is not None:
+            self._display.show(self._progress(ended=True))
             self._display.wait()
 
     def begin(self, rdd: RDD[Any]) -> None:
@@ -253,29 +254,30 @@ class Stream:
         self._commit(committed, pins[-1].records, self._start_of(pins))
         self.batches += 1
         self.records += pins[-1].records
-        self._note(number, pins[-1].records, time.monotonic() - began)
+        self._latest = number, pins[-1].records, time.monotonic() - began
+        self.history.append(self._progress())
+        if self._display is not None and self._display.due():
+            self._display.show(self.history[-1])
         log.info("batch %d: %d records", number, pins[-1].records)
         return True
 
-    def _note(self, number: int, records: int, seconds: float) -> None:
-        """Note how far the stream is, and show it."""
+    def _progress(self, *, ended: bool = False) -> StreamProgress:
+        """Return how far the stream is now."""
         now = self._now()
+        number, records, seconds = self._latest
         age_seconds = None if self.watermark is None else now / 1000 - self.watermark
-        self.history.append(
-            StreamProgress(
-                name=self._name,
-                batch=number,
-                batches=self.batches,
-                records=records,
-                all_records=self.records,
-                backlog=sum(one.due <= now for one in self._pending),
-                watermark=self.watermark,
-                lag_seconds=age_seconds if age_seconds is not None and abs(age_seconds) < _DECADE_SECONDS else None,
-                seconds=seconds,
-            )
+        return StreamProgress(
+            name=self._name,
+            batch=number,
+            batches=self.batches,
+            records=records,
+            all_records=self.records,
+            backlog=sum(one.due <= now for one in self._pending),
+            watermark=self.watermark,
+            lag_seconds=age_seconds if age_seconds is not None and abs(age_seconds) < _DECADE_SECONDS else None,
+            seconds=seconds,
+            ended=ended,
         )
-        if self._display is not None and self._display.due():
-            self._display.show(self.history[-1])
 
     def _start_of(self, pins: list[Pin]) -> list[int]:
         """Return how many new elements each step got."""
