@@ -45,8 +45,16 @@ def told(value: Any) -> Any:
         description = describe(value, _name)
         json.dumps(description, allow_nan=False)
     except Exception:  # of whatever kind: such a value is pickled instead
-        return ["pickle", base64.b64encode(pickling.dumps(value, f"{show(value)}, for the journal,")).decode()]
+        return ["pickle", base64.b64encode(_pickled(value)).decode()]
     return description
+
+
+def _pickled(value: Any) -> bytes:
+    """Return a value pickled: its classes by name where that can be, so that those of `__main__` stay what they are."""
+    try:
+        return pickle.dumps(value)
+    except Exception:  # what has no name of its own is pickled by value
+        return pickling.dumps(value, f"{show(value)}, for the journal,")
 
 
 def heard(data: Any) -> Any:

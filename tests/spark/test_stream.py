@@ -4,6 +4,7 @@ import contextlib
 import fractions
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -17,7 +18,7 @@ from sdf.chain import find_head, verify
 from sdf.disk import Disk
 from sdf.errors import DeferError, InvalidTypeError, InvalidValueError, JournalError, ProcessError
 from sdf.journal import Journal
-from sdf.pending import load, to_json
+from sdf.pending import heard, load, to_json, told
 from sdf.spark.clock import Clock
 
 
@@ -532,6 +533,16 @@ def test_elements_of_classes_without_a_name_of_their_own(stream):
     assert sink.records() == [0, 1, 2, 3]
 
 
+def test_a_class_of_the_main_program_is_the_one_that_is_there_on_resume(monkeypatch):
+    """Also where its values have no description as data."""
+    this, next_process = (type("Names", (list,), {"__module__": "__main__"}) for _ in range(2))
+    monkeypatch.setattr(sys.modules["__main__"], "Names", this, raising=False)
+    written = told(this("ab"))
+    monkeypatch.setattr(sys.modules["__main__"], "Names", next_process)
+    assert type(heard(written)) is next_process
+    assert heard(written) == ["a", "b"]
+
+
 def test_draining_follows_what_was_written_ahead_first(stream, tmp_path):
     """And then ends, though that holds work without an end."""
     path, sink, stop = tmp_path / "a", Failing(1), threading.Event()
@@ -552,6 +563,17 @@ def test_a_drain_that_died_is_gone_on_with(stream):
         stream(elements, SlowCountFn(), sink, stop=stop, drain=True)
     assert stream(elements, SlowCountFn(), sink).done
     assert sink.records() == expected(elements)
+
+
+def test_the_last_progress_says_how_things_are_in_the_end(stream):
+    """Also when no batch was committed."""
+    shown, stop = [], threading.Event()
+    stop.set()
+    stream(["x"], EndlessFn(delay_seconds=0), Sink(), max_batches=1, drain=True, progress=shown.append)
+    assert (shown[-1].backlog, shown[-1].batches, shown[-1].records, shown[-1].ended) == (0, 1, 5, True)
+    del shown[:]
+    stream(["x"], EndlessFn(), Sink(), checkpoint_name="other", stop=stop, progress=shown.append)
+    assert [(one.backlog, one.batches, one.ended) for one in shown] == [(1, 0, True)]
 
 
 def test_draining_what_only_defers_is_an_error(stream):
