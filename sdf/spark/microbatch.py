@@ -100,7 +100,7 @@ class Step:
         """Cancel what runs, and free what is stored."""
         self._jobs.cancel()
         self.forget()
-        self._param.close()
+        self._param.close(self._receipts)
         self._payload.broadcast.destroy()
         if self._set_up:
             call_hook(self.fn, "teardown")

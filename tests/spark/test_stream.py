@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import pytest
 from fns import CountFn, OnlyDefersFn, SlowCountFn
+from pyspark import accumulators
 
 from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, ManualWatermark, OffsetRange, stream_sdf
 from sdf.chain import find_head, verify
@@ -367,10 +368,11 @@ def test_wrong_arguments_are_named(sc, tmp_path, options, error, message):
 
 
 def test_nothing_stays_stored(sc, stream):
-    """The records of a batch are freed when its sink has returned."""
-    before = set(sc._jsc.getPersistentRDDs().keySet())
+    """The records of a batch are freed when its sink has returned, and PySpark keeps no accumulator."""
+    before, known = set(sc._jsc.getPersistentRDDs().keySet()), set(accumulators._accumulatorRegistry)
     stream([("a", 50)], SlowCountFn(), Sink())
     assert set(sc._jsc.getPersistentRDDs().keySet()) - before == set()
+    assert set(accumulators._accumulatorRegistry) <= known
 
 
 # What a crash must not lose, where steps were not all at work
