@@ -16,7 +16,7 @@ leaves half of it there, or another driver is still at it.
 
     HEAD                          sequence number and hash of the last block; a hint, which a crash may leave one behind
     blocks/00000000000000000007.json
-    ahead/00000000000000000008.000000.void.json, ...000001.plan-0.json, ...000001.pin-0.json, ...
+    ahead/<number of the next block>.<number of the attempt>.plan-0.json, ...pin-0.json, ...void.json
     blobs/<sha256 of the content>
 
 Source: the metadata chain of Open Data Fabric, with its RFC-014.
@@ -38,6 +38,7 @@ from sdf.chain import (
     block_name,
     canonical,
     check_commit,
+    corrupt,
     find_head,
     read_ahead,
     read_blob,
@@ -45,6 +46,7 @@ from sdf.chain import (
 )
 from sdf.disk import Disk
 from sdf.errors import (
+    JournalCorruptError,
     JournalDiskError,
     JournalError,
     JournalFencedError,
@@ -115,8 +117,10 @@ class Journal:
         """Write something ahead of the next block, unless it is there already; return what is there, to be followed.
 
         Raises:
+            JournalCorruptError: if the last block has gone.
             JournalFencedError: if another driver has gone on to another attempt.
         """
+        self._check_there()
         entry = {"content": content, "prev": self.head.hash, "seq": self.next_seq, "v": VERSION}
         data = canonical({**entry, "sha256": sha256(canonical(content))})
         with self._writing():
@@ -131,9 +135,14 @@ class Journal:
             raise self._fenced()
         return content
 
+    def _check_there(self) -> None:
+        """Raise if the last block has gone, as when the directory was removed: a chain without it would be none."""
+        if self._disk.size(block_name(self.head.seq)) is None:
+            raise JournalCorruptError(corrupt(self._disk, block_name(self.head.seq), "it has gone while a stream ran"))
+
     def void(self) -> None:
         """Declare that this attempt at the next block came to nothing; nobody outside has seen anything of it."""
-        mine = f"ahead/{self.next_seq:020d}.{self._attempt:06d}."
+        mine = self._prefix()
         with self._writing():
             with suppress(FileExistsError):  # another driver followed the same attempt, and saw the same
                 self._disk.create(f"{mine}void.json", canonical({"v": VERSION}))
@@ -146,12 +155,16 @@ class Journal:
         """Return how many attempts at the next block came to nothing."""
         prefix = f"ahead/{self.next_seq:020d}."
         names = [name.removeprefix(prefix) for name in self._disk.names("ahead") if name.startswith(prefix)]
-        return max((int(name[:6]) + 1 for name in names if name.endswith(".void.json")), default=0)
+        return max((int(name[:20]) + 1 for name in names if name.endswith(".void.json")), default=0)
 
     def _ahead(self, name: str) -> str:
         if name == START:  # what a stream begins with outlives attempts
             return f"ahead/{self.next_seq:020d}.{START}.json"
-        return f"ahead/{self.next_seq:020d}.{self._attempt:06d}.{name}.json"
+        return f"{self._prefix()}{name}.json"
+
+    def _prefix(self) -> str:
+        """Return how the names of this attempt's files begin: wide enough for ever, as they are compared as text."""
+        return f"ahead/{self.next_seq:020d}.{self._attempt:020d}."
 
     # Blobs.
 
@@ -199,8 +212,10 @@ class Journal:
 
         Raises:
             JournalRuleError: if it does not follow from the last block; then nothing was written.
+            JournalCorruptError: if the last block has gone.
             JournalFencedError: if another driver has written this block.
         """
+        self._check_there()
         before = self.head
         data = {
             **fields,

@@ -27,7 +27,8 @@ class Pending:
         element: the input.
         restriction: the part.
         watermark: state of the watermark estimator to go on from, None for none.
-        due: not to be run before, in milliseconds since the epoch.
+        due: not to be run before, in milliseconds since the epoch; 0 for what is still to be tried.
+        held: the watermark before its element was made, None for none: no record that comes of it is older.
     """
 
     step: int
@@ -35,6 +36,7 @@ class Pending:
     restriction: Any
     watermark: Any = None
     due: int = 0
+    held: Any = None
 
 
 def told(value: Any) -> Any:
@@ -43,8 +45,16 @@ def told(value: Any) -> Any:
         description = describe(value, _name)
         json.dumps(description, allow_nan=False)
     except Exception:  # of whatever kind: such a value is pickled instead
-        return ["pickle", base64.b64encode(pickling.dumps(value, f"{show(value)}, for the journal,")).decode()]
+        return ["pickle", base64.b64encode(_pickled(value)).decode()]
     return description
+
+
+def _pickled(value: Any) -> bytes:
+    """Return a value pickled: its classes by name where that can be, so that those of `__main__` stay what they are."""
+    try:
+        return pickle.dumps(value)
+    except Exception:  # what has no name of its own is pickled by value
+        return pickling.dumps(value, f"{show(value)}, for the journal,")
 
 
 def heard(data: Any) -> Any:
@@ -89,14 +99,14 @@ def to_json(work: Pending) -> dict[str, Any]:
         "restriction": told(work.restriction),
         "watermark": told(work.watermark),
         "due": work.due,
+        "held": told(work.held),
     }
 
 
 def from_json(data: dict[str, Any]) -> Pending:
     """Return the pending work that `to_json` described."""
-    return Pending(
-        data["step"], heard(data["element"]), heard(data["restriction"]), heard(data["watermark"]), data["due"]
-    )
+    values = {name: heard(data[name]) for name in ("element", "restriction", "watermark", "held")}
+    return Pending(step=data["step"], due=data["due"], **values)
 
 
 def dump(state: dict[str, Any], pending: Iterable[Pending]) -> bytes:

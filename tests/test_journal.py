@@ -334,6 +334,18 @@ def test_what_was_written_ahead_is_forgotten_with_the_commit(tmp_path):
     assert (journal.ahead("plan-0"), os.listdir(tmp_path / "ahead")) == (None, [])
 
 
+@pytest.mark.parametrize(
+    "write", [lambda journal: journal.write_ahead("plan-0", 1), lambda journal: journal.commit({})]
+)
+def test_a_journal_that_was_removed_is_not_gone_on_with(tmp_path, write):
+    """It would be a chain without a beginning."""
+    journal = chain_of(tmp_path / "journal", 2)
+    shutil.rmtree(tmp_path / "journal")
+    with pytest.raises(JournalCorruptError, match="it has gone while a stream ran"):
+        write(journal)
+    assert not (tmp_path / "journal").exists()
+
+
 def test_an_attempt_that_came_to_nothing_is_void(tmp_path):
     """The next one has files of its own; what the stream began with outlives both. A resume goes on from there."""
     journal = open_journal(tmp_path)
@@ -348,6 +360,20 @@ def test_an_attempt_that_came_to_nothing_is_void(tmp_path):
     assert len(os.listdir(tmp_path / "ahead")) == 2  # the start, and that the last attempt is void
     journal.write_ahead("plan-0", "wanted")
     assert open_journal(tmp_path).ahead("plan-0") == "wanted"
+
+
+def test_attempts_are_told_apart_after_a_million_of_them(tmp_path):
+    """What is void goes, what is planned is found again."""
+    chain_of(tmp_path, 2)
+    (tmp_path / "ahead").mkdir(exist_ok=True)
+    (tmp_path / "ahead" / f"{3:020d}.{999_998:020d}.void.json").write_text('{"v":1}')
+    for look in range(4):
+        journal = open_journal(tmp_path)
+        assert journal.write_ahead("plan-0", look) == look
+        journal.void()
+    journal.write_ahead("plan-0", "wanted")
+    assert open_journal(tmp_path).ahead("plan-0") == "wanted"
+    assert len(os.listdir(tmp_path / "ahead")) == 2  # that, and that the attempt before it is void
 
 
 @pytest.mark.parametrize("kept", [(), ("plan-0",), ("pin-0",), ("plan-0", "pin-0")])
@@ -413,7 +439,7 @@ def test_what_was_written_ahead_of_another_block_is_replaced(tmp_path):
     """It names the hash of the block that it would have followed."""
     journal = chain_of(tmp_path, 2)
     journal.write_ahead("plan-0", "old")
-    path = tmp_path / "ahead" / f"{3:020d}.{0:06d}.plan-0.json"
+    path = tmp_path / "ahead" / f"{3:020d}.{0:020d}.plan-0.json"
     path.write_text(path.read_text().replace(journal.head.hash, "0" * 64))
     assert journal.write_ahead("plan-0", "new") == "new"
     assert open_journal(tmp_path).ahead("plan-0") == "new"

@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -27,7 +27,7 @@ from sdf.disk import Disk
 from sdf.dofn import DoFn
 from sdf.errors import DeferError, blame, show
 from sdf.journal import START, Journal
-from sdf.pending import Pending, dump, from_json, load, to_json
+from sdf.pending import Pending, dump, from_json, heard, load, to_json, told
 from sdf.planner import scaled
 from sdf.progress import StreamProgress
 from sdf.spark.clock import Clock
@@ -116,20 +116,19 @@ class Stream:
         self._slots = slot_counter(sc)
         self._pending: list[Pending] = []
         self._fresh = 0  # elements that the first batch begins with
-        self._tried = 0  # how many work items were run since anything came of one
-        self._tried_all = True  # whether since then all that was due has been
         self.watermark: Any = None
         self.done = False
         self.batches = 0
         self.records = 0
+        self._latest = self._journal.head.seq, 0, 0.0  # number, records and seconds of the last batch
         self.history: deque[StreamProgress] = deque(maxlen=_MOST_HISTORY)
 
     def close(self) -> None:
         """Leave no job and nothing stored behind."""
         for step in self._steps:
             step.close()
-        if self._display is not None and self.history:
-            self._display.show(attrs.evolve(self.history[-1], ended=True))
+        if self._display is not None:
+            self._display.show(self._progress(ended=True))
             self._display.wait()
 
     def begin(self, rdd: RDD[Any]) -> None:
@@ -162,9 +161,11 @@ class Stream:
             if (wake or woken.is_set()) and not self._is_planned():  # what is planned knows nothing of it
                 wake = False
                 woken.clear()
-                self._pending = [attrs.evolve(one, due=0) for one in self._pending]
+                self._pending = _to_try(self._pending, math.inf)
             advanced = self._batch()
-            if not advanced and stop_when_idle and self._tried_all:
+            if wake:
+                continue  # that batch was planned by a driver that has died: now look at all there is
+            if not advanced and stop_when_idle and all(one.due for one in self._pending):
                 return
             due_in = self._due_in_seconds()
             pause = self._pace.batch_seconds - (time.monotonic() - began)
@@ -226,16 +227,17 @@ class Stream:
     def _batch(self) -> bool:
         """Run one batch; return whether anything came of it."""
         now, began = self._now(), time.monotonic()
-        self._tried_all = True
         if not any(one.due <= now for one in self._pending) and not self._is_planned():
             return False
         number = self._journal.next_seq
         elements: RDD[Any] | None = None
+        held: Any = None
         pins: list[Pin] = []
         left: list[Pending] = []
         for step in self._steps:
-            pin, kept = self._step(step, number, elements, now)
-            left += [*kept, *pin.left]
+            pin, kept, held = self._step(step, number, elements, held, now)
+            unstarted = [one for one in pin.left if one.due == 0]  # these have waited longest
+            left += [*unstarted, *kept, *(one for one in pin.left if one.due > 0)]
             pins.append(pin)
             if step.number + 1 < len(self._steps):
                 elements = step.records(pin) if pin.records else None
@@ -243,9 +245,8 @@ class Stream:
         if not any(parts for pin in pins for parts in pin.tasks) and not self._fresh:
             self._journal.void()
             self._forget()
-            self._tried_all |= self._tried >= len(self._pending)
             return False
-        self._tried = 0
+        self._pending = _to_try(left, self._now())
         self._advance_watermark()
         if pins[-1].records:
             self._foreach_batch(Batch(number, self._steps[-1].records(pins[-1]), self.watermark))
@@ -253,70 +254,76 @@ class Stream:
         self._commit(committed, pins[-1].records, self._start_of(pins))
         self.batches += 1
         self.records += pins[-1].records
-        self._note(number, pins[-1].records, time.monotonic() - began)
+        self._latest = number, pins[-1].records, time.monotonic() - began
+        self.history.append(self._progress())
+        if self._display is not None and self._display.due():
+            self._display.show(self.history[-1])
         log.info("batch %d: %d records", number, pins[-1].records)
         return True
 
-    def _note(self, number: int, records: int, seconds: float) -> None:
-        """Note how far the stream is, and show it."""
+    def _progress(self, *, ended: bool = False) -> StreamProgress:
+        """Return how far the stream is now."""
         now = self._now()
+        number, records, seconds = self._latest
         age_seconds = None if self.watermark is None else now / 1000 - self.watermark
-        self.history.append(
-            StreamProgress(
-                name=self._name,
-                batch=number,
-                batches=self.batches,
-                records=records,
-                all_records=self.records,
-                backlog=sum(one.due <= now for one in self._pending),
-                watermark=self.watermark,
-                lag_seconds=age_seconds if age_seconds is not None and abs(age_seconds) < _DECADE_SECONDS else None,
-                seconds=seconds,
-            )
+        return StreamProgress(
+            name=self._name,
+            batch=number,
+            batches=self.batches,
+            records=records,
+            all_records=self.records,
+            backlog=sum(one.due <= now for one in self._pending),
+            watermark=self.watermark,
+            lag_seconds=age_seconds if age_seconds is not None and abs(age_seconds) < _DECADE_SECONDS else None,
+            seconds=seconds,
+            ended=ended,
         )
-        if self._display is not None and self._display.due():
-            self._display.show(self.history[-1])
 
     def _start_of(self, pins: list[Pin]) -> list[int]:
         """Return how many new elements each step got."""
         return [self._fresh] + ([pin.records for pin in pins[:-1]] or [0] * (len(self._steps) - 1))
 
-    def _step(self, step: Step, number: int, elements: RDD[Any] | None, now: int) -> tuple[Pin, list[Pending]]:
-        """Run one step of a batch, or follow what is written of it; return what it read, and the work it left alone.
+    def _step(
+        self, step: Step, number: int, elements: RDD[Any] | None, held: Any, now: int
+    ) -> tuple[Pin, list[Pending], Any]:
+        """Run one step of a batch, or follow what is written of it.
 
         A step without work has a plan too: a step after it may have some, and if this driver dies, nobody may find
         work for the step before then.
+
+        Returns:
+            What it read, the work it left alone, and the watermark that held before it ran, for what comes of it.
         """
         plan = self._journal.ahead(f"plan-{step.number}")
         if plan is None:
             mine = [one for one in self._pending if one.step == step.number]
-            fresh = [] if elements is None else step.expand(elements)
+            fresh = [] if elements is None else step.expand(elements, held)
             work = [*(one for one in mine if one.due <= now), *fresh]
             room = len(work) if self._pace.max_items is None else self._pace.max_items
-            self._tried_all &= len(work) <= room
-            self._tried += min(len(work), room)
             tasks = dealt(step.fn, work[:room], self._tasks(len(work[:room]))) if work else []
-            kept = [*(one for one in mine if one.due > now), *work[room:]]
+            kept = [*work[room:], *(one for one in mine if one.due > now)]  # first come, first served
             plan = self._journal.write_ahead(
                 f"plan-{step.number}",
                 {
                     "tasks": [[to_json(one) for one in share] for share in tasks],
                     "kept": [to_json(one) for one in kept],
+                    "held": told(self._lowest(one for share in tasks for one in share)),
                 },
             )
         shares = [[from_json(one) for one in share] for share in plan["tasks"]]
         left_alone = [from_json(one) for one in plan["kept"]]
+        held = heard(plan["held"])
         if not shares:
-            return Pin((), (), ()), left_alone
+            return Pin((), (), ()), left_alone, held
         written = self._journal.ahead(f"pin-{step.number}")
         if written is None:
             pin = step.run(number, shares, self._pace.batch_seconds, self._now())
             mine_too = pin.to_json()
             written = self._journal.write_ahead(f"pin-{step.number}", mine_too)
             if written == mine_too:
-                return pin, left_alone
+                return pin, left_alone, held
             step.forget()  # another driver was faster: what counts is what it read
-        return Pin.from_json(written), left_alone
+        return Pin.from_json(written), left_alone, held
 
     def _tasks(self, work: int) -> int:
         slots = self._slots()
@@ -325,29 +332,33 @@ class Stream:
 
     def _advance_watermark(self) -> None:
         """Move the watermark to the lowest of all work that is left; it never goes back."""
-        marks = [self._steps[one.step].watermark(one) for one in self._pending]
-        lowest = min((mark for mark in marks if mark is not None), default=math.inf)
-        if math.isfinite(lowest):  # one that has seen nothing yet may say minus infinity
+        lowest = self._lowest(self._pending)
+        if lowest is not None and math.isfinite(lowest):  # one that has seen nothing yet may say minus infinity
             self.watermark = lowest if self.watermark is None else max(self.watermark, lowest)
+
+    def _lowest(self, work: Iterable[Pending]) -> Any:
+        """Return the lowest watermark of some work, None if none of it has one."""
+        marks = (self._steps[one.step].watermark(one) for one in work)
+        return min((mark for mark in marks if mark is not None), default=None)
 
     def _commit(self, parts: list[Pending], records: int, fresh: list[int]) -> None:
         """Commit a batch: the work that is left, and how far everything has come."""
-        heard = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
+        to_tell = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
         self.done = not self._pending
         self._journal.advance(
             fresh,
             records,
-            checkpoint=self._checkpoint(heard),
+            checkpoint=self._checkpoint(to_tell),
             watermark=self.watermark,
             status="done" if self.done else "running",
         )
         self._fresh = 0
         self._forget()
-        self._acknowledge(heard)
+        self._acknowledge(to_tell)
 
-    def _checkpoint(self, heard: list[Pending]) -> dict[str, Any]:
+    def _checkpoint(self, parts: list[Pending]) -> dict[str, Any]:
         """Store the work that is left, and what sources are to hear of."""
-        return self._journal.put(dump({"v": 1, "committed": [to_json(part) for part in heard]}, self._pending))
+        return self._journal.put(dump({"v": 1, "committed": [to_json(part) for part in parts]}, self._pending))
 
     def _forget(self) -> None:
         for step in self._steps:
@@ -359,3 +370,11 @@ class Stream:
             step = self._steps[part.step]
             with blame(lambda step=step, part=part: f"{step.name}.on_commit() of {show(part.restriction)}"):  # type: ignore[misc]
                 step.here().on_commit(part.element, part.restriction)
+
+
+def _to_try(work: list[Pending], now: float) -> list[Pending]:
+    """Return work with what is due as such that nobody has tried yet; once tried, it is due at some time, never at 0.
+
+    So a stream whose work is due again and again can tell when all of it was tried and nothing came.
+    """
+    return [attrs.evolve(one, due=0) if one.due <= now else one for one in work]

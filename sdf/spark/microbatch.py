@@ -100,7 +100,7 @@ class Step:
         """Cancel what runs, and free what is stored."""
         self._jobs.cancel()
         self.forget()
-        self._param.close()
+        self._param.close(self._receipts)
         self._payload.broadcast.destroy()
         if self._set_up:
             call_hook(self.fn, "teardown")
@@ -131,17 +131,17 @@ class Step:
             rest = self.here().truncate(work.element, work.restriction)
         return None if rest is None else attrs.evolve(work, restriction=rest, due=0)
 
-    def watermark(self, work: Pending) -> int | float | None:
-        """Return the watermark of some work, None if the DoFn has no estimator for it.
+    def watermark(self, work: Pending) -> Any:
+        """Return the watermark of some work: where the DoFn has no estimator, the one that held for its element.
 
         Raises:
             WatermarkError: if it is no number.
         """
         if type(self.fn).create_watermark_estimator is DoFn.create_watermark_estimator:
-            return None
+            return work.held
         estimator = self.fn.create_watermark_estimator(work.element, work.restriction)
         if estimator is None:
-            return None
+            return work.held
         if work.watermark is not None:
             estimator.restore(work.watermark)
         mark: Any = estimator.current()
@@ -152,8 +152,8 @@ class Step:
             )
         return mark if isinstance(mark, int) else float(mark)
 
-    def expand(self, elements: RDD[Any] | Sequence[Any]) -> list[Pending]:
-        """Return the work of new elements, in the parts to start from."""
+    def expand(self, elements: RDD[Any] | Sequence[Any], held: Any = None) -> list[Pending]:
+        """Return the work of new elements, in the parts to start from; a watermark held before they were made."""
         rdd = elements if isinstance(elements, RDD) else self._sc.parallelize(elements)
         job = rdd.mapPartitions(Expand(self._payload, unbounded=True)).collect
         self._jobs.start("expand", f"{self.name}: expand elements", job, {})
@@ -162,7 +162,7 @@ class Step:
         if ended.error is not None:
             raise ended.error
         expanded: list[Expanded] = ended.value
-        return [Pending(self.number, one.element, part) for one in expanded for part, _ in one.pieces]
+        return [Pending(self.number, one.element, part, held=held) for one in expanded for part, _ in one.pieces]
 
     def run(self, batch: int, plan: Sequence[Sequence[Pending]], budget_seconds: float, now: int) -> Pin:
         """Run a planned stage to its end, keep its records stored, and return what it read.
@@ -174,15 +174,14 @@ class Step:
             now: milliseconds since the epoch; a delay that was asked for counts from there.
         """
         work = Work(self.fn)
-        watermarks: dict[int, Any] = {}
+        planned: dict[int, Pending] = {}  # each is an element of its own here
         bundles = []
         for task, share in enumerate(plan):
-            items = [
-                attrs.evolve(item, watermark=one.watermark)
-                for one in share
-                for item in work.add([Expanded(one.element, one.restriction, ((one.restriction, None),))])
-            ]
-            watermarks.update((item.id, item.watermark) for item in items)
+            items = []
+            for one in share:
+                (item,) = work.add([Expanded(one.element, one.restriction, ((one.restriction, None),))])
+                items.append(attrs.evolve(item, watermark=one.watermark))
+                planned[item.element_id] = one
             work.ledger.assign(task, items)
             bundles.append((tuple(items), budget_seconds))
         stage = StageTask(self._payload, batch, (), 0.0, self._receipts)
@@ -194,19 +193,15 @@ class Step:
         contents = []
         for task, receipt in enumerate(receipts):
             todo = work.commit(task, receipt.stamp.attempt, receipt.outcome) or []
-            left += [
-                Pending(
-                    self.number,
-                    item.element,
-                    item.restriction,
-                    watermarks.get(item.id, item.watermark),  # the former of what was not started
-                    now + int(seconds * 1000),
-                )
-                for item, seconds in todo
-            ]
+            for item, seconds in todo:
+                one = planned[item.element_id]
+                if item.parent is not None:  # else it was not started
+                    due = now + int(seconds * 1000)
+                    one = attrs.evolve(one, restriction=item.restriction, watermark=item.watermark, due=due)
+                left.append(one)
             contents.append(
                 tuple(
-                    Pending(self.number, item.element, item.restriction, watermarks[item.id])
+                    attrs.evolve(planned[item.element_id], restriction=item.restriction)
                     for item in work.ledger.content(task)
                 )
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pyspark import RDD, AccumulatorParam
+from pyspark import RDD, Accumulator, AccumulatorParam, accumulators
 
 from sdf.spark.blocks import Receipt, receipt_of
 
@@ -35,9 +35,10 @@ class ReceiptParam(AccumulatorParam[list[Receipt]]):
             self._deliver(receipt)
         return value1
 
-    def close(self) -> None:
-        """Forget the run: Spark keeps accumulators for as long as the application lives."""
+    def close(self, receipts: Accumulator[list[Receipt]]) -> None:
+        """Forget the run and its accumulator, which PySpark would keep; what comes late for it is dropped there."""
         self._deliver = lambda receipt: None
+        accumulators._accumulatorRegistry.pop(receipts.aid, None)
 
 
 def materialise(rdd: RDD[Any]) -> Iterable[Receipt | None]:

@@ -176,7 +176,7 @@ class _Run:
                 stage.rdd.unpersist()
             raise
         finally:
-            self._param.close()
+            self._param.close(self._receipts)
             self._show(ended=True)
         return self._result(time.monotonic() - self._called)
 

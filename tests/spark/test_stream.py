@@ -4,6 +4,7 @@ import contextlib
 import fractions
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -11,11 +12,15 @@ from typing import ClassVar
 
 import pytest
 from fns import CountFn, OnlyDefersFn, SlowCountFn
+from pyspark import accumulators
 
 from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, ManualWatermark, OffsetRange, stream_sdf
 from sdf.chain import find_head, verify
 from sdf.disk import Disk
 from sdf.errors import DeferError, InvalidTypeError, InvalidValueError, JournalError, ProcessError
+from sdf.journal import Journal
+from sdf.pending import heard, load, to_json, told
+from sdf.spark.clock import Clock
 
 
 class Sink:
@@ -154,6 +159,36 @@ def test_the_watermark_is_the_lowest_of_all_work(stream):
     assert summary.watermark == sink.watermarks[-1] == 9
 
 
+class TimesFn(DoFn):
+    """Element: N. Gives the times from 0 to N, each an element of the next step, five at a time."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, element)
+
+    def create_watermark_estimator(self, element, restriction):
+        return ManualWatermark(-1)
+
+    def process(self, element, tracker):
+        for claims, time_ in enumerate(range(*tracker.current_restriction())):
+            if claims == 5:
+                tracker.defer_remainder()
+                return
+            if not tracker.try_claim(time_):
+                return
+            tracker.watermark.advance_if_greater(time_)
+            yield time_, 1
+
+
+def test_what_waits_for_a_step_without_an_estimator_holds_the_watermark(stream):
+    """No record is older than the watermark of a batch before, whoever drove that."""
+    sink, options = Sink(), {"max_items_per_batch": 2, "batch_seconds": 0.05, "max_tasks": 1}
+    stream([20], [TimesFn(), CountFn()], sink, max_batches=2, **options)
+    stream([20], [TimesFn(), CountFn()], sink, **options)
+    oldest = [min(time_ for time_, _ in records) for records in sink.batches.values()]
+    assert all(mark <= time_ for mark, time_ in zip(sink.watermarks, oldest[1:], strict=False))
+    assert sink.watermarks[-1] > sink.watermarks[0]
+
+
 def test_outputs_of_a_step_are_elements_of_the_next_in_the_same_batch(stream, tmp_path):
     """Each with work of its own, which may go on when the step before has ended."""
 
@@ -176,6 +211,39 @@ def test_a_batch_takes_on_no_more_than_it_may(stream):
     elements, sink = [(f"{number:02}", 2) for number in range(10)], Sink()
     assert stream(elements, CountFn(), sink, max_items_per_batch=4).batches == 3
     assert [len(records) for records in sink.batches.values()] == [8, 8, 4]
+
+
+def test_what_waits_is_served_before_what_was_deferred_later(stream):
+    """Each has its turn, though the first is due again before the last was looked at."""
+    wake, given = threading.Event(), []
+
+    def sink(batch):
+        given.append(batch.rdd.first()[0])
+        if given == ["x", "y"]:
+            wake.set()  # so that all is due
+
+    stream(["x", "y", "z"], EndlessFn(delay_seconds=3600), sink, max_batches=3, max_items_per_batch=1, wake=wake)
+    assert given == ["x", "y", "z"]
+
+
+class HogFn(EndlessFn):
+    """Takes all the time there is, but for one element."""
+
+    def process(self, element, tracker):
+        for i in range(tracker.current_restriction().start, 1 if element == "modest" else 1_000_000):
+            if not tracker.try_claim(i):
+                return
+            time.sleep(0.01)
+            yield element, i
+        tracker.defer_remainder(3600)
+
+
+def test_what_a_task_had_no_time_to_start_is_the_first_in_the_next_batch(stream):
+    """Else two that take all the time would shut it out for ever, in turns."""
+    sink = Sink()
+    stream(["x", "modest", "y"], HogFn(), sink, max_batches=2, max_items_per_batch=2, min_tasks=1, max_tasks=1)
+    assert {element for element, _ in sink.batches[1]} == {"x"}
+    assert ("modest", 0) in sink.batches[2]
 
 
 def test_sources_hear_what_is_committed(stream):
@@ -300,10 +368,11 @@ def test_wrong_arguments_are_named(sc, tmp_path, options, error, message):
 
 
 def test_nothing_stays_stored(sc, stream):
-    """The records of a batch are freed when its sink has returned."""
-    before = set(sc._jsc.getPersistentRDDs().keySet())
+    """The records of a batch are freed when its sink has returned, and PySpark keeps no accumulator."""
+    before, known = set(sc._jsc.getPersistentRDDs().keySet()), set(accumulators._accumulatorRegistry)
     stream([("a", 50)], SlowCountFn(), Sink())
     assert set(sc._jsc.getPersistentRDDs().keySet()) - before == set()
+    assert set(accumulators._accumulatorRegistry) <= known
 
 
 # What a crash must not lose, where steps were not all at work
@@ -379,6 +448,35 @@ def test_a_batch_that_comes_again_after_an_idle_one_is_the_same(stream, tmp_path
     assert sink.records() == [f"{path.name}{number}" for path in paths for number in (1, 2, 3)]
 
 
+def test_a_stream_that_stops_when_it_is_idle_has_tried_each(stream, tmp_path):
+    """Not as often as there are work items, but every one of them."""
+    paths = [tmp_path / name for name in ("a", "b", "c", "d")]
+    for path in paths:
+        path.write_text("1 ")
+    sink, elements = Sink(), [str(path) for path in paths]
+    options = {"max_items_per_batch": 1, "stop_when_idle": True}
+    stream(elements, NamesFn(0.5), sink, **options)
+    for calls in (1, 2):
+        for path in paths[2:]:
+            path.write_text(path.read_text() + "1 ")
+        stream(elements, NamesFn(0.5), sink, **options)
+        assert len(sink.records()) == 4 + 2 * calls
+
+
+def test_a_stream_that_follows_what_was_planned_looks_at_the_rest_before_it_is_idle(stream, tmp_path):
+    """What a driver that has died planned knows nothing of what has come since."""
+    paths, sink = [tmp_path / name for name in ("a", "b")], Sink()
+    for path in paths:
+        path.write_text(f"{path.name}1 ")
+    stream([str(path) for path in paths], NamesFn(3600), sink, stop_when_idle=True)
+    journal = Journal(Disk(tmp_path / "journal"), config={"fns": ["NamesFn"]}, inputs=["0 NamesFn"], clock=Clock())
+    _, (first, second) = load(journal.get(journal.head.data["checkpoint"]))
+    journal.write_ahead("plan-0", {"tasks": [[to_json(first)]], "kept": [to_json(second)], "held": None})
+    Path(second.element).write_text(Path(second.element).read_text() + "new ")
+    stream([], NamesFn(3600), sink, stop_when_idle=True)
+    assert sink.records() == ["a1", "b1", "new"]
+
+
 def test_a_stream_of_nothing_is_done(stream, tmp_path):
     """No elements, or none with any work."""
     sink = Sink()
@@ -437,6 +535,16 @@ def test_elements_of_classes_without_a_name_of_their_own(stream):
     assert sink.records() == [0, 1, 2, 3]
 
 
+def test_a_class_of_the_main_program_is_the_one_that_is_there_on_resume(monkeypatch):
+    """Also where its values have no description as data."""
+    this, next_process = (type("Names", (list,), {"__module__": "__main__"}) for _ in range(2))
+    monkeypatch.setattr(sys.modules["__main__"], "Names", this, raising=False)
+    written = told(this("ab"))
+    monkeypatch.setattr(sys.modules["__main__"], "Names", next_process)
+    assert type(heard(written)) is next_process
+    assert heard(written) == ["a", "b"]
+
+
 def test_draining_follows_what_was_written_ahead_first(stream, tmp_path):
     """And then ends, though that holds work without an end."""
     path, sink, stop = tmp_path / "a", Failing(1), threading.Event()
@@ -457,6 +565,17 @@ def test_a_drain_that_died_is_gone_on_with(stream):
         stream(elements, SlowCountFn(), sink, stop=stop, drain=True)
     assert stream(elements, SlowCountFn(), sink).done
     assert sink.records() == expected(elements)
+
+
+def test_the_last_progress_says_how_things_are_in_the_end(stream):
+    """Also when no batch was committed."""
+    shown, stop = [], threading.Event()
+    stop.set()
+    stream(["x"], EndlessFn(delay_seconds=0), Sink(), max_batches=1, drain=True, progress=shown.append)
+    assert (shown[-1].backlog, shown[-1].batches, shown[-1].records, shown[-1].ended) == (0, 1, 5, True)
+    del shown[:]
+    stream(["x"], EndlessFn(), Sink(), checkpoint_name="other", stop=stop, progress=shown.append)
+    assert [(one.backlog, one.batches, one.ended) for one in shown] == [(1, 0, True)]
 
 
 def test_draining_what_only_defers_is_an_error(stream):
