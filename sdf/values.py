@@ -15,6 +15,7 @@ from __future__ import annotations
 import copyreg
 import datetime
 import decimal
+import enum
 import fractions
 import types
 import uuid
@@ -76,6 +77,8 @@ def describe(value: Any, name: Callable[[Any, str], Any]) -> Any:
         return ["name", _NAMES[id(value)]]
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
         return ["name", name(value, value.__qualname__)]
+    if isinstance(value, enum.Enum):  # how these pickle has changed between versions of Python
+        return ["call", None, describe(kind, name), describe(value.value, name)]
     made = value.__reduce_ex__(2)
     if isinstance(made, str):
         return ["name", name(value, made)]

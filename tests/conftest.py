@@ -32,7 +32,9 @@ def start_spark():
         conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
         conf.set("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
         for name, value in {"spark_default_parallelism": "4", **settings}.items():
-            if value is not None:
+            if value is None:
+                conf._jconf.remove(name.replace("_", "."))  # the JVM keeps what its first context was given
+            else:
                 conf.set(name.replace("_", "."), value)
         sc = SparkContext(conf=conf)
         sc.setLogLevel("OFF")

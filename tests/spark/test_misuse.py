@@ -95,7 +95,7 @@ def a_return_before_the_end(sc, folder):
     def process(element, tracker):
         yield tracker.try_claim(0)
 
-    run_sdf(sc.parallelize([3]), Fn(process))
+    run_sdf(sc.parallelize([3]), Fn(process), runner=StagedRunner(max_tasks=1))
 
 
 @produces("OutputError", "before its first claim")
