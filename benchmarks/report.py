@@ -16,7 +16,7 @@ import time
 from pyspark import SparkConf, SparkContext
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
-from sdf.items import WorkItem, slowest
+from sdf.items import WorkItem
 from sdf.running import Running
 
 
@@ -56,10 +56,10 @@ def noting_seconds():
         list(outputs)
 
     def note():
-        kept, slow = [], ()
+        kept = []
         for _ in range(10_000):
             kept.append(running.ran(0, 0.0, 1.0, 1))
-            slow = slowest(*slow, *running.slow_blocks())
+            assert not running.slow_blocks()
 
     return statistics.median(seconds_of(note) for _ in range(5)) / 10_000
 

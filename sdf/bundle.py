@@ -84,7 +84,8 @@ class Bundle:
                 self._running = None
             done, part = running.done()
             self._ran.append(running.ran(item.id, self._began, done, sys.maxsize - operator.length_hint(ones)))
-            self._slow = slowest(*self._slow, *running.slow_blocks())
+            if slow := running.slow_blocks():
+                self._slow = slowest(*self._slow, *slow)
             if part is not None:
                 self._parts.append(part)
             self._units += done

@@ -95,11 +95,14 @@ class Running:
         if not moved:
             self._block = first, now, where or self._where()
             return
-        if last - first >= _SLOW_SECONDS:
-            self._slow.append(SlowBlock(self.item.id, where, last - first))
+        self._note_slow(last - first, where)
+        self._block = now, now, self._where()
+
+    def _note_slow(self, seconds: float, where: str) -> None:
+        if seconds >= _SLOW_SECONDS:
+            self._slow.append(SlowBlock(self.item.id, where, seconds))
             if len(self._slow) > _MOST_NOTED:
                 self._slow = list(slowest(*self._slow))
-        self._block = now, now, self._where()
 
     def _where(self) -> str:
         position = self.invoker.last_claimed
@@ -118,8 +121,9 @@ class Running:
 
     def slow_blocks(self) -> tuple[SlowBlock, ...]:
         """Return the slowest blocks seen; now that it has ended."""
-        self._note_block(self._clock(), moved=True)
-        return slowest(*self._slow)
+        first, last, where = self._block
+        self._note_slow(last - first, where)
+        return slowest(*self._slow) if self._slow else ()
 
     def seconds_left_at_most(self) -> float:
         """As `seconds_left`, by the mean or the latest cost per unit, whichever is higher; before any, and where the

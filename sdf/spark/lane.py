@@ -176,7 +176,8 @@ class Lane:
         ran = running.ran(known, self._began, units, records - self._records_before)
         self._records_before = records
         self._ran.append(attrs.astuple(ran))
-        self._slow = slowest(*self._slow, *(attrs.evolve(block, item_id=known) for block in running.slow_blocks()))
+        if slow := running.slow_blocks():
+            self._slow = slowest(*self._slow, *(attrs.evolve(block, item_id=known) for block in slow))
 
     def _keep(self, item: WorkItem, residual: Residual) -> None:
         """Put a residual that stays here on top of what runs next; the ledger knows it as part of its parent."""
