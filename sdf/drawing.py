@@ -36,7 +36,7 @@ p { margin: .3rem 0; } .soft { color: var(--soft); }
 .figures { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1rem 0; }
 .figures div { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .4rem .9rem; }
 .figures b { display: block; font-size: 1.2rem; font-variant-numeric: tabular-nums; }
-.figures span, .axis, .who { color: var(--soft); fill: var(--soft); font-size: .8rem; }
+.figures span { color: var(--soft); fill: var(--soft); font-size: .8rem; }
 svg { display: block; width: 100%; height: auto; background: var(--card); border: 1px solid var(--line);
   border-radius: 6px; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--soft); } svg line { stroke: var(--line); }

@@ -37,7 +37,7 @@ def page(report: RunReport) -> str:
     return document(
         report.name,
         [
-            f"<p class=soft>{text(str(report).splitlines()[1])}</p>",
+            f"<p class=soft>{text(report.division)}</p>",
             _figures(report),
             "<h2>What each slot did</h2>",
             _key(report.pieces, colours),

@@ -110,6 +110,14 @@ class RunReport:
         """How long the same work takes on as many slots if no element is split, those that take longest first."""
         return max((end for _, _, end in unsplit(self.pieces, self.slots)), default=0.0)
 
+    @property
+    def division(self) -> str:
+        """How the work was divided, as text: tasks, stages, splits."""
+        return (
+            f"{_count(len(self.tasks), 'task')} in {_count(self.stages, 'stage')}; "
+            f"{_count(self.splits, 'split')} of {_count(len(self.split_elements), 'element')}"
+        )
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the report as a page for browsers: one file that needs no network.
 
@@ -150,8 +158,7 @@ class RunReport:
         return (
             f"{self.name}: {_count(self.records, 'record')} of {_count(self.elements, 'element')} in "
             f"{self.seconds:.2f} s, {self.efficiency:.0%} of {_count(self.slots, 'slot')} busy\n"
-            f"{_count(len(self.tasks), 'task')} in {_count(self.stages, 'stage')}; "
-            f"{_count(self.splits, 'split')} of {_count(len(self.split_elements), 'element')}"
+            + self.division
             + self._compared()
             + self._noted()
         )

@@ -59,6 +59,12 @@ def test_page_is_whole_and_small_and_refers_to_nothing(name):
     assert len(PAGES[name].encode()) < 5_000_000
 
 
+def test_a_run_that_has_not_begun_has_a_page():
+    """Without tasks its text has one line."""
+    report = attrs.evolve(report_of(8), pieces=(), slow_blocks=(), tasks=(), notes=())
+    assert "0 tasks in 1 stage" in page(report)
+
+
 def test_straggler_has_one_colour_across_all_slots():
     """Its boxes are in every row; another element has another colour."""
     text = page(report_of(20)).split("The same work")[0]

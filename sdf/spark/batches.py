@@ -377,4 +377,4 @@ def _to_try(work: list[Pending], now: float) -> list[Pending]:
 
     So a stream whose work is due again and again can tell when all of it was tried and nothing came.
     """
-    return [attrs.evolve(one, due=0) if one.due <= now else one for one in work]
+    return [attrs.evolve(one, due=0) if 0 < one.due <= now else one for one in work]

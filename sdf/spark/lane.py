@@ -172,7 +172,7 @@ class Lane:
     def _report(self, running: Running, units: float) -> None:
         """Note how a work item ran; a part that stayed here counts as more of the one that it was cut off from."""
         item, records = running.item, self._records()
-        known = item.id if item.parent is None or item.id >= 0 else item.parent
+        known = _known(item)
         ran = running.ran(known, self._began, units, records - self._records_before)
         self._records_before = records
         self._ran.append(attrs.astuple(ran))
@@ -182,10 +182,9 @@ class Lane:
     def _keep(self, item: WorkItem, residual: Residual) -> None:
         """Put a residual that stays here on top of what runs next; the ledger knows it as part of its parent."""
         self._kept += 1
-        known = item.parent if item.id < 0 else item.id
         size = checked_size(self._fn, item.element, residual.restriction)
         kept = WorkItem(
-            -self._kept, item.element_id, item.element, residual.restriction, size, known, residual.watermark
+            -self._kept, item.element_id, item.element, residual.restriction, size, _known(item), residual.watermark
         )
         delay_seconds = self._deferrals.delay_seconds(kept, residual.delay_seconds)
         self._mine.append((self._clock() + delay_seconds, kept))
@@ -317,3 +316,8 @@ class Lane:
         """Tell whether it waits for an answer of the coordinator."""
         with self.changed:
             return (self._asked or self._offer is not None) and not self._sealed and self._failure is None
+
+
+def _known(item: WorkItem) -> int:
+    """Return the number by which the driver knows a work item: of what stays here, that of its parent."""
+    return item.id if item.id >= 0 or item.parent is None else item.parent
