@@ -8,10 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 import attrs
 
-__all__ = ["COLOURS", "MOST_ROWS", "Box", "bars", "document", "figures", "steps", "table", "text", "timeline"]
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = ["COLOURS", "MOST_ROWS", "Box", "bars", "document", "figures", "steps", "table", "text", "timeline", "write"]
 
 COLOURS = 8
 MOST_ROWS = 256
@@ -71,6 +75,13 @@ def document(title: str, parts: Iterable[str]) -> str:
         f'content="width=device-width">\n<title>{text(title)}</title>\n<link rel="icon" href="data:,">\n'
         f"<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{text(title)}</h1>\n{body}\n</body>\n</html>\n"
     )
+
+
+def write(path: str | PathLike[str], page: str) -> None:
+    """Write a page over what is there; halves of characters, which no encoding has, become question marks."""
+    content = page.encode("utf-8", "replace")
+    with open(path, "wb") as file:
+        file.write(content)
 
 
 def figures(pairs: Iterable[tuple[str, str]]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sdf.drawing import write
 from sdf.errors import show
 from sdf.page import page
 from sdf.pieces import PieceRun, unsplit
@@ -129,9 +130,7 @@ class RunReport:
         Raises:
             OSError: if it cannot be written.
         """
-        content = page(self).encode("utf-8", "replace")
-        with open(path, "wb") as file:
-            file.write(content)
+        write(path, page(self))
 
     def to_json(self) -> str:
         """Return all of it as JSON: an object with the attributes of this class, and elements and restrictions as text.

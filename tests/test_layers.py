@@ -25,7 +25,7 @@ ALLOWED = {
     "progress": set(),
     "drawing": set(),
     "page": {"drawing", "errors", "pieces"},
-    "report": {"errors", "page", "pieces"},
+    "report": {"drawing", "errors", "page", "pieces"},
     "streampage": {"drawing", "errors", "progress"},
     "pickling": {"errors"},
     "offsets": {"errors", "restrictions", "trackers"},

@@ -7,13 +7,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
 from pyspark import RDD
 
 from sdf.dofn import DoFn, check_fn
+from sdf.drawing import write
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.progress import StreamProgress
 from sdf.restrictions import is_integer
@@ -48,7 +48,7 @@ class StreamSummary:
         Raises:
             OSError: if it cannot be written.
         """
-        Path(path).write_text(stream_page(self.history), encoding="utf-8")
+        write(path, stream_page(self.history))
 
 
 def stream_sdf(
