@@ -1,16 +1,14 @@
-"""What does a claim cost as process() makes it, and what does the invoker add per record? Beam beside it, if installed.
+"""What does a claim cost as process() makes it, and what does the invoker add per record?
 
-python benchmarks/claims.py
+Beam's claims stand beside it where apache_beam is installed.
+
+    python benchmarks/claims.py [--count 1000000]
 """
 
-import platform
-import timeit
+from harness import Bench, in_turn
 
 from sdf import DoFn, OffsetRange, OffsetRangeTracker
 from sdf.invoker import Invoker
-
-COUNT = 1_000_000
-ROUNDS = 5
 
 
 class CountFn(DoFn):
@@ -29,85 +27,91 @@ class CountFn(DoFn):
             yield i
 
 
-def through_view():
-    """Claim through what process() gets."""
+class ClaimFn(CountFn):
+    """Claims through what process() gets, and yields nothing."""
 
-    class Claims(CountFn):
-        def process(self, element, tracker):
-            try_claim = tracker.try_claim
-            for i in range(COUNT):
-                try_claim(i)
-            return ()
-
-    for _ in Invoker(Claims(True), COUNT, OffsetRange(0, COUNT)).run():
-        pass
-
-
-def alone():
-    try_claim = OffsetRangeTracker((0, COUNT)).try_claim
-    for i in range(COUNT):
-        try_claim(i)
-
-
-def beam():
-    from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
-    from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRestrictionTracker
-
-    tracker = OffsetRestrictionTracker(OffsetRange(0, COUNT))
-    try_claim = RestrictionTrackerView(ThreadsafeRestrictionTracker(tracker)).try_claim
-    for i in range(COUNT):
-        try_claim(i)
-
-
-def loop():
-    for _ in range(COUNT):
-        pass
-
-
-def invoked():
-    for _ in Invoker(CountFn(False), COUNT, OffsetRange(0, COUNT)).run():
-        pass
+    def process(self, element, tracker):
+        try_claim = tracker.try_claim
+        for i in range(element):
+            try_claim(i)
+        return ()
 
 
 class Granted:
     """Stands in for a tracker, for the bare generator."""
 
+    def __init__(self, count):
+        self.count = count
+
     def try_claim(self, position):
         return True
 
     def current_restriction(self):
-        return 0, COUNT
+        return 0, self.count
 
 
-def bare():
-    for _ in CountFn(False).process(COUNT, Granted()):
+def alone(count):
+    try_claim = OffsetRangeTracker((0, count)).try_claim
+    for i in range(count):
+        try_claim(i)
+
+
+def beam(count):
+    from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+    from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRestrictionTracker
+
+    tracker = OffsetRestrictionTracker(OffsetRange(0, count))
+    try_claim = RestrictionTrackerView(ThreadsafeRestrictionTracker(tracker)).try_claim
+    for i in range(count):
+        try_claim(i)
+
+
+def loop(count):
+    for _ in range(count):
+        pass
+
+
+def invoke(fn, count):
+    for _ in Invoker(fn, count, OffsetRange(0, count)).run():
+        pass
+
+
+def bare(count):
+    for _ in CountFn(False).process(count, Granted(count)):
         pass
 
 
 def main():
-    measured = {"loop": loop, "alone": alone, "through the view": through_view, "bare": bare, "invoked": invoked}
+    bench = Bench(__doc__, rounds=5)
+    bench.option("--count", 1_000_000, quick=100_000)
+    given = bench.begin()
+    runs = {
+        "a loop": loop,
+        "claim, the tracker alone": alone,
+        "claim, as process() calls it": lambda count: invoke(ClaimFn(True), count),
+        "record, a bare generator": bare,
+        "record, through the invoker": lambda count: invoke(CountFn(False), count),
+    }
     try:
-        import apache_beam
+        import apache_beam  # noqa: F401
 
-        measured["Beam"] = beam
+        runs["claim, Beam"] = beam
     except ImportError:
-        apache_beam = None
-    seconds = {name: [] for name in measured}
-    for _ in range(ROUNDS):
-        for name, run in measured.items():
-            seconds[name].append(timeit.timeit(run, number=1))
-    best = {name: min(taken) / COUNT * 1e9 for name, taken in seconds.items()}
-    print(f"{platform.machine()}, Python {platform.python_version()}, best of {ROUNDS} in turn, nanoseconds")
-    print(f"claim, tracker alone        {best['alone'] - best['loop']:6.0f}")
-    print(f"claim, as process() calls   {best['through the view'] - best['loop']:6.0f}")
-    if apache_beam is None:
-        print("claim, Beam                 not installed: pip install apache-beam")
-    else:
-        print(f"claim, Beam {apache_beam.__version__:16}{best['Beam'] - best['loop']:6.0f}")
-        ratio = (best["through the view"] - best["loop"]) / (best["Beam"] - best["loop"])
-        print(f"ours over Beam's            {ratio:6.2f}")
-    print(f"record, bare generator      {best['bare']:6.0f}")
-    print(f"record, through the invoker {best['invoked']:6.0f}")
+        bench.note("Beam is not installed here: pip install apache-beam.")
+    taken = in_turn({name: lambda run=run: run(given.count) for name, run in runs.items()}, given.rounds)
+    each = {name: min(one.seconds) / given.count * 1e9 for name, one in taken.items()}  # of a loop, the best
+    table = bench.table(
+        f"the best of {given.rounds}, of {given.count:,} each; claims without the loop", {"": "{}", "ns": "{:.0f}"}
+    )
+    for name in each:
+        if name.startswith("claim"):
+            each[name] -= each["a loop"]
+        table.row(name, each[name])
+    if "claim, Beam" in each:
+        bench.claim(
+            "a claim over one of Beam's", each["claim, as process() calls it"] / each["claim, Beam"], at_most=1.0
+        )
+    bench.end()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,242 @@
+"""What all benchmarks share: options, runs in turn, tables, claims, memory, and a JSON file of the results.
+
+Ratios are of medians taken within one run: the ways to do a thing run A B A B, after each ran once to warm up.
+`results.py` makes RESULTS.md of the JSON files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+RESULTS = Path(__file__).parent.parent / "build" / "bench"
+
+
+@attrs.frozen
+class Timed:
+    """What a run gives that has measured itself, such as one in a process of its own."""
+
+    result: Any
+    seconds: float
+
+
+@attrs.frozen
+class Taken:
+    """The seconds that each round took."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """The slowest less the fastest, as a share of the median."""
+        return (max(self.seconds) - min(self.seconds)) / self.median
+
+
+def in_turn(runs: Mapping[str, Callable[[], Any]], rounds: int, *, warm_up: bool = True) -> dict[str, Taken]:
+    """Run each in turn, ``rounds`` times, and check that all give the same."""
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    results: dict[str, Any] = {}
+    for number in range(-1 if warm_up else 0, rounds):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            result = run()
+            seconds = time.perf_counter() - began
+            if isinstance(result, Timed):
+                result, seconds = result.result, result.seconds
+            results[name] = result
+            if number >= 0:
+                taken[name].append(seconds)
+        first = next(iter(results.values()))
+        if any(result != first for result in results.values()):
+            raise SystemExit(f"the ways give different results: {results!r}")
+    return {name: Taken(tuple(seconds)) for name, seconds in taken.items()}
+
+
+class Table:
+    """A table that is printed row by row as it is measured."""
+
+    def __init__(self, title: str, formats: dict[str, str]) -> None:
+        self.title = title
+        self.formats = formats
+        self.rows: list[list[Any]] = []
+
+    def row(self, *values: Any) -> None:
+        self.rows.append(list(values))
+        if len(self.rows) == 1:
+            print(f"\n{self.title}\n" + self._line(self.formats), flush=True)
+        print(self._line(self.cells(values)), flush=True)
+
+    def cells(self, values: Any) -> list[str]:
+        return [
+            "" if value is None else form.format(value)
+            for form, value in zip(self.formats.values(), values, strict=True)
+        ]
+
+    @staticmethod
+    def _line(cells: Any) -> str:
+        first, *others = cells
+        return f"{first:36}" + "".join(f"{cell:>{max(13, len(cell) + 2)}}" for cell in others)
+
+
+class Bench:
+    """One question, from its options to its results.
+
+    Args:
+        doc: the docstring of the script; its first line is the question.
+        rounds: how often each way is run, unless the command line says otherwise.
+    """
+
+    def __init__(self, doc: str, *, rounds: int = 3) -> None:
+        self.question = doc.strip().splitlines()[0]
+        self.name = Path(sys.argv[0]).stem
+        self._quick: dict[str, Any] = {}
+        self._usual: dict[str, Any] = {}
+        self._parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+        self._parser.add_argument("--quick", action="store_true", help="small: to see that it works")
+        self._parser.add_argument("--results", type=Path, default=RESULTS, help="directory for the JSON file")
+        self.option("--rounds", rounds, quick=1)
+        self._tables: list[Table] = []
+        self._claims: list[tuple[str, float, str, bool]] = []
+        self._notes: list[str] = []
+        self._sc: Any = None
+        self.machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+    def option(self, flag: str, usual: Any, *, quick: Any = None, **kwargs: Any) -> None:
+        """Add an option; ``quick`` is its value under ``--quick``."""
+        name = flag.lstrip("-").replace("-", "_")
+        self._usual[name], self._quick[name] = usual, usual if quick is None else quick
+        one = usual[0] if isinstance(usual, list) else usual
+        if isinstance(usual, list):
+            kwargs.setdefault("nargs", "*")
+        kwargs["help"] = (kwargs.get("help", "") + f" ({usual}; quick: {self._quick[name]})").strip()
+        self._parser.add_argument(flag, type=type(one), **kwargs)
+
+    def begin(self) -> argparse.Namespace:
+        """Read the command line."""
+        given = self._parser.parse_args()
+        for name, value in (self._quick if given.quick else self._usual).items():
+            if getattr(given, name) is None:
+                setattr(given, name, value)
+        self._results = given.results
+        return given
+
+    def spark(self, slots: int, **settings: str) -> Any:
+        """Start Spark with so many slots on this machine."""
+        from pyspark import SparkConf, SparkContext
+
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        conf = SparkConf().setMaster(f"local[{slots}]").setAppName(self.name)
+        conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
+        for key, value in settings.items():
+            conf.set(key.replace("__", "."), value)
+        self._sc = SparkContext(conf=conf)
+        self._sc.setLogLevel("ERROR")
+        self.machine += f", Spark {self._sc.version}"
+        return self._sc
+
+    def table(self, title: str, formats: dict[str, str]) -> Table:
+        """Add a table; ``formats`` maps the names of the columns to format strings."""
+        self._tables.append(Table(title, formats))
+        return self._tables[-1]
+
+    def claim(self, what: str, figure: float, *, at_least: float | None = None, at_most: float | None = None) -> None:
+        """Hold a figure against what the project claims."""
+        if at_least is not None:
+            self._claims.append((what, figure, f"at least {at_least:g}", figure >= at_least))
+        if at_most is not None:
+            self._claims.append((what, figure, f"at most {at_most:g}", figure <= at_most))
+
+    def note(self, text: str) -> None:
+        """Add a sentence."""
+        self._notes.append(text)
+        print(text, flush=True)
+
+    def end(self) -> None:
+        """Print the claims, and save everything."""
+        self.note(f"Memory at most: {memory()}.")
+        if self._sc is not None:
+            self._sc.stop()
+        if self._claims:
+            print()
+        for what, figure, limit, holds in self._claims:
+            print(f"{'holds' if holds else 'DOES NOT HOLD':15}{what}: {figure:.3g}, {limit}")
+        self._results.mkdir(parents=True, exist_ok=True)
+        found = {
+            "question": self.question,
+            "command": " ".join(["python", "benchmarks/" + Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "commit": _commit(),
+            "machine": self.machine,
+            "tables": [
+                {
+                    "title": table.title,
+                    "columns": list(table.formats),
+                    "rows": table.rows,
+                    "cells": [table.cells(row) for row in table.rows],
+                }
+                for table in self._tables
+            ],
+            "claims": [
+                {"what": what, "figure": figure, "limit": limit, "holds": holds}
+                for what, figure, limit, holds in self._claims
+            ],
+            "notes": self._notes,
+        }
+        (self._results / f"{self.name}.json").write_text(json.dumps(found, indent=1, default=str) + "\n")
+
+
+def _commit() -> str:
+    """Return the commit that was measured, with a + where files differ from it."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
+        cwd=Path(__file__).parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return told.stdout.strip() or "unknown"
+
+
+def memory() -> str:
+    """Return what this process, the JVM and the largest Python worker had resident at most, of those that live."""
+    parents: dict[int, int] = {}
+    most: dict[int, tuple[str, float]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status = dict(
+                line.split(":\t", 1) for line in (folder / "status").read_text().splitlines() if ":\t" in line
+            )
+        except OSError:
+            continue
+        if "VmHWM" in status:
+            parents[int(folder.name)] = int(status["PPid"])
+            most[int(folder.name)] = status["Name"], int(status["VmHWM"].split()[0]) * 1024 / 1e6
+    told = {"driver": most[os.getpid()][1]}
+    for pid, (name, megabytes) in most.items():
+        above, ancestors = parents[pid], []
+        while above in parents and above != os.getpid():
+            ancestors.append(above)
+            above = parents[above]
+        if above == os.getpid():
+            kind = "JVM" if name == "java" else "worker"
+            told[kind] = max(told.get(kind, 0.0), megabytes)
+    return ", ".join(f"{kind} {megabytes:,.0f} MB" for kind, megabytes in told.items())
+
+
+def write_lines(path: str | Path, size: int) -> None:
+    """Write lines of 0 to 199 characters, about ``size`` bytes."""
+    lines = b"".join(b"x" * (number * 7919 % 200) + b"\n" for number in range(10_000))
+    with open(path, "wb") as file:
+        for _ in range(-(-size // len(lines))):
+            file.write(lines)

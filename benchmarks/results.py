@@ -1,0 +1,56 @@
+"""Makes RESULTS.md of the JSON files that the benchmarks left: every claim first, then a section per question.
+
+python benchmarks/results.py [DIRECTORY]
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from harness import RESULTS
+
+PAGE = Path(__file__).parent / "RESULTS.md"
+
+
+def line(cells):
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def page(results):
+    """Return the page of results by name."""
+    text = [
+        "# What was measured",
+        "",
+        "Made by `make bench`; not written by hand. Ratios are of medians, within one run on one machine.",
+        "",
+        "| claim | figure | limit | holds | from |",
+        "|---|---|---|---|---|",
+    ]
+    for name, found in results.items():
+        text += [
+            line([each["what"], f"{each['figure']:.3g}", each["limit"], "yes" if each["holds"] else "**no**", name])
+            for each in found["claims"]
+        ]
+    for name, found in results.items():
+        text += ["", f"## {name}: {found['question']}", ""]
+        text += [f"`{found['command']}` at {found['commit']}; {found['machine']}."]
+        for table in found["tables"]:
+            if table["rows"]:
+                text += ["", table["title"] + ":", "", line(table["columns"]), line(["---"] * len(table["columns"]))]
+                text += [line(cells) for cells in table["cells"]]
+        if found["notes"]:
+            text += ["", *found["notes"]]
+    return "\n".join(text) + "\n"
+
+
+def main():
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
+    results = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    if not results:
+        raise SystemExit(f"there are no results in {folder}: run make bench first")
+    PAGE.write_text(page(results))
+    print(f"{PAGE}: {len(results)} questions")
+
+
+if __name__ == "__main__":
+    main()
