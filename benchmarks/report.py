@@ -1,23 +1,25 @@
 """What do progress and the report of a run cost?
 
-Progress: the same run with a function that gets it, and without, in turn. The report: what is noted for each work item,
-timed by itself, times the work items of the run, over the seconds that its slots were busy; and making it at the end.
+Progress, as a bar: the CPU time of all that is done for it, in whatever thread, over the seconds of the run. The
+report: what is noted for each work item, timed by itself, times the work items of the run, over the seconds that its
+slots were busy; and making it at the end. Beside them the same run with a bar and without, in turn, and how far the
+runs without differ from each other.
 
-    python benchmarks/report.py [--rounds 5]
+    python benchmarks/report.py
 """
 
-import argparse
+import functools
 import os
-import platform
 import statistics
-import sys
 import time
+from unittest import mock
 
-from pyspark import SparkConf, SparkContext
+from harness import Bench, in_turn
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
 from sdf.items import WorkItem
 from sdf.running import Running
+from sdf.spark import display, live, staged
 
 
 class CountFn(DoFn):
@@ -64,49 +66,80 @@ def noting_seconds():
     return statistics.median(seconds_of(note) for _ in range(5)) / 10_000
 
 
+class CpuTime:
+    """Adds up the CPU time of functions in the thread that calls them."""
+
+    def __init__(self):
+        self.seconds = 0.0
+        self.calls = 0
+
+    def of(self, owner, name):
+        """Return a patch of a method that adds up its time."""
+        method = getattr(owner, name)
+
+        @functools.wraps(method)
+        def timed(*args, **kwargs):
+            began = time.thread_time()
+            try:
+                return method(*args, **kwargs)
+            finally:
+                self.seconds += time.thread_time() - began
+                self.calls += 1
+
+        return mock.patch.object(owner, name, timed)
+
+
 def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--rounds", type=int, default=5)
-    options = options.parse_args()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = SparkConf().setMaster("local[2]").setAppName("report").set("spark.ui.enabled", "false")
-    sc = SparkContext(conf=conf.set("spark.ui.showConsoleProgress", "false"))
-    sc.setLogLevel("ERROR")
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, Spark {sc.version}")
+    bench = Bench(__doc__)
+    bench.option("--scale", 1.0, quick=0.05, help="of the runs")
+    given = bench.begin()
+    sc = bench.spark(2)
     noting = noting_seconds()
-    print(f"noting a work item takes {noting * 1e6:.1f} µs")
+    bench.note(f"Noting a work item takes {noting * 1e6:.1f} µs.")
+    small = [1] * int(10_000 * given.scale)
     cases = {
-        "10,000 elements of 1 ms, live": (ComputeFn(), [1] * 10_000, LiveRunner()),
-        "10,000 elements of 1 ms, staged": (ComputeFn(), [1] * 10_000, StagedRunner()),
-        "one element of 8 s, live": (ComputeFn(), [8000], LiveRunner()),
-        "2 x 5 million records, live": (CountFn(), [5_000_000] * 2, LiveRunner()),
+        f"{len(small):,} elements of 1 ms, live": (ComputeFn(), small, LiveRunner()),
+        f"{len(small):,} elements of 1 ms, staged": (ComputeFn(), small, StagedRunner()),
+        f"one element of {8 * given.scale:g} s, live": (ComputeFn(), [int(8000 * given.scale)], LiveRunner()),
+        "2 ranges of records, live": (CountFn(), [int(5_000_000 * given.scale)] * 2, LiveRunner()),
     }
-    print(f"{'':34}{'run':>9}{'progress':>10}{'noting':>9}{'report':>10}{'page':>10}{'together':>10}")
+    table = bench.table(
+        "Shares of the run; the last two columns: with the bar over without, and the spread without",
+        {
+            "": "{}", "run": "{:.2f} s", "pieces": "{:,}", "progress": "{:.2%}", "noting": "{:.2%}",
+            "report": "{:.1f} ms", "page": "{:.0f} ms", "together": "{:.2%}", "with": "{:.3f}", "spread": "{:.1%}",
+        },
+    )  # fmt: skip
     for name, (fn, elements, runner) in cases.items():
-        reports = []
+        results, cpu = [], CpuTime()
 
-        def run(progress, fn=fn, elements=elements, runner=runner, reports=reports):
+        def run(progress, fn=fn, elements=elements, runner=runner, results=results):
             result = run_sdf(sc.parallelize(elements, 2), fn, runner=runner, progress=progress)
-            result.count()
-            reports.append(result)
+            count = result.count()
+            results[:] = [result]
+            return count
 
-        run(False)
-        taken = {progress: [] for progress in ("without", "with")}
-        for _ in range(options.rounds):
-            taken["without"].append(seconds_of(lambda run=run: run(False)))
-            taken["with"].append(seconds_of(lambda run=run: run(lambda progress: None)))
-        without, shown = (statistics.median(taken[way]) for way in ("without", "with"))
-        report = reports[-1].report
-        making = seconds_of(lambda reports=reports: reports[-1].report)
+        with (
+            open(os.devnull, "w") as nowhere,
+            mock.patch("sys.stderr", nowhere),
+            cpu.of(live._Watch, "__call__"),
+            cpu.of(staged._Run, "_show"),
+            cpu.of(display._Bar, "__call__"),
+        ):
+            taken = in_turn({"without": lambda run=run: run(False), "with": lambda run=run: run(True)}, given.rounds)
+        without, shown = taken["without"], taken["with"]
+        progress = cpu.seconds / (given.rounds + 1) / shown.median  # the round that warms up is timed too
+        report = results[0].report
+        making = seconds_of(lambda results=results: results[0].report)
         saving = seconds_of(lambda report=report: report.save(os.devnull))
         share = noting * len(report.pieces) / report.busy_seconds
-        together = share + making / without + max(0.0, shown / without - 1)
-        print(
-            f"{name:34}{without:8.2f}s{shown / without - 1:10.2%}{share:9.2%}{making * 1e3:8.1f}ms{saving * 1e3:8.0f}ms"
-            f"{together:10.2%}",
-            flush=True,
-        )
-    sc.stop()
+        together = progress + share + making / without.median
+        table.row(
+            name, without.median, len(report.pieces), progress, share, making * 1e3, saving * 1e3, together,
+            shown.median / without.median, without.spread,
+        )  # fmt: skip
+        bench.claim(f"progress and report, {name}, % of the run", 100 * together, at_most=1.0)
+    bench.end()
 
 
 if __name__ == "__main__":

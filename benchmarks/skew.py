@@ -4,24 +4,21 @@ The ideal is the same work units, dealt out evenly by hand, as many of each kind
 Every number is a ratio to it, taken in turn within this run. On few slots that compute (``--kind cpu``, one slot per
 core) or on more slots that wait (``--kind wait``).
 
-    python benchmarks/skew.py --kind cpu --slots 2 --seconds 5 20
-    python benchmarks/skew.py --kind wait --slots 8 --seconds 5 20 60 --skip flatMap
+    python benchmarks/skew.py --kind cpu --slots 2 --seconds 5
+    python benchmarks/skew.py --kind wait --slots 8 --seconds 60 --ways LiveRunner
 """
 
-import argparse
 import hashlib
 import itertools
-import os
-import platform
 import statistics
-import sys
 import time
 
-from pyspark import SparkConf, SparkContext
+from harness import Bench, in_turn
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
 
-PLAIN, BY_HAND, STAGED, LIVE = "flatMap", "32 per slot by hand", "StagedRunner", "LiveRunner"
+WAYS = PLAIN, BY_HAND, STAGED, LIVE = ["flatMap", "32 per slot by hand", "StagedRunner", "LiveRunner"]
+LIMITS = {5.0: {LIVE: 1.15}, 20.0: {LIVE: 1.04, STAGED: 1.15}, 60.0: {LIVE: 1.04}}  # by seconds per slot
 
 
 class Spend:
@@ -166,41 +163,37 @@ def actions(sc, workload, spend, slots):
 
 
 def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--kind", choices=["cpu", "wait"], default="cpu")
-    options.add_argument("--slots", type=int, default=2)
-    options.add_argument("--seconds", type=float, nargs="+", default=[5.0], help="of work per slot")
-    options.add_argument("--rounds", type=int, default=1)
-    options.add_argument("--skip", nargs="*", default=[], help="ways to leave out, such as flatMap")
-    options.add_argument("--only", default="", help="workloads with this in their name")
-    options = options.parse_args()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = SparkConf().setMaster(f"local[{options.slots}]").setAppName("skew")
-    conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
-    sc = SparkContext(conf=conf)
-    sc.setLogLevel("ERROR")
-    spend = Spend(options.kind, steps_per_second(sc, options.slots) if options.kind == "cpu" else 0)
-    ways = [way for way in (PLAIN, BY_HAND, STAGED, LIVE) if way not in options.skip]
-    for run in actions(sc, workloads(0.5, options.slots)[0], spend, options.slots).values():
-        run()  # warm up workers and class loading
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, Spark {sc.version}")
-    print(f"{options.slots} slots that {options.kind}; makespan over ideal, median of {options.rounds}")
-    print(f"{'':28}{'ideal s':>9}" + "".join(f"{way:>21}" for way in ways), flush=True)
-    for seconds in options.seconds:
-        for workload in workloads(seconds, options.slots):
-            if options.only not in workload.name:
-                continue
-            runs = actions(sc, workload, spend, options.slots)
-            taken = {way: [] for way in ("ideal", *ways)}
-            for _ in range(options.rounds):
-                for way in taken:
-                    began = time.perf_counter()
-                    assert runs[way]() == workload.blocks()
-                    taken[way].append(time.perf_counter() - began)
-            median = {way: statistics.median(times) for way, times in taken.items()}
-            row = "".join(f"{median[way] / median['ideal']:21.3f}" for way in ways)
-            print(f"{workload.name:28}{median['ideal']:9.2f}{row}", flush=True)
-    sc.stop()
+    bench = Bench(__doc__, rounds=1)
+    bench.option("--kind", "cpu", choices=["cpu", "wait"])
+    bench.option("--slots", 2)
+    bench.option("--seconds", 5.0, quick=0.5, help="of work per slot")
+    bench.option("--ways", WAYS, help="beside the ideal")
+    bench.option("--only", "", help="workloads with this in their name")
+    given = bench.begin()
+    bench.name += f"-{given.slots}-slots-{given.kind}-{given.seconds:g}s"
+    sc = bench.spark(given.slots)
+    spend = Spend(given.kind, steps_per_second(sc, given.slots) if given.kind == "cpu" else 0)
+    in_turn(actions(sc, workloads(0.5, given.slots)[0], spend, given.slots), 0)
+    table = bench.table(
+        f"{given.slots} slots that {'compute' if given.kind == 'cpu' else 'wait'}, {given.seconds:g} s of work each; "
+        f"makespan over the ideal, median of {given.rounds}",
+        {"": "{}", "ideal": "{:.2f} s", **dict.fromkeys(given.ways, "{:.3f}")},
+    )
+    for workload in workloads(given.seconds, given.slots):
+        if given.only not in workload.name:
+            continue
+        runs = actions(sc, workload, spend, given.slots)
+        taken = in_turn({way: runs[way] for way in ("ideal", *given.ways)}, given.rounds, warm_up=False)
+        over = {way: taken[way].median / taken["ideal"].median for way in given.ways}
+        table.row(workload.name, taken["ideal"].median, *over.values())
+        what = f"{workload.name}, {given.slots} slots that {given.kind}, {given.seconds:g} s"
+        for way, at_most in LIMITS.get(given.seconds, {}).items():
+            if way in over:
+                bench.claim(f"{way}, {what}", over[way], at_most=at_most)
+        if BY_HAND in over:
+            for way in {STAGED, LIVE} & {*over}:
+                bench.claim(f"{way} over {BY_HAND}, {what}", over[way] / over[BY_HAND], at_most=1.05)
+    bench.end()
 
 
 if __name__ == "__main__":
