@@ -22,8 +22,8 @@ from sdf.expansion import Expanded
 from sdf.invoker import Residual
 from sdf.items import Outcome, Part
 from sdf.planner import Backlog, Limits, Tuning, deal, plan_stage, tasks_allowed
+from sdf.spark.beats import LOOK_SECONDS, Beats
 from sdf.spark.coordinator import Coordinator
-from sdf.spark.lane import _BEAT_SHARE, _LONGEST_BEAT_SECONDS, LOOK_SECONDS
 from sdf.spark.messages import Ask, Assign, Back, Beat, Declined, Hello, Ready, Sealed, Split, Verdict, read, write
 from sdf.values import Parts
 from sdf.work import Work
@@ -68,9 +68,9 @@ class Driver:
         self.calls = 0
 
     def __call__(self, function, *args):
-        began = time.perf_counter()
+        began = time.thread_time()
         result = function(*args)
-        self.seconds += time.perf_counter() - began
+        self.seconds += time.thread_time() - began
         self.calls += 1
         return result
 
@@ -173,6 +173,7 @@ class SimulatedLane:
         self.start = self.stop = 0
         self.each = 0.0
         self.epoch = 0
+        self.beats = Beats(0.0)
         self.totals = [0, 0, 0.0, 0.0]
         self.ran = []
         self.sealed_at = None
@@ -212,13 +213,17 @@ class SimulatedLane:
         self.go_on(now)
 
     def looks(self, now, epoch):
+        """Beat if that is due. An item's units cost the same here, so nothing changes until then."""
         if epoch != self.epoch or self.item is None:
             return
-        units = self.units(now)
-        left = self.each * (self.stop - self.start) - (now - self.began)
-        self.say(Beat(self.item.id, True, float(units), now - self.began, max(left, 0.0), len(self.queue)))
-        pause = min(max(_BEAT_SHARE * now, LOOK_SECONDS), _LONGEST_BEAT_SECONDS)
-        self.simulation.at(now + pause, self.looks, epoch)
+        left = max(0.0, self.each * (self.stop - self.start) - (now - self.began))
+        beat = Beat(self.item.id, True, float(self.units(now)), now - self.began, left, len(self.queue))
+        next_at = self.beats.news_at  # it may be news that is not due yet
+        if self.beats.due(beat, now):
+            self.say(beat)
+            self.beats.said(beat, now)
+            next_at = self.beats.next_at
+        self.simulation.at(max(next_at, now + LOOK_SECONDS), self.looks, epoch)
 
     def receive(self, now, message):
         if isinstance(message, Assign):

@@ -25,6 +25,7 @@ from sdf.expansion import checked_size
 from sdf.invoker import Residual
 from sdf.items import BETWEEN, CANNOT, NOTHING_CLAIMED, STAYS, TOO_LITTLE, UNTOLD, SlowBlock, WorkItem, slowest
 from sdf.running import Running
+from sdf.spark.beats import Beats
 from sdf.spark.messages import (
     Ask,
     Assign,
@@ -42,13 +43,9 @@ from sdf.spark.messages import (
 )
 from sdf.values import Parts
 
-__all__ = ["LOOK_SECONDS", "WAIT", "Lane"]
+__all__ = ["WAIT", "Lane"]
 
 log = logging.getLogger("sdf.lane")
-
-LOOK_SECONDS = 0.05
-_LONGEST_BEAT_SECONDS = 1.0
-_BEAT_SHARE = 0.05  # of the time so far: early on there is much to learn, later little
 
 
 class Waiting(Enum):
@@ -107,7 +104,8 @@ class Lane:
         self._records_before = 0
         self._ran: list[tuple[int, float, float, float, int]] = []  # for the report, since it was last ready
         self._slow: tuple[SlowBlock, ...] = ()
-        self._began = self._beat_at = clock()
+        self._began = clock()
+        self._beats = Beats(self._began)
         self._declined_at: Any = None
 
     # The thread that runs the task.
@@ -289,21 +287,20 @@ class Lane:
             if running is None or self._failure is not None:
                 return
             running.note()
-            if not self._beat_is_due():
-                return
             units, _ = running.units()
             splittable = running.invoker.started and not self._whole
             left = min(running.seconds_left_at_most(), 1e9)
-            self._send(Beat(running.item.id, splittable, units, running.seconds(), left, len(self._queue)))
-            self._declined_at = None
-            self._beat_at = self._clock()
+            beat = Beat(running.item.id, splittable, units, running.seconds(), left, len(self._queue))
+            if self._beat_is_due(beat):
+                self._send(beat)
+                self._declined_at = None
+                self._beats.said(beat, self._clock())
 
-    def _beat_is_due(self) -> bool:
+    def _beat_is_due(self, beat: Beat) -> bool:
         """Tell whether it should beat now; after it has declined an ask, as soon as it has moved on."""
         if self._declined_at is not None:
             return bool(self._position() != self._declined_at)
-        now = self._clock()
-        return now - self._beat_at >= min(max(_BEAT_SHARE * (now - self._began), LOOK_SECONDS), _LONGEST_BEAT_SECONDS)
+        return self._beats.due(beat, self._clock())
 
     def _position(self) -> Any:
         running = self._running

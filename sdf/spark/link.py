@@ -24,7 +24,8 @@ from sdf.dofn import TaggedOutput, call_hook
 from sdf.errors import CoordinatorError
 from sdf.running import Running
 from sdf.spark import serde
-from sdf.spark.lane import LOOK_SECONDS, WAIT, Lane
+from sdf.spark.beats import LOOK_SECONDS
+from sdf.spark.lane import WAIT, Lane
 from sdf.spark.messages import FromLane, Hello, write
 from sdf.spark.payload import Payload
 from sdf.spark.wire import NONCE_BYTES, PROOF_BYTES, SILENCE_SECONDS, Channel, channels, driver_proof, lane_proof, nonce

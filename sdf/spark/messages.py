@@ -167,13 +167,16 @@ class Fail:
 FromLane = Hello | Ready | Beat | Split | Back | Declined
 ToLane = Assign | Wait | Sealed | Ask | Verdict | Fail
 
-_FROM_LANE: dict[str, Any] = {kind.__name__: kind for kind in (Hello, Ready, Beat, Split, Back, Declined)}
+_FROM_LANE: dict[str, tuple[Any, list[str], list[Any]]] = {
+    kind.__name__: (kind, [field.name for field in attrs.fields(kind)], [field.type for field in attrs.fields(kind)])
+    for kind in (Hello, Ready, Beat, Split, Back, Declined)
+}
 
 
 def write(message: FromLane) -> bytes:
     """Return a lane's message as JSON."""
-    fields = attrs.asdict(message, recurse=False)
-    return json.dumps([type(message).__name__, *fields.values()]).encode()
+    name = type(message).__name__
+    return json.dumps([name, *(getattr(message, field) for field in _FROM_LANE[name][1])]).encode()
 
 
 def read(payload: bytes) -> FromLane:
@@ -184,11 +187,10 @@ def read(payload: bytes) -> FromLane:
     """
     try:
         name, *values = json.loads(payload)
-        kind = _FROM_LANE[name]
-        fields = attrs.fields(kind)
-        if len(fields) != len(values):
+        kind, _, types = _FROM_LANE[name]
+        if len(types) != len(values):
             raise ValueError(f"{len(values)} values")
-        message: FromLane = kind(*(_checked(field.type, value) for field, value in zip(fields, values, strict=True)))
+        message: FromLane = kind(*map(_checked, types, values))
     except Exception as error:  # anything may be in it
         raise ProtocolError(f"not a message: {show(payload)} ({type(error).__name__}: {error})") from error
     return message
