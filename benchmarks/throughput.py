@@ -1,25 +1,41 @@
 """How many records a second go through a lane? Lines of one big file, and a DoFn that only counts.
 
-Beside it in the same run: sc.textFile on the same file; plain flatMap over the same loop with the same tracker; and, if
-BEAM_PYTHON names a Python that has apache_beam, the same DoFn on Beam's local runner. Ratios are of medians.
+Beside it in the same run: sc.textFile on the same file, and a bare loop over it in as many plain Python processes as
+there are cores, which does not even decode them; plain flatMap over the same loop with the same tracker; and, if
+BEAM_PYTHON names a Python that has apache_beam, the same DoFn on Beam's local runner.
 
-    python benchmarks/throughput.py [--gigabytes 1] [--count 5000000] [--rounds 3]
+    python benchmarks/throughput.py
 """
 
-import argparse
 import os
-import platform
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from pyspark import SparkConf, SparkContext
+from harness import Bench, Timed, in_turn, write_lines
 
 from sdf import DoFn, LiveRunner, OffsetRange, OffsetRangeTracker, StagedRunner, run_sdf
 from sdf.io import ReadLines
+
+BARE = """
+import os, sys, time
+path, number, of = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+size = os.path.getsize(path)
+start, stop, total, lines = size * number // of, size * (number + 1) // of, 0, 0
+began = time.perf_counter()
+with open(path, "rb") as file:
+    if start:
+        file.seek(start - 1)
+        file.readline()
+    wanted = stop - file.tell()
+    for line in file:
+        total += len(line)
+        lines += 1
+        if total >= wanted:
+            break
+print(total - lines, time.perf_counter() - began)
+"""
 
 BEAM = """
 import sys, time
@@ -72,69 +88,57 @@ def count_plainly(element):
         yield element[0], i
 
 
-def write_lines(path, size):
-    """Write lines of 0 to 199 characters, about ``size`` bytes."""
-    lines = b"".join(b"x" * (number * 7919 % 200) + b"\n" for number in range(10_000))
-    with open(path, "wb") as file:
-        for _ in range(-(-size // len(lines))):
-            file.write(lines)
-
-
-def in_turn(runs, rounds):
-    """Run each in turn, ``rounds`` times; check that all give the same; return the median seconds of each."""
-    seconds, results = {name: [] for name in runs}, set()
-    for _ in range(rounds):
-        for name, run in runs.items():
-            began = time.perf_counter()
-            results.add(run())
-            seconds[name].append(time.perf_counter() - began)
-    assert len(results) == 1, results
-    return {name: statistics.median(taken) for name, taken in seconds.items()}
+def bare_loop(path, processes):
+    """Sum up the lengths of the lines in plain Python processes, a part of the file each, without their start."""
+    started = [
+        subprocess.Popen([sys.executable, "-c", BARE, path, str(number), str(processes)], stdout=subprocess.PIPE)
+        for number in range(processes)
+    ]
+    told = [process.communicate()[0].split() for process in started]
+    return Timed(sum(int(total) for total, _ in told), max(float(seconds) for _, seconds in told))
 
 
 def on_beam(count):
-    """Return the seconds that Beam's local runner takes, None without Beam."""
-    python = os.environ.get("BEAM_PYTHON")
-    if not python:
-        return None
-    done = subprocess.run([python, "-c", BEAM, str(count)], capture_output=True, text=True, check=True)
+    """Count in Beam's local runner, without its imports."""
+    done = subprocess.run(
+        [os.environ["BEAM_PYTHON"], "-c", BEAM, str(count)], capture_output=True, text=True, check=True
+    )
     assert f"counted {2 * count}" in done.stdout, done.stderr
-    return float(done.stdout.split()[-1])
+    return Timed(2 * count, float(done.stdout.split()[-1]))
 
 
 def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--gigabytes", type=float, default=1.0)
-    options.add_argument("--count", type=int, default=5_000_000)
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--cores", type=int, default=2)
-    options = options.parse_args()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = SparkConf().setMaster(f"local[{options.cores}]").setAppName("throughput")
-    conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
-    sc = SparkContext(conf=conf)
-    sc.setLogLevel("ERROR")
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, Spark {sc.version}")
+    bench = Bench(__doc__)
+    bench.option("--megabytes", 1000, quick=100)
+    bench.option("--count", 5_000_000, quick=500_000)
+    bench.option("--cores", 2)
+    given = bench.begin()
+    sc = bench.spark(given.cores)
 
     def sdf(elements, fn, runner):
         return run_sdf(sc.parallelize(elements), fn, runner=runner)
 
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "lines.txt")
-        write_lines(path, int(options.gigabytes * 1e9))
+        write_lines(path, given.megabytes * 1_000_000)
         size = os.path.getsize(path)
-        lines = {
+        ways = {
             "sc.textFile": lambda: sc.textFile(path).map(len).sum(),
             "LiveRunner": lambda: sdf([path], ReadLines(), LiveRunner()).map(len).sum(),
+            "bare loop": lambda: bare_loop(path, given.cores),
         }
-        in_turn(lines, 1)
-        taken = in_turn(lines, options.rounds)
-        print(f"lines of a file of {size / 1e9:.2f} GB, their lengths summed, median of {options.rounds}")
-        for name, seconds in taken.items():
-            ratio = taken["sc.textFile"] / seconds
-            print(f"  {name:28}{seconds:8.2f} s{size / 1e6 / seconds:8.0f} MB/s{ratio:8.2f} x", flush=True)
+        taken = in_turn(ways, given.rounds)
+    table = bench.table(
+        f"the lengths of the lines of one file of {size / 1e9:.2f} GB, summed up",
+        {"": "{}", "seconds": "{:.2f}", "MB/s": "{:.0f}", "over sc.textFile": "{:.2f} x", "spread": "{:.0%}"},
+    )
+    for name, one in taken.items():
+        table.row(name, one.median, size / 1e6 / one.median, taken["sc.textFile"].median / one.median, one.spread)
+    live = taken["LiveRunner"].median
+    bench.claim("lines: LiveRunner over sc.textFile", taken["sc.textFile"].median / live, at_least=3.5)
+    bench.claim("lines: LiveRunner over a bare loop", taken["bare loop"].median / live, at_least=0.8)
 
-    elements = [("a", options.count), ("b", options.count)]
+    elements = [("a", given.count), ("b", given.count)]
 
     def staged():
         result = sdf(elements, CountFn(), StagedRunner())
@@ -142,23 +146,26 @@ def main():
         result.unpersist()
         return count
 
-    counts = {
+    ways = {
         "plain flatMap": lambda: sc.parallelize(elements, 2).flatMap(count_plainly).count(),
         "LiveRunner": lambda: sdf(elements, CountFn(), LiveRunner()).count(),
         "StagedRunner": staged,
     }
-    in_turn(counts, 1)
-    taken = in_turn(counts, options.rounds)
-    beam = on_beam(options.count)
-    if beam is not None:
-        taken["Beam's local runner"] = beam
-    print(f"CountFn, 2 x {options.count:,} outputs, counted")
-    for name, seconds in taken.items():
-        ratio = taken["plain flatMap"] / seconds
-        print(f"  {name:28}{seconds:8.2f} s{2 * options.count / seconds / 1e6:8.2f} M/s{ratio:8.2f} x")
-    if beam is not None:
-        print(f"LiveRunner is {beam / taken['LiveRunner']:.1f} times as fast as Beam's local runner")
-    sc.stop()
+    taken = in_turn(ways, given.rounds)
+    if "BEAM_PYTHON" in os.environ:
+        taken |= in_turn({"Beam": lambda: on_beam(given.count)}, 1, warm_up=False)
+    table = bench.table(
+        f"CountFn, 2 x {given.count:,} outputs, counted",
+        {"": "{}", "seconds": "{:.2f}", "M/s": "{:.2f}", "over flatMap": "{:.2f} x", "spread": "{:.0%}"},
+    )
+    for name, one in taken.items():
+        rate, ratio = 2 * given.count / one.median / 1e6, taken["plain flatMap"].median / one.median
+        table.row(name, one.median, rate, ratio, one.spread)
+    live = taken["LiveRunner"].median
+    bench.claim("CountFn: LiveRunner over plain flatMap", taken["plain flatMap"].median / live, at_least=0.9)
+    if "Beam" in taken:
+        bench.claim("CountFn: LiveRunner over Beam's local runner", taken["Beam"].median / live, at_least=10)
+    bench.end()
 
 
 if __name__ == "__main__":
