@@ -113,6 +113,7 @@ class Bench:
         self._tables: list[Table] = []
         self._claims: list[tuple[str, float, str, bool]] = []
         self._notes: list[str] = []
+        self._pictures: dict[str, str] = {}
         self._sc: Any = None
         self.machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
@@ -168,6 +169,10 @@ class Bench:
         self._notes.append(text)
         print(text, flush=True)
 
+    def picture(self, title: str, svg: str) -> None:
+        """Add a drawing."""
+        self._pictures[title] = svg
+
     def end(self) -> None:
         """Print the claims, and save everything."""
         self.note(f"Memory at most: {memory()}.")
@@ -197,6 +202,7 @@ class Bench:
                 for what, figure, limit, holds in self._claims
             ],
             "notes": self._notes,
+            "pictures": self._pictures,
         }
         (self._results / f"{self.name}.json").write_text(json.dumps(found, indent=1, default=str) + "\n")
 

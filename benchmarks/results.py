@@ -38,6 +38,7 @@ def page(results):
             if table["rows"]:
                 text += ["", table["title"] + ":", "", line(table["columns"]), line(["---"] * len(table["columns"]))]
                 text += [line(cells) for cells in table["cells"]]
+        text += [f"\n![{title}]({name}.svg)" for title in found["pictures"]]
         if found["notes"]:
             text += ["", *found["notes"]]
     return "\n".join(text) + "\n"
@@ -49,6 +50,9 @@ def main():
     if not results:
         raise SystemExit(f"there are no results in {folder}: run make bench first")
     PAGE.write_text(page(results))
+    for name, found in results.items():
+        for svg in found["pictures"].values():
+            (PAGE.parent / f"{name}.svg").write_text(svg)
     print(f"{PAGE}: {len(results)} questions")
 
 
