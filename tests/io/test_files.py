@@ -475,7 +475,7 @@ def test_a_file_is_closed_when_a_part_ends(path, monkeypatch):
     element = pinned(path)
     outputs = fn.process(element, fn.create_tracker(element, fn.get_initial_restriction(element)))
     next(outputs)
-    outputs.close()
+    del outputs
     with pytest.raises(ProcessError):
         run_direct([path], ChangingFn(lambda path: 1 // 0))
     assert len(opened) >= 5

@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, OffsetRange, run_direct
 from sdf.errors import DeferError, InvalidTypeError, UnpicklableError
 from sdf.io import MatchFiles, ReadCsv, ReadJsonLines, ReadLines, ReadParquet, ReadTable, TailLines, WatchFiles
+from sdf.io.text import CELL_BYTES
 from sdf.pending import Pending, from_json
 from sdf.spark import serde
 from sdf.spark.rows import Rows
@@ -431,10 +432,10 @@ def test_a_batch_has_at_most_so_much(stream, written):
 
 
 def test_a_batch_has_one_block_at_least(stream, tree):
-    """Where the bound is less than that of a megabyte that ReadLines claims."""
+    """Where the bound is less than the cell that ReadLines claims."""
     batches = ended(stream(ReadLines(), "line string", str(tree / "1.txt"), maxSizePerTrigger=1))
     assert sum(batches) == 200_000
-    assert len(batches) == -(-(tree / "1.txt").stat().st_size // (1 << 20))
+    assert len(batches) == -(-(tree / "1.txt").stat().st_size // CELL_BYTES)
 
 
 def test_a_growing_file_is_followed_over_restarts(stream, written, tmp_path):
