@@ -50,7 +50,7 @@ def main():
     results = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
     if not results:
         raise SystemExit(f"there are no results in {folder}: run make bench first")
-    path = PAGE if folder == RESULTS else folder / PAGE.name
+    path = PAGE if folder.resolve() == RESULTS.resolve() else folder / PAGE.name
     path.write_text(page(results))
     print(f"{path}: {len(results)} questions")
 
