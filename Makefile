@@ -4,11 +4,26 @@ BIN := .venv/bin
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
+BENCHMARKS := "claims.py" "throughput.py" "skew.py --kind cpu --slots 2" "skew.py --kind wait --slots 8" \
+	"startup.py --slots 2" "startup.py --slots 8" "connectors.py" "streams.py" "memory.py" "growth.py" "report.py" \
+	"lanes.py" "simulate.py"
+
+# One after another. One that fails is told at the end, when the others have run.
+define measure
+	@rm -rf $(1); failed=; \
+	for benchmark in $(BENCHMARKS); do \
+		echo; echo "=== $$benchmark $(2)"; \
+		$(BIN)/python benchmarks/$$benchmark $(2) --results $(1) || failed="$$failed; $$benchmark"; \
+	done; \
+	$(BIN)/python benchmarks/results.py $(1) || failed="$$failed; results.py"; \
+	test -z "$$failed" || { echo "these failed$$failed" >&2; exit 1; }
+endef
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-core test-long check lint docs bench clean
+.PHONY: help setup demo test test-core test-long check lint docs bench bench-quick clean
 
 help:  ## Show this help
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: .venv/ready  ## Create .venv with all that is needed, and Java if there is none
 
@@ -41,15 +56,11 @@ docs: setup  ## Build the documentation into build/docs
 
 check: lint test test-long  ## What CI runs
 
-bench: setup  ## Measure, as ratios within one run
-	$(BIN)/python benchmarks/claims.py
-	$(BIN)/python benchmarks/throughput.py
-	$(BIN)/python benchmarks/connectors.py
-	$(BIN)/python benchmarks/memory.py
-	$(BIN)/python benchmarks/lanes.py
-	$(BIN)/python benchmarks/report.py
-	$(BIN)/python benchmarks/skew.py --kind cpu --slots 2 --seconds 5 20
-	$(BIN)/python benchmarks/skew.py --kind wait --slots 8 --seconds 5 20
+bench: setup  ## Measure everything into benchmarks/RESULTS.md, in half an hour
+	$(call measure,build/bench,)
+
+bench-quick: setup  ## See that all benchmarks work, in minutes
+	$(call measure,build/bench-quick,--quick)
 
 clean:  ## Remove what the other targets made
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,39 +1,35 @@
 """How fast are the connectors beside the libraries that they read with, and beside Spark's own way?
 
-Avro and Parquet: records a second and core, beside their library in one process of its own. bzip2 and BGZF: two lanes
-beside one. gzip: JSON lines parsed, beside sc.textFile; the first time the index is built, the second time it is there.
-All in one run on the same files; ratios are of medians.
+Avro, Parquet and CSV: records a second and core, beside their library in one process of its own; CSV also beside
+Spark's own reader. bzip2 and BGZF: two lanes beside one. gzip: JSON lines parsed, beside sc.textFile; at first the
+index is built, then it is there. Each takes some seconds, so that the start of jobs does not matter.
 
-    python benchmarks/connectors.py [--megabytes 200] [--gzip-megabytes 500] [--rounds 3] [--only avro parquet]
+    python benchmarks/connectors.py [--megabytes 300] [--only avro parquet]
 """
 
-import argparse
 import bz2
+import csv
+import itertools
 import json
 import os
-import platform
 import random
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import zlib
 
-from pyspark import SparkConf, SparkContext
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+from harness import Bench, Timed, in_processes, in_turn
+from pyspark.sql import SparkSession
 
 from sdf import LiveRunner, run_sdf
-from sdf.io import ReadAvro, ReadJsonLines, ReadLines, ReadParquet
+from sdf.io import ReadAvro, ReadCsv, ReadJsonLines, ReadLines, ReadParquet
 
 CORES = 2
-LIBRARY = {
-    "avro": "import fastavro\nwith open(path, 'rb') as file: count = sum(1 for _ in fastavro.reader(file))",
-    "parquet": "import pyarrow.parquet as pq\ncount = sum(1 for batch in pq.ParquetFile(path).iter_batches() "
-    "for _ in batch.to_pylist())",
-    "parquet batches": "import pyarrow as pa, pyarrow.parquet as pq\npa.set_cpu_count(1)\n"
-    "count = sum(batch.num_rows for batch in pq.ParquetFile(path).iter_batches())",
-}
+FIELDS = ["id", "user", "score", "text"]
 
 
 def rows(count):
@@ -49,19 +45,25 @@ def rows(count):
 
 
 def write_avro(path, size):
-    import fastavro
-
-    fields = [("id", "long"), ("user", "string"), ("score", "double"), ("text", "string")]
-    schema = {"type": "record", "name": "Row", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+    types = ["long", "string", "double", "string"]
+    fields = [{"name": name, "type": kind} for name, kind in zip(FIELDS, types, strict=True)]
+    schema = {"type": "record", "name": "Row", "fields": fields}
     with open(path, "wb") as file:
         fastavro.writer(file, schema, rows(size // 100), codec="deflate", sync_interval=64_000)
 
 
 def write_parquet(path, size):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    given = rows(size // 100)
+    first = pa.RecordBatch.from_pylist(list(itertools.islice(given, 50_000)))
+    with pq.ParquetWriter(path, first.schema) as writer:
+        writer.write_batch(first)
+        while group := list(itertools.islice(given, 50_000)):
+            writer.write_batch(pa.RecordBatch.from_pylist(group, schema=first.schema))
 
-    pq.write_table(pa.Table.from_pylist(list(rows(size // 100))), path, row_group_size=50_000)
+
+def write_csv(path, size):
+    with open(path, "w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(row.values() for row in rows(size // 100))
 
 
 def text(size):
@@ -100,117 +102,160 @@ def bgzf_block(data):
 
 
 def write_gzip(path, size):
-    """Write one member until the file has ``size`` bytes."""
+    """Write one member."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     with open(path, "wb") as file:
-        for part in text(1 << 40):
+        for part in text(size):
             file.write(packer.compress(part))
-            if file.tell() >= size:
-                break
         file.write(packer.flush())
 
 
-def in_turn(runs, rounds):
-    """Run each in turn, ``rounds`` times; check that all give the same; return the median seconds of each."""
-    seconds, results = {name: [] for name in runs}, set()
-    for _ in range(rounds):
-        for name, run in runs.items():
-            began = time.perf_counter()
-            result = run()
-            took = time.perf_counter() - began
-            if isinstance(result, tuple):
-                result, took = result  # what a process of its own measured
-            seconds[name].append(took)
-            results.add(result)
-    assert len(results) == 1, results
-    return {name: statistics.median(taken) for name, taken in seconds.items()}, results.pop()
+def read_avro(path):
+    with open(path, "rb") as file:
+        return sum(1 for _ in fastavro.reader(file))
 
 
-def in_processes(path, code, number):
-    """Run ``code``, which counts, in processes of its own, at once; return the count and the mean of their seconds."""
-    program = f"import time\npath = {path!r}\nt = time.perf_counter()\n{code}\nprint(count, time.perf_counter() - t)"
-    started = [
-        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(number)
-    ]
-    found = [process.communicate()[0].split() for process in started]
-    return int(found[0][0]), statistics.mean(float(seconds) for _, seconds in found)
+def read_parquet(path):
+    return sum(1 for batch in pq.ParquetFile(path).iter_batches() for _ in batch.to_pylist())
+
+
+def read_csv(path):
+    with open(path, newline="") as file:
+        return sum(1 for _ in csv.reader(file))
+
+
+LIBRARIES = {
+    "avro": (write_avro, read_avro, ReadAvro()),
+    "parquet": (write_parquet, read_parquet, ReadParquet()),
+    "csv": (write_csv, read_csv, ReadCsv(header=False)),
+}
+COMPRESSED = {"bzip2": (write_bzip2, "bz2"), "bgzf": (write_bgzf, "gz")}
+
+
+def timed(read, path):
+    """Run a reader in a process that has imported all that it needs."""
+    began = time.perf_counter()
+    return Timed(read(path), time.perf_counter() - began)
+
+
+def alone(read, path, number):
+    """Read in processes of their own, at once."""
+    found = in_processes(number, timed, read, path)
+    return Timed(found[0].result, statistics.mean(one.seconds for one in found))
+
+
+def megabytes(path):
+    return os.path.getsize(path) / 1e6
+
+
+class Connectors:
+    """The ways to read, of one SparkContext."""
+
+    def __init__(self, bench, given, folder):
+        self.bench = bench
+        self.given = given
+        self.folder = folder
+        self.sc = bench.spark(CORES)
+
+    def count(self, path, fn, lanes):
+        return run_sdf(self.sc.parallelize([path], 1), fn, runner=LiveRunner(lanes=lanes)).count()
+
+    def spark_csv(self, path):
+        return SparkSession(self.sc).read.csv(path).rdd.count()
+
+    def write(self, write, name, size):
+        path = os.path.join(self.folder, name)
+        write(path, int(size * 1e6))
+        return path
+
+    def beside_library(self, kind):
+        write, read, fn = LIBRARIES[kind]
+        path = self.write(write, f"a.{kind}", self.given.megabytes)
+        records = int(self.given.megabytes * 1e6) // 100
+        runs = {
+            "library, one process": lambda: alone(read, path, 1),
+            "library, two at once": lambda: alone(read, path, 2),
+            "sdf, 1 lane": lambda: self.count(path, fn, 1),
+            "sdf, 2 lanes": lambda: self.count(path, fn, 2),
+        }
+        if kind == "csv":
+            runs["spark.read.csv(...).rdd"] = lambda: self.spark_csv(path)
+        taken = in_turn(runs, self.given.rounds, warm_up=False)  # it would cost a quarter of the time
+        table = self.bench.table(
+            f"{kind}, {records:,} records of {megabytes(path):,.1f} MB",
+            {"": "{}", "s": "{:.2f}", "M/s": "{:.2f}", "x per core": "{:.2f}"},
+        )
+        for name, one in taken.items():
+            cores = 1 if name in ("library, one process", "library, two at once", "sdf, 1 lane") else CORES
+            per_core = taken["library, one process"].median / one.median / cores
+            table.row(name, one.median, records / one.median / 1e6, per_core)
+            if name == "sdf, 2 lanes" and kind != "csv":
+                self.bench.claim(f"{kind} per core, over its library in one process", per_core, at_least=0.9)
+
+    def compressed(self, kind):
+        write, ending = COMPRESSED[kind]
+        path = self.write(write, f"b.{ending}", self.given.bzip2_megabytes)
+        runs = {f"lanes: {lanes}": lambda lanes=lanes: self.count(path, ReadLines(), lanes) for lanes in (1, CORES)}
+        self.beside_first(
+            f"{kind}, lines of one file of {megabytes(path):,.1f} MB",
+            runs,
+            lambda one, two: self.bench.claim(f"{kind}, 2 lanes over 1", one / two, at_least=1.8),
+        )
+
+    def gzip(self):
+        path = self.write(write_gzip, "c.json.gz", self.given.gzip_megabytes)
+        index = os.path.join(self.folder, "index")
+
+        def parsed():
+            fn = ReadJsonLines(index_dir=index)
+            lines = run_sdf(self.sc.parallelize([path], 1), fn, runner=LiveRunner())
+            return lines.map(lambda row: row["score"]).sum()
+
+        def builds():
+            shutil.rmtree(index, ignore_errors=True)
+            return parsed()
+
+        runs = {
+            "sc.textFile": lambda: self.sc.textFile(path).map(json.loads).map(lambda row: row["score"]).sum(),
+            "sdf, builds the index": builds,
+            "sdf, has the index": parsed,
+        }
+
+        def claims(spark, first, second):
+            self.bench.claim("gzip, the run that builds the index, over sc.textFile", spark / first, at_least=1.4)
+            self.bench.claim(
+                "gzip, the run that has the index, over the one that builds it", first / second, at_least=1
+            )
+
+        self.beside_first(f"gzip, JSON lines parsed, one file of {megabytes(path):,.1f} MB", runs, claims)
+
+    def beside_first(self, title, runs, claims):
+        """Measure ways beside the first of them; ``claims`` gets the seconds of each."""
+        taken = in_turn(runs, self.given.rounds)
+        table = self.bench.table(title, {"": "{}", "s": "{:.2f}", "x": "{:.2f}"})
+        first = next(iter(taken.values())).median
+        for name, one in taken.items():
+            table.row(name, one.median, first / one.median)
+        claims(*(one.median for one in taken.values()))
 
 
 def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--megabytes", type=int, default=500)
-    options.add_argument("--gzip-megabytes", type=int, default=500)
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--only", nargs="*", default=["avro", "parquet", "bzip2", "bgzf", "gzip"])
-    options = options.parse_args()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = SparkConf().setMaster(f"local[{CORES}]").setAppName("connectors")
-    conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
-    sc = SparkContext(conf=conf)
-    sc.setLogLevel("ERROR")
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, Spark {sc.version}")
-    size = options.megabytes * 1_000_000
-
-    def count(path, fn, lanes=CORES):
-        return run_sdf(sc.parallelize([path], 1), fn, runner=LiveRunner(lanes=lanes)).count()
-
+    bench = Bench(__doc__)
+    bench.option("--megabytes", 300, quick=2, help="of Avro, Parquet and CSV, before compression")
+    bench.option("--bzip2-megabytes", 160, quick=4, help="of text; of BGZF five times that")
+    bench.option("--gzip-megabytes", 200, quick=4, help="of text")
+    bench.option("--only", [*LIBRARIES, *COMPRESSED, "gzip"])
+    given = bench.begin()
     with tempfile.TemporaryDirectory() as folder:
-        for kind, fn, write in (("avro", ReadAvro(), write_avro), ("parquet", ReadParquet(), write_parquet)):
-            if kind not in options.only:
-                continue
-            path = os.path.join(folder, f"a.{kind}")
-            write(path, size)
-            runs = {
-                "library, one process": lambda path=path, kind=kind: in_processes(path, LIBRARY[kind], 1),
-                "library, two at once": lambda path=path, kind=kind: in_processes(path, LIBRARY[kind], 2),
-                "sdf, 1 lane": lambda path=path, fn=fn: count(path, fn, 1),
-                "sdf, 2 lanes": lambda path=path, fn=fn: count(path, fn),
-            }
-            in_turn(runs, 1)
-            taken, records = in_turn(runs, options.rounds)
-            print(f"{kind}, {records:,} records of {os.path.getsize(path) / 1e6:.0f} MB")
-            alone = taken["library, one process"]
-            for name, seconds in taken.items():
-                per_core = alone / seconds / (CORES if "2 lanes" in name else 1)
-                print(
-                    f"  {name:24}{seconds:8.2f} s{records / seconds / 1e6:8.2f} M/s{per_core:8.2f} x per core",
-                    flush=True,
-                )
-
-        for kind, write in (("bzip2", write_bzip2), ("bgzf", write_bgzf)):
-            if kind not in options.only:
-                continue
-            path = os.path.join(folder, f"a.{'bz2' if kind == 'bzip2' else 'gz'}")
-            write(path, size)
-            runs = {
-                f"{lanes} lanes": lambda path=path, lanes=lanes: count(path, ReadLines(), lanes) for lanes in (1, 2)
-            }
-            in_turn(runs, 1)
-            taken, records = in_turn(runs, options.rounds)
-            print(f"{kind}, {records:,} lines of one file of {os.path.getsize(path) / 1e6:.0f} MB")
-            for name, seconds in taken.items():
-                print(f"  {name:24}{seconds:8.2f} s{taken['1 lanes'] / seconds:8.2f} x", flush=True)
-
-        if "gzip" in options.only:
-            path, index = os.path.join(folder, "b.json.gz"), os.path.join(folder, "index")
-            write_gzip(path, options.gzip_megabytes * 1_000_000)
-
-            def parsed(fresh):
-                if fresh:
-                    shutil.rmtree(index, ignore_errors=True)
-                fn = ReadJsonLines(index_dir=index)
-                return run_sdf(sc.parallelize([path], 1), fn, runner=LiveRunner()).map(lambda row: row["score"]).sum()
-
-            runs = {
-                "sc.textFile": lambda: sc.textFile(path).map(json.loads).map(lambda row: row["score"]).sum(),
-                "sdf, builds the index": lambda: parsed(True),
-                "sdf, has the index": lambda: parsed(False),
-            }
-            taken, _ = in_turn(runs, max(1, options.rounds - 2))
-            print(f"gzip, JSON lines parsed, one file of {os.path.getsize(path) / 1e6:.0f} MB")
-            for name, seconds in taken.items():
-                print(f"  {name:24}{seconds:8.2f} s{taken['sc.textFile'] / seconds:8.2f} x", flush=True)
-    sc.stop()
+        connectors = Connectors(bench, given, folder)
+        for kind in given.only:
+            if kind in LIBRARIES:
+                connectors.beside_library(kind)
+            elif kind in COMPRESSED:
+                connectors.compressed(kind)
+            else:
+                connectors.gzip()
+    bench.end()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import statistics
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,12 @@ def in_turn(runs: Mapping[str, Callable[[], Any]], rounds: int, *, warm_up: bool
         if any(result != first for result in results.values()):
             raise SystemExit(f"the ways give different results: {results!r}")
     return {name: Taken(tuple(seconds)) for name, seconds in taken.items()}
+
+
+def in_processes(number: int, function: Callable[..., Any], *args: Any) -> list[Any]:
+    """Run a function in so many Python processes of their own, at once; return what each gives."""
+    with ProcessPoolExecutor(number, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return [run.result() for run in [pool.submit(function, *args) for _ in range(number)]]
 
 
 class Table:
@@ -147,6 +155,7 @@ class Bench:
             conf.set(key.replace("__", "."), value)
         self._sc = SparkContext(conf=conf)
         self._sc.setLogLevel("ERROR")
+        self._sc.addPyFile(__file__)  # so that what runs in workers may use it
         self.machine += f", Spark {self._sc.version}"
         return self._sc
 
@@ -240,6 +249,22 @@ def memory() -> str:
             kind = "JVM" if name == "java" else "worker"
             told[kind] = max(told.get(kind, 0.0), megabytes)
     return ", ".join(f"{kind} {megabytes:,.0f} MB" for kind, megabytes in told.items())
+
+
+def peak_megabytes() -> float:
+    """Return what this process had resident at most, since it began or since `forget_peak`."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+
+
+def forget_peak() -> None:
+    """Let `peak_megabytes` begin anew from what is resident now."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def resident_megabytes() -> float:
+    """Return what this process has resident now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def write_lines(path: str | Path, size: int) -> None:

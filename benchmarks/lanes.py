@@ -4,18 +4,17 @@ Each lane runs its work items in no time: for each it says a few times how far i
 nothing and take over from the others. Messages are counted at the coordinator, both ways, from the first Ready to the
 last Sealed; at the end the ledger proves that nothing was lost.
 
-    python benchmarks/lanes.py [--lanes 2000] [--items 100]
+    python benchmarks/lanes.py [--lanes 200 1000 2000] [--items 40]
 """
 
-import argparse
 import multiprocessing
-import os
-import platform
 import random
 import resource
 import selectors
 import socket
 import time
+
+from harness import Bench, forget_peak, peak_megabytes, resident_megabytes
 
 from sdf import DoFn, OffsetRange
 from sdf.expansion import expand
@@ -118,75 +117,90 @@ def generate(address, numbers, connected, go):
                 busy.discard(lane)
 
 
-def memory_mib():
-    """Return the resident memory of this process."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize() / 2**20
+class Counted(Coordinator):
+    """Counts the messages, both ways."""
+
+    def __init__(self, work, shares, *, send, **options):
+        self.messages = 0
+        super().__init__(work, shares, send=self._counting(send), **options)
+
+    def _counting(self, send):
+        def counting(name, message):
+            self.messages += 1
+            send(name, message)
+
+        return counting
+
+    def received(self, name, message, now):
+        self.messages += 1
+        return super().received(name, message, now)
 
 
-def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--lanes", type=int, default=2000)
-    options.add_argument("--items", type=int, default=100, help="work items per lane")
-    options = options.parse_args()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4 * options.lanes)), hard))
+def serve(lanes, items_per_lane):
+    """Serve so many lanes; return what a row of the table says."""
     fn = OneFn()
     work = Work(fn)
     expanded = expand(fn, 0)
-    items = list(work.add(expanded for _ in range(options.lanes * options.items)))
-    half = options.lanes // 2
+    items = list(work.add(expanded for _ in range(lanes * items_per_lane)))
+    half = lanes // 2
     shares = [[] for _ in range(half)]
-    shares += [items[number :: options.lanes - half] for number in range(options.lanes - half)]
-    counts = {"received": 0, "sent": 0}
-    received = Coordinator.received
-
-    def counted(self, name, message, now):
-        counts["received"] += 1
-        return received(self, name, message, now)
-
-    Coordinator.received = counted
+    shares += [items[number :: lanes - half] for number in range(lanes - half)]
+    with_work = resident_megabytes()
+    forget_peak()
+    opened = []
 
     def coordinator(send):
-        def counted_send(name, message):
-            counts["sent"] += 1
-            send(name, message)
+        opened.append(Counted(work, shares, send=send, min_piece_seconds=0.05, patience_seconds=30.0))
+        return opened[0]
 
-        return Coordinator(work, shares, send=counted_send, min_piece_seconds=0.05, patience_seconds=30.0)
-
-    before = memory_mib()
     server = Server("127.0.0.1", "127.0.0.1", [0])
     run = server.open(coordinator, lambda: True)
     context = multiprocessing.get_context("fork")
     connected, go = context.Semaphore(0), context.Event()
     began = time.perf_counter()
-    generator = context.Process(target=generate, args=(run.address, range(options.lanes), connected, go))
+    generator = context.Process(target=generate, args=(run.address, range(lanes), connected, go))
     generator.start()
     connected.acquire()
-    took = time.perf_counter() - began
-    with_lanes = memory_mib()
+    connecting = time.perf_counter() - began
     began, cpu = time.perf_counter(), time.process_time()
     go.set()
-    peak = with_lanes
-    while generator.is_alive():
-        generator.join(0.2)
-        peak = max(peak, memory_mib())
+    generator.join()
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     report = run.report()
     server.close()
     work.ledger.prove()
-    assert len(report.tasks) == options.lanes
+    assert len(report.tasks) == lanes
     assert report.records == len(items)
-    total = counts["received"] + counts["sent"]
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    print(
-        f"{options.lanes} lanes connected at once in {took:.1f} s; {len(items)} work items, all proven to be done once"
+    messages = opened[0].messages
+    return lanes, len(items), connecting, messages, seconds, messages / seconds, messages / cpu, with_work
+
+
+def main():
+    bench = Bench(__doc__, rounds=1)
+    bench.option("--lanes", [200, 1000, 2000], quick=[50])
+    bench.option("--items", 40, quick=20, help="work items per lane")
+    given = bench.begin()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4 * max(given.lanes))), hard))
+    table = bench.table(
+        "messages, and the memory of the coordinator's process: with the work, and at most with the lanes",
+        {
+            "lanes": "{:,}",
+            "work items": "{:,}",
+            "connecting s": "{:.2f}",
+            "messages": "{:,}",
+            "s": "{:.1f}",
+            "a second": "{:,.0f}",
+            "a CPU second": "{:,.0f}",
+            "MB": "{:.0f}",
+            "MB at most": "{:.0f}",
+        },
     )
-    print(f"{total:,} messages in {seconds:.1f} s: {total / seconds:,.0f} a second ({total / cpu:,.0f} a CPU second)")
-    print(
-        f"memory of the coordinator's process: {before:.0f} MiB with the work, {with_lanes:.0f} MiB with the lanes, "
-        f"{peak:.0f} MiB at most"
-    )
+    for lanes in given.lanes:
+        for _ in range(given.rounds):
+            table.row(*serve(lanes, given.items), peak_megabytes())
+    bench.note("All work items were proven to be done once.")
+    bench.end()
 
 
 if __name__ == "__main__":

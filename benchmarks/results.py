@@ -1,6 +1,8 @@
 """Makes RESULTS.md of the JSON files that the benchmarks left: every claim first, then a section per question.
 
-python benchmarks/results.py [DIRECTORY]
+The page of a directory other than the usual one lies in that directory.
+
+    python benchmarks/results.py [DIRECTORY]
 """
 
 import json
@@ -49,11 +51,12 @@ def main():
     results = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
     if not results:
         raise SystemExit(f"there are no results in {folder}: run make bench first")
-    PAGE.write_text(page(results))
+    path = PAGE if folder.resolve() == RESULTS.resolve() else folder / PAGE.name
+    path.write_text(page(results))
     for name, found in results.items():
         for svg in found["pictures"].values():
-            (PAGE.parent / f"{name}.svg").write_text(svg)
-    print(f"{PAGE}: {len(results)} questions")
+            path.with_name(f"{name}.svg").write_text(svg)
+    print(f"{path}: {len(results)} questions")
 
 
 if __name__ == "__main__":

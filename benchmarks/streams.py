@@ -1,11 +1,10 @@
 """What does a stream cost: how many batches a second, how many records, how late is a line, and does memory stay flat?
 
-python benchmarks/streams.py [--batches 2000] [--megabytes 300] [--seconds 60]
+The usual form is smaller than what is claimed, which is
+
+    python benchmarks/streams.py --batches 2000 --megabytes 300 --seconds 60
 """
 
-import argparse
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from pyspark import SparkConf, SparkContext
+from harness import Bench, resident_megabytes
 
 from sdf import UNBOUNDED, DoFn, OffsetRange, stream_sdf
 from sdf.io import TailLines
@@ -53,12 +52,6 @@ class TickFn(DoFn):
             tracker.defer_remainder()
 
 
-def resident_megabytes(pid):
-    """Return how much memory a process has resident."""
-    with open(f"/proc/{pid}/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
 def heap_megabytes(sc):
     """Return how much of the JVM's heap is in use once it has been cleaned up."""
     sc._jvm.System.gc()
@@ -66,32 +59,37 @@ def heap_megabytes(sc):
     return (runtime.totalMemory() - runtime.freeMemory()) / 1e6
 
 
-def batches_per_second(sc, folder, batches):
-    """Run batches that do next to nothing; print how many a second, and the memory of the driver on the way."""
-    for every, name in ((10**9, "without records"), (1, "of one record")):
-        stop_at, done = batches if every == 1 else batches // 4, 0
-        checkpoint = Path(folder, f"ticks-{every}")
-        while done < stop_at:
-            part = min(stop_at - done, max(1, stop_at // 4))
+def ticks(bench, sc, folder, batches):
+    """Run batches that do next to nothing, in quarters: how many a second, and the memory of the driver on the way."""
+    table = bench.table(
+        "batches that do next to nothing; the driver's memory after them",
+        {"batches": "{}", "a second": "{:.1f}", "Python MB": "{:.0f}", "heap of the JVM MB": "{:.0f}"},
+    )
+    for every, name, number in ((10**9, "without records", batches // 4), (1, "of one record", batches)):
+        memory = []
+        for quarter in range(4):
+            part = number * (quarter + 1) // 4 - number * quarter // 4
             began = time.perf_counter()
             stream_sdf(
                 sc.parallelize([0], 1),
                 TickFn(every),
-                checkpoint=checkpoint,
+                checkpoint=Path(folder, f"ticks-{every}"),
                 foreach_batch=lambda batch: batch.rdd.count(),
                 batch_seconds=1e-6,
                 max_batches=part,
             )
             seconds = time.perf_counter() - began
-            done += part
-            print(
-                f"batches {name}, {done - part + 1} to {done}: {part / seconds:.1f} a second; driver: Python "
-                f"{resident_megabytes(os.getpid()):.0f} MB, heap of the JVM {heap_megabytes(sc):.0f} MB",
-                flush=True,
-            )
+            memory.append((resident_megabytes(), heap_megabytes(sc)))
+            table.row(f"{part} {name}, quarter {quarter + 1}", part / seconds, *memory[-1])
+    for place, what in enumerate(("Python's memory", "the JVM's heap")):
+        bench.claim(
+            f"{what} after the last quarter of {batches:,} batches, over the first",
+            memory[-1][place] / memory[0][place],
+            at_most=1.1,
+        )
 
 
-def follow(sc, folder, program, argument, batch_seconds, on_records):
+def follow(sc, folder, program, argument, on_records):
     """Follow a file that a program writes, until the program and the stream have come to their ends."""
     path = Path(folder, "growing.txt")
     path.write_bytes(b"")
@@ -116,48 +114,46 @@ def follow(sc, folder, program, argument, batch_seconds, on_records):
             TailLines(poll_seconds=0.05),
             checkpoint=checkpoint,
             foreach_batch=sink,
-            batch_seconds=batch_seconds,
+            batch_seconds=1.0,
             stop=stop,
         )
         return summary, time.perf_counter() - began
 
 
 def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--batches", type=int, default=2000)
-    options.add_argument("--megabytes", type=int, default=300)
-    options.add_argument("--seconds", type=float, default=60.0, help="of the measurement of latency")
-    options = options.parse_args()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = SparkConf().setMaster("local[2]").setAppName("streams")
-    conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
-    sc = SparkContext(conf=conf)
-    sc.setLogLevel("ERROR")
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, Spark {sc.version}")
+    bench = Bench(__doc__, rounds=1)
+    bench.option("--batches", 400, quick=16)
+    bench.option("--megabytes", 100, quick=1, help="by which the file grows")
+    bench.option("--seconds", 20.0, quick=1.0, help="of the measurement of latency")
+    given = bench.begin()
+    sc = bench.spark(2)
     with tempfile.TemporaryDirectory() as folder:
-        summary, seconds = follow(sc, folder, WRITE_FAST, options.megabytes, 1.0, lambda rdd: rdd.count())
-        print(
-            f"following a file that grows by {options.megabytes} MB: {summary.records:,} lines of 100 bytes in "
-            f"{seconds:.1f} s and {summary.batches} batches, {summary.records / seconds:,.0f} a second",
-            flush=True,
+        growing = bench.table(
+            "following a file that grows by lines of 100 bytes",
+            {"lines": "{:,}", "batches": "{}", "s": "{:.1f}", "lines a second": "{:,.0f}"},
         )
-        late = []
-
-        def note(rdd):
-            lines = rdd.collect()
-            now = time.time_ns()
-            late.extend((now - int(line)) / 1e9 for line in lines)
-            return len(lines)
-
-        follow(sc, folder, WRITE_STEADILY, options.seconds, 1.0, note)
-        percentiles = statistics.quantiles(late, n=100)
-        print(
-            f"from append to sink at batches of 1 s: median {percentiles[49]:.2f} s, 99th percentile "
-            f"{percentiles[98]:.2f} s, of {len(late):,} lines",
-            flush=True,
+        late = bench.table(
+            "from append to sink at batches of 1 s",
+            {"lines": "{:,}", "median s": "{:.2f}", "99th percentile s": "{:.2f}"},
         )
-        batches_per_second(sc, folder, options.batches)
-    sc.stop()
+        for _ in range(given.rounds):
+            summary, seconds = follow(sc, folder, WRITE_FAST, given.megabytes, lambda rdd: rdd.count())
+            growing.row(summary.records, summary.batches, seconds, summary.records / seconds)
+        for _ in range(given.rounds):
+            delays = []
+
+            def note(rdd, delays=delays):
+                lines = rdd.collect()
+                now = time.time_ns()
+                delays.extend((now - int(line)) / 1e9 for line in lines)
+                return len(lines)
+
+            follow(sc, folder, WRITE_STEADILY, given.seconds, note)
+            percentiles = statistics.quantiles(delays, n=100)
+            late.row(len(delays), percentiles[49], percentiles[98])
+        for number in range(given.rounds):
+            ticks(bench, sc, Path(folder, str(number)), given.batches)
+    bench.end()
 
 
 if __name__ == "__main__":

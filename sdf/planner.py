@@ -148,13 +148,13 @@ class Backlog:
 
     def push(self, item: WorkItem) -> None:
         """Add a work item."""
-        rate = self._costs.own(item)
+        rate, size = self._costs.own(item), units(item)
         if rate is None:
-            self._unknown_units += units(item)
-            heapq.heappush(self._unknown, (-units(item), item.id, item))
+            self._unknown_units += size
+            heapq.heappush(self._unknown, (-size, item.id, item))
         else:
-            self._known_seconds += units(item) * rate
-            heapq.heappush(self._known, (-units(item) * rate, item.id, item))
+            self._known_seconds += size * rate
+            heapq.heappush(self._known, (-size * rate, item.id, item))
 
     def pop(self) -> WorkItem:
         """Take the biggest."""
