@@ -5,10 +5,10 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-core test-long check lint docs bench clean
+.PHONY: help setup demo test test-core test-long check lint docs bench bench-peers clean
 
 help:  ## Show this help
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: .venv/ready  ## Create .venv with all that is needed, and Java if there is none
 
@@ -50,6 +50,14 @@ bench: setup  ## Measure, as ratios within one run
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/skew.py --kind cpu --slots 2 --seconds 5 20
 	$(BIN)/python benchmarks/skew.py --kind wait --slots 8 --seconds 5 20
+
+bench-peers: setup build/peers/ready  ## Measure beside Beam, Dask, Ray, joblib and multiprocessing; installs them
+	$(BIN)/python benchmarks/peers.py
+
+build/peers/ready: benchmarks/peers.txt
+	$(PYTHON) -m venv build/peers
+	build/peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
 
 clean:  ## Remove what the other targets made
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
