@@ -140,7 +140,9 @@ def length_of_range(part):
             file.seek(start - 1)
             file.readline()
         at = file.tell()
-        while at < stop and (line := file.readline()):
+        for line in file:
+            if at >= stop:
+                break
             at += len(line)
             length += len(line.decode()) - 1
     return length
