@@ -4,23 +4,31 @@ BIN := .venv/bin
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-BENCHMARKS := "claims.py" "throughput.py" "skew.py --kind cpu --slots 2" "skew.py --kind wait --slots 8" \
-	"startup.py --slots 2" "startup.py --slots 8" "connectors.py" "streams.py" "memory.py" "growth.py" "report.py" \
-	"lanes.py" "simulate.py"
+BENCH := "claims.py" "throughput.py" "startup.py --slots 2" "startup.py --slots 8" "connectors.py" "memory.py" \
+	"streams.py" "growth.py" "report.py" "lanes.py" "simulate.py" \
+	"skew.py --kind cpu --slots 2" "skew.py --kind wait --slots 8"
+BENCH_SKEW := "skew.py --kind cpu --slots 2 --seconds 20 --ways StagedRunner LiveRunner" \
+	"skew.py --kind wait --slots 8 --seconds 20 --ways StagedRunner LiveRunner"
+BENCH_LONG := "memory.py --gigabytes 4 --files 100000" "streams.py --batches 2000" \
+	"simulate.py --slots 10 100 1000 10000 --losses 0" \
+	"skew.py --kind cpu --slots 2 --seconds 20 --ways 32-per-slot StagedRunner LiveRunner" \
+	"skew.py --kind wait --slots 8 --seconds 20 --ways 32-per-slot StagedRunner LiveRunner" \
+	"skew.py --kind cpu --slots 2 --seconds 60 --ways LiveRunner" \
+	"skew.py --kind wait --slots 8 --seconds 60 --ways LiveRunner"
 
 # One after another. One that fails is told at the end, when the others have run.
 define measure
-	@rm -rf $(1); failed=; \
-	for benchmark in $(BENCHMARKS); do \
-		echo; echo "=== $$benchmark $(2)"; \
-		$(BIN)/python benchmarks/$$benchmark $(2) --results $(1) || failed="$$failed; $$benchmark"; \
+	@failed=; \
+	for benchmark in $(2); do \
+		echo; echo "=== $$benchmark $(3)"; \
+		$(BIN)/python benchmarks/$$benchmark $(3) --results $(1) || failed="$$failed; $$benchmark"; \
 	done; \
 	$(BIN)/python benchmarks/results.py $(1) || failed="$$failed; results.py"; \
 	test -z "$$failed" || { echo "these failed$$failed" >&2; exit 1; }
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-core test-long check lint docs bench bench-quick clean
+.PHONY: help setup demo test test-core test-long check lint docs bench bench-quick bench-long bench-peers clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -57,10 +65,21 @@ docs: setup  ## Build the documentation into build/docs
 check: lint test test-long  ## What CI runs
 
 bench: setup  ## Measure everything into benchmarks/RESULTS.md, in half an hour
-	$(call measure,build/bench,)
+	$(call measure,build/bench,$(BENCH) $(BENCH_SKEW),)
 
 bench-quick: setup  ## See that all benchmarks work, in minutes
-	$(call measure,build/bench-quick,--quick)
+	$(call measure,build/bench-quick,$(BENCH),--quick)
+
+bench-long: setup  ## Measure the long runs: an hour and more
+	$(call measure,build/bench,$(BENCH_LONG),)
+
+bench-peers: setup build/peers/ready  ## Measure beside Beam, Dask, Ray, joblib and multiprocessing; installs them
+	$(call measure,build/bench,"peers.py",)
+
+build/peers/ready: benchmarks/peers.txt
+	$(PYTHON) -m venv build/peers
+	build/peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
 
 clean:  ## Remove what the other targets made
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

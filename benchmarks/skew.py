@@ -17,7 +17,7 @@ from harness import Bench, in_turn
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
 
-WAYS = PLAIN, BY_HAND, STAGED, LIVE = ["flatMap", "32 per slot by hand", "StagedRunner", "LiveRunner"]
+WAYS = PLAIN, BY_HAND, STAGED, LIVE = ["flatMap", "32-per-slot", "StagedRunner", "LiveRunner"]
 LIMITS = {5.0: {LIVE: 1.15}, 20.0: {LIVE: 1.04, STAGED: 1.15}, 60.0: {LIVE: 1.04}}  # by seconds per slot
 
 
