@@ -23,7 +23,8 @@ def page(results):
     text = [
         "# What was measured",
         "",
-        "Made by `make bench`, `make bench-long` and `make bench-peers`; not written by hand. Ratios are of medians, within one run on one machine.",
+        "Made by `make bench`, `make bench-long` and `make bench-peers`, not written by hand. Ratios are of medians,",
+        "within one run on one machine.",
         "",
         "| claim | figure | limit | holds | from |",
         "|---|---|---|---|---|",
