@@ -21,6 +21,7 @@ from sdf.items import Outcome, WorkItem, units
 
 Cut = Callable[[WorkItem, float], tuple[WorkItem, WorkItem] | None]
 _SHARE = 0.75  # benchmarks/skew.py, 20 s per core: 0.5 needs twice the stages for the same balance
+_MANY = 1000  # benchmarks/growth.py: the first stage of a million work items takes half of them
 _ITEMS_WHILE_COST_UNKNOWN = 1000  # per task; most of more would only be sent there and back
 
 __all__ = ["Backlog", "Costs", "Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "scaled", "tasks_allowed"]
@@ -134,43 +135,72 @@ class Costs:
 
 
 class Backlog:
-    """The work items that nobody runs, biggest first by estimated seconds; each operation takes O(log n)."""
+    """The work items that nobody runs, biggest first by estimated seconds."""
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
-        self._unknown: list[tuple[float, int, WorkItem]] = []  # by units: their cost per unit is the same mean
-        self._known: list[tuple[float, int, WorkItem]] = []  # by seconds
-        self._unknown_units = 0.0
-        self._known_seconds = 0.0
+        self._unknown = _Biggest()  # by units: their cost per unit is the same mean
+        self._known = _Biggest()  # by seconds
 
     def __len__(self) -> int:
         return len(self._unknown) + len(self._known)
 
     def push(self, item: WorkItem) -> None:
         """Add a work item."""
-        rate, size = self._costs.own(item), units(item)
+        rate = self._costs.own(item)
         if rate is None:
-            self._unknown_units += size
-            heapq.heappush(self._unknown, (-size, item.id, item))
+            self._unknown.push(units(item), item)
         else:
-            self._known_seconds += size * rate
-            heapq.heappush(self._known, (-size * rate, item.id, item))
+            self._known.push(units(item) * rate, item)
 
     def pop(self) -> WorkItem:
         """Take the biggest."""
         mean = self._costs.mean() or 1.0
-        if self._known and (not self._unknown or self._known[0][0] <= self._unknown[0][0] * mean):
-            seconds, _, item = heapq.heappop(self._known)
-            self._known_seconds = self._known_seconds + seconds if self._known else 0.0
-        else:
-            size, _, item = heapq.heappop(self._unknown)
-            self._unknown_units = self._unknown_units + size if self._unknown else 0.0
-        return item
+        known = len(self._known) and (not len(self._unknown) or self._known.first() >= self._unknown.first() * mean)
+        return self._known.pop() if known else self._unknown.pop()
 
     def seconds(self) -> float:
         """Return the estimated seconds of all of it."""
         by_number = len(self._unknown) * self._costs.mean_of_items()
-        return self._known_seconds + max(self._unknown_units * (self._costs.mean() or 1.0), by_number)
+        return self._known.total + max(self._unknown.total * (self._costs.mean() or 1.0), by_number)
+
+
+class _Biggest:
+    """Work items by weight, the heaviest first. Of many at once a heap costs more than to sort them and take the last.
+
+    Attributes:
+        total: of the weights.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._sorted: list[tuple[float, int, WorkItem]] = []  # of equal ones the last is the oldest
+        self._fresh: list[tuple[float, int, WorkItem]] = []  # a heap
+
+    def __len__(self) -> int:
+        return len(self._sorted) + len(self._fresh)
+
+    def push(self, weight: float, item: WorkItem) -> None:
+        self.total += weight
+        heapq.heappush(self._fresh, (-weight, item.id, item))
+
+    def first(self) -> float:
+        """Return the highest weight."""
+        return -(self._sorted[-1] if self._from_sorted() else self._fresh[0])[0]
+
+    def pop(self) -> WorkItem:
+        """Take the heaviest, of equal ones the oldest."""
+        entry = self._sorted.pop() if self._from_sorted() else heapq.heappop(self._fresh)
+        self.total = self.total + entry[0] if len(self) else 0.0
+        return entry[2]
+
+    def _from_sorted(self) -> bool:
+        """Tell which of the two begins with the heaviest."""
+        if len(self._fresh) > max(_MANY, len(self._sorted)):
+            self._sorted += self._fresh
+            self._sorted.sort(reverse=True)
+            self._fresh.clear()
+        return bool(self._sorted) and (not self._fresh or self._sorted[-1] < self._fresh[0])
 
 
 def tasks_allowed(slots: int, seconds: float, tuning: Tuning, limits: Limits, *, costs_known: bool) -> int:

@@ -5,6 +5,7 @@ import random
 import attrs
 import pytest
 
+from sdf import planner
 from sdf.items import Outcome, Part, WorkItem
 from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, deal, plan_stage, scaled, tasks_allowed
 from sdf.restrictions import OffsetRange, tiling_flaw
@@ -115,6 +116,26 @@ def test_backlog_gives_the_biggest_first():
     """By estimated seconds."""
     backlog = backlog_of(costs_of(), [item_of(0, 0, 3), item_of(1, 0, 9), item_of(2, 0, 1), item_of(3, 0, 5)])
     assert [item.id for item in drain(backlog)] == [1, 3, 0, 2]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_backlog_gives_the_biggest_first_however_many_come_meanwhile(monkeypatch, seed):
+    """Those that were sorted, those that came later, and equal ones of both."""
+    monkeypatch.setattr(planner, "_MANY", 5)
+    choose, backlog, model = random.Random(seed), Backlog(costs_of()), []
+    sorts = 0
+    for number in range(500):
+        for _ in range(choose.choice((0, 1, 1, 2, 12))):
+            item = item_of(number * 100 + len(model), 0, choose.randrange(1, 30))
+            backlog.push(item)
+            model.append(item)
+        if model:
+            model.sort(key=lambda item: (-item.size, item.id))
+            assert backlog.pop() == model.pop(0)
+        assert len(backlog) == len(model)
+        assert backlog.seconds() == pytest.approx(sum(item.size for item in model))
+        sorts += bool(backlog._unknown._sorted)
+    assert sorts
 
 
 def test_equal_work_items_come_in_the_order_of_their_ids():
