@@ -50,7 +50,7 @@ class Ledger:
 
     def __init__(self, size: Callable[[Any, Any], float | None]) -> None:
         self._size = size
-        self._elements: list[tuple[Any, list[_Node]]] = []
+        self._elements: list[tuple[Any, int, int]] = []  # each with its first node and the one behind its last
         self._nodes: list[_Node] = []
         self._owned: dict[Hashable, dict[int, _Node]] = {}
         self._sealed: dict[Hashable, Hashable] = {}
@@ -77,12 +77,13 @@ class Ledger:
         Raises:
             SplitError: if the pieces do not tile the restriction.
         """
-        element_id = len(self._elements)
+        element_id, first = len(self._elements), len(self._nodes)
         parts = list(pieces)
         self._check(element, restriction, [part for part, _ in parts], "the initial work items")
-        nodes = [self._new(WorkItem(len(self._nodes), element_id, element, part, size)) for part, size in parts]
-        self._elements.append((restriction, nodes))
-        return [node.item for node in nodes]
+        items = [WorkItem(first + at, element_id, element, part, size) for at, (part, size) in enumerate(parts)]
+        self._nodes += [_Node(item, item.restriction) for item in items]
+        self._elements.append((restriction, first, len(self._nodes)))
+        return items
 
     def _new(self, item: WorkItem) -> _Node:
         node = _Node(item, item.restriction)
@@ -243,22 +244,22 @@ class Ledger:
         Raises:
             TilingError: naming the element and the flaw.
         """
-        for restriction, nodes in self._elements:
+        for restriction, first, stop in self._elements:
             parts = []
-            for node in self._leaves(nodes):
+            for node in self._leaves(self._nodes[first:stop]):
                 if node.owner not in self._sealed:
                     raise TilingError(
                         f"the run ended with {show(node.holds)} of element {show(node.item.element)} not committed "
                         f"(owner: {node.owner!r}). Nothing of the result is handed out."
                     )
                 parts.append(node.holds)
-            element = nodes[0].item.element
+            element = self._nodes[first].item.element
             try:
                 self._check(element, restriction, parts, "the committed parts")
             except SplitError as error:
                 raise TilingError(f"{error} Nothing of the result is handed out.") from None
 
-    def _leaves(self, nodes: list[_Node]) -> Iterator[_Node]:
+    def _leaves(self, nodes: Sequence[_Node]) -> Iterator[_Node]:
         stack = list(reversed(nodes))
         while stack:
             node = stack.pop()
