@@ -186,12 +186,12 @@ class Startup:
 
 
 def main():
-    bench = Bench(__doc__)
+    bench = Bench(__doc__, rounds=1)
     bench.option("--slots", 2)
     bench.option("--jobs", 10, quick=2, help="of nothing, of each way")
     bench.option("--records", 1_000_000, quick=20_000, help="per slot")
     bench.option("--seconds", 4.0, quick=0.5, help="of waiting, per slot")
-    bench.option("--files", 2000, quick=50)
+    bench.option("--files", 300, quick=50)
     given = bench.begin()
     bench.name = f"startup-{given.slots}"
     startup = Startup(bench, given)
