@@ -5,11 +5,11 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 BENCH := "claims.py" "throughput.py" "startup.py --slots 2" "startup.py --slots 8" "connectors.py" "memory.py" \
-	"streams.py" "growth.py --elements 100 1000 10000 100000" "report.py" "lanes.py" "simulate.py" \
+	"streams.py" "growth.py" "report.py" "lanes.py" "simulate.py" \
 	"skew.py --kind cpu --slots 2" "skew.py --kind wait --slots 8"
 BENCH_SKEW := "skew.py --kind cpu --slots 2 --seconds 20 --ways StagedRunner LiveRunner" \
 	"skew.py --kind wait --slots 8 --seconds 20 --ways StagedRunner LiveRunner"
-BENCH_LONG := "growth.py" "memory.py --gigabytes 4 --files 100000" "streams.py --batches 2000" \
+BENCH_LONG := "growth.py --elements 100 1000 10000 100000 1000000" "memory.py --gigabytes 4 --files 100000" "streams.py --batches 2000" \
 	"simulate.py --slots 10 100 1000 10000 --losses 0" \
 	"skew.py --kind cpu --slots 2 --seconds 20 --ways 32-per-slot StagedRunner LiveRunner" \
 	"skew.py --kind wait --slots 8 --seconds 20 --ways 32-per-slot StagedRunner LiveRunner" \

@@ -174,7 +174,7 @@ def journals(bench, given):
 
 def main():
     bench = Bench(__doc__, rounds=1)
-    bench.option("--elements", [100, 1000, 10_000, 100_000, 1_000_000], quick=[100, 1000, 10_000])
+    bench.option("--elements", [100, 1000, 10_000, 100_000], quick=[100, 1000, 10_000])
     bench.option("--pieces", [10, 100, 1000, 10_000], quick=[10, 100])
     bench.option("--items", [10_000, 100_000, 1_000_000], quick=[10_000], help="for the planner alone")
     bench.option("--commits", [10, 100, 1000, 10_000], quick=[10, 30])
