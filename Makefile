@@ -7,9 +7,10 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 BENCH := "claims.py" "throughput.py" "startup.py --slots 2" "startup.py --slots 8" "connectors.py" "memory.py" \
 	"streams.py" "growth.py" "report.py" "lanes.py" "simulate.py" \
 	"skew.py --kind cpu --slots 2" "skew.py --kind wait --slots 8"
-BENCH_SKEW := "skew.py --kind cpu --slots 2 --seconds 20 --ways StagedRunner LiveRunner" \
-	"skew.py --kind wait --slots 8 --seconds 20 --ways StagedRunner LiveRunner"
-BENCH_LONG := "growth.py --elements 100 1000 10000 100000 1000000" "memory.py --gigabytes 4 --files 100000" "streams.py --batches 2000" \
+BENCH_LONG := "growth.py --elements 100 1000 10000 100000 1000000" "memory.py --gigabytes 4 --files 100000" \
+	"streams.py --batches 2000" "connectors.py --only avro parquet --megabytes 1000" \
+	"connectors.py --only bzip2 bgzf --bzip2-megabytes 500" \
+	"connectors.py --only gzip --gzip-megabytes 2500 --rounds 1" \
 	"simulate.py --slots 10 100 1000 10000 --losses 0" \
 	"skew.py --kind cpu --slots 2 --seconds 20 --ways 32-per-slot StagedRunner LiveRunner" \
 	"skew.py --kind wait --slots 8 --seconds 20 --ways 32-per-slot StagedRunner LiveRunner" \
@@ -65,7 +66,7 @@ docs: setup  ## Build the documentation into build/docs
 check: lint test test-long  ## What CI runs
 
 bench: setup  ## Measure everything into benchmarks/RESULTS.md, in half an hour
-	$(call measure,build/bench,$(BENCH) $(BENCH_SKEW),)
+	$(call measure,build/bench,$(BENCH),)
 
 bench-quick: setup  ## See that all benchmarks work, in minutes
 	$(call measure,build/bench-quick,$(BENCH),--quick)

@@ -227,11 +227,12 @@ class Connectors:
                 "gzip, the run that has the index, over the one that builds it", first / second, at_least=1
             )
 
-        self.beside_first(f"gzip, JSON lines parsed, one file of {megabytes(path):,.1f} MB", runs, claims)
+        title = f"gzip, JSON lines parsed, one file of {megabytes(path):,.1f} MB"
+        self.beside_first(title, runs, claims, warm_up=False)
 
-    def beside_first(self, title, runs, claims):
+    def beside_first(self, title, runs, claims, *, warm_up=True):
         """Measure ways beside the first of them; ``claims`` gets the seconds of each."""
-        taken = in_turn(runs, self.given.rounds)
+        taken = in_turn(runs, self.given.rounds, warm_up=warm_up)
         table = self.bench.table(title, {"": "{}", "s": "{:.2f}", "x": "{:.2f}"})
         first = next(iter(taken.values())).median
         for name, one in taken.items():
@@ -239,13 +240,18 @@ class Connectors:
         claims(*(one.median for one in taken.values()))
 
 
+KINDS = [*LIBRARIES, *COMPRESSED, "gzip"]
+
+
 def main():
     bench = Bench(__doc__)
     bench.option("--megabytes", 300, quick=2, help="of Avro, Parquet and CSV, before compression")
     bench.option("--bzip2-megabytes", 160, quick=4, help="of text; of BGZF five times that")
     bench.option("--gzip-megabytes", 200, quick=4, help="of text")
-    bench.option("--only", [*LIBRARIES, *COMPRESSED, "gzip"])
+    bench.option("--only", KINDS)
     given = bench.begin()
+    if given.only != KINDS:
+        bench.name = "-".join([bench.name, *given.only])
     with tempfile.TemporaryDirectory() as folder:
         connectors = Connectors(bench, given, folder)
         for kind in given.only:
