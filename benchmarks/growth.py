@@ -18,7 +18,7 @@ from sdf.disk import Disk
 from sdf.expansion import Expanded
 from sdf.journal import Journal
 from sdf.planner import Backlog, Limits, Tuning, deal, plan_stage
-from sdf.work import Work
+from sdf.work import Work, enter
 
 SLOTS = 2
 RUNNERS = {"LiveRunner": LiveRunner(), "StagedRunner": StagedRunner()}
@@ -107,8 +107,7 @@ def plan(number, dealing):
     for start in range(0, number, 1000):
         elements = elements_of(start, min(start + 1000, number))
         began = time.perf_counter()
-        for item in work.add(elements):
-            backlog.push(item)
+        enter(work, backlog, elements)
         adding += time.perf_counter() - began
     began = time.perf_counter()
     if dealing:

@@ -20,7 +20,7 @@ from sdf.spark.beats import LOOK_SECONDS, Beats
 from sdf.spark.coordinator import Coordinator
 from sdf.spark.messages import Ask, Assign, Back, Beat, Declined, Hello, Ready, Sealed, Split, Verdict, read, write
 from sdf.values import Parts
-from sdf.work import Work
+from sdf.work import Work, enter
 
 MESSAGE_SECONDS = 0.001  # one way
 JOB_SECONDS = 0.1  # until the tasks of a stage run
@@ -125,8 +125,7 @@ def work_of(world):
     work = Work(UnitsFn())
     backlog = Backlog(work.costs)
     whole = OffsetRange(0, UNITS)
-    for item in work.add(Expanded(number, whole, ((whole, UNITS),)) for number in range(len(world.unit_work))):
-        backlog.push(item)
+    enter(work, backlog, [Expanded(number, whole, ((whole, UNITS),)) for number in range(len(world.unit_work))])
     return work, backlog
 
 

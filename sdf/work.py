@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
@@ -14,10 +15,10 @@ from sdf.invoker import Residual
 from sdf.items import Outcome, Ran, SlowBlock, WorkItem, slowest, units
 from sdf.ledger import Ledger
 from sdf.pieces import PieceRun
-from sdf.planner import Costs
+from sdf.planner import Backlog, Costs
 from sdf.restrictions import UNBOUNDED, OffsetRange
 
-__all__ = ["Work"]
+__all__ = ["Work", "enter"]
 
 _ROUNDING = Fraction(1, 1000)  # of an offset: a third of 15, told as a float, is 5
 
@@ -54,7 +55,8 @@ class Work:
         """Enter elements; yield the work items to start from."""
         for expanded in elements:
             items = self.ledger.add_element(expanded.element, expanded.restriction, expanded.pieces)
-            self.known_units += sum(map(units, items))
+            for item in items:
+                self.known_units += units(item)
             if expanded.note is not None:
                 self.notes.append((expanded.element, expanded.note))
             if len(items) > 1:
@@ -185,3 +187,19 @@ class Work:
     def _to_run(self, item: WorkItem, asked_seconds: float) -> tuple[WorkItem, float]:
         self.costs.inherit(item)
         return item, self.deferrals.delay_seconds(item, asked_seconds)
+
+
+def enter(work: Work, backlog: Backlog, elements: Sequence[Expanded]) -> None:
+    """Enter elements into the work of a run, and what there is to do into its backlog.
+
+    All that is made here lives as long as the run. The garbage collector would look at it again and again as it grows,
+    which takes half of the time for a million elements (benchmarks/growth.py); so it pauses.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for item in work.add(elements):
+            backlog.push(item)
+    finally:
+        if collects:
+            gc.enable()

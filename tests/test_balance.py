@@ -151,12 +151,42 @@ def test_an_idle_attempt_waits_as_long_as_its_patience_lasts():
     assert (lanes.leavers(14.9), lanes.leavers(15.0)) == ([], [1])
 
 
-def test_an_idle_attempt_waits_less_where_a_failed_lane_lacks_a_slot():
-    """It may need this one."""
-    lanes = Lanes(2)
-    lanes.balance.needs_slot(LaneState(2, Backlog(lanes.costs), begun=True), 5.0)
-    lanes.balance.rests(lanes.attempts[1], 5.0)
-    assert (lanes.leavers(5.9), lanes.leavers(6.0)) == ([], [1])
+@pytest.mark.parametrize("busy", [True, False])
+def test_idle_attempts_make_room_one_after_the_other_for_a_lane_that_is_tried_again(busy):
+    """It may need a slot; the others wait for what it has to give."""
+    lanes = Lanes(4)
+    failed = LaneState(4, Backlog(lanes.costs), begun=True)
+    for attempt in lanes.attempts[busy:]:
+        lanes.balance.rests(attempt, 5.0)
+    lanes.balance.needs_slot(failed, 5.0)
+    left = []
+    for now in (5.9, 6.0, 6.9, 7.0):
+        left += [(now, number) for number in lanes.leavers(now)]
+        for _, number in left:
+            lanes.balance.ends(lanes.attempts[number])
+    assert left == [(6.0, busy), (7.0, busy + 1)]
+    lanes.balance.has_slot(failed, 7.5)
+    lanes.balance.runs(Attempt("again", failed, Hello(4, "w", 0.0)))
+    assert (lanes.leavers(14.9), lanes.leavers(15.0)) == ([], [2, 3][busy:])
+
+
+def test_nobody_waits_for_a_lane_that_does_not_come_back():
+    """Not longer than its patience lasts."""
+    lanes = Lanes(3)
+    for attempt in lanes.attempts:
+        lanes.balance.rests(attempt, 5.0)
+    lanes.balance.needs_slot(LaneState(3, Backlog(lanes.costs), begun=True), 5.0)
+    assert lanes.leavers(15.0) == [0, 1, 2]
+
+
+def test_two_lanes_that_are_tried_again_get_room_at_the_same_time():
+    """A slot each."""
+    lanes = Lanes(4)
+    for number in (3, 4):
+        lanes.balance.needs_slot(LaneState(number, Backlog(lanes.costs), begun=True), 5.0)
+    for attempt in lanes.attempts[1:]:
+        lanes.balance.rests(attempt, 5.0)
+    assert lanes.leavers(6.0) == [1, 2]
 
 
 @pytest.mark.parametrize("busy", [True, False])

@@ -3,9 +3,10 @@
 Nothing here is about right or wrong, that is the coordinator's; this is about when a run ends. Seconds left are an
 estimate: what the attempt said of what it runs, and the costs seen so far for its share.
 
-An idle attempt holds a slot. It may wait for others to have something to give as long as its patience lasts; less if a
-lane that has lost its attempt may need the slot; and not at all if a lane with work was never begun, or nobody runs
-anything. (But the lanes of a job start one after the other, and the first ones to run dry wait for the others.)
+An idle attempt holds a slot. It may wait for others to have something to give as long as its patience lasts, and not at
+all if a lane with work was never begun, or nobody runs anything. (But the lanes of a job start one after the other, and
+the first ones to run dry wait for the others.) A lane that has lost its attempt has all of its work to give once it is
+tried again, but may need a slot for that: one idle attempt ends, then another, until it has one; the others wait.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from sdf.spark.messages import Beat, Hello, Ready
 __all__ = ["Attempt", "Balance", "LaneState"]
 
 _ANSWER_SECONDS = 1.0  # an ask that has no answer by then is not counted on
-_SLOT_SECONDS = 1.0  # how long an idle attempt waits while a lane that has lost its attempt may need its slot
+_SLOT_SECONDS = 1.0  # after which another idle attempt makes room for a lane that has lost its attempt
 _START_SECONDS = 0.25  # how long the lanes of a run take to start, one after the other
 
 
@@ -128,6 +129,7 @@ class Balance:
         self._failed: set[int] = set()  # those that have work, and have lost their attempt
         self._began_at = math.inf
         self._lost_at = -math.inf
+        self._room_at = -math.inf  # when attempts ended last to make room for one of those
 
     # What is so.
 
@@ -175,7 +177,7 @@ class Balance:
     def needs_slot(self, lane: LaneState, now: float = -math.inf) -> None:
         """A lane has work, and no attempt; if it had one, that was lost ``now``."""
         (self._failed if lane.begun else self._unbegun).add(lane.number)
-        self._lost_at = max(self._lost_at, now)
+        self._lost_at = self._room_at = max(self._lost_at, now)
 
     def has_slot(self, lane: LaneState, now: float) -> None:
         """A lane has got an attempt."""
@@ -228,12 +230,13 @@ class Balance:
     def leavers(self, now: float) -> Iterator[Attempt]:
         """Yield the idle attempts that should end."""
         starting = bool(self._unbegun) and now - self._began_at < _START_SECONDS
+        hopeful = bool(self._failed) and not self._unbegun and now - self._lost_at < self._patience_seconds
         if self._busy and (starting or not self._unbegun):
-            before = now - (min(self._patience_seconds, _SLOT_SECONDS) if self._failed else self._patience_seconds)
-        elif starting or (self._failed and now - self._lost_at < _SLOT_SECONDS):
-            before = -math.inf
+            before = now - self._patience_seconds
         else:
-            before = now
-        for attempt in list(takewhile(lambda attempt: attempt.idle_since <= before, self._idle.values())):
-            if not attempt.lane.delayed:
-                yield attempt
+            before = -math.inf if starting or hopeful else now
+        leaving = list(takewhile(lambda attempt: attempt.idle_since <= before, self._idle.values()))
+        if self._failed and not leaving and now - self._room_at >= _SLOT_SECONDS:
+            leaving = list(self._idle.values())[: len(self._failed)]
+            self._room_at = now
+        yield from (attempt for attempt in leaving if not attempt.lane.delayed)

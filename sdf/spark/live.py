@@ -40,7 +40,7 @@ from sdf.spark.messages import ToLane
 from sdf.spark.options import count, positive
 from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.server import Run, Server
-from sdf.work import Work
+from sdf.work import Work, enter
 
 __all__ = ["LiveRunner"]
 
@@ -144,8 +144,7 @@ class LiveRunner:
         except BaseException:
             jobs.cancel()
             raise
-        for item in work.add(elements):
-            backlog.push(item)
+        enter(work, backlog, elements)
         return backlog
 
     def _where(self, sc: SparkContext) -> tuple[str, str]:

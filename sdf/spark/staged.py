@@ -44,7 +44,7 @@ from sdf.spark.stage import (
     StageTask,
     stage_mark,
 )
-from sdf.work import Work
+from sdf.work import Work, enter
 
 __all__ = ["StagedRunner"]
 
@@ -202,8 +202,7 @@ class _Run:
     def _expand(self) -> None:
         """Make the work items. From here on they are the driver's: nobody asks the DoFn for them again."""
         elements = expand_elements(self._rdd, self._payload, self._name, self._jobs, self._events)
-        for item in self._work.add(elements):
-            self._backlog.push(item)
+        enter(self._work, self._backlog, elements)
 
     def _unfinished(self) -> bool:
         return bool(len(self._backlog) or self._delayed or self._in_flight)
