@@ -72,7 +72,8 @@ class WorkItem:
 
 def units(item: WorkItem) -> float:
     """Return the size of a work item for estimates: 1 where it is unknown, and no more than sums of floats can hold."""
-    return 1.0 if item.size is None else float(min(item.size, 1e200))
+    size = item.size
+    return 1.0 if size is None else float(size) if size < 1e200 else 1e200
 
 
 @attrs.frozen

@@ -78,9 +78,8 @@ class Ledger:
             SplitError: if the pieces do not tile the restriction.
         """
         element_id, first = len(self._elements), len(self._nodes)
-        parts = list(pieces)
-        self._check(element, restriction, [part for part, _ in parts], "the initial work items")
-        items = [WorkItem(first + at, element_id, element, part, size) for at, (part, size) in enumerate(parts)]
+        items = [WorkItem(first + at, element_id, element, part, size) for at, (part, size) in enumerate(pieces)]
+        self._check(element, restriction, [item.restriction for item in items], "the initial work items")
         self._nodes += [_Node(item, item.restriction) for item in items]
         self._elements.append((restriction, first, len(self._nodes)))
         return items

@@ -21,7 +21,7 @@ from sdf.items import Outcome, WorkItem, units
 
 Cut = Callable[[WorkItem, float], tuple[WorkItem, WorkItem] | None]
 _SHARE = 0.75  # benchmarks/skew.py, 20 s per core: 0.5 needs twice the stages for the same balance
-_MANY = 1000  # benchmarks/growth.py: the first stage of a million work items takes half of them
+_MANY = 1000  # in a heap; benchmarks/growth.py: the first stage of a million work items takes half of them
 _ITEMS_WHILE_COST_UNKNOWN = 1000  # per task; most of more would only be sent there and back
 
 __all__ = ["Backlog", "Costs", "Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "scaled", "tasks_allowed"]
@@ -155,8 +155,10 @@ class Backlog:
 
     def pop(self) -> WorkItem:
         """Take the biggest."""
+        if not len(self._known):
+            return self._unknown.pop()
         mean = self._costs.mean() or 1.0
-        known = len(self._known) and (not len(self._unknown) or self._known.first() >= self._unknown.first() * mean)
+        known = not len(self._unknown) or self._known.first() >= self._unknown.first() * mean
         return self._known.pop() if known else self._unknown.pop()
 
     def seconds(self) -> float:
@@ -175,14 +177,18 @@ class _Biggest:
     def __init__(self) -> None:
         self.total = 0.0
         self._sorted: list[tuple[float, int, WorkItem]] = []  # of equal ones the last is the oldest
-        self._fresh: list[tuple[float, int, WorkItem]] = []  # a heap
+        self._fresh: list[tuple[float, int, WorkItem]] = []  # a heap, unless they are too many for that
 
     def __len__(self) -> int:
         return len(self._sorted) + len(self._fresh)
 
     def push(self, weight: float, item: WorkItem) -> None:
         self.total += weight
-        heapq.heappush(self._fresh, (-weight, item.id, item))
+        entry = -weight, item.id, item
+        if len(self._fresh) < _MANY:
+            heapq.heappush(self._fresh, entry)
+        else:
+            self._fresh.append(entry)
 
     def first(self) -> float:
         """Return the highest weight."""
@@ -191,16 +197,18 @@ class _Biggest:
     def pop(self) -> WorkItem:
         """Take the heaviest, of equal ones the oldest."""
         entry = self._sorted.pop() if self._from_sorted() else heapq.heappop(self._fresh)
-        self.total = self.total + entry[0] if len(self) else 0.0
+        self.total = self.total + entry[0] if self._sorted or self._fresh else 0.0
         return entry[2]
 
     def _from_sorted(self) -> bool:
         """Tell which of the two begins with the heaviest."""
-        if len(self._fresh) > max(_MANY, len(self._sorted)):
+        if len(self._fresh) > _MANY:
             self._sorted += self._fresh
             self._sorted.sort(reverse=True)
             self._fresh.clear()
-        return bool(self._sorted) and (not self._fresh or self._sorted[-1] < self._fresh[0])
+        if not self._fresh:
+            return True
+        return bool(self._sorted) and self._sorted[-1] < self._fresh[0]
 
 
 def tasks_allowed(slots: int, seconds: float, tuning: Tuning, limits: Limits, *, costs_known: bool) -> int:
