@@ -133,7 +133,8 @@ class Part:
         primary: the part that was run; None if nothing of it was.
         residuals: what was cut off, in the order of the cuts: the last lies next to the primary.
         units: the size of the primary.
-        seconds: how long it took.
+        seconds: how long it took, or would have taken if all of it had cost what its end did: the higher of the two.
+            What was cut off lies behind that end, and is expected to cost the same.
     """
 
     item_id: int

@@ -13,18 +13,21 @@ from __future__ import annotations
 import heapq
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 import attrs
 
-from sdf.items import Outcome, WorkItem, units
+from sdf.costs import Costs
+from sdf.items import WorkItem, units
 
 Cut = Callable[[WorkItem, float], tuple[WorkItem, WorkItem] | None]
 _SHARE = 0.75  # benchmarks/skew.py, 20 s per core: 0.5 needs twice the stages for the same balance
+_IF_NOT, _IF_SURPRISED = 2.0, 0.3  # of the time so far: the longest task, as far as estimates can be trusted
 _MANY = 1000  # in a heap; benchmarks/growth.py: the first stage of a million work items takes half of them
 _ITEMS_WHILE_COST_UNKNOWN = 1000  # per task; most of more would only be sent there and back
 
-__all__ = ["Backlog", "Costs", "Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "scaled", "tasks_allowed"]
+__all__ = ["Backlog", "Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "scaled", "tasks_allowed"]
 
 
 @attrs.frozen
@@ -70,101 +73,47 @@ class PlannedTask:
     budget_seconds: float
 
 
-class Costs:
-    """What a unit of work costs in seconds, learnt from what has run.
-
-    A work item that was cut off from another inherits the cost that its parent showed; for others the mean of all that
-    has run is the best guess: per unit or per work item, whichever says more, since units of different elements may
-    have nothing to do with each other. Units without a known size count as one.
-    """
-
-    def __init__(self) -> None:
-        self._units = 0.0
-        self._seconds = 0.0
-        self._items = 0
-        self._by_item: dict[int, float] = {}
-
-    def observe(self, outcome: Outcome) -> None:
-        """Learn from what an attempt did."""
-        self._units += outcome.units
-        self._seconds += outcome.seconds
-        self._items += outcome.started
-        for part in outcome.parts:
-            self.learn(part.item_id, part.units, part.seconds)
-
-    def learn(self, item_id: int, units_done: float, seconds: float) -> None:
-        """Learn what a work item costs that still runs, or has run in part."""
-        if units_done > 0:
-            self._by_item[item_id] = seconds / units_done
-
-    def inherit(self, item: WorkItem) -> None:
-        """Let a work item cost per unit what the one it was cut off from did."""
-        if item.parent in self._by_item:
-            self._by_item[item.id] = self._by_item[item.parent]
-
-    def cut(self, whole: WorkItem, fraction: float, front: WorkItem, rest: WorkItem) -> None:
-        """Let the two sides of a cut cost together what the whole was expected to.
-
-        Where sizes add up they do already. Where a size is a share of the part itself, as of keys, each side would
-        count as much as the whole, and pieces would be cut for ever that are as small as can be.
-        """
-        self.inherit(rest)
-        if units(front) + units(rest) > 1.001 * units(whole) and (self.mean() is not None or self.own(whole)):
-            seconds = self.seconds_of(whole)
-            self._by_item[front.id] = seconds * fraction / units(front)
-            self._by_item[rest.id] = seconds * (1 - fraction) / units(rest)
-
-    def mean(self) -> float | None:
-        """Return seconds per unit over all that has run, None before anything has."""
-        return self._seconds / self._units if self._units > 0 else None
-
-    def mean_of_items(self) -> float:
-        """Return seconds per work item over all that has run, 0 before anything has."""
-        return self._seconds / self._items if self._items else 0.0
-
-    def own(self, item: WorkItem) -> float | None:
-        """Return the seconds per unit that are known of this very work item, None if there are none."""
-        return self._by_item.get(item.id)
-
-    def seconds_of(self, item: WorkItem) -> float:
-        """Return the estimated seconds of a work item; as long as nothing is known, a unit counts as a second."""
-        own = self.own(item)
-        if own is not None:
-            return units(item) * own
-        return max(units(item) * (self.mean() or 1.0), self.mean_of_items())
-
-
 class Backlog:
     """The work items that nobody runs, biggest first by estimated seconds."""
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
-        self._unknown = _Biggest()  # by units: their cost per unit is the same mean
-        self._known = _Biggest()  # by seconds
+        self._whole = _Biggest()  # by units: their cost per unit is the same mean
+        self._cut = _Biggest()  # by seconds: each has a cost of its own, which may change
+        self._revision = costs.revision
 
     def __len__(self) -> int:
-        return len(self._unknown) + len(self._known)
+        return len(self._whole) + len(self._cut)
 
     def push(self, item: WorkItem) -> None:
         """Add a work item."""
-        rate = self._costs.own(item)
-        if rate is None:
-            self._unknown.push(units(item), item)
+        if item.parent is None and self._costs.own(item) is None:
+            self._whole.push(units(item), item)
         else:
-            self._known.push(units(item) * rate, item)
+            self._cut.push(self._costs.seconds_of(item), item)
 
     def pop(self) -> WorkItem:
         """Take the biggest."""
-        if not len(self._known):
-            return self._unknown.pop()
+        self._weigh()
+        if not len(self._cut):
+            return self._whole.pop()
         mean = self._costs.mean() or 1.0
-        known = not len(self._unknown) or self._known.first() >= self._unknown.first() * mean
-        return self._known.pop() if known else self._unknown.pop()
+        cut = not len(self._whole) or self._cut.first() >= self._whole.first() * mean
+        return self._cut.pop() if cut else self._whole.pop()
 
     def seconds(self) -> float:
         """Return the estimated seconds of all of it."""
-        by_number = len(self._unknown) * self._costs.mean_of_items()
-        return self._known.total + max(self._unknown.total * (self._costs.mean() or 1.0), by_number)
+        self._weigh()
+        by_number = len(self._whole) * self._costs.mean_of_items()
+        return self._cut.total + max(self._whole.total * (self._costs.mean() or 1.0), by_number)
+
+    def _weigh(self) -> None:
+        """Weigh again what was cut, if its cost may have changed."""
+        if self._revision != self._costs.revision:
+            self._revision = self._costs.revision
+            waiting, self._cut = self._cut, _Biggest()
+            for item in waiting:
+                self._cut.push(self._costs.seconds_of(item), item)
 
 
 class _Biggest:
@@ -181,6 +130,9 @@ class _Biggest:
 
     def __len__(self) -> int:
         return len(self._sorted) + len(self._fresh)
+
+    def __iter__(self) -> Iterator[WorkItem]:
+        return (item for _, _, item in chain(self._sorted, self._fresh))
 
     def push(self, weight: float, item: WorkItem) -> None:
         self.total += weight
@@ -238,8 +190,8 @@ def plan_stage(
         tasks: how many tasks to plan, one for each idle slot.
         width: how many tasks may run at once in all.
         running_seconds: estimated seconds left in tasks that run now.
-        elapsed_seconds: how long the run has taken so far; no task is planned for more than twice that, so that an
-            estimate that is far too high cannot keep a straggler going.
+        elapsed_seconds: how long the run has taken so far; no task is planned for more than twice that, and for much
+            less once an estimate was wrong, so that one that is far too high cannot keep a straggler going.
         tuning: budgets.
         limits: bounds.
         cut: cuts a work item at a fraction of its work into two, or declines with None.
@@ -250,7 +202,8 @@ def plan_stage(
     known = costs.mean() is not None
     share = _SHARE * (backlog.seconds() + running_seconds) / width
     if known:
-        share = max(min(share, 2 * elapsed_seconds), tuning.min_piece_seconds)
+        longest = (_IF_SURPRISED if costs.surprised else _IF_NOT) * elapsed_seconds
+        share = max(min(share, longest), tuning.min_piece_seconds)
         share = budget = min(share, tuning.longest())
     else:
         budget = min(tuning.first_budget_seconds, tuning.longest())

@@ -174,7 +174,8 @@ class Running:
         primary = self.invoker.primary
         size = None if primary is None else checked_size(self._fn, self.item.element, primary)
         done = 0.0 if primary is None else whole / 2 if size is None else _clamped(size)
-        return done, Part(self.item.id, primary, tuple(self.invoker.residuals), done, self.seconds())
+        seconds = max(self.seconds(), done * (self._cost() or 0.0))
+        return done, Part(self.item.id, primary, tuple(self.invoker.residuals), done, seconds)
 
 
 def _clamped(number: float) -> float:

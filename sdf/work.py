@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from sdf.costs import Costs
 from sdf.deferrals import Deferrals
 from sdf.dofn import DoFn
 from sdf.expansion import Expanded, checked_size, cut
@@ -15,7 +16,7 @@ from sdf.invoker import Residual
 from sdf.items import Outcome, Ran, SlowBlock, WorkItem, slowest, units
 from sdf.ledger import Ledger
 from sdf.pieces import PieceRun
-from sdf.planner import Backlog, Costs
+from sdf.planner import Backlog
 from sdf.restrictions import UNBOUNDED, OffsetRange
 
 __all__ = ["Work", "enter"]

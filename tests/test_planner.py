@@ -6,8 +6,9 @@ import attrs
 import pytest
 
 from sdf import planner
+from sdf.costs import Costs
 from sdf.items import Outcome, Part, WorkItem
-from sdf.planner import Backlog, Costs, Limits, PlannedTask, Tuning, deal, plan_stage, scaled, tasks_allowed
+from sdf.planner import Backlog, Limits, PlannedTask, Tuning, deal, plan_stage, scaled, tasks_allowed
 from sdf.restrictions import OffsetRange, tiling_flaw
 
 TUNING = Tuning(first_budget_seconds=0.5, min_piece_seconds=0.25, budget_seconds=None)
@@ -67,48 +68,6 @@ def positions(items):
     return sorted(position for item in items for position in range(*item.restriction))
 
 
-# Costs
-
-
-def test_nothing_is_known_at_first():
-    """None, not 0."""
-    costs = Costs()
-    assert (costs.mean(), costs.own(item_of(0, 0, 5))) == (None, None)
-
-
-def test_mean_cost_is_over_all_that_ran():
-    """Seconds by units, not the mean of means."""
-    costs = Costs()
-    costs.observe(Outcome(1, (), 10, 5.0))
-    costs.observe(Outcome(1, (), 30, 5.0))
-    assert costs.mean() == 0.25
-
-
-def test_an_outcome_without_units_does_not_divide_by_zero():
-    """All was deferred: nothing was learnt."""
-    costs = Costs()
-    costs.observe(Outcome(1, (Part(0, None, (), 0, 1.0),), 0, 1.0))
-    assert (costs.mean(), costs.own(item_of(0, 0, 5))) == (None, None)
-
-
-def test_a_residual_inherits_the_cost_of_its_parent():
-    """And so do residuals of residuals."""
-    costs = Costs()
-    costs.observe(Outcome(1, (Part(0, OffsetRange(0, 4), (), 4, 8.0),), 4, 8.0))
-    child, grandchild = item_of(1, 4, 9, parent=0), item_of(2, 6, 9, parent=1)
-    costs.inherit(child)
-    costs.inherit(grandchild)
-    assert (costs.own(child), costs.own(grandchild)) == (2.0, 2.0)
-
-
-def test_a_work_item_without_a_known_parent_inherits_nothing():
-    """The mean is its best guess."""
-    costs = Costs()
-    item = item_of(1, 4, 9, parent=0)
-    costs.inherit(item)
-    assert costs.own(item) is None
-
-
 # Backlog
 
 
@@ -134,7 +93,7 @@ def test_backlog_gives_the_biggest_first_however_many_come_meanwhile(monkeypatch
             assert backlog.pop() == model.pop(0)
         assert len(backlog) == len(model)
         assert backlog.seconds() == pytest.approx(sum(item.size for item in model))
-        sorts += bool(backlog._unknown._sorted)
+        sorts += bool(backlog._whole._sorted)
     assert sorts
 
 
@@ -251,6 +210,15 @@ def test_one_idle_slot_does_not_get_the_whole_backlog():
     costs = costs_of(1.0)
     (task,) = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs, tasks=1, width=4)
     assert task.budget_seconds == 150
+
+
+@pytest.mark.parametrize(("surprised", "longest"), [(False, 40), (True, 6)])
+def test_no_task_is_planned_for_much_longer_than_the_run_has_taken(surprised, longest):
+    """Estimates may be wrong, and for much less once one was; after 20 s of run."""
+    costs = costs_of(1.0)
+    costs.surprised = surprised
+    tasks = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs, elapsed_seconds=20.0)
+    assert [task.budget_seconds for task in tasks] == [longest] * 4
 
 
 def test_budget_seconds_is_the_longest():

@@ -171,3 +171,13 @@ def test_opening_is_what_came_before_the_first_claim():
     next(outputs)
     running.note()
     assert running.opening_seconds() == 5
+
+
+def test_what_was_cut_off_is_expected_to_cost_what_the_end_of_the_rest_did():
+    """Not the mean, which hides that it got dear."""
+    running, outputs, _ = started(lambda position: 0.01 if position < 50 else 1.0, offsets=53)
+    running.invoker.split(0)
+    assert list(outputs) == []
+    done, part = running.done()
+    assert (done, part.seconds) == (53, pytest.approx(53.0))
+    assert running.seconds() < 4

@@ -1,0 +1,118 @@
+"""What work costs: seconds per unit, learnt from what has run.
+
+What was cut off from a work item lies right behind it, and dear work lies together: a hot range of keys, a page of
+large records. So what waits costs as much per unit as what lies before it has shown, and follows that until it runs
+itself. It would not do to keep what was known at the cut: the front shows that it is a thousand times as dear as was
+thought, and the rest would still wait behind all else.
+
+The other way round a dear front makes the whole rest look dear, which nothing tells from a rest that is. So once an
+estimate was found to be wrong, the planner plans for shorter times (`Costs.surprised`).
+"""
+
+from __future__ import annotations
+
+from sdf.items import Outcome, WorkItem, units
+
+__all__ = ["Costs"]
+
+_WRONG = 3.0  # times as much or as little; below that it is noise
+
+
+class Costs:
+    """What a unit of work costs in seconds.
+
+    A work item that was cut off from another costs per unit what the one before it did; for others the mean of all that
+    has run is the best guess: per unit or per work item, whichever says more, since units of different elements may
+    have nothing to do with each other. Units without a known size count as one.
+
+    Attributes:
+        revision: how often what waits may have got another estimate.
+        surprised: whether a work item cost something else than the one before it made expect.
+    """
+
+    def __init__(self) -> None:
+        self._units = 0.0
+        self._seconds = 0.0
+        self._items = 0
+        self._rates: dict[int, float] = {}  # seconds per unit, shown or expected
+        self._behind: dict[
+            int, int | None
+        ] = {}  # what lies right behind a work item, cut off from it or from one before
+        self._fixed: set[int] = set()  # whose rates do not follow
+        self.revision = 0
+        self.surprised = False
+
+    def observe(self, outcome: Outcome) -> None:
+        """Learn from what an attempt did."""
+        self._units += outcome.units
+        self._seconds += outcome.seconds
+        self._items += outcome.started
+        self.revision += 1
+        cut = {part.item_id for part in outcome.parts}
+        for part in outcome.parts:
+            self._show(part.item_id, part.units, part.seconds)
+        for ran in outcome.ran:
+            if ran.item_id in self._behind and ran.item_id not in cut:
+                self._show(ran.item_id, ran.units, ran.seconds)
+
+    def _show(self, item_id: int, units_done: float, seconds: float) -> None:
+        """Learn what a work item cost in the end, and what therefore is to be expected of what waits behind it."""
+        expected = self._rates.get(item_id)
+        self.learn(item_id, units_done, seconds)
+        rate = self._rates.get(item_id)
+        if rate is None:
+            return
+        if expected is not None and not expected / _WRONG <= rate <= expected * _WRONG:
+            self.surprised = True
+        self._fixed.add(item_id)
+        behind = self._behind.get(item_id)
+        while behind is not None and behind not in self._fixed:
+            self._rates[behind] = rate
+            behind = self._behind[behind]
+
+    def learn(self, item_id: int, units_done: float, seconds: float) -> None:
+        """Learn what a work item costs that still runs, or has run in part."""
+        if units_done > 0:
+            self._rates[item_id] = seconds / units_done
+
+    def inherit(self, item: WorkItem) -> None:
+        """Let a work item that was just cut off from another cost what that one does, and follow it."""
+        if item.parent is None or item.id in self._behind:
+            return
+        self._behind[item.id] = self._behind.get(item.parent)
+        self._behind[item.parent] = item.id
+        if item.parent in self._rates:
+            self._rates[item.id] = self._rates[item.parent]
+
+    def cut(self, whole: WorkItem, fraction: float, front: WorkItem, rest: WorkItem) -> None:
+        """Let the two sides of a cut cost together what the whole was expected to.
+
+        Where sizes add up they do already. Where a size is a share of the part itself, as of keys, each side would
+        count as much as the whole, and pieces would be cut for ever that are as small as can be; nor does what a unit
+        of one side costs tell about the other.
+        """
+        self.inherit(rest)
+        if units(front) + units(rest) > 1.001 * units(whole) and (self.mean() is not None or self.own(whole)):
+            seconds = self.seconds_of(whole)
+            self._rates[front.id] = seconds * fraction / units(front)
+            self._rates[rest.id] = seconds * (1 - fraction) / units(rest)
+            self._fixed |= {front.id, rest.id}
+
+    def mean(self) -> float | None:
+        """Return seconds per unit over all that has run, None before anything has."""
+        return self._seconds / self._units if self._units > 0 else None
+
+    def mean_of_items(self) -> float:
+        """Return seconds per work item over all that has run, 0 before anything has."""
+        return self._seconds / self._items if self._items else 0.0
+
+    def own(self, item: WorkItem) -> float | None:
+        """Return the seconds per unit that are known of this very work item, None if there are none."""
+        return self._rates.get(item.id)
+
+    def seconds_of(self, item: WorkItem) -> float:
+        """Return the estimated seconds of a work item; as long as nothing is known, a unit counts as a second."""
+        own = self.own(item)
+        if own is not None:
+            return units(item) * own
+        return max(units(item) * (self.mean() or 1.0), self.mean_of_items())

@@ -1,0 +1,145 @@
+"""What work costs, and how what waits follows what lies before it."""
+
+import pytest
+
+from sdf.costs import Costs
+from sdf.items import Outcome, Part, Ran, WorkItem
+from sdf.planner import Backlog
+from sdf.restrictions import OffsetRange
+
+
+def item_of(number, start, stop, *, parent=None, size="known"):
+    return WorkItem(number, 0, "a", OffsetRange(start, stop), stop - start if size == "known" else None, parent)
+
+
+def ran(costs, item_id, units, seconds, *, whole=True):
+    """Tell that a work item ran, whole or in part."""
+    parts = () if whole else (Part(item_id, OffsetRange(0, units), (), units, seconds),)
+    costs.observe(Outcome(1, parts, units, seconds, (Ran(item_id, 0.0, seconds, units, 0),)))
+
+
+def cut_off(costs, *items):
+    """Tell that work items were cut off, each from its parent, and return them."""
+    for item in items:
+        costs.inherit(item)
+    return items
+
+
+def test_nothing_is_known_at_first():
+    """None, not 0."""
+    costs = Costs()
+    assert (costs.mean(), costs.own(item_of(0, 0, 5))) == (None, None)
+
+
+def test_mean_cost_is_over_all_that_ran():
+    """Seconds by units, not the mean of means."""
+    costs = Costs()
+    ran(costs, 0, 10, 5.0)
+    ran(costs, 1, 30, 5.0)
+    assert costs.mean() == 0.25
+
+
+def test_an_outcome_without_units_does_not_divide_by_zero():
+    """All was deferred: nothing was learnt."""
+    costs = Costs()
+    costs.observe(Outcome(1, (Part(0, None, (), 0, 1.0),), 0, 1.0))
+    assert (costs.mean(), costs.own(item_of(0, 0, 5))) == (None, None)
+
+
+def test_what_was_cut_off_costs_what_its_parent_did():
+    """And so does what was cut off from that."""
+    costs = Costs()
+    ran(costs, 0, 4, 8.0, whole=False)
+    child, grandchild = cut_off(costs, item_of(1, 4, 9, parent=0), item_of(2, 6, 9, parent=1))
+    assert (costs.own(child), costs.own(grandchild)) == (2.0, 2.0)
+
+
+def test_a_work_item_of_an_unknown_parent_has_no_cost_of_its_own():
+    """The mean is its best guess."""
+    costs = Costs()
+    (item,) = cut_off(costs, item_of(1, 4, 9, parent=0))
+    assert costs.own(item) is None
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_waits_follows_what_lies_before_it(whole):
+    """It was cut off before anything was known; then its front ran, whole or in part."""
+    costs = Costs()
+    (rest,) = cut_off(costs, item_of(1, 4, 9, parent=0))
+    ran(costs, 0, 4, 8.0, whole=whole)
+    assert costs.own(rest) == 2.0
+
+
+def test_what_waits_follows_the_nearest_before_it():
+    """0 was cut, then 0 again: the order is 0, 2, 1."""
+    costs = Costs()
+    far, near = cut_off(costs, item_of(1, 6, 9, parent=0), item_of(2, 3, 6, parent=0))
+    ran(costs, 0, 3, 3.0)
+    assert (costs.own(near), costs.own(far)) == (1.0, 1.0)
+    ran(costs, 2, 3, 30.0)
+    assert (costs.own(near), costs.own(far)) == (10.0, 10.0)
+
+
+def test_what_has_shown_its_cost_keeps_it():
+    """What lies before it ends later; nothing changes behind the one that ran."""
+    costs = Costs()
+    far, near = cut_off(costs, item_of(1, 6, 9, parent=0), item_of(2, 3, 6, parent=0))
+    ran(costs, 2, 3, 30.0)
+    ran(costs, 0, 3, 3.0)
+    assert (costs.own(near), costs.own(far)) == (10.0, 10.0)
+
+
+def test_work_that_is_handed_back_whole_keeps_its_place():
+    """It is entered once more, and lies where it lay."""
+    costs = Costs()
+    far, near = cut_off(costs, item_of(1, 6, 9, parent=0), item_of(2, 3, 6, parent=0))
+    cut_off(costs, far)
+    ran(costs, 2, 3, 30.0)
+    ran(costs, 0, 3, 3.0)
+    assert (costs.own(near), costs.own(far)) == (10.0, 10.0)
+
+
+def test_parts_whose_sizes_do_not_add_up_do_not_follow():
+    """What a unit of one of them costs says nothing about the other."""
+    costs = Costs()
+    ran(costs, 9, 1, 8.0)
+    whole, rest = item_of(0, 0, 9, size=None), item_of(1, 5, 9, parent=0, size=None)
+    costs.cut(whole, 0.75, whole, rest)
+    assert (costs.seconds_of(whole), costs.seconds_of(rest)) == (6.0, 2.0)
+    ran(costs, 0, 1, 60.0)
+    assert costs.seconds_of(rest) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "surprised"), [(1.0, True), (3.9, True), (4.1, False), (12.0, False), (35.9, False), (36.1, True)]
+)
+def test_a_cost_of_three_times_or_a_third_is_a_surprise(seconds, surprised):
+    """Where one was expected."""
+    costs = Costs()
+    ran(costs, 0, 3, 12.0, whole=False)
+    (rest,) = cut_off(costs, item_of(1, 3, 6, parent=0))
+    ran(costs, rest.id, 3, seconds)
+    assert costs.surprised is surprised
+
+
+def test_elements_that_differ_are_no_surprise():
+    """Nobody said that they are alike."""
+    costs = Costs()
+    for number in range(4):
+        ran(costs, number, 3, 10.0**number)
+    assert not costs.surprised
+
+
+def test_the_backlog_weighs_again_what_follows():
+    """What was thought to be the least comes first, once what lies before it has shown what it costs."""
+    costs = Costs()
+    ran(costs, 7, 1, 1.0)
+    dear, cheap = cut_off(costs, item_of(1, 4, 9, parent=0), item_of(3, 4, 99, parent=2))
+    backlog = Backlog(costs)
+    for item in (dear, cheap):
+        backlog.push(item)
+    assert backlog.seconds() == 5.0 + 95.0
+    ran(costs, 0, 4, 4000.0)
+    ran(costs, 2, 4, 4.0)
+    assert backlog.seconds() == 5000.0 + 95.0
+    assert [backlog.pop(), backlog.pop()] == [dear, cheap]
