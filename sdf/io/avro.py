@@ -11,12 +11,12 @@ remains is a copy of blocks in a record that goes on for longer, or that ends ju
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice, repeat
 from typing import Any, BinaryIO
 
 from sdf import TaggedOutput
-from sdf.errors import InvalidValueError, ReadError, SdfError, show
+from sdf.errors import InvalidValueError, ReadError, show
 from sdf.io.extras import need
 from sdf.io.files import FileFn, FileRange
 from sdf.io.pinned import FileInfo
@@ -27,6 +27,7 @@ __all__ = ["ReadAvro"]
 _MARKER_BYTES = 16
 _CHUNK_BYTES = 1 << 16
 _MOST_BAD_BYTES = 1 << 20
+_AT_ONCE = 64  # records
 _BELIEVED_BYTES = 1 << 20  # of blocks that follow each other: then the first one is believed to be one
 _NO_BLOCK = "what is there does not end in the sync marker of the file"
 
@@ -72,6 +73,10 @@ class ReadAvro(FileFn):
         self.on_error = on_error
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        return chain.from_iterable(self._lists(tracker))  # a step of a generator for each record would cost 4 %
+
+    def _lists(self, tracker: Any) -> Iterator[Iterable[Any]]:
+        """Yield the records, some at a time."""
         restriction: FileRange = tracker.current_restriction()
         path = restriction.file.path
         if restriction.start == restriction.stop:
@@ -79,34 +84,34 @@ class ReadAvro(FileFn):
         with self.open(restriction) as opened:
             file = _AvroFile(opened, restriction.file, self.reader_schema)
             at = file.first(restriction.start, restriction.stop)
-            if self.on_error == "tag":
-                yield from self._block_by_block(path, file, at, tracker.try_claim)
-                return
-            records = file.claimed(at, tracker.try_claim)
-            try:
-                yield from (((path, file.at), record) for record in records) if self.with_position else records
-            except SdfError:
-                raise
-            except Exception as error:  # fastavro raises whatever comes of bytes that are no records
-                file.check_codec()
-                raise ReadError(
-                    f"{path}: the Avro block at byte {file.at} cannot be read: {type(error).__name__}: {error}. To go "
-                    f"on without such blocks pass on_error='tag', and tags=('bad',) to the runner."
-                ) from error
+            records_of = self._or_bad if self.on_error == "tag" else self._or_error
+            while tracker.try_claim(at):
+                block = file.read(at)
+                yield from records_of(path, file, at, block)
+                at = file.after(at, block)
 
-    def _block_by_block(self, path: str, file: _AvroFile, at: int, try_claim: Callable[[int], bool]) -> Iterator[Any]:
-        """Yield the records of each block, or the block itself if one of them does not decode."""
-        while try_claim(at):
-            block = file.read(at)
-            try:
-                records = list(file.decode(block))
-            except Exception as error:  # fastavro raises whatever comes of bytes that are no records
-                file.check_codec()
-                data = file.slice(at, min(file.after(at, block), at + _MOST_BAD_BYTES)) if block is None else block
-                yield TaggedOutput("bad", BadRecord(path, at, data, f"{type(error).__name__}: {error}"))
-            else:
-                yield from zip(repeat((path, at)), records) if self.with_position else records
-            at = file.after(at, block)
+    def _or_error(self, path: str, file: _AvroFile, at: int, block: bytes | None) -> Iterator[Iterable[Any]]:
+        """Yield the records of a block, some at a time."""
+        try:
+            for records in file.decode(block):
+                yield zip(repeat((path, at)), records) if self.with_position else records
+        except Exception as error:  # fastavro raises whatever comes of bytes that are no records
+            file.check_codec()
+            raise ReadError(
+                f"{path}: the Avro block at byte {at} cannot be read: {type(error).__name__}: {error}. To go on "
+                f"without such blocks pass on_error='tag', and tags=('bad',) to the runner."
+            ) from error
+
+    def _or_bad(self, path: str, file: _AvroFile, at: int, block: bytes | None) -> Iterator[Iterable[Any]]:
+        """Yield the records of a block, or the block itself if one of them does not decode."""
+        try:
+            records = list(chain.from_iterable(file.decode(block)))
+        except Exception as error:  # fastavro raises whatever comes of bytes that are no records
+            file.check_codec()
+            data = file.slice(at, min(file.after(at, block), at + _MOST_BAD_BYTES)) if block is None else block
+            yield (TaggedOutput("bad", BadRecord(path, at, data, f"{type(error).__name__}: {error}")),)
+        else:
+            yield zip(repeat((path, at)), records) if self.with_position else records
 
 
 class _AvroFile:
@@ -127,7 +132,6 @@ class _AvroFile:
         self._source = _Source(file)
         self._reader_schema = reader_schema
         self.info = info
-        self.at = 0  # the block that was claimed last
         if not self._fastavro.is_avro(file):
             raise ReadError(f"{info.path} is not an Avro file: it does not begin with b'Obj\\x01'.")
         self._read_header()
@@ -138,35 +142,12 @@ class _AvroFile:
         self._file.seek(0)
         self._source.file = self._file
         try:
-            self._blocks = self._fastavro.block_reader(self._source, self._reader_schema)
+            self._records = self._fastavro.reader(self._source, self._reader_schema)
         except Exception as error:
             raise ReadError(
                 f"{self.info.path}: its Avro header cannot be read: {type(error).__name__}: {error}."
             ) from error
-
-    def claimed(self, at: int, try_claim: Callable[[int], bool]) -> Iterable[Any]:
-        """Return what yields the records of all blocks from an offset on, claiming each block when it gets there.
-
-        Blocks are claimed where fastavro asks for more bytes, since nothing is as fast as its own loop over them.
-        """
-        self._file.seek(0)
-        self._source.file = self._file
-        records: Iterable[Any] = self._fastavro.reader(self._source, self._reader_schema)
-        self._source.file = io.BytesIO()
-
-        def following() -> BinaryIO | None:
-            nonlocal at
-            if not try_claim(at):
-                return None
-            self.at = at
-            block = self.read(at)
-            if block is None:
-                raise ValueError(_NO_BLOCK)  # not EOFError, by which fastavro would know the end of the file
-            at += len(block)
-            return io.BytesIO(block)
-
-        self._source.following = following
-        return records
+        self._source.file = io.BytesIO()  # what follows is read block by block
 
     def slice(self, start: int, stop: int) -> bytes:
         """Return the bytes ``[start, stop)``."""
@@ -232,21 +213,25 @@ class _AvroFile:
             at, seen = at + len(seen) - len(kept), kept
         return stop
 
-    def decode(self, block: bytes | None) -> Iterable[Any]:
-        """Return what yields the records of a block; either may raise anything."""
+    def decode(self, block: bytes | None) -> Iterator[list[Any]]:
+        """Yield the records of a block, a few at a time, so that they are still in the cache when used; raise anything.
+
+        fastavro goes on from block to block in a loop of its own: nothing is as fast.
+        """
         if block is None:
-            raise ValueError(_NO_BLOCK)  # not EOFError, by which fastavro would know the end of the file
-        self._source.file = io.BytesIO(block)
+            raise ValueError(_NO_BLOCK)
+        self._source.following = io.BytesIO(block)
+        count: Any = self._fastavro.schemaless_reader(io.BytesIO(block), "long", None)
         try:
-            records: Iterable[Any] = next(self._blocks)
+            for left in range(count, 0, -_AT_ONCE):
+                yield list(islice(self._records, min(left, _AT_ONCE)))
         except Exception:
             self._read_header()  # an iterator that has raised is at its end
             raise
-        return records
 
     def check_codec(self) -> None:
         """Raise ReadError if fastavro lacks the codec here: then it is not the block's fault."""
-        codec = self._blocks.codec
+        codec = self._records.codec
         if codec not in self._fastavro.read.BLOCK_READERS:
             raise ReadError(f"{self.info.path}: its header names the codec {codec!r}, which fastavro does not know.")
         try:
@@ -263,13 +248,13 @@ class _Source:
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.following: Callable[[], BinaryIO | None] = lambda: None  # gives the next block, None if there is none
+        self.following: BinaryIO = file  # what to read when that is at its end
 
     def read(self, size: int = -1) -> bytes:
         data = self.file.read(size)
-        if not data and size and (file := self.following()) is not None:
-            self.file = file
-            data = file.read(size)
+        if not data and size:
+            self.file = self.following
+            data = self.file.read(size)
         return data
 
     def tell(self) -> int:
