@@ -144,15 +144,13 @@ class Bench:
         self._results, self._is_quick = given.results, given.quick
         return given
 
-    def spark(self, slots: int, **settings: str) -> Any:
+    def spark(self, slots: int) -> Any:
         """Start Spark with so many slots on this machine."""
         from pyspark import SparkConf, SparkContext
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = SparkConf().setMaster(f"local[{slots}]").setAppName(self.name)
         conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
-        for key, value in settings.items():
-            conf.set(key.replace("__", "."), value)
         self._sc = SparkContext(conf=conf)
         self._sc.setLogLevel("ERROR")
         self._sc.addPyFile(__file__)  # so that what runs in workers may use it
@@ -241,9 +239,8 @@ def memory() -> str:
             most[int(folder.name)] = status["Name"], int(status["VmHWM"].split()[0]) * 1024 / 1e6
     told = {"driver": most[os.getpid()][1]}
     for pid, (name, megabytes) in most.items():
-        above, ancestors = parents[pid], []
+        above = parents[pid]
         while above in parents and above != os.getpid():
-            ancestors.append(above)
             above = parents[above]
         if above == os.getpid():
             kind = "JVM" if name == "java" else "worker"

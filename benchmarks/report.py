@@ -71,7 +71,6 @@ class CpuTime:
 
     def __init__(self):
         self.seconds = 0.0
-        self.calls = 0
 
     def of(self, owner, name):
         """Return a patch of a method that adds up its time."""
@@ -84,7 +83,6 @@ class CpuTime:
                 return method(*args, **kwargs)
             finally:
                 self.seconds += time.thread_time() - began
-                self.calls += 1
 
         return mock.patch.object(owner, name, timed)
 
