@@ -4,14 +4,15 @@
 
 Spark may hold other bytes under the same name: those of a second attempt (speculation, a zombie; SPARK-58107) or of a
 recomputation after a loss. The stamp in front says at once whose they are, so that a reader takes only the attempt that
-the ledger committed and replays the pinned parts otherwise. The receipt at the end says what the attempt did; a block
-without it was cut short. Records travel in batches of up to `_MAX_RECORDS`, so nothing here costs time per record.
+the ledger committed and replays the pinned parts otherwise; it may be given several blocks, one after the other. The
+receipt at the end says what the attempt did; a block without it was cut short. Records travel in batches of up to
+`_MAX_RECORDS`, so nothing here costs time per record.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -22,7 +23,7 @@ from sdf.errors import LedgerError
 from sdf.items import Outcome
 from sdf.spark import serde
 
-__all__ = ["Receipt", "Stamp", "batches", "read_block", "receipt_of"]
+__all__ = ["Receipt", "Stamp", "batches", "read_blocks", "receipt_of"]
 
 # As PySpark's own batches: double below 64 KiB, halve above 640 KiB (apache/spark#2740).
 _SMALL_BYTES = 64 * 1024
@@ -48,6 +49,7 @@ class Receipt:
         stamp: which attempt.
         outcome: for the ledger.
         counts: how many records it gave for each tag, the main output first.
+        size: of all of them, bytes as they are stored.
         worker: host and process id.
         began: seconds since the epoch, on that host's clock; for display only.
         seconds: how long it took, monotonic.
@@ -56,6 +58,7 @@ class Receipt:
     stamp: Stamp
     outcome: Outcome
     counts: tuple[int, ...]
+    size: int
     worker: str
     began: float
     seconds: float
@@ -100,28 +103,38 @@ def _by_tag(batch: list[Any], tags: tuple[str, ...], who: str) -> Iterable[tuple
     return sorted_out.items()
 
 
-def read_block(block: Iterator[Any], committed: Stamp, tag: int, replay: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    """Return the committed records of a task, one batch at a time.
+def read_blocks(
+    messages: Iterable[Any], committed: Collection[Stamp], tag: int, replay: Callable[[Stamp], Iterable[Any]]
+) -> Iterator[Iterable[Any]]:
+    """Yield the committed records of the tasks whose blocks these are, some at a time.
 
     Args:
-        block: what Spark's storage gave, or what Spark has just computed again.
-        committed: the attempt that counts.
+        messages: blocks, one after the other: what Spark's storage gave, or what Spark has just computed again.
+        committed: the attempts that count.
         tag: which output.
-        replay: runs the pinned parts again and gives the records of that output; called if the bytes are not those of
-            the committed attempt.
+        replay: runs the pinned parts of a task again and gives the records of that output; called with the stamp of a
+            block that is not that of the committed attempt.
+
+    Raises:
+        LedgerError: if the block of a committed attempt ends without its receipt.
     """
-    if next(block, None) != committed:
-        return iter((replay(),))
-    return _committed_batches(block, committed, tag)
-
-
-def _committed_batches(block: Iterator[Any], committed: Stamp, tag: int) -> Iterator[Any]:
-    message = None
-    for message in block:
-        if isinstance(message, tuple) and message[0] == tag:
+    ours: Stamp | None = None  # whose block this is, if it counts and has not ended
+    for message in messages:
+        if isinstance(message, Stamp):
+            _check_ended(ours)
+            ours = message if message in committed else None
+            if ours is None:
+                yield replay(message)
+        elif isinstance(message, Receipt):
+            ours = None
+        elif ours is not None and message[0] == tag:
             yield serde.loads(message[1])
-    if not isinstance(message, Receipt):
-        raise LedgerError(f"the stored block of {committed!r} ends without its receipt; Spark's storage cut it short.")
+    _check_ended(ours)
+
+
+def _check_ended(ours: Stamp | None) -> None:
+    if ours is not None:
+        raise LedgerError(f"the stored block of {ours!r} ends without its receipt; Spark's storage cut it short.")
 
 
 def receipt_of(block: Iterable[Any]) -> Receipt | None:

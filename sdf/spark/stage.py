@@ -17,7 +17,7 @@ from sdf.dofn import TaggedOutput
 from sdf.errors import ReplayError, show
 from sdf.items import WorkItem
 from sdf.spark import serde
-from sdf.spark.blocks import Receipt, Stamp, batches, read_block
+from sdf.spark.blocks import Receipt, Stamp, batches, read_blocks
 from sdf.spark.payload import Payload, marked
 
 __all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "stage_mark"]
@@ -68,11 +68,13 @@ class StageTask:
         fn, side_inputs = self._payload.load()
         wall, began = time.time(), time.monotonic()
         bundle = Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic)
-        counts = [0] * (1 + len(self._tags))
+        counts, size = [0] * (1 + len(self._tags)), 0
         with _Timekeeper(bundle, budget_seconds, self._worth_seconds):
-            yield from batches(bundle.outputs(), self._tags, counts, type(fn).__name__)
+            for batch in batches(bundle.outputs(), self._tags, counts, type(fn).__name__):
+                size += len(batch[1])
+                yield batch
         worker = f"{socket.gethostname()}/{os.getpid()}"
-        receipt = Receipt(stamp, bundle.outcome(), tuple(counts), worker, wall, time.monotonic() - began)
+        receipt = Receipt(stamp, bundle.outcome(), tuple(counts), size, worker, wall, time.monotonic() - began)
         self._receipts.add([receipt])
         yield receipt
 
@@ -114,13 +116,13 @@ class _Timekeeper:
 
 
 class ReadCommitted:
-    """Gives the committed records of one output; a function for ``mapPartitionsWithIndex`` over all stages' blocks.
+    """Gives the committed records of one output; a function for ``mapPartitions`` over all stages' blocks.
 
     Args:
         payload: the run's DoFn.
-        stamps: the committed attempt of each partition.
-        counts: the number of records of each partition in this output.
-        contents: the work items that each partition committed, in order, as a pickled list: what a replay runs.
+        stamps: the committed attempt at each task.
+        counts: the number of records of each of these in this output.
+        contents: the work items that each of these committed, in order, as a pickled list: what a replay runs.
             Broadcast, since it is needed only where a block is gone.
         tag: number of the output, 0 for the main one.
         tags: the declared tags.
@@ -142,14 +144,13 @@ class ReadCommitted:
         self._tag = tag
         self._tags = tags
 
-    def __call__(self, partition: int, block: Iterable[Any]) -> Iterator[Any]:
-        return chain.from_iterable(
-            read_block(iter(block), self._stamps[partition], self._tag, lambda: self._replay(partition))
-        )
+    def __call__(self, blocks: Iterable[Any]) -> Iterator[Any]:
+        return chain.from_iterable(read_blocks(blocks, frozenset(self._stamps), self._tag, self._replay))
 
-    def _replay(self, partition: int) -> Iterator[Any]:
+    def _replay(self, lost: Stamp) -> Iterator[Any]:
+        number = [(stamp.stage, stamp.task) for stamp in self._stamps].index((lost.stage, lost.task))
         fn, side_inputs = self._payload.load()
-        items: list[WorkItem] = serde.loads(self._contents.value)[partition]
+        items: list[WorkItem] = serde.loads(self._contents.value)[number]
         wanted = None if self._tag == 0 else self._tags[self._tag - 1]
         found = 0
         for output in Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic).outputs():
@@ -157,10 +158,10 @@ class ReadCommitted:
             if tag == wanted:
                 found += 1
                 yield value
-        if found != self._counts[partition]:
+        if found != self._counts[number]:
             parts = show([item.restriction for item in items])
             raise ReplayError(
                 f"{type(fn).__name__}.process() is not deterministic: a stored block was lost, and running {parts} "
-                f"again gave {found} records where {self._counts[partition]} were committed. Make process() depend on "
+                f"again gave {found} records where {self._counts[number]} were committed. Make process() depend on "
                 f"nothing but element and restriction, or save the result before it is used twice."
             )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import math
 import queue
 import time
 import uuid
@@ -38,12 +39,7 @@ from sdf.spark.jobs import Ended, Jobs, slot_counter
 from sdf.spark.options import count, positive
 from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.receipts import ReceiptParam, materialise, read_receipts
-from sdf.spark.stage import (
-    STAGE_PROPERTY,
-    ReadCommitted,
-    StageTask,
-    stage_mark,
-)
+from sdf.spark.stage import STAGE_PROPERTY, ReadCommitted, StageTask, stage_mark
 from sdf.work import Work, enter
 
 __all__ = ["StagedRunner"]
@@ -52,6 +48,8 @@ log = logging.getLogger("sdf.staged")
 
 _FIRST_BUDGET_SECONDS = 0.5
 _SLOTS_EVERY_SECONDS = 0.5
+_PARTITIONS_PER_SLOT = 3  # of the result, as Spark's tuning guide has it
+_PARTITION_BYTES = 64 << 20  # or more of them, if they would be larger than this
 _LONGEST_WAIT_SECONDS = 3600.0  # a wait of centuries would overflow the clock
 
 
@@ -323,7 +321,7 @@ class _Run:
         report = self._report(seconds, [receipt for _, receipt in ordered])
         results: dict[str, RDD[Any]] = {}
         if ordered:
-            blocks = self._sc.union([stage.rdd for stage in self._stages])
+            blocks = self._blocks([receipt for _, receipt in ordered])
             stamps: tuple[Stamp, ...] = tuple(receipt.stamp for _, receipt in ordered)
             owners = [(stamp.stage, stamp.task) for stamp in stamps]
             pinned = [self._work.ledger.content(owner) for owner in owners]
@@ -332,7 +330,7 @@ class _Run:
             if ordered:
                 counts = tuple(receipt.counts[tag] for _, receipt in ordered)
                 read = ReadCommitted(self._payload, stamps, counts, contents, tag, self._tags)
-                result = blocks.mapPartitionsWithIndex(read)
+                result = blocks.mapPartitions(read)
             else:
                 result = self._sc.parallelize([], 1)
             result.report = report  # type: ignore[attr-defined]
@@ -340,6 +338,13 @@ class _Run:
             results[name] = result
         log.info("%s", report)
         return results
+
+    def _blocks(self, receipts: list[Receipt]) -> RDD[Any]:
+        """Return the blocks of all stages, several to a partition: to read each in a task of its own costs 10 ms."""
+        blocks = self._sc.union([stage.rdd for stage in self._stages])
+        size = sum(receipt.size for receipt in receipts)
+        partitions = max(_PARTITIONS_PER_SLOT * self._slots, math.ceil(size / _PARTITION_BYTES))
+        return blocks.coalesce(partitions) if partitions < len(receipts) else blocks
 
     def _unpersist(self, unpersist: Callable[[bool], RDD[Any]], blocking: bool = False) -> RDD[Any]:
         """Free the stages' blocks too; whoever reads the result after that gets the pinned parts computed again."""

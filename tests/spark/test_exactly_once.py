@@ -1,5 +1,6 @@
 """Exactly once, whatever Spark loses, repeats or recomputes. Each test counts the faults that it really provoked."""
 
+import itertools
 import os
 import signal
 import time
@@ -13,10 +14,10 @@ from sdf import MonotonicWatermark, StagedRunner, run_sdf
 from sdf.bundle import Bundle
 from sdf.errors import LedgerError
 from sdf.expansion import checked_size, expand
-from sdf.items import WorkItem
+from sdf.items import Outcome, WorkItem
 from sdf.ledger import Ledger
 from sdf.spark import receipts, serde
-from sdf.spark.blocks import Receipt, Stamp, batches, read_block, receipt_of
+from sdf.spark.blocks import Receipt, Stamp, batches, read_blocks, receipt_of
 
 ELEMENTS = [("big", 200), ("a", 3), ("b", 0), ("c", 9)]
 MANY_STAGES = StagedRunner(budget_seconds=0.1)
@@ -217,18 +218,18 @@ def attempt(number, stop_after, items):
 
     counts = [0]
     records = list(batches(outputs(), (), counts, "CountFn"))
-    return [stamp, *records, Receipt(stamp, bundle.outcome(), tuple(counts), "here", 0.0, 0.0)]
+    return [stamp, *records, Receipt(stamp, bundle.outcome(), tuple(counts), 0, "here", 0.0, 0.0)]
 
 
 def read(block, committed, contents):
     """Read a block as the result does; return the records, and whether they had to be replayed."""
     replayed = []
 
-    def replay():
-        replayed.append(True)
+    def replay(stamp):
+        replayed.append(stamp)
         return Bundle(CountFn(), contents, clock=time.monotonic).outputs()
 
-    return list(chain.from_iterable(read_block(iter(block), committed, 0, replay))), bool(replayed)
+    return list(chain.from_iterable(read_blocks(block, {committed}, 0, replay))), bool(replayed)
 
 
 def test_only_one_of_two_attempts_counts():
@@ -270,3 +271,40 @@ def test_a_block_without_its_receipt_is_refused():
     with pytest.raises(LedgerError, match="ends without its receipt"):
         read(block[:-1], block[0], [])
     assert serde.loads(block[1][1]) == [("a", 0)]
+
+
+def block_of(task, number, *, attempt=0, tag=0, ends=True):
+    """Return a block of one record."""
+    stamp = Stamp("run", 0, task, attempt)
+    receipt = Receipt(stamp, Outcome(0), (1,), 0, "here", 0.0, 0.0)
+    return [stamp, (tag, serde.dumps([number], "it")), *([receipt] if ends else [])]
+
+
+@pytest.mark.parametrize("given", list(itertools.product(["ours", "another's", "lost"], repeat=3)), ids="-".join)
+def test_several_blocks_in_a_partition(given):
+    """Each is believed or replayed for itself, whatever lies before and behind it; in order."""
+    made = {
+        "ours": lambda task: block_of(task, task),
+        "another's": lambda task: block_of(task, -1, attempt=1),
+        "lost": lambda task: block_of(task, -1, attempt=2)[:1],
+    }
+    messages = [message for task, kind in enumerate(given) for message in made[kind](task)]
+    committed = {Stamp("run", 0, task, 0) for task in range(3)}
+    replayed = []
+
+    def replay(stamp):
+        replayed.append(stamp.task)
+        return [stamp.task]
+
+    assert list(chain.from_iterable(read_blocks(messages, committed, 0, replay))) == [0, 1, 2]
+    assert replayed == [task for task, kind in enumerate(given) if kind != "ours"]
+
+
+def test_a_block_without_its_receipt_is_refused_wherever_it_lies():
+    """Not only at the end of a partition."""
+    messages = [*block_of(0, 0, ends=False), *block_of(1, 1)]
+    committed = {Stamp("run", 0, task, 0) for task in range(2)}
+    with pytest.raises(
+        LedgerError, match=r"Stamp\(run_id='run', stage=0, task=0, attempt=0\) ends without its receipt"
+    ):
+        list(read_blocks(messages, committed, 0, None))

@@ -22,6 +22,7 @@ from sdf.errors import (
     UnclaimedWorkError,
     UnpicklableError,
 )
+from sdf.spark import staged
 
 ONE_TASK = StagedRunner(max_tasks=1)  # nothing is cut before it runs
 ELEMENTS = [("a", 0), ("b", 1), ("c", 200), ("d", 7), ("c", 3)]
@@ -75,6 +76,16 @@ def test_the_result_is_an_rdd_like_any_other(sc):
     assert result.map(lambda record: record[1]).sum() == sum(range(50))
     assert result.reduceByKey(lambda one, other: one + other).collect() == [("a", sum(range(50)))]
     assert sorted(number for _, number in result.zipWithIndex().collect()) == list(range(50))
+
+
+def test_the_result_has_a_few_partitions_per_slot_or_more_where_they_would_be_large(sc, monkeypatch):
+    """However many tasks it took: to read each stored block in a task of its own would cost 10 ms a block."""
+    elements, one_by_one = [(f"e{number}", 20) for number in range(50)], StagedRunner(max_items_per_stage=1)
+    result = run_sdf(sc.parallelize(elements), CountFn(), runner=one_by_one)
+    assert (len(result.report.tasks), result.getNumPartitions()) == (50, 12)
+    assert Counter(result.collect()) == expected(elements)
+    monkeypatch.setattr(staged, "_PARTITION_BYTES", 500)
+    assert 12 < run_sdf(sc.parallelize(elements), CountFn(), runner=one_by_one).getNumPartitions() < 50
 
 
 def test_the_output_of_one_is_the_input_of_the_next(sc):
