@@ -8,9 +8,7 @@ BENCH := "claims.py" "throughput.py" "startup.py --slots 2" "startup.py --slots 
 	"streams.py" "growth.py" "report.py" "lanes.py" "simulate.py" \
 	"skew.py --kind cpu --slots 2" "skew.py --kind wait --slots 8"
 BENCH_LONG := "growth.py --elements 100 1000 10000 100000 1000000" "memory.py --gigabytes 4 --files 100000" \
-	"streams.py --batches 2000" "connectors.py --only avro parquet --megabytes 1000" \
-	"connectors.py --only bzip2 bgzf --bzip2-megabytes 500" \
-	"connectors.py --only gzip --gzip-megabytes 2500 --rounds 1" \
+	"streams.py --batches 2000" "connectors.py --only gzip --gzip-megabytes 3500 --rounds 1" \
 	"simulate.py --slots 10 100 1000 10000 --losses 0" \
 	"skew.py --kind cpu --slots 2 --seconds 20 --ways 32-per-slot StagedRunner LiveRunner" \
 	"skew.py --kind wait --slots 8 --seconds 20 --ways 32-per-slot StagedRunner LiveRunner" \
