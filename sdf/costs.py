@@ -26,7 +26,7 @@ class Costs:
     have nothing to do with each other. Units without a known size count as one.
 
     Attributes:
-        revision: how often what waits may have got another estimate.
+        revision: how often something that waits has got another estimate.
         surprised: whether a work item cost something else than the one before it made expect.
     """
 
@@ -39,6 +39,7 @@ class Costs:
             int, int | None
         ] = {}  # what lies right behind a work item, cut off from it or from one before
         self._fixed: set[int] = set()  # whose rates do not follow
+        self._waiting: set[int] = set()  # of what was cut off
         self.revision = 0
         self.surprised = False
 
@@ -47,7 +48,6 @@ class Costs:
         self._units += outcome.units
         self._seconds += outcome.seconds
         self._items += outcome.started
-        self.revision += 1
         cut = {part.item_id for part in outcome.parts}
         for part in outcome.parts:
             self._show(part.item_id, part.units, part.seconds)
@@ -64,11 +64,19 @@ class Costs:
             return
         if expected is not None and not expected / _WRONG <= rate <= expected * _WRONG:
             self.surprised = True
-        self._fixed.add(item_id)
         behind = self._behind.get(item_id)
-        while behind is not None and behind not in self._fixed:
+        while behind is not None and behind in self._waiting and behind not in self._fixed:
             self._rates[behind] = rate
+            self.revision += 1
             behind = self._behind[behind]
+
+    def waits(self, item: WorkItem) -> None:
+        """Note that nobody runs a work item; what lies before it may show what it will cost."""
+        self._waiting.add(item.id)
+
+    def taken(self, item: WorkItem) -> None:
+        """Note that a work item does not wait any more: now what lies behind it follows what it will show."""
+        self._waiting.discard(item.id)
 
     def learn(self, item_id: int, units_done: float, seconds: float) -> None:
         """Learn what a work item costs that still runs, or has run in part."""
@@ -94,9 +102,9 @@ class Costs:
         self.inherit(rest)
         if units(front) + units(rest) > 1.001 * units(whole) and (self.mean() is not None or self.own(whole)):
             seconds = self.seconds_of(whole)
-            self._rates[front.id] = seconds * fraction / units(front)
-            self._rates[rest.id] = seconds * (1 - fraction) / units(rest)
-            self._fixed |= {front.id, rest.id}
+            for side, share in ((front, fraction), (rest, 1 - fraction)):
+                self._rates[side.id] = seconds * share / units(side) if units(side) else 0.0
+                self._fixed.add(side.id)
 
     def mean(self) -> float | None:
         """Return seconds per unit over all that has run, None before anything has."""

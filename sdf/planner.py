@@ -90,6 +90,7 @@ class Backlog:
         if item.parent is None and self._costs.own(item) is None:
             self._whole.push(units(item), item)
         else:
+            self._costs.waits(item)
             self._cut.push(self._costs.seconds_of(item), item)
 
     def pop(self) -> WorkItem:
@@ -98,8 +99,11 @@ class Backlog:
         if not len(self._cut):
             return self._whole.pop()
         mean = self._costs.mean() or 1.0
-        cut = not len(self._whole) or self._cut.first() >= self._whole.first() * mean
-        return self._cut.pop() if cut else self._whole.pop()
+        if len(self._whole) and self._cut.first() < self._whole.first() * mean:
+            return self._whole.pop()
+        item = self._cut.pop()
+        self._costs.taken(item)
+        return item
 
     def seconds(self) -> float:
         """Return the estimated seconds of all of it."""

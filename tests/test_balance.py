@@ -153,22 +153,43 @@ def test_an_idle_attempt_waits_as_long_as_its_patience_lasts():
 
 
 @pytest.mark.parametrize("busy", [True, False])
-def test_idle_attempts_make_room_one_after_the_other_for_a_lane_that_is_tried_again(busy):
-    """It may need a slot; the others wait for what it has to give."""
+def test_an_idle_attempt_makes_room_for_a_lane_that_is_tried_again(busy):
+    """It may need a slot, but no more than one; the others wait for what it has to give."""
     lanes = Lanes(4)
     failed = LaneState(4, Backlog(lanes.costs), begun=True)
     for attempt in lanes.attempts[busy:]:
         lanes.balance.rests(attempt, 5.0)
     lanes.balance.needs_slot(failed, 5.0)
     left = []
-    for now in (5.9, 6.0, 6.9, 7.0):
+    for now in (5.9, 6.0, 6.9, 7.0, 9.0):
         left += [(now, number) for number in lanes.leavers(now)]
         for _, number in left:
             lanes.balance.ends(lanes.attempts[number])
-    assert left == [(6.0, busy), (7.0, busy + 1)]
-    lanes.balance.has_slot(failed, 7.5)
+    assert left == [(6.0, busy)]
+    lanes.balance.has_slot(failed, 9.5)
     lanes.balance.runs(Attempt("again", failed, Hello(4, "w", 0.0)))
-    assert (lanes.leavers(14.9), lanes.leavers(15.0)) == ([], [2, 3][busy:])
+    assert (lanes.leavers(14.9), lanes.leavers(15.0)) == ([], [1, 2, 3][busy:])
+
+
+def test_nobody_makes_room_for_a_lane_that_has_a_slot_again():
+    """Spark mostly tries it in the one that it had."""
+    lanes = Lanes(3)
+    failed = LaneState(3, Backlog(lanes.costs), begun=True)
+    for attempt in lanes.attempts[1:]:
+        lanes.balance.rests(attempt, 5.0)
+    lanes.balance.needs_slot(failed, 5.0)
+    lanes.balance.has_slot(failed, 5.5)
+    assert lanes.leavers(6.5) == []
+
+
+def test_an_attempt_with_delayed_work_makes_no_room_but_another_does():
+    """However long it has been idle."""
+    lanes = Lanes(3)
+    lanes.attempts[1].lane.delayed = 1
+    for attempt in lanes.attempts[1:]:
+        lanes.balance.rests(attempt, 5.0)
+    lanes.balance.needs_slot(LaneState(3, Backlog(lanes.costs), begun=True), 5.0)
+    assert lanes.leavers(6.0) == [2]
 
 
 def test_nobody_waits_for_a_lane_that_does_not_come_back():
@@ -190,16 +211,25 @@ def test_two_lanes_that_are_tried_again_get_room_at_the_same_time():
     assert lanes.leavers(6.0) == [1, 2]
 
 
-@pytest.mark.parametrize("busy", [True, False])
-def test_an_idle_attempt_makes_room_at_once_for_a_lane_that_was_never_begun(busy):
-    """Whether or not others run something; but not while a run begins, when lanes start one after the other."""
+def test_an_idle_attempt_adopts_what_a_lane_has_that_was_never_begun():
+    """It may wait for a slot; but not while a run begins, when lanes start one after the other."""
     lanes = Lanes(2)
-    lanes.balance.needs_slot(LaneState(2, Backlog(lanes.costs)))
+    orphan = LaneState(2, Backlog(lanes.costs))
+    lanes.balance.needs_slot(orphan)
+    assert lanes.balance.adoption(0.3) is None
     lanes.balance.rests(lanes.attempts[1], 0.1)
-    if not busy:
-        lanes.balance.rests(lanes.attempts[0], 0.1)
-    assert lanes.leavers(0.2) == []
-    assert lanes.leavers(0.3) == ([1] if busy else [1, 0])
+    assert lanes.balance.adoption(0.2) is None
+    assert lanes.balance.adoption(0.3) == (orphan, lanes.attempts[1])
+    assert lanes.balance.adoption(0.3) is None
+    assert (lanes.leavers(10.0), lanes.leavers(10.2)) == ([], [1])
+
+
+def test_the_first_lane_alone_adopts_nothing_and_ends():
+    """An action such as first() wants no more than that lane, and Spark then runs several others at once."""
+    lanes = Lanes(1)
+    lanes.balance.needs_slot(LaneState(1, Backlog(lanes.costs)))
+    lanes.balance.rests(lanes.attempts[0], 0.1)
+    assert (lanes.balance.adoption(0.3), lanes.leavers(0.2), lanes.leavers(0.3)) == (None, [], [0])
 
 
 def test_the_last_ones_wait_a_moment_for_a_lane_that_is_tried_again():

@@ -19,9 +19,10 @@ def ran(costs, item_id, units, seconds, *, whole=True):
 
 
 def cut_off(costs, *items):
-    """Tell that work items were cut off, each from its parent, and return them."""
+    """Tell that work items were cut off, each from its parent, and wait; return them."""
     for item in items:
         costs.inherit(item)
+        costs.waits(item)
     return items
 
 
@@ -80,10 +81,20 @@ def test_what_waits_follows_the_nearest_before_it():
     assert (costs.own(near), costs.own(far)) == (10.0, 10.0)
 
 
+def test_what_runs_or_has_run_is_followed_rather_than_what_lies_before_it():
+    """Nothing changes behind it, so that the ends of ten thousand tasks cost no more than ten thousand steps."""
+    costs = Costs()
+    far, near = cut_off(costs, item_of(1, 6, 9, parent=0), item_of(2, 3, 6, parent=0))
+    costs.taken(near)
+    ran(costs, 0, 3, 3.0)
+    assert (costs.own(near), costs.own(far), costs.revision) == (None, None, 0)
+
+
 def test_what_has_shown_its_cost_keeps_it():
     """What lies before it ends later; nothing changes behind the one that ran."""
     costs = Costs()
     far, near = cut_off(costs, item_of(1, 6, 9, parent=0), item_of(2, 3, 6, parent=0))
+    costs.taken(near)
     ran(costs, 2, 3, 30.0)
     ran(costs, 0, 3, 3.0)
     assert (costs.own(near), costs.own(far)) == (10.0, 10.0)
@@ -94,6 +105,7 @@ def test_work_that_is_handed_back_whole_keeps_its_place():
     costs = Costs()
     far, near = cut_off(costs, item_of(1, 6, 9, parent=0), item_of(2, 3, 6, parent=0))
     cut_off(costs, far)
+    costs.taken(near)
     ran(costs, 2, 3, 30.0)
     ran(costs, 0, 3, 3.0)
     assert (costs.own(near), costs.own(far)) == (10.0, 10.0)
@@ -108,6 +120,15 @@ def test_parts_whose_sizes_do_not_add_up_do_not_follow():
     assert (costs.seconds_of(whole), costs.seconds_of(rest)) == (6.0, 2.0)
     ran(costs, 0, 1, 60.0)
     assert costs.seconds_of(rest) == 2.0
+
+
+def test_a_part_of_size_zero_costs_nothing():
+    """Also where the sizes do not add up."""
+    costs = Costs()
+    ran(costs, 9, 1, 1.0)
+    front, rest = item_of(0, 0, 12), item_of(1, 9, 9, parent=0)
+    costs.cut(item_of(0, 0, 10), 0.5, front, rest)
+    assert (costs.seconds_of(front), costs.seconds_of(rest)) == (5.0, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ Nothing here is about right or wrong, that is the coordinator's; this is about w
 estimate: what the attempt said of what it runs, and the costs seen so far for its share.
 
 An idle attempt holds a slot. It may wait for others to have something to give as long as its patience lasts, and not at
-all if a lane with work was never begun, or nobody runs anything. (But the lanes of a job start one after the other, and
-the first ones to run dry wait for the others.) A lane that has lost its attempt has all of its work to give once it is
-tried again, but may need a slot for that: one idle attempt ends, then another, until it has one; the others wait.
+all if nobody runs anything. The lanes of a job start one after the other, and the first ones to run dry wait a moment.
+After that they adopt the shares of lanes that were never begun, which may wait for a slot: nobody has run anything of
+them. (But the first lane alone ends: an action such as first() may want no more than that one.) A lane that has lost
+its attempt has all of its work to give once it is tried again, but may need a slot for that: one idle attempt ends for
+it, and the others wait.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from sdf.spark.messages import Beat, Hello, Ready
 __all__ = ["Attempt", "Balance", "LaneState"]
 
 _ANSWER_SECONDS = 1.0  # an ask that has no answer by then is not counted on
-_SLOT_SECONDS = 1.0  # after which another idle attempt makes room for a lane that has lost its attempt
+_SLOT_SECONDS = 1.0  # after which an idle attempt makes room for a lane that has lost its attempt
 _START_SECONDS = 0.25  # how long the lanes of a run take to start, one after the other
 
 
@@ -75,6 +77,7 @@ class Attempt:
         slow: its slowest blocks.
         asked_at: when it was asked for something; None if it has answered.
         declined: whether it could give nothing, and has not told since that it has moved on.
+        closed: whether it has said `Bye`.
         idle_since: when it had nothing to run.
         ends_at: when it will have run what it has, as far as is known.
         entry: the valid one among its entries in the heap.
@@ -93,6 +96,7 @@ class Attempt:
     slow: tuple[SlowBlock, ...] = ()
     asked_at: float | None = None
     declined: bool = False
+    closed: bool = False
     idle_since: float = math.inf
     ends_at: float = 0.0
     entry: int = 0
@@ -126,11 +130,12 @@ class Balance:
         self._asked: dict[Hashable, Attempt] = {}
         self._ends: list[tuple[float, int, Attempt]] = []
         self._entries = 0
-        self._unbegun: set[int] = set()  # the lanes that have work, and never had an attempt
+        self._begun: set[int] = set()  # the lanes that have had an attempt
+        self._unbegun: dict[int, LaneState] = {}  # those that have work, and never had one
         self._failed: set[int] = set()  # those that have work, and have lost their attempt
+        self._without_room: set[int] = set()  # those of them for which no attempt has ended
         self._began_at = math.inf
         self._lost_at = -math.inf
-        self._room_at = -math.inf  # when attempts ended last to make room for one of those
 
     # What is so.
 
@@ -177,13 +182,19 @@ class Balance:
 
     def needs_slot(self, lane: LaneState, now: float = -math.inf) -> None:
         """A lane has work, and no attempt; if it had one, that was lost ``now``."""
-        (self._failed if lane.begun else self._unbegun).add(lane.number)
-        self._lost_at = self._room_at = max(self._lost_at, now)
+        if lane.begun:
+            self._failed.add(lane.number)
+            self._without_room.add(lane.number)
+        else:
+            self._unbegun[lane.number] = lane
+        self._lost_at = max(self._lost_at, now)
 
     def has_slot(self, lane: LaneState, now: float) -> None:
         """A lane has got an attempt."""
-        self._unbegun.discard(lane.number)
+        self._begun.add(lane.number)
+        self._unbegun.pop(lane.number, None)
         self._failed.discard(lane.number)
+        self._without_room.discard(lane.number)
         self._began_at = min(self._began_at, now)
 
     def seconds_left(self, attempt: Attempt) -> float:
@@ -207,6 +218,13 @@ class Balance:
     def taker(self) -> Attempt | None:
         """Return the attempt that has been idle for longest, and may take."""
         return next((attempt for attempt in self._idle.values() if attempt.alone()), None)
+
+    def adoption(self, now: float) -> tuple[LaneState, Attempt] | None:
+        """Return a lane that was never begun, and who should adopt its share now; None if nobody should."""
+        if not self._unbegun or len(self._begun) < 2 or now - self._began_at < _START_SECONDS:
+            return None
+        taker = self.taker()
+        return None if taker is None else (self._unbegun.pop(next(iter(self._unbegun))), taker)
 
     def pair(self, now: float) -> tuple[Attempt, Attempt] | None:
         """Return who should give now and who take; None if nobody is idle for whom nobody was asked, or has enough."""
@@ -236,8 +254,10 @@ class Balance:
             before = now - self._patience_seconds
         else:
             before = -math.inf if starting or hopeful else now
-        leaving = list(takewhile(lambda attempt: attempt.idle_since <= before, self._idle.values()))
-        if self._failed and not leaving and now - self._room_at >= _SLOT_SECONDS:
-            leaving = list(self._idle.values())[: len(self._failed)]
-            self._room_at = now
-        yield from (attempt for attempt in leaving if not attempt.lane.delayed)
+        may_leave = [attempt for attempt in self._idle.values() if not attempt.lane.delayed]
+        leaving = list(takewhile(lambda attempt: attempt.idle_since <= before, may_leave))
+        if self._without_room and not leaving and now - self._lost_at >= _SLOT_SECONDS:
+            leaving = may_leave[: len(self._without_room)]
+            for _ in leaving:
+                self._without_room.pop()
+        yield from leaving

@@ -37,6 +37,7 @@ from sdf.spark.messages import (
     Assign,
     Back,
     Beat,
+    Bye,
     Declined,
     Fail,
     FromLane,
@@ -145,6 +146,8 @@ class Coordinator:
                 self._account.refusals[message.reason] += 1
                 attempt.declined = True
                 self._balance.rank(attempt)
+            elif isinstance(message, Bye):
+                attempt.closed = True
             else:
                 raise LedgerError(f"lane {attempt.lane.number} said hello twice.")
         except SdfError as error:
@@ -167,7 +170,11 @@ class Coordinator:
             while left.queue:
                 lane.share.push(ledger.release(lane.number, left.queue.popleft().id))
             self._balance.rank(left)
-        elif lane.sealed is None and not lane.attempts and (lane.share or lane.delayed or ledger.content(lane.number)):
+        elif (
+            lane.sealed is None
+            and not (lane.attempts or attempt.closed)
+            and (lane.share or lane.delayed or ledger.content(lane.number))
+        ):
             self._balance.needs_slot(lane, now)
         self._settle(now)
 
@@ -345,6 +352,8 @@ class Coordinator:
 
     def _settle(self, now: float) -> None:
         """Let those who have most give to those who are idle, and end the idle ones for whom nothing will come."""
+        while (adoption := self._balance.adoption(now)) is not None:
+            self._adopt(*adoption, now)
         while (pair := self._balance.pair(now)) is not None:
             giver, taker = pair
             if len(giver.lane.share):
@@ -354,6 +363,14 @@ class Coordinator:
                 self._send(giver.name, Ask(self._worth_seconds))
         for attempt in self._balance.leavers(now):
             self._seal(attempt, now)
+
+    def _adopt(self, orphan: LaneState, taker: Attempt, now: float) -> None:
+        """Give an attempt all that a lane has that was never begun; others who are idle will take of that."""
+        log.debug("%s: lane %d adopts what lane %d has", self._work.name, taker.lane.number, orphan.number)
+        orphan.handed_over += len(orphan.share)
+        while len(orphan.share):
+            taker.lane.share.push(orphan.share.pop())
+        self._next(taker, now)
 
     def _hand_over(self, giver: Attempt, taker: Attempt, now: float) -> None:
         """Move work items from one share to another, so that both have as many seconds left."""

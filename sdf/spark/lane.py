@@ -20,7 +20,7 @@ import attrs
 
 from sdf.deferrals import Deferrals
 from sdf.dofn import DoFn
-from sdf.errors import CoordinatorError, SdfError
+from sdf.errors import CoordinatorError, SdfError, show
 from sdf.expansion import checked_size
 from sdf.invoker import Residual
 from sdf.items import BETWEEN, CANNOT, NOTHING_CLAIMED, STAYS, TOO_LITTLE, UNTOLD, SlowBlock, WorkItem, slowest
@@ -306,7 +306,7 @@ class Lane:
         running = self._running
         if running is None:
             return None
-        return running.item.id, running.invoker.started, running.units()
+        return running.item.id, running.invoker.started, running.units(), show(running.invoker.last_claimed)
 
     @property
     def waits(self) -> bool:

@@ -26,7 +26,7 @@ from sdf.running import Running
 from sdf.spark import serde
 from sdf.spark.beats import LOOK_SECONDS
 from sdf.spark.lane import WAIT, Lane
-from sdf.spark.messages import FromLane, Hello, write
+from sdf.spark.messages import Bye, FromLane, Hello, write
 from sdf.spark.payload import Payload
 from sdf.spark.wire import NONCE_BYTES, PROOF_BYTES, SILENCE_SECONDS, Channel, channels, driver_proof, lane_proof, nonce
 
@@ -90,9 +90,14 @@ class LaneTask:
                 lane = Lane(fn, side_inputs=side_inputs, clock=time.monotonic, send=link.send, records=count)
                 link.listen(lane)
                 call_hook(fn, "start_bundle")
-                while (running := _next(lane)) is not None:
-                    with running.outputs() as outputs:
-                        yield from outputs
+                try:
+                    while (running := _next(lane)) is not None:
+                        with running.outputs() as outputs:
+                            yield from outputs
+                except GeneratorExit:  # somebody has taken enough
+                    with suppress(CoordinatorError):
+                        link.send(Bye())
+                    raise
                 call_hook(fn, "finish_bundle")
         finally:
             TaggedOutput.declared = None

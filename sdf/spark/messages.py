@@ -19,6 +19,7 @@ __all__ = [
     "Assign",
     "Back",
     "Beat",
+    "Bye",
     "Declined",
     "Fail",
     "FromLane",
@@ -127,6 +128,11 @@ class Declined:
 
 
 @attrs.frozen
+class Bye:
+    """Whoever reads the records wants no more of them, as take() does; so nobody will try the lane again for that."""
+
+
+@attrs.frozen
 class Assign:
     """Work items to run, in this order, after what the lane holds."""
 
@@ -164,12 +170,12 @@ class Fail:
     error: SdfError
 
 
-FromLane = Hello | Ready | Beat | Split | Back | Declined
+FromLane = Hello | Ready | Beat | Split | Back | Declined | Bye
 ToLane = Assign | Wait | Sealed | Ask | Verdict | Fail
 
 _FROM_LANE: dict[str, tuple[Any, list[str], list[Any]]] = {
     kind.__name__: (kind, [field.name for field in attrs.fields(kind)], [field.type for field in attrs.fields(kind)])
-    for kind in (Hello, Ready, Beat, Split, Back, Declined)
+    for kind in (Hello, Ready, Beat, Split, Back, Declined, Bye)
 }
 
 

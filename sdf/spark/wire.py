@@ -18,7 +18,9 @@ driver, as every Spark task does.
 - `Ready`, whenever it has run all that it holds: it wants work, or its end;
 - `Beat`, unasked and often, while it runs something: how far it is;
 - one answer to each `Ask`: `Split`, `Back` or `Declined`;
-- `Split` unasked, if process() deferred its rest.
+- `Split` unasked, if process() deferred its rest;
+- `Bye` at the end, if whoever reads the records has enough of them, as take() does. It says only that nobody needs to
+  wait for another attempt: what the lane has done does not count before it is sealed.
 
 **From the coordinator**: `Assign`, `Wait` (again and again, so that a lane that waits knows it is not forgotten) and in
 the end `Sealed`, in answer to `Ready`; `Ask`, one at a time, to a lane that runs; one `Verdict` for each `Split` and

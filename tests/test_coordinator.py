@@ -1,0 +1,79 @@
+"""The coordinator, message by message: whose work goes where when lanes come late, or leave early."""
+
+import pytest
+from test_bundle import CountFn
+
+from sdf.expansion import expand
+from sdf.planner import Backlog, deal
+from sdf.spark.coordinator import Coordinator
+from sdf.spark.messages import Assign, Bye, Hello, Ready, Sealed
+from sdf.work import Work
+
+
+class Run:
+    """A coordinator over elements of ten offsets, one for each lane, and what it has sent to each."""
+
+    def __init__(self, lanes):
+        self.work = Work(CountFn())
+        backlog = Backlog(self.work.costs)
+        for item in self.work.add([expand(CountFn(), 10) for _ in range(lanes)]):
+            backlog.push(item)
+        shares = deal(backlog, self.work.costs, lanes, cut=self.work.cut)
+        self.sent = {number: [] for number in range(lanes)}
+        self.coordinator = Coordinator(
+            self.work,
+            shares,
+            send=lambda name, message: self.sent[name].append(message),
+            min_piece_seconds=0.05,
+            patience_seconds=10.0,
+        )
+
+    def begins(self, lane, now):
+        self.coordinator.connected(lane, Hello(lane, "worker", 0.0), now)
+        self.coordinator.received(lane, Ready(0, 0, 0.0, 0.0), now)
+
+    def has_run(self, lane, items, now):
+        self.coordinator.received(lane, Ready(10 * items, items, 10.0 * items, 0.1 * items), now)
+
+    def of(self, lane, kind):
+        return [message for message in self.sent[lane] if isinstance(message, kind)]
+
+
+def test_what_a_lane_has_that_does_not_begin_is_run_by_those_that_have():
+    """All of it, so that when it begins at last it has nothing left to do."""
+    run = Run(3)
+    run.begins(0, 0.0)
+    run.begins(1, 0.0)
+    run.has_run(0, 1, 0.4)
+    assert len(run.of(0, Assign)) == 2
+    run.has_run(0, 2, 0.8)
+    run.has_run(1, 1, 0.8)
+    assert [len(run.of(lane, Sealed)) for lane in range(2)] == [1, 1]
+    run.begins(2, 0.9)
+    assert (len(run.of(2, Assign)), len(run.of(2, Sealed))) == (0, 1)
+    run.work.ledger.prove()
+
+
+@pytest.mark.parametrize("bye", [True, False])
+def test_nobody_waits_for_a_lane_whose_reader_has_enough(bye):
+    """It says so before it goes; one that goes without a word will be tried again."""
+    run = Run(2)
+    run.begins(0, 0.0)
+    run.begins(1, 0.0)
+    run.has_run(1, 1, 0.4)
+    if bye:
+        run.coordinator.received(0, Bye(), 0.5)
+    run.coordinator.lost(0, 0.5)
+    assert bool(run.of(1, Sealed)) is bye
+
+
+def test_a_lane_that_was_left_early_is_run_again_when_somebody_wants_it_all():
+    """What it had done was not sealed, so it does not count."""
+    run = Run(1)
+    run.begins(0, 0.0)
+    run.coordinator.received(0, Bye(), 0.5)
+    run.coordinator.lost(0, 0.5)
+    run.begins(0, 5.0)
+    run.has_run(0, 1, 6.0)
+    assert (len(run.of(0, Assign)), len(run.of(0, Sealed))) == (2, 1)
+    run.work.ledger.prove()
