@@ -49,7 +49,7 @@ def write_avro(path, size):
     types = ["long", "string", "double", "string"]
     fields = [{"name": name, "type": kind} for name, kind in zip(FIELDS, types, strict=True)]
     schema = {"type": "record", "name": "Row", "fields": fields}
-    with open(path, "wb+") as file:
+    with open(path, "wb") as file:
         fastavro.writer(file, schema, [], codec="deflate")
     first = os.path.getsize(path)
     with open(path, "ab+") as file:
@@ -134,7 +134,7 @@ LIBRARIES = {
     "parquet": (write_parquet, read_parquet, ReadParquet()),
     "csv": (write_csv, read_csv, ReadCsv(header=False)),
 }
-COMPRESSED = {"bzip2": (write_bzip2, "bz2"), "bgzf": (write_bgzf, "gz")}
+COMPRESSED = {"bzip2": (write_bzip2, "bz2", 1), "bgzf": (write_bgzf, "gz", 5)}  # how often --bzip2-megabytes
 
 
 def timed(read, path):
@@ -199,8 +199,8 @@ class Connectors:
                 self.bench.claim(f"{kind} per core, over its library in one process", per_core, at_least=0.9)
 
     def compressed(self, kind):
-        write, ending = COMPRESSED[kind]
-        path = self.write(write, f"b.{ending}", self.given.bzip2_megabytes * (5 if kind == "bgzf" else 1))
+        write, ending, times = COMPRESSED[kind]
+        path = self.write(write, f"b.{ending}", self.given.bzip2_megabytes * times)
         runs = {f"lanes: {lanes}": lambda lanes=lanes: self.count(path, ReadLines(), lanes) for lanes in (1, CORES)}
         self.beside_first(
             f"{kind}, lines of one file of {megabytes(path):,.1f} MB",

@@ -35,9 +35,7 @@ class Costs:
         self._seconds = 0.0
         self._items = 0
         self._rates: dict[int, float] = {}  # seconds per unit, shown or expected
-        self._behind: dict[
-            int, int | None
-        ] = {}  # what lies right behind a work item, cut off from it or from one before
+        self._behind: dict[int, int | None] = {}  # what lies right behind a work item, of what was cut off
         self._fixed: set[int] = set()  # whose rates do not follow
         self._waiting: set[int] = set()  # of what was cut off
         self.revision = 0
@@ -57,11 +55,11 @@ class Costs:
 
     def _show(self, item_id: int, units_done: float, seconds: float) -> None:
         """Learn what a work item cost in the end, and what therefore is to be expected of what waits behind it."""
+        if units_done <= 0:
+            return
         expected = self._rates.get(item_id)
         self.learn(item_id, units_done, seconds)
-        rate = self._rates.get(item_id)
-        if rate is None:
-            return
+        rate = self._rates[item_id]
         if expected is not None and not expected / _WRONG <= rate <= expected * _WRONG:
             self.surprised = True
         behind = self._behind.get(item_id)

@@ -90,21 +90,13 @@ def test_what_runs_or_has_run_is_followed_rather_than_what_lies_before_it():
     assert (costs.own(near), costs.own(far), costs.revision) == (None, None, 0)
 
 
-def test_what_has_shown_its_cost_keeps_it():
-    """What lies before it ends later; nothing changes behind the one that ran."""
+@pytest.mark.parametrize("handed_back", [False, True])
+def test_what_has_shown_its_cost_keeps_it(handed_back):
+    """What lies before it ends later; and what was handed back whole, and entered once more, lies where it lay."""
     costs = Costs()
     far, near = cut_off(costs, item_of(1, 6, 9, parent=0), item_of(2, 3, 6, parent=0))
-    costs.taken(near)
-    ran(costs, 2, 3, 30.0)
-    ran(costs, 0, 3, 3.0)
-    assert (costs.own(near), costs.own(far)) == (10.0, 10.0)
-
-
-def test_work_that_is_handed_back_whole_keeps_its_place():
-    """It is entered once more, and lies where it lay."""
-    costs = Costs()
-    far, near = cut_off(costs, item_of(1, 6, 9, parent=0), item_of(2, 3, 6, parent=0))
-    cut_off(costs, far)
+    if handed_back:
+        cut_off(costs, far)
     costs.taken(near)
     ran(costs, 2, 3, 30.0)
     ran(costs, 0, 3, 3.0)

@@ -62,9 +62,7 @@ def attempt(ends, plan):
         now, units = now + seconds, units + at - start
         ran.append(Ran(item.id, 0.0, seconds, at - start, 0))
         if at < stop:
-            late = min(
-                max(start, bisect_left(ends, ends[at] - 0.25)), at - 1
-            )  # the cost of the last quarter of a second
+            late = min(max(start, bisect_left(ends, ends[at] - 0.25)), at - 1)  # a quarter of a second before
             at_its_end = (ends[at] - ends[late]) / (at - late) * (at - start)
             rest = (Residual(OffsetRange(at, stop)),)
             parts.append(Part(item.id, OffsetRange(start, at), rest, at - start, max(seconds, at_its_end)))

@@ -17,7 +17,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Hashable, Iterator
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 import attrs
@@ -254,10 +254,13 @@ class Balance:
             before = now - self._patience_seconds
         else:
             before = -math.inf if starting or hopeful else now
-        may_leave = [attempt for attempt in self._idle.values() if not attempt.lane.delayed]
-        leaving = list(takewhile(lambda attempt: attempt.idle_since <= before, may_leave))
+        leaving = list(takewhile(lambda attempt: attempt.idle_since <= before, self._may_leave()))
         if self._without_room and not leaving and now - self._lost_at >= _SLOT_SECONDS:
-            leaving = may_leave[: len(self._without_room)]
+            leaving = list(islice(self._may_leave(), len(self._without_room)))
             for _ in leaving:
                 self._without_room.pop()
         yield from leaving
+
+    def _may_leave(self) -> Iterator[Attempt]:
+        """Yield the idle attempts whose lanes have nothing delayed, the longest first; thousands may be idle."""
+        return (attempt for attempt in self._idle.values() if not attempt.lane.delayed)

@@ -247,9 +247,8 @@ class Step:
         stored = self._stored
         stamps = self._stamps
         if stored is None:
-            stored = self._sc.parallelize(
-                [Stamp(self._run_id, -1, task, -2) for task in range(tasks)], tasks
-            )  # nobody's
+            nobodys = [Stamp(self._run_id, -1, task, -2) for task in range(tasks)]
+            stored = self._sc.parallelize(nobodys, tasks)
             stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
         return stored.mapPartitions(ReadCommitted(self._payload, stamps, pin.counts, broadcast, 0, ()))
 

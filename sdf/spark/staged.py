@@ -317,18 +317,18 @@ class _Run:
         self._jobs.start(stage.number, description, job, {STAGE_PROPERTY: stage_mark(self._run_id, stage.number)})
 
     def _result(self, seconds: float) -> dict[str, RDD[Any]]:
-        ordered = [(stage, stage.receipts[task]) for stage in self._stages for task in range(len(stage.tasks))]
-        report = self._report(seconds, [receipt for _, receipt in ordered])
+        receipts = [stage.receipts[task] for stage in self._stages for task in range(len(stage.tasks))]
+        report = self._report(seconds, receipts)
         results: dict[str, RDD[Any]] = {}
-        if ordered:
-            blocks = self._blocks([receipt for _, receipt in ordered])
-            stamps: tuple[Stamp, ...] = tuple(receipt.stamp for _, receipt in ordered)
+        if receipts:
+            blocks = self._blocks(receipts)
+            stamps: tuple[Stamp, ...] = tuple(receipt.stamp for receipt in receipts)
             owners = [(stamp.stage, stamp.task) for stamp in stamps]
             pinned = [self._work.ledger.content(owner) for owner in owners]
             contents = self._sc.broadcast(serde.dumps(pinned, "the committed restrictions"))
         for tag, name in enumerate(("main", *self._tags)):
-            if ordered:
-                counts = tuple(receipt.counts[tag] for _, receipt in ordered)
+            if receipts:
+                counts = tuple(receipt.counts[tag] for receipt in receipts)
                 read = ReadCommitted(self._payload, stamps, counts, contents, tag, self._tags)
                 result = blocks.mapPartitions(read)
             else:
