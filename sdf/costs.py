@@ -1,15 +1,17 @@
 """What work costs: seconds per unit, learnt from what has run.
 
 What was cut off from a work item lies right behind it, and dear work lies together: a hot range of keys, a page of
-large records. So what waits costs as much per unit as what lies before it has shown, and follows that until it runs
-itself. It would not do to keep what was known at the cut: the front shows that it is a thousand times as dear as was
-thought, and the rest would still wait behind all else.
+large records. So what waits costs as much per unit as the nearest before it that has shown its cost, and follows that until
+it runs itself. It would not do to keep what was known at the cut: the front shows that it is a thousand times as dear
+as was thought, and the rest would still wait behind all else.
 
 The other way round a dear front makes the whole rest look dear, which nothing tells from a rest that is. So once an
 estimate was found to be wrong, the planner plans for shorter times (`Costs.surprised`).
 """
 
 from __future__ import annotations
+
+import attrs
 
 from sdf.items import Outcome, WorkItem, units
 
@@ -18,16 +20,25 @@ __all__ = ["Costs"]
 _WRONG = 3.0  # times as much or as little; below that it is noise
 
 
+@attrs.define
+class _Fronts:
+    """What was cut off one after another from the front of ``rest``: how many, and the last that has shown its cost."""
+
+    rest: int
+    count: int = 0
+    shown: int = 0
+
+
 class Costs:
     """What a unit of work costs in seconds.
 
-    A work item that was cut off from another costs per unit what the one before it did; for others the mean of all that
+    A work item that was cut off from another costs per unit what those before it did; for others the mean of all that
     has run is the best guess: per unit or per work item, whichever says more, since units of different elements may
     have nothing to do with each other. Units without a known size count as one.
 
     Attributes:
         revision: how often something that waits has got another estimate.
-        surprised: whether a work item cost something else than the one before it made expect.
+        surprised: whether a part of an element cost something else than was expected of it.
     """
 
     def __init__(self) -> None:
@@ -36,6 +47,8 @@ class Costs:
         self._items = 0
         self._rates: dict[int, float] = {}  # seconds per unit, shown or expected
         self._behind: dict[int, int | None] = {}  # what lies right behind a work item, of what was cut off
+        self._fronts_of: dict[int, _Fronts] = {}  # by what is left of it
+        self._front: dict[int, tuple[_Fronts, int]] = {}  # by each of them, with its number
         self._fixed: set[int] = set()  # whose rates do not follow
         self._waiting: set[int] = set()  # of what was cut off
         self.revision = 0
@@ -43,26 +56,31 @@ class Costs:
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from what an attempt did."""
+        mean = self.mean()
         self._units += outcome.units
         self._seconds += outcome.seconds
         self._items += outcome.started
         cut = {part.item_id for part in outcome.parts}
         for part in outcome.parts:
-            self._show(part.item_id, part.units, part.seconds)
+            self._show(part.item_id, part.units, part.seconds, mean)
         for ran in outcome.ran:
             if ran.item_id in self._behind and ran.item_id not in cut:
-                self._show(ran.item_id, ran.units, ran.seconds)
+                self._show(ran.item_id, ran.units, ran.seconds, mean)
 
-    def _show(self, item_id: int, units_done: float, seconds: float) -> None:
+    def _show(self, item_id: int, units_done: float, seconds: float, mean: float | None) -> None:
         """Learn what a work item cost in the end, and what therefore is to be expected of what waits behind it."""
         if units_done <= 0:
             return
-        expected = self._rates.get(item_id)
+        expected = self._rates.get(item_id, mean)
         self.learn(item_id, units_done, seconds)
         rate = self._rates[item_id]
         if expected is not None and not expected / _WRONG <= rate <= expected * _WRONG:
             self.surprised = True
         behind = self._behind.get(item_id)
+        if item_id in self._front:
+            fronts, number = self._front[item_id]
+            behind = fronts.rest if number > fronts.shown else None
+            fronts.shown = max(fronts.shown, number)
         while behind is not None and behind in self._waiting and behind not in self._fixed:
             self._rates[behind] = rate
             self.revision += 1
@@ -87,6 +105,10 @@ class Costs:
             return
         self._behind[item.id] = self._behind.get(item.parent)
         self._behind[item.parent] = item.id
+        fronts = self._fronts_of.pop(item.parent, None) or _Fronts(item.id)
+        fronts.rest, fronts.count = item.id, fronts.count + 1
+        self._fronts_of[item.id] = fronts
+        self._front[item.parent] = fronts, fronts.count
         if item.parent in self._rates:
             self._rates[item.id] = self._rates[item.parent]
 

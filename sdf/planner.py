@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 import attrs
@@ -23,11 +23,15 @@ from sdf.items import WorkItem, units
 
 Cut = Callable[[WorkItem, float], tuple[WorkItem, WorkItem] | None]
 _SHARE = 0.75  # benchmarks/skew.py, 20 s per core: 0.5 needs twice the stages for the same balance
-_IF_NOT, _IF_SURPRISED = 2.0, 0.3  # of the time so far: the longest task, as far as estimates can be trusted
+_IF_NOT, _IF_SURPRISED = 2.0, 0.2  # of the time so far: the longest task, as far as estimates can be trusted
 _MANY = 1000  # in a heap; benchmarks/growth.py: the first stage of a million work items takes half of them
 _ITEMS_WHILE_COST_UNKNOWN = 1000  # per task; most of more would only be sent there and back
+AHEAD_SECONDS = 0.15  # what Spark takes from the start of a stage until its tasks begin, and a little more
 
-__all__ = ["Backlog", "Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "scaled", "tasks_allowed"]
+__all__ = [
+    "AHEAD_SECONDS", "Backlog", "Limits", "PlannedTask", "Tuning", "deal", "idle_soon", "plan_stage", "scaled",
+    "tasks_allowed", "until_idle",
+]  # fmt: skip
 
 
 @attrs.frozen
@@ -174,6 +178,25 @@ def tasks_allowed(slots: int, seconds: float, tuning: Tuning, limits: Limits, *,
     return min(max(worth, limits.min_tasks), most)
 
 
+def idle_soon(width: int, ends: Sequence[float], now: float) -> int:
+    """Return how many tasks to plan: one for each slot that is idle or is about to be.
+
+    Those that end close together get their next tasks in one stage. What runs longer than was expected counts too, but
+    no more than a task per slot waits for its turn.
+
+    Args:
+        width: how many tasks may run at once.
+        ends: when the tasks in flight are expected to end.
+        now: by the same clock.
+    """
+    return width - len(ends) + min(width, sum(end <= now + 2 * AHEAD_SECONDS for end in ends))
+
+
+def until_idle(ends: Sequence[float], now: float) -> float:
+    """Return in how many seconds to plan the next stage, so that it is there when a task ends; inf if there is none."""
+    return min((end - AHEAD_SECONDS - now for end in ends if end - AHEAD_SECONDS > now), default=math.inf)
+
+
 def plan_stage(
     backlog: Backlog,
     costs: Costs,
@@ -191,7 +214,7 @@ def plan_stage(
     Args:
         backlog: what nobody runs; what is taken leaves it.
         costs: what is known of costs.
-        tasks: how many tasks to plan, one for each idle slot.
+        tasks: how many tasks to plan.
         width: how many tasks may run at once in all.
         running_seconds: estimated seconds left in tasks that run now.
         elapsed_seconds: how long the run has taken so far; no task is planned for more than twice that, and for much

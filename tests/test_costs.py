@@ -103,6 +103,43 @@ def test_what_has_shown_its_cost_keeps_it(handed_back):
     assert (costs.own(near), costs.own(far)) == (10.0, 10.0)
 
 
+def fronts(costs):
+    """Cut 0, of 9 units, into 0, 1, 2 of one unit each, all taken, and what is left of it: 3. Return that."""
+    whole = item_of(0, 0, 9)
+    for number in range(3):
+        rest = item_of(number + 1, number + 1, 9, parent=number)
+        costs.cut(whole, 0.1, item_of(number, number, number + 1), rest)
+        costs.waits(rest)
+        costs.taken(whole)
+        whole = rest
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("shown", "followed"), [([0], 0), ([1], 1), ([0, 1], 1), ([1, 0], 1), ([2, 0, 1], 2), ([0, 2, 1], 2)]
+)
+def test_what_is_left_follows_the_nearest_that_has_shown_its_cost(shown, followed):
+    """Whatever still runs between them: else a rest that is cheap would look dear as long as more is cut off it."""
+    costs = Costs()
+    rest = fronts(costs)
+    for number in shown:
+        ran(costs, number, 1, 10.0**number)
+    assert costs.own(rest) == 10.0**followed
+
+
+def test_what_was_handed_back_is_cut_like_any_other():
+    """0 hands back 4; of that 4 is cut off, and 5 is left."""
+    costs = Costs()
+    rest = fronts(costs)
+    (back,) = cut_off(costs, item_of(4, 0, 1, parent=0))
+    left = item_of(5, 0, 1, parent=4)
+    costs.cut(back, 0.5, back, left)
+    costs.waits(left)
+    costs.taken(back)
+    ran(costs, 4, 1, 7.0)
+    assert (costs.own(left), costs.own(rest)) == (7.0, None)
+
+
 def test_parts_whose_sizes_do_not_add_up_do_not_follow():
     """What a unit of one of them costs says nothing about the other."""
     costs = Costs()
@@ -132,6 +169,15 @@ def test_a_cost_of_three_times_or_a_third_is_a_surprise(seconds, surprised):
     ran(costs, 0, 3, 12.0, whole=False)
     (rest,) = cut_off(costs, item_of(1, 3, 6, parent=0))
     ran(costs, rest.id, 3, seconds)
+    assert costs.surprised is surprised
+
+
+@pytest.mark.parametrize(("seconds", "surprised"), [(2.9, False), (3.1, True)])
+def test_the_mean_is_an_expectation_too(seconds, surprised):
+    """Of what runs in parts: it was planned by that."""
+    costs = Costs()
+    ran(costs, 0, 3, 3.0)
+    ran(costs, 1, 1, seconds, whole=False)
     assert costs.surprised is surprised
 
 

@@ -1,5 +1,6 @@
 """The planner: nothing is lost or doubled by planning, and budgets and bounds are kept."""
 
+import math
 import random
 
 import attrs
@@ -8,7 +9,19 @@ import pytest
 from sdf import planner
 from sdf.costs import Costs
 from sdf.items import Outcome, Part, WorkItem
-from sdf.planner import Backlog, Limits, PlannedTask, Tuning, deal, plan_stage, scaled, tasks_allowed
+from sdf.planner import (
+    AHEAD_SECONDS,
+    Backlog,
+    Limits,
+    PlannedTask,
+    Tuning,
+    deal,
+    idle_soon,
+    plan_stage,
+    scaled,
+    tasks_allowed,
+    until_idle,
+)
 from sdf.restrictions import OffsetRange, tiling_flaw
 
 TUNING = Tuning(first_budget_seconds=0.5, min_piece_seconds=0.25, budget_seconds=None)
@@ -212,13 +225,36 @@ def test_one_idle_slot_does_not_get_the_whole_backlog():
     assert task.budget_seconds == 150
 
 
-@pytest.mark.parametrize(("surprised", "longest"), [(False, 40), (True, 6)])
+@pytest.mark.parametrize(("surprised", "longest"), [(False, 40), (True, 4)])
 def test_no_task_is_planned_for_much_longer_than_the_run_has_taken(surprised, longest):
     """Estimates may be wrong, and for much less once one was; after 20 s of run."""
     costs = costs_of(1.0)
     costs.surprised = surprised
     tasks = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs, elapsed_seconds=20.0)
     assert [task.budget_seconds for task in tasks] == [longest] * 4
+
+
+@pytest.mark.parametrize(
+    ("width", "ends", "tasks"),
+    [
+        (4, [], 4),
+        (4, [9.0, 9.0], 2),
+        (4, [1.0, 9.0, 9.0, 9.0], 1),
+        (4, [1.0, 1.2, 0.5, 9.0], 3),
+        (4, [1.0, 1.0, 1.0, 1.0, 5.0, 5.0], 2),
+        (4, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 0),
+        (4, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], -1),
+    ],
+)
+def test_what_is_about_to_end_is_followed_by_one_task_each(width, ends, tasks):
+    """It is second 1. Those that wait for their turn are counted, and there is never more than one of them per slot."""
+    assert idle_soon(width, ends, now=1.0) == tasks
+
+
+def test_the_next_stage_is_planned_before_the_first_task_ends():
+    """Those that should have ended are waited for no longer."""
+    assert until_idle([9.0, 5.0, 1.0 + AHEAD_SECONDS / 2, 0.5], now=1.0) == pytest.approx(4.0 - AHEAD_SECONDS)
+    assert until_idle([1.0], now=1.0) == until_idle([], now=1.0) == math.inf
 
 
 def test_budget_seconds_is_the_longest():

@@ -1,9 +1,10 @@
 """StagedRunner: re-splits stragglers between stages, with nothing but Spark's own scheduling.
 
 A stage is a Spark job over bundles of work items; its blocks are persisted. A task gets a budget: when it is spent, the
-task splits what it is running, gives back the rest and ends. The moment slots fall idle the next stage starts, while
-the stages before it still run; what it gets is planned from the work items that nobody runs (`sdf.planner`). Each
-task's receipt reaches the driver as the task ends and goes into the ledger; only then can its residuals run.
+task splits what it is running, gives back the rest and ends. The next stage starts while the stages before it still
+run, a little before slots fall idle, so that its tasks are there when they do; what it gets is planned from the work
+items that nobody runs (`sdf.planner`). Each task's receipt reaches the driver as the task ends and goes into the
+ledger; only then can its residuals run.
 
 Accumulators carry the receipts. They may count too little or twice: a double receipt is dropped by the ledger, a
 missing one is read from the end of the stored block. When no work is left the ledger proves that nothing was lost or
@@ -29,7 +30,17 @@ from pyspark import RDD, SparkContext, StorageLevel
 from sdf.dofn import DoFn
 from sdf.errors import InvalidTypeError, InvalidValueError, StageError
 from sdf.items import WorkItem
-from sdf.planner import Backlog, Limits, PlannedTask, Tuning, plan_stage, tasks_allowed
+from sdf.planner import (
+    AHEAD_SECONDS,
+    Backlog,
+    Limits,
+    PlannedTask,
+    Tuning,
+    idle_soon,
+    plan_stage,
+    tasks_allowed,
+    until_idle,
+)
 from sdf.progress import RunProgress
 from sdf.report import RunReport, TaskRun
 from sdf.spark import serde
@@ -119,8 +130,9 @@ class _Stage:
     def missing(self) -> list[int]:
         return [task for task in range(len(self.tasks)) if task not in self.receipts]
 
-    def seconds_left(self, now: float) -> float:
-        return sum(max(0.0, self.tasks[task].expected_seconds - (now - self.began)) for task in self.missing())
+    def ends(self) -> list[float]:
+        """Return when the tasks that are not done are expected to end."""
+        return [self.began + self.tasks[task].expected_seconds for task in self.missing()]
 
 
 class _Run:
@@ -206,12 +218,14 @@ class _Run:
         return bool(len(self._backlog) or self._delayed or self._in_flight)
 
     def _next_event(self) -> Ended | Receipt | None:
-        """Wait for the next event; None if a deferred work item is due first, or progress."""
+        """Wait for the next event; None if a deferred work item is due first, or progress, or a stage."""
         waits = [_LONGEST_WAIT_SECONDS]
         if self._delayed:
             waits.append(max(0.0, self._delayed[0][0] - time.monotonic()))
         if self._display is not None:
             waits.append(_SLOTS_EVERY_SECONDS)
+        if self._plans_ahead():
+            waits.append(until_idle(self._ends(), time.monotonic()))
         try:
             return self._events.get(timeout=min(waits))
         except queue.Empty:
@@ -263,8 +277,16 @@ class _Run:
                 self._backlog.push(item)
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
 
+    def _plans_ahead(self) -> bool:
+        """Tell whether a task may wait in Spark's queue for the slot of one that is about to end."""
+        return bool(len(self._backlog)) and self._work.costs.mean() is not None and self._options.max_tasks is None
+
+    def _ends(self) -> list[float]:
+        """Return when the tasks in flight are expected to end."""
+        return [end for stage in self._stages if len(stage.receipts) < len(stage.tasks) for end in stage.ends()]
+
     def _start_stage(self) -> None:
-        """Plan a stage for the slots that are idle, and start it."""
+        """Plan a stage for the slots that are idle or soon will be, and start it."""
         now = time.monotonic()
         if now - self._slots_at > _SLOTS_EVERY_SECONDS:
             self._slots, self._slots_at = self._count_slots(), now
@@ -276,7 +298,8 @@ class _Run:
         options = self._options
         tuning = Tuning(_FIRST_BUDGET_SECONDS, options.min_piece_seconds, options.budget_seconds)
         limits = Limits(options.min_tasks, options.max_tasks, options.max_items_per_stage)
-        running_seconds = sum(stage.seconds_left(now) for stage in self._stages)
+        ends = self._ends()
+        running_seconds = sum(max(0.0, end - now) for end in ends)
         width = tasks_allowed(
             self._slots * options.tasks_per_slot,
             self._backlog.seconds() + running_seconds,
@@ -284,10 +307,11 @@ class _Run:
             limits,
             costs_known=self._work.costs.mean() is not None,
         )
+        tasks = idle_soon(width, ends, now) if self._plans_ahead() else width - len(ends)
         planned = plan_stage(
             self._backlog,
             self._work.costs,
-            tasks=width - self._in_flight,
+            tasks=tasks,
             width=width,
             running_seconds=running_seconds,
             elapsed_seconds=now - self._began,
@@ -296,9 +320,9 @@ class _Run:
             cut=self._work.cut,
         )
         if planned:
-            self._submit(planned, now)
+            self._submit(planned, now + AHEAD_SECONDS if tasks > width - len(ends) else now)
 
-    def _submit(self, planned: list[PlannedTask], now: float) -> None:
+    def _submit(self, planned: list[PlannedTask], begins: float) -> None:
         number = len(self._stages)
         for task, plan in enumerate(planned):
             self._work.ledger.assign((number, task), plan.items)
@@ -306,7 +330,7 @@ class _Run:
         task_fn = StageTask(self._payload, number, self._tags, self._options.min_piece_seconds, self._receipts)
         rdd = self._sc.parallelize(bundles, len(bundles)).mapPartitionsWithIndex(task_fn)
         rdd.setName(f"{self._name}: stage {number}").persist(self._options.storage_level)
-        stage = _Stage(number, rdd, planned, now)
+        stage = _Stage(number, rdd, planned, begins)
         self._stages.append(stage)
         self._in_flight += len(planned)
         self._start_job(stage, f"{len(planned)} tasks", partial(materialise, rdd))

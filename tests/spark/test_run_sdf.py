@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, SlowCountFn, expected
@@ -324,6 +325,24 @@ def test_options_bound_tasks_and_items(sc):
     assert max(per_stage.values()) <= 3
     spans = [(task.began, task.began + task.seconds) for task in result.report.tasks]
     assert max(sum(begin <= at < end for begin, end in spans) for at, _ in spans) <= 2
+
+
+@pytest.mark.parametrize(("runner", "queues"), [(StagedRunner(), True), (StagedRunner(max_tasks=4), False)])
+def test_the_next_stage_is_in_sparks_queue_before_slots_fall_idle(sc, runner, queues):
+    """Unless no more tasks may run at once than max_tasks. Here the slots are 4."""
+
+    def in_flight():
+        stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
+        return sum(stage.numTasks - stage.numCompletedTasks for stage in stages if stage is not None)
+
+    tracker = sc.statusTracker()
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(run_sdf, sc.parallelize([("a", 2000)]), SlowCountFn(0.005), runner=runner)
+        most = 0
+        while not run.done():
+            most = max(most, in_flight())
+    assert run.result().count() == 2000
+    assert (most > 4) is queues
 
 
 def test_min_tasks_cuts_for_more_tasks_than_slots(sc):
