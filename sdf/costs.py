@@ -1,9 +1,9 @@
 """What work costs: seconds per unit, learnt from what has run.
 
 What was cut off from a work item lies right behind it, and dear work lies together: a hot range of keys, a page of
-large records. So what waits costs as much per unit as the nearest before it that has shown its cost, and follows that until
-it runs itself. It would not do to keep what was known at the cut: the front shows that it is a thousand times as dear
-as was thought, and the rest would still wait behind all else.
+large records. So what waits costs as much per unit as the nearest before it that has shown its cost, and follows that
+until it runs itself. It would not do to keep what was known at the cut: the front shows that it is a thousand times as
+dear as was thought, and the rest would still wait behind all else.
 
 The other way round a dear front makes the whole rest look dear, which nothing tells from a rest that is. So once an
 estimate was found to be wrong, the planner plans for shorter times (`Costs.surprised`).
