@@ -49,6 +49,7 @@ class Costs:
         self._behind: dict[int, int | None] = {}  # what lies right behind a work item, of what was cut off
         self._fronts_of: dict[int, _Fronts] = {}  # by what is left of it
         self._front: dict[int, tuple[_Fronts, int]] = {}  # by each of them, with its number
+        self._shown: set[int] = set()
         self._fixed: set[int] = set()  # whose rates do not follow
         self._waiting: set[int] = set()  # of what was cut off
         self.revision = 0
@@ -74,13 +75,20 @@ class Costs:
         expected = self._rates.get(item_id, mean)
         self.learn(item_id, units_done, seconds)
         rate = self._rates[item_id]
-        if expected is not None and not expected / _WRONG <= rate <= expected * _WRONG:
+        if expected and not expected / _WRONG <= rate <= expected * _WRONG:
             self.surprised = True
+        self._shown.add(item_id)
         behind = self._behind.get(item_id)
-        if item_id in self._front:
+        self._follow(behind, rate)
+        if item_id in self._front and item_id not in self._fixed:
             fronts, number = self._front[item_id]
-            behind = fronts.rest if number > fronts.shown else None
-            fronts.shown = max(fronts.shown, number)
+            if number > fronts.shown:
+                fronts.shown = number
+                if fronts.rest != behind:
+                    self._follow(fronts.rest, rate)
+
+    def _follow(self, behind: int | None, rate: float) -> None:
+        """Let what waits from here on cost what was shown before it."""
         while behind is not None and behind in self._waiting and behind not in self._fixed:
             self._rates[behind] = rate
             self.revision += 1
@@ -107,6 +115,8 @@ class Costs:
         self._behind[item.parent] = item.id
         fronts = self._fronts_of.pop(item.parent, None) or _Fronts(item.id)
         fronts.rest, fronts.count = item.id, fronts.count + 1
+        if item.parent in self._shown:
+            fronts.shown = fronts.count
         self._fronts_of[item.id] = fronts
         self._front[item.parent] = fronts, fronts.count
         if item.parent in self._rates:

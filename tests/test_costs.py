@@ -140,6 +140,38 @@ def test_what_was_handed_back_is_cut_like_any_other():
     assert (costs.own(left), costs.own(rest)) == (7.0, None)
 
 
+def test_what_is_left_and_ran_itself_is_nearer_than_all_that_was_cut_off_it():
+    """It hands back 4; what lies before it ends later."""
+    costs = Costs()
+    rest = fronts(costs)
+    costs.taken(rest)
+    ran(costs, rest.id, 3, 30.0, whole=False)
+    (back,) = cut_off(costs, item_of(4, 6, 9, parent=rest.id))
+    ran(costs, 2, 1, 70.0)
+    assert costs.own(back) == 10.0
+
+
+def test_a_front_that_was_handed_back_unstarted_follows_too():
+    """As what is left does."""
+    costs = Costs()
+    rest = fronts(costs)
+    costs.waits(item_of(1, 1, 2, parent=0))
+    ran(costs, 0, 1, 50.0)
+    assert (costs.own(item_of(1, 1, 2, parent=0)), costs.own(rest)) == (50.0, 50.0)
+
+
+def test_parts_whose_sizes_do_not_add_up_say_nothing_of_what_is_handed_back():
+    """0 and 1 are keys, say; 1 has handed back 2."""
+    costs = Costs()
+    ran(costs, 9, 1, 8.0)
+    whole, rest = item_of(0, 0, 9, size=None), item_of(1, 5, 9, parent=0, size=None)
+    costs.cut(whole, 0.75, whole, rest)
+    (back,) = cut_off(costs, item_of(2, 6, 9, parent=1, size=None))
+    own = costs.own(back)
+    ran(costs, 0, 1, 600.0)
+    assert costs.own(back) == own
+
+
 def test_parts_whose_sizes_do_not_add_up_do_not_follow():
     """What a unit of one of them costs says nothing about the other."""
     costs = Costs()
@@ -179,6 +211,14 @@ def test_the_mean_is_an_expectation_too(seconds, surprised):
     ran(costs, 0, 3, 3.0)
     ran(costs, 1, 1, seconds, whole=False)
     assert costs.surprised is surprised
+
+
+def test_after_work_that_took_no_time_nothing_is_a_surprise():
+    """Three times nothing is nothing."""
+    costs = Costs()
+    ran(costs, 0, 3, 0.0)
+    ran(costs, 1, 1, 0.1, whole=False)
+    assert not costs.surprised
 
 
 def test_elements_that_differ_are_no_surprise():

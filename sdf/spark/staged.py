@@ -307,7 +307,8 @@ class _Run:
             limits,
             costs_known=self._work.costs.mean() is not None,
         )
-        tasks = idle_soon(width, ends, now) if self._plans_ahead() else width - len(ends)
+        queues = width > self._slots  # some wait for their turn anyway
+        tasks = idle_soon(width, ends, now) if self._plans_ahead() and not queues else width - len(ends)
         planned = plan_stage(
             self._backlog,
             self._work.costs,

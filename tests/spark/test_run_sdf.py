@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, SlowCountFn, expected
@@ -207,7 +208,7 @@ def test_a_users_exception_says_where_it_was_raised(sc):
 
 
 class SticksFn(SlowCountFn):
-    """In a stage after the first one, "stuck" sleeps; "bad" raises in another stage than that one."""
+    """In a stage after the first one, one task of "stuck" sleeps; "bad" raises in another stage than that one."""
 
     def __init__(self, marker):
         super().__init__(0.01)
@@ -219,8 +220,10 @@ class SticksFn(SlowCountFn):
         stage = TaskContext.get().getLocalProperty("sdf.stage").split("/")[1]
         for name, i in super().process(element, tracker):
             if name == "stuck" and stage != "0":
-                self.marker.write_text(stage)
-                time.sleep(60)
+                with suppress(FileExistsError), self.marker.open("x") as marker:
+                    marker.write(stage)
+                    marker.flush()
+                    time.sleep(60)
             if name == "bad" and self.marker.exists() and self.marker.read_text() not in ("", stage):
                 raise KeyError("the other stage is stuck")
             yield name, i
