@@ -1,6 +1,7 @@
 # Everything sets itself up: a virtual environment in .venv, and a Java 17 runtime where none is found.
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
@@ -27,7 +28,7 @@ define measure
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-core test-long check lint docs bench bench-quick bench-long bench-peers clean
+.PHONY: help setup demo test test-core test-quick test-thorough test-long soak check lint docs bench bench-quick bench-long bench-peers clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -45,13 +46,22 @@ demo: setup  ## Run the main job: count records of real Avro files, one of them 
 	$(BIN)/python examples/read_fn.py
 
 test: setup  ## Run all tests but the long ones
-	$(BIN)/python -m pytest -m "not long"
+	$(PYTEST) -m "not long and not soak"
 
 test-core: setup  ## Run the tests that need no Spark, in seconds
-	$(BIN)/python -m pytest -m "not spark and not long"
+	$(PYTEST) -m "not spark and not thorough"
 
-test-long: setup  ## Run the fault and soak runs
-	$(BIN)/python -m pytest -m long
+test-quick: setup  ## Run the tests that take no time of their own
+	$(PYTEST) -m "not thorough"
+
+test-thorough: setup  ## Run those that make test runs beside the quick ones
+	$(PYTEST) -m "thorough and not long and not soak"
+
+test-long: setup  ## Run the fault runs
+	$(PYTEST) -rP -m long
+
+soak: setup  ## Run the faults in numbers that take an hour and more
+	$(PYTEST) -rP -m soak
 
 lint: setup  ## Check style and types
 	$(BIN)/ruff check .
@@ -61,7 +71,7 @@ lint: setup  ## Check style and types
 docs: setup  ## Build the documentation into build/docs
 	$(BIN)/sphinx-build -W -q -b html docs build/docs
 
-check: lint test test-long  ## What CI runs
+check: lint test test-long  ## What CI runs, if its machine is fast enough
 
 bench: setup  ## Measure everything into benchmarks/RESULTS.md, in half an hour
 	$(call measure,build/bench,$(BENCH),)

@@ -569,6 +569,7 @@ def race(act, **options):
     return invoker, outputs
 
 
+@pytest.mark.thorough
 @BOTH
 @pytest.mark.parametrize("tracker", [OffsetRangeTracker, Own])
 def test_splits_from_another_thread(tracker, strict, switching):

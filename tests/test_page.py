@@ -12,6 +12,8 @@ from pages import history_of, report_of
 from sdf.page import page
 from sdf.streampage import stream_page
 
+pytestmark = pytest.mark.thorough
+
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium here; make setup installs it through apt")
 VOID = {"meta", "link"}
@@ -157,7 +159,7 @@ def test_browser_shows_it_without_complaint(tmp_path, name, scheme):
         "--host-resolver-rules=MAP * ~NOTFOUND",
         f"--blink-settings=preferredColorScheme={int(scheme == 'light')}",
     ]
-    done = subprocess.run([*command, file.as_uri()], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, file.as_uri()], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0
     assert "CONSOLE" not in done.stderr
     assert picture.stat().st_size > 20_000

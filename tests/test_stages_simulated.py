@@ -164,6 +164,7 @@ def simulate(ends, elements, slots, seed):
     return now * slots / ends[-1], driver.stages
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("at", [0.05, 0.2, 0.33, 0.5, 0.62, 0.8, 0.94])
 @pytest.mark.parametrize(("share", "times"), [(0.05, 50), (0.005, 1000)])
 @pytest.mark.parametrize(("slots", "seconds", "most"), [(2, 20, 1.15), (8, 20, 1.15), (2, 60, 1.1), (8, 60, 1.1)])
@@ -174,6 +175,7 @@ def test_a_dear_part_is_shared_out(slots, seconds, most, share, times, at):
     assert 1 <= over <= most, stages
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("slots", "most"), [(2, 1.12), (8, 1.12)])
 @pytest.mark.parametrize("elements", [1, 100, 2000])
 def test_a_short_run_of_even_work_loses_little_between_its_stages(slots, most, elements):

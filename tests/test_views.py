@@ -116,7 +116,9 @@ def test_claim_and_cut_agree_in_every_order(claimed, position, fraction):
     assert switches > 1000
 
 
-@pytest.mark.parametrize("tracker", [OffsetRangeTracker((0, 9)), GrowableOffsetRangeTracker((0, 9))], ids=repr)
+@pytest.mark.parametrize(
+    "tracker", [OffsetRangeTracker((0, 9)), GrowableOffsetRangeTracker((0, 9))], ids=["fixed", "growable"]
+)
 def test_claims_of_offsets_in_process_take_no_lock(tracker):
     """They happen per record; a lock would double what they cost."""
     _, seen = sides(tracker)

@@ -7,10 +7,12 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 
 def sdf(*arguments, cwd):
     command = [sys.executable, "-m", "sdf", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=180, env=os.environ)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=900, env=os.environ)
 
 
 def test_run_counts_lines_and_saves_the_report(tmp_path):

@@ -12,7 +12,7 @@ from fns import SlowCountFn, expected
 
 from sdf import LiveRunner, run_sdf
 
-RUNS = 32
+pytestmark = pytest.mark.thorough
 
 
 def descendants(pid):
@@ -55,12 +55,12 @@ class Killer(threading.Thread):
             self.killed[kind] += 1
 
 
-@pytest.mark.long
-def test_every_record_once_whatever_is_killed_when(start_spark):
+@pytest.mark.parametrize("runs", [pytest.param(6, marks=pytest.mark.long), pytest.param(32, marks=pytest.mark.soak)])
+def test_every_record_once_whatever_is_killed_when(start_spark, runs):
     """The same multiset in each run, and a second action gives the same lists while more is killed."""
     sc = start_spark("local-cluster[3,1,1024]", spark_task_maxFailures="40", spark_deploy_maxExecutorRetries="-1")
     counts = Counter()
-    for seed in range(RUNS):
+    for seed in range(runs):
         draw = random.Random(seed)
         elements = [
             ("big", draw.randint(300, 800)),

@@ -17,6 +17,8 @@ from test_masters import kill_my_executor
 
 from sdf import LiveRunner, run_sdf
 
+pytestmark = pytest.mark.thorough
+
 SKEWED = [("big", 300), *((str(i), 2) for i in range(20))]
 CLUSTER = "local-cluster[2,1,1024]"
 
@@ -230,7 +232,7 @@ def test_speculative_copies_on_two_hosts(tmp_path):
             env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=900,
             check=False,
         )
     finally:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 
@@ -62,14 +64,14 @@ sc.stop()
 """
 
 
-def run(*command, timeout=120):
+def run(*command, cwd=ROOT):
     done = subprocess.run(
         [sys.executable, *command],
         env=ENVIRONMENT,
-        cwd=ROOT,
+        cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -106,10 +108,11 @@ def test_examples_run_as_they_are(name):
     assert re.search(EXAMPLES[name], run(f"examples/{name}.py"))
 
 
-def test_the_readmes_first_program_runs():
-    """The first Python block of README.md prints the number it says."""
+def test_the_readmes_first_program_runs(tmp_path):
+    """The first Python block of README.md prints the number it says, and leaves a page."""
     program = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
-    out = run("-c", program)
+    out = run("-c", program, cwd=tmp_path)
+    assert (tmp_path / "run.html").is_file()
     assert out.startswith("1000005\nCountFn: 1,000,005 records of 2 elements in ")
 
 

@@ -30,6 +30,8 @@ from sdf.spark.rows import Rows
 from sdf.spark.source import Chain, Settings, data_source, finished
 from sdf.spark.sourcestream import StreamReader
 
+pytestmark = pytest.mark.thorough
+
 ELEMENTS = [("a", 50), ("b", 0), ("c", 1), ("d", 300)]
 COUNTED = "name string, i long"
 

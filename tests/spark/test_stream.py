@@ -39,6 +39,19 @@ class Sink:
         return sorted(record for records in self.batches.values() for record in records)
 
 
+class EndsAfter(Sink):
+    """Does something that ends the stream once it has had so many batches."""
+
+    def __init__(self, batches, end):
+        super().__init__()
+        self.after, self.end = batches, end
+
+    def __call__(self, batch):
+        super().__call__(batch)
+        if len(self.batches) == self.after:
+            self.end()
+
+
 class EndlessFn(DoFn):
     """Element: a name. Gives numbers without an end, some at a time, then defers for a second."""
 
@@ -257,10 +270,10 @@ def test_sources_hear_what_is_committed(stream):
 
 def test_an_event_stops_a_stream_after_its_batch(stream):
     """From another thread; the journal is whole and can be gone on with."""
-    stop, sink = threading.Event(), Sink()
-    threading.Timer(1.0, stop.set).start()
+    stop = threading.Event()
+    sink = EndsAfter(3, threading.Thread(target=stop.set).start)
     summary = stream(["x"], EndlessFn(delay_seconds=0.05), sink, stop=stop)
-    assert summary.batches == len(sink.batches) > 0
+    assert summary.batches == len(sink.batches) >= 3
     stream(["x"], EndlessFn(delay_seconds=0.05), sink, max_batches=2)
     assert sink.records() == [("x", i) for i in range(len(sink.records()))]
 
@@ -269,8 +282,8 @@ def test_an_event_stops_a_stream_after_its_batch(stream):
 def test_a_signal_stops_a_stream_after_its_batch(stream, number):
     """And what was done with signals before is done again."""
     before = signal.getsignal(number)
-    threading.Timer(1.0, os.kill, (os.getpid(), number)).start()
-    assert stream(["x"], EndlessFn(delay_seconds=0.05), Sink()).batches > 0
+    sink = EndsAfter(3, lambda: os.kill(os.getpid(), number))
+    assert stream(["x"], EndlessFn(delay_seconds=0.05), sink).batches == len(sink.batches) >= 3
     assert signal.getsignal(number) is before
 
 
@@ -298,7 +311,14 @@ def test_an_idle_stream_writes_no_blocks(stream, tmp_path):
             return ()
 
     stop = threading.Event()
-    threading.Timer(1.5, stop.set).start()
+
+    def stops_it_when_it_has_been_idle():
+        while not (head := find_head(Disk(tmp_path / "journal"))) or head.seq == 0:
+            time.sleep(0.05)
+        time.sleep(1)
+        stop.set()
+
+    threading.Thread(target=stops_it_when_it_has_been_idle, daemon=True).start()
     assert stream(["x"], NothingFn(), Sink(), stop=stop, batch_seconds=0.05).batches == 1
     assert find_head(Disk(tmp_path / "journal")).seq == 1
 

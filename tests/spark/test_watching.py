@@ -16,7 +16,7 @@ import watching
 from sdf.chain import verify
 from sdf.disk import Disk
 
-RUNS = 50
+pytestmark = pytest.mark.thorough
 
 
 class Writer(threading.Thread):
@@ -72,14 +72,14 @@ def live_and_die(sc, folder, seed, kills):
     return hits, len(writer.written), len(blocks)
 
 
-@pytest.mark.long
-def test_no_line_is_lost_or_doubled_whenever_it_is_killed(sc, tmp_path):
+@pytest.mark.parametrize("runs", [pytest.param(5, marks=pytest.mark.long), pytest.param(50, marks=pytest.mark.soak)])
+def test_no_line_is_lost_or_doubled_whenever_it_is_killed(sc, tmp_path, runs):
     """Seeded, at moments of any kind; every fifth run is killed twice."""
     with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda seed: live_and_die(sc, tmp_path / str(seed), seed, 1 + seed % 5 // 4), range(RUNS)))
+        done = list(pool.map(lambda seed: live_and_die(sc, tmp_path / str(seed), seed, 1 + seed % 5 // 4), range(runs)))
     hits, lines, blocks = (sum(column) for column in zip(*done, strict=True))
-    print(f"\n{RUNS} runs, {hits} kills, {lines} lines, {blocks} blocks")
-    assert hits >= RUNS
+    print(f"\n{runs} runs, {hits} kills, {lines} lines, {blocks} blocks")
+    assert hits >= runs
 
 
 def test_a_run_that_is_killed_once(sc, tmp_path):
