@@ -1,8 +1,8 @@
 """How well does each policy schedule on up to ten thousand slots, and what does it ask of the driver?
 
-The real planner and the real coordinator under simulated time (`simulated.py`), beside Spark's own scheduling of whole
-elements and of 32 pieces per slot cut by hand. Elements cost as a Pareto distribution has it; slots have speeds that
-change; slots are lost, and what ran there runs again. The ideal: no slot ever idle, nothing done twice.
+The real planner and the real coordinator under simulated time, beside Spark's own scheduling of whole elements and of
+32 pieces per slot cut by hand. Elements cost as a Pareto distribution has it; slots have speeds that change; slots are
+lost, and what ran there runs again. The ideal: no slot ever idle, nothing done twice.
 
     python benchmarks/simulate.py
     python benchmarks/simulate.py --slots 10000 --only LiveRunner --losses 0
@@ -11,7 +11,9 @@ change; slots are lost, and what ran there runs again. The ideal: no slot ever i
 import resource
 
 from harness import Bench
-from simulated import Simulation, World, plain, staged
+from simulated import World, plain
+from simulated_live import LiveSimulation
+from simulated_staged import StagedSimulation
 
 NAMES = ["flatMap", "32 per slot by hand", "StagedRunner", "LiveRunner"]
 LINES = ["#9aa4b0", "#c77d0a", "#2f6fb2", "#d1495b"]
@@ -25,10 +27,8 @@ def run(name, world):
     if name == "32 per slot by hand":
         pieces = max(1, round(32 * slots / elements))
         return plain(world, pieces), 0.0, pieces * elements
-    if name == "StagedRunner":
-        return staged(world)
-    simulation = Simulation(world)
-    return simulation.run(), simulation.driver.seconds, simulation.messages
+    simulation = StagedSimulation(world) if name == "StagedRunner" else LiveSimulation(world)
+    return simulation.run(), simulation.driver.seconds, simulation.sent
 
 
 def drawn(found):

@@ -1,0 +1,124 @@
+"""StagedRunner under simulated time: the real planner and ledger, Spark's queue of tasks, and its slots."""
+
+import heapq
+import itertools
+import math
+from collections import deque
+
+from simulated import RESTART_SECONDS, Driver, work_of
+
+from sdf import OffsetRange
+from sdf.invoker import Residual
+from sdf.items import Outcome, Part
+from sdf.planner import AHEAD_SECONDS, Limits, Tuning, idle_soon, plan_stage, tasks_allowed, until_idle
+
+JOB_SECONDS = 0.1  # until the tasks of a stage are in the queue
+
+
+class StagedSimulation:
+    """Plans stages as StagedRunner does; a task waits in the queue until a slot is free.
+
+    Attributes:
+        sent: how many tasks were started.
+    """
+
+    def __init__(self, world):
+        self.world = world
+        self.driver = Driver()
+        self.work, self.backlog = self.driver(work_of, world)
+        self.free, self.queue = list(range(len(world.slots))), deque()
+        self.expected = {}  # of each task in flight, when it is expected to end
+        self.events, self.order, self.sent = [(0.0, 0, self.nothing, ())], itertools.count(1), 0
+
+    def at(self, when, action, *args):
+        heapq.heappush(self.events, (when, next(self.order), action, args))
+
+    def run(self):
+        """Return the makespan."""
+        now = 0.0
+        while len(self.backlog) or self.expected:
+            until = self.events[0][0] + 0.01
+            while self.events and self.events[0][0] <= until:  # what comes while the driver plans
+                now, _, action, args = heapq.heappop(self.events)
+                action(now, *args)
+            if len(self.backlog):
+                self.driver(self.plans, now)
+        self.work.ledger.prove()
+        return now
+
+    def plans(self, now):
+        """Plan a stage for the slots that are idle or soon will be, and submit it."""
+        tuning, limits = Tuning(0.5, 0.2, None), Limits(1, None, None)
+        known = self.work.costs.mean() is not None
+        ends = list(self.expected.values())
+        running = sum(max(0.0, end - now) for end in ends)
+        width = tasks_allowed(
+            len(self.world.slots), self.backlog.seconds() + running, tuning, limits, costs_known=known
+        )
+        idle = width - len(ends)
+        tasks = idle_soon(width, ends, now) if known else idle
+        planned = plan_stage(
+            self.backlog, self.work.costs, tasks=tasks, width=width, running_seconds=running, elapsed_seconds=now,
+            tuning=tuning, limits=limits, cut=self.work.cut,
+        )  # fmt: skip
+        begins = now + AHEAD_SECONDS if tasks > idle else now
+        for plan in planned:
+            task, self.sent = self.sent, self.sent + 1
+            self.work.ledger.assign(task, plan.items)
+            self.expected[task] = begins + plan.expected_seconds
+            self.at(now + JOB_SECONDS, self.waits, task, plan)
+        if known and len(self.backlog) and (seconds := until_idle(list(self.expected.values()), now)) < math.inf:
+            self.at(now + seconds, self.nothing)
+
+    def nothing(self, now):
+        """It is time to plan."""
+
+    def waits(self, now, task, plan):
+        self.queue.append((task, plan))
+        self.launches(now)
+
+    def launches(self, now):
+        while self.free and self.queue:
+            slot, (task, plan) = self.free.pop(), self.queue.popleft()
+            end, outcome = _run_task(self.world, plan, slot, now)
+            self.at(end, self.ends, task, slot, outcome)
+
+    def ends(self, now, task, slot, outcome):
+        self.free.append(slot)
+        self.launches(now)
+        self.driver(self.commits, task, outcome)
+
+    def commits(self, task, outcome):
+        for item, _ in self.work.commit(task, 0, outcome):
+            self.backlog.push(item)
+        del self.expected[task]
+
+
+def _run_task(world, plan, slot, began):
+    """Return when a task ends, and its outcome; if its slot is lost it begins anew."""
+    while True:
+        end, outcome = _attempt(world, plan, world.slots[slot], began)
+        lost = [at for at in world.lost_at[slot] if began < at < end]
+        if not lost:
+            return end, outcome
+        began = lost[0] + RESTART_SECONDS
+
+
+def _attempt(world, plan, slot, began):
+    """Return when an attempt ends, and its outcome: it splits at the first claim after its budget."""
+    now, parts, units = began, [], 0.0
+    until = began + plan.budget_seconds
+    for started, item in enumerate(plan.items, start=1):
+        each, (start, stop) = world.unit_work[item.element], item.restriction
+        end = slot.after(now, each * (stop - start))
+        if end <= until + 0.2:
+            now, units = end, units + stop - start
+            continue
+        at = min(stop, start + max(1, math.ceil((slot.by(until) - slot.by(now)) / each)))
+        before, now, units = now, slot.after(now, each * (at - start)), units + at - start
+        if at < stop:
+            rest = (Residual(OffsetRange(at, stop)),)
+            parts.append(Part(item.id, OffsetRange(start, at), rest, at - start, now - before))
+        if now >= until:
+            return now, Outcome(started, tuple(parts), units, now - began)
+    return now, Outcome(len(plan.items), tuple(parts), units, now - began)
