@@ -29,6 +29,8 @@ from sdf.io import (
 sys.path.insert(0, str(Path(__file__).parents[1] / "io"))
 from compressed_files import bgzf
 
+pytestmark = pytest.mark.thorough
+
 COUNT = 3000
 ROWS = [{"id": number, "name": f"name {number % 70}", "score": number / 2} for number in range(COUNT)]
 TEXT = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
