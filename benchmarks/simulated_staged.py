@@ -10,7 +10,7 @@ from simulated import RESTART_SECONDS, Driver, work_of
 from sdf import OffsetRange
 from sdf.invoker import Residual
 from sdf.items import Outcome, Part
-from sdf.planner import AHEAD_SECONDS, Limits, Tuning, idle_soon, plan_stage, tasks_allowed, until_idle
+from sdf.planner import AHEAD_SECONDS, InFlight, Limits, Tuning, plan_stage, tasks_allowed
 
 JOB_SECONDS = 0.1  # until the tasks of a stage are in the queue
 
@@ -27,7 +27,7 @@ class StagedSimulation:
         self.driver = Driver()
         self.work, self.backlog = self.driver(work_of, world)
         self.free, self.queue = list(range(len(world.slots))), deque()
-        self.expected = {}  # of each task in flight, when it is expected to end
+        self.in_flight, self.expected = InFlight(), {}  # by task, when it is expected to end
         self.events, self.order, self.sent = [(0.0, 0, self.nothing, ())], itertools.count(1), 0
 
     def at(self, when, action, *args):
@@ -50,13 +50,12 @@ class StagedSimulation:
         """Plan a stage for the slots that are idle or soon will be, and submit it."""
         tuning, limits = Tuning(0.5, 0.2, None), Limits(1, None, None)
         known = self.work.costs.mean() is not None
-        ends = list(self.expected.values())
-        running = sum(max(0.0, end - now) for end in ends)
+        running = self.in_flight.seconds(now)
         width = tasks_allowed(
             len(self.world.slots), self.backlog.seconds() + running, tuning, limits, costs_known=known
         )
-        idle = width - len(ends)
-        tasks = idle_soon(width, ends, now) if known else idle
+        idle = width - len(self.in_flight)
+        tasks = self.in_flight.idle_soon(width, now) if known else idle
         planned = plan_stage(
             self.backlog, self.work.costs, tasks=tasks, width=width, running_seconds=running, elapsed_seconds=now,
             tuning=tuning, limits=limits, cut=self.work.cut,
@@ -66,8 +65,9 @@ class StagedSimulation:
             task, self.sent = self.sent, self.sent + 1
             self.work.ledger.assign(task, plan.items)
             self.expected[task] = begins + plan.expected_seconds
+            self.in_flight.add(self.expected[task])
             self.at(now + JOB_SECONDS, self.waits, task, plan)
-        if known and len(self.backlog) and (seconds := until_idle(list(self.expected.values()), now)) < math.inf:
+        if known and len(self.backlog) and (seconds := self.in_flight.until_idle(now)) < math.inf:
             self.at(now + seconds, self.nothing)
 
     def nothing(self, now):
@@ -91,7 +91,7 @@ class StagedSimulation:
     def commits(self, task, outcome):
         for item, _ in self.work.commit(task, 0, outcome):
             self.backlog.push(item)
-        del self.expected[task]
+        self.in_flight.remove(self.expected.pop(task))
 
 
 def _run_task(world, plan, slot, began):

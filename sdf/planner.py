@@ -13,7 +13,8 @@ from __future__ import annotations
 import heapq
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 import attrs
@@ -25,12 +26,13 @@ Cut = Callable[[WorkItem, float], tuple[WorkItem, WorkItem] | None]
 _SHARE = 0.75  # benchmarks/skew.py, 20 s per core: 0.5 needs twice the stages for the same balance
 _IF_NOT, _IF_SURPRISED = 2.0, 0.2  # of the time so far: the longest task, as far as estimates can be trusted
 _MANY = 1000  # in a heap; benchmarks/growth.py: the first stage of a million work items takes half of them
+_PIECES_PER_CHANGE = 64  # to weigh again; benchmarks/simulate.py: with 10,000 slots thousands wait
 _ITEMS_WHILE_COST_UNKNOWN = 1000  # per task; most of more would only be sent there and back
 AHEAD_SECONDS = 0.15  # what Spark takes from the start of a stage until its tasks begin, and a little more
 
 __all__ = [
-    "AHEAD_SECONDS", "Backlog", "Limits", "PlannedTask", "Tuning", "deal", "idle_soon", "plan_stage", "scaled",
-    "tasks_allowed", "until_idle",
+    "AHEAD_SECONDS", "Backlog", "InFlight", "Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "scaled",
+    "tasks_allowed",
 ]  # fmt: skip
 
 
@@ -116,8 +118,8 @@ class Backlog:
         return self._cut.total + max(self._whole.total * (self._costs.mean() or 1.0), by_number)
 
     def _weigh(self) -> None:
-        """Weigh again what was cut, if its cost may have changed."""
-        if self._revision != self._costs.revision:
+        """Weigh again what was cut, if its cost may have changed; where much of it waits, if enough of it has."""
+        if self._costs.revision - self._revision > len(self._cut) // _PIECES_PER_CHANGE:
             self._revision = self._costs.revision
             waiting, self._cut = self._cut, _Biggest()
             for item in waiting:
@@ -171,30 +173,51 @@ class _Biggest:
         return bool(self._sorted) and self._sorted[-1] < self._fresh[0]
 
 
+class InFlight:
+    """When the tasks in flight are expected to end, in order: asking costs little where there are ten thousand."""
+
+    def __init__(self) -> None:
+        self._ends: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def add(self, end: float) -> None:
+        """Enter a task by when it is expected to end; all times are by one clock."""
+        insort(self._ends, end)
+
+    def remove(self, end: float) -> None:
+        """Take out a task that was expected to end then."""
+        del self._ends[bisect_left(self._ends, end)]
+
+    def seconds(self, now: float) -> float:
+        """Return the estimated seconds that are left in them."""
+        late = bisect_right(self._ends, now)
+        return sum(self._ends[late:]) - (len(self._ends) - late) * now
+
+    def idle_soon(self, width: int, now: float) -> int:
+        """Return how many tasks to plan: one for each slot that is idle or is about to be.
+
+        Those that end close together get their next tasks in one stage. What runs longer than was expected counts too,
+        but no more than a task per slot waits for its turn.
+
+        Args:
+            width: how many tasks may run at once.
+            now: by the same clock.
+        """
+        return width - len(self._ends) + min(width, bisect_right(self._ends, now + 2 * AHEAD_SECONDS))
+
+    def until_idle(self, now: float) -> float:
+        """Return in how many seconds to plan the next stage, so that it is there when a task ends; inf if none does."""
+        first = bisect_right(self._ends, now + AHEAD_SECONDS)
+        return self._ends[first] - AHEAD_SECONDS - now if first < len(self._ends) else math.inf
+
+
 def tasks_allowed(slots: int, seconds: float, tuning: Tuning, limits: Limits, *, costs_known: bool) -> int:
     """Return how many tasks may run at once: one per slot, as far as the backlog feeds them, within the bounds."""
     worth = slots if not costs_known else min(slots, int(seconds / tuning.min_piece_seconds) + 1)
     most = limits.max_tasks if limits.max_tasks is not None else max(slots, limits.min_tasks)
     return min(max(worth, limits.min_tasks), most)
-
-
-def idle_soon(width: int, ends: Sequence[float], now: float) -> int:
-    """Return how many tasks to plan: one for each slot that is idle or is about to be.
-
-    Those that end close together get their next tasks in one stage. What runs longer than was expected counts too, but
-    no more than a task per slot waits for its turn.
-
-    Args:
-        width: how many tasks may run at once.
-        ends: when the tasks in flight are expected to end.
-        now: by the same clock.
-    """
-    return width - len(ends) + min(width, sum(end <= now + 2 * AHEAD_SECONDS for end in ends))
-
-
-def until_idle(ends: Sequence[float], now: float) -> float:
-    """Return in how many seconds to plan the next stage, so that it is there when a task ends; inf if there is none."""
-    return min((end - AHEAD_SECONDS - now for end in ends if end - AHEAD_SECONDS > now), default=math.inf)
 
 
 def plan_stage(

@@ -242,3 +242,21 @@ def test_the_backlog_weighs_again_what_follows():
     ran(costs, 2, 4, 4.0)
     assert backlog.seconds() == 5000.0 + 95.0
     assert [backlog.pop(), backlog.pop()] == [dear, cheap]
+
+
+def test_where_much_waits_it_is_not_all_weighed_again_for_each_that_costs_something_else(monkeypatch):
+    """64 for each change on average, however many wait; what they cost together is known but for the last changes."""
+    costs, weighed = Costs(), []
+    ran(costs, 9999, 1, 1.0)
+    backlog = Backlog(costs)
+    for piece in cut_off(costs, *(item_of(2 * number + 1, 0, 1, parent=2 * number) for number in range(640))):
+        backlog.push(piece)
+    for number in range(640):
+        ran(costs, 2 * number, 1, 1.0)
+    assert backlog.seconds() == pytest.approx(640)
+    seconds_of = costs.seconds_of
+    monkeypatch.setattr(costs, "seconds_of", lambda item: weighed.append(item) or seconds_of(item))
+    for changes in range(1, 641):
+        ran(costs, 2 * (changes - 1), 1, 3.0)
+        assert 640 + 2 * (changes - 20) <= backlog.seconds() <= 640.1 + 2 * changes
+    assert 640 <= len(weighed) <= 64 * 640

@@ -12,15 +12,14 @@ from sdf.items import Outcome, Part, WorkItem
 from sdf.planner import (
     AHEAD_SECONDS,
     Backlog,
+    InFlight,
     Limits,
     PlannedTask,
     Tuning,
     deal,
-    idle_soon,
     plan_stage,
     scaled,
     tasks_allowed,
-    until_idle,
 )
 from sdf.restrictions import OffsetRange, tiling_flaw
 
@@ -234,6 +233,13 @@ def test_no_task_is_planned_for_much_longer_than_the_run_has_taken(surprised, lo
     assert [task.budget_seconds for task in tasks] == [longest] * 4
 
 
+def in_flight(ends):
+    tasks = InFlight()
+    for end in ends:
+        tasks.add(end)
+    return tasks
+
+
 @pytest.mark.parametrize(
     ("width", "ends", "tasks"),
     [
@@ -248,13 +254,23 @@ def test_no_task_is_planned_for_much_longer_than_the_run_has_taken(surprised, lo
 )
 def test_what_is_about_to_end_is_followed_by_one_task_each(width, ends, tasks):
     """It is second 1. Those that wait for their turn are counted, and there is never more than one of them per slot."""
-    assert idle_soon(width, ends, now=1.0) == tasks
+    assert in_flight(ends).idle_soon(width, now=1.0) == tasks
 
 
 def test_the_next_stage_is_planned_before_the_first_task_ends():
     """Those that should have ended are waited for no longer."""
-    assert until_idle([9.0, 5.0, 1.0 + AHEAD_SECONDS / 2, 0.5], now=1.0) == pytest.approx(4.0 - AHEAD_SECONDS)
-    assert until_idle([1.0], now=1.0) == until_idle([], now=1.0) == math.inf
+    ends = [9.0, 5.0, 1.0 + AHEAD_SECONDS / 2, 0.5]
+    assert in_flight(ends).until_idle(now=1.0) == pytest.approx(4.0 - AHEAD_SECONDS)
+    assert in_flight([1.0]).until_idle(now=1.0) == in_flight([]).until_idle(now=1.0) == math.inf
+
+
+def test_seconds_in_flight_are_those_of_tasks_that_are_not_late():
+    """Of one that takes longer than was expected nothing is known; what ended counts no more."""
+    tasks = in_flight([9.0, 0.5, 3.0, 9.0])
+    assert (len(tasks), tasks.seconds(now=1.0)) == (4, 8.0 + 2.0 + 8.0)
+    tasks.remove(9.0)
+    tasks.remove(0.5)
+    assert (len(tasks), tasks.seconds(now=1.0)) == (2, 8.0 + 2.0)
 
 
 def test_budget_seconds_is_the_longest():

@@ -14,7 +14,7 @@ from sdf.dofn import DoFn
 from sdf.expansion import Expanded
 from sdf.invoker import Residual
 from sdf.items import Outcome, Part, Ran
-from sdf.planner import AHEAD_SECONDS, Backlog, Limits, Tuning, idle_soon, plan_stage, tasks_allowed, until_idle
+from sdf.planner import AHEAD_SECONDS, Backlog, InFlight, Limits, Tuning, plan_stage, tasks_allowed
 from sdf.restrictions import OffsetRange
 from sdf.work import Work, enter
 
@@ -86,7 +86,7 @@ class Driver:
         self.random = random.Random(seed)
         self.work = Work(RangeFn())
         self.backlog = Backlog(self.work.costs)
-        self.expected = {}  # of each task in flight, its end
+        self.in_flight, self.expected = InFlight(), {}  # by task, when it is expected to end
         self.queue, self.told = deque(), []
         self.busy_until, self.stages, self.numbers = 0.0, 0, itertools.count()
 
@@ -116,24 +116,24 @@ class Driver:
         if now < self.busy_until:
             return [(self.busy_until, self.planned, ())]
         for task, outcome in self.told:
-            del self.expected[task]
+            self.in_flight.remove(self.expected.pop(task))
             for item, _ in self.work.commit(task, 0, outcome):
                 self.backlog.push(item)
         self.told = []
         if not len(self.backlog):
             return []
         known = self.work.costs.mean() is not None
-        ends = list(self.expected.values())
-        left = sum(max(0.0, end - now) for end in ends)
+        left = self.in_flight.seconds(now)
         width = tasks_allowed(self.slots, self.backlog.seconds() + left, TUNING, LIMITS, costs_known=known)
-        tasks = idle_soon(width, ends, now) if known else width - len(ends)
+        idle = width - len(self.in_flight)
+        tasks = self.in_flight.idle_soon(width, now) if known else idle
         plans = plan_stage(
             self.backlog, self.work.costs, tasks=tasks, width=width, running_seconds=left, elapsed_seconds=now,
             tuning=TUNING, limits=LIMITS, cut=self.work.cut,
         )  # fmt: skip
-        found = self.submitted(now, plans, now + AHEAD_SECONDS if tasks > width - len(ends) else now)
+        found = self.submitted(now, plans, now + AHEAD_SECONDS if tasks > idle else now)
         if known and len(self.backlog):
-            seconds = until_idle(list(self.expected.values()), now)
+            seconds = self.in_flight.until_idle(now)
             found += [(now + seconds, self.planned, ())] if seconds < math.inf else []
         return found
 
@@ -144,6 +144,7 @@ class Driver:
         for task, plan in tasks:
             self.work.ledger.assign(task, plan.items)
             self.expected[task] = begins + plan.expected_seconds
+            self.in_flight.add(self.expected[task])
         self.stages += 1
         self.busy_until = now + SUBMIT_SECONDS
         return [(self.busy_until + START_SECONDS, self.queued, (tasks,)), (self.busy_until, self.planned, ())]

@@ -33,13 +33,12 @@ from sdf.items import WorkItem
 from sdf.planner import (
     AHEAD_SECONDS,
     Backlog,
+    InFlight,
     Limits,
     PlannedTask,
     Tuning,
-    idle_soon,
     plan_stage,
     tasks_allowed,
-    until_idle,
 )
 from sdf.progress import RunProgress
 from sdf.report import RunReport, TaskRun
@@ -130,9 +129,9 @@ class _Stage:
     def missing(self) -> list[int]:
         return [task for task in range(len(self.tasks)) if task not in self.receipts]
 
-    def ends(self) -> list[float]:
-        """Return when the tasks that are not done are expected to end."""
-        return [self.began + self.tasks[task].expected_seconds for task in self.missing()]
+    def end(self, task: int) -> float:
+        """Return when a task is expected to end."""
+        return self.began + self.tasks[task].expected_seconds
 
 
 class _Run:
@@ -163,7 +162,7 @@ class _Run:
         self._backlog = Backlog(self._work.costs)
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self._stages: list[_Stage] = []
-        self._in_flight = 0
+        self._in_flight = InFlight()
         self._display = display
         self._done_units = 0.0
         self._count_slots = slot_counter(self._sc)
@@ -200,7 +199,7 @@ class _Run:
                 seconds=time.monotonic() - self._called,
                 done=min(self._done_units, self._work.known_units),
                 known=self._work.known_units,
-                tasks_busy=min(self._in_flight, self._slots),
+                tasks_busy=min(len(self._in_flight), self._slots),
                 slots=self._slots,
                 splits=self._work.splits,
                 ended=ended,
@@ -215,7 +214,7 @@ class _Run:
         enter(self._work, self._backlog, elements)
 
     def _unfinished(self) -> bool:
-        return bool(len(self._backlog) or self._delayed or self._in_flight)
+        return bool(len(self._backlog) or self._delayed or len(self._in_flight))
 
     def _next_event(self) -> Ended | Receipt | None:
         """Wait for the next event; None if a deferred work item is due first, or progress, or a stage."""
@@ -225,7 +224,7 @@ class _Run:
         if self._display is not None:
             waits.append(_SLOTS_EVERY_SECONDS)
         if self._plans_ahead():
-            waits.append(until_idle(self._ends(), time.monotonic()))
+            waits.append(self._in_flight.until_idle(time.monotonic()))
         try:
             return self._events.get(timeout=min(waits))
         except queue.Empty:
@@ -268,7 +267,7 @@ class _Run:
         if todo is None:
             return
         stage.receipts[stamp.task] = receipt
-        self._in_flight -= 1
+        self._in_flight.remove(stage.end(stamp.task))
         self._done_units += receipt.outcome.units
         for item, delay_seconds in todo:
             if delay_seconds > 0:
@@ -280,10 +279,6 @@ class _Run:
     def _plans_ahead(self) -> bool:
         """Tell whether a task may wait in Spark's queue for the slot of one that is about to end."""
         return bool(len(self._backlog)) and self._work.costs.mean() is not None and self._options.max_tasks is None
-
-    def _ends(self) -> list[float]:
-        """Return when the tasks in flight are expected to end."""
-        return [end for stage in self._stages if len(stage.receipts) < len(stage.tasks) for end in stage.ends()]
 
     def _start_stage(self) -> None:
         """Plan a stage for the slots that are idle or soon will be, and start it."""
@@ -298,8 +293,7 @@ class _Run:
         options = self._options
         tuning = Tuning(_FIRST_BUDGET_SECONDS, options.min_piece_seconds, options.budget_seconds)
         limits = Limits(options.min_tasks, options.max_tasks, options.max_items_per_stage)
-        ends = self._ends()
-        running_seconds = sum(max(0.0, end - now) for end in ends)
+        running_seconds = self._in_flight.seconds(now)
         width = tasks_allowed(
             self._slots * options.tasks_per_slot,
             self._backlog.seconds() + running_seconds,
@@ -308,7 +302,8 @@ class _Run:
             costs_known=self._work.costs.mean() is not None,
         )
         queues = width > self._slots  # some wait for their turn anyway
-        tasks = idle_soon(width, ends, now) if self._plans_ahead() and not queues else width - len(ends)
+        idle = width - len(self._in_flight)
+        tasks = self._in_flight.idle_soon(width, now) if self._plans_ahead() and not queues else idle
         planned = plan_stage(
             self._backlog,
             self._work.costs,
@@ -321,7 +316,7 @@ class _Run:
             cut=self._work.cut,
         )
         if planned:
-            self._submit(planned, now + AHEAD_SECONDS if tasks > width - len(ends) else now)
+            self._submit(planned, now + AHEAD_SECONDS if tasks > idle else now)
 
     def _submit(self, planned: list[PlannedTask], begins: float) -> None:
         number = len(self._stages)
@@ -333,7 +328,8 @@ class _Run:
         rdd.setName(f"{self._name}: stage {number}").persist(self._options.storage_level)
         stage = _Stage(number, rdd, planned, begins)
         self._stages.append(stage)
-        self._in_flight += len(planned)
+        for task in range(len(planned)):
+            self._in_flight.add(stage.end(task))
         self._start_job(stage, f"{len(planned)} tasks", partial(materialise, rdd))
 
     def _start_job(self, stage: _Stage, what: str, job: Callable[[], Iterable[Receipt | None]]) -> None:
