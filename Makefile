@@ -60,7 +60,7 @@ test-thorough: setup  ## Run those that make test runs beside the quick ones
 test-long: setup  ## Run the fault runs
 	$(PYTEST) -rP -m long
 
-soak: setup  ## Run the faults in numbers that take an hour and more
+soak: setup  ## Run the faults in numbers that take half an hour
 	$(PYTEST) -rP -m soak
 
 lint: setup  ## Check style and types

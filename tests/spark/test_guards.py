@@ -11,8 +11,6 @@ import pytest
 
 import sdf
 
-pytestmark = pytest.mark.thorough
-
 ONCE = "spark/test_exactly_once.py::"
 LIVE = "spark/test_live.py::"
 SERVER = "spark/test_live_server.py::"

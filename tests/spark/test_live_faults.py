@@ -12,8 +12,6 @@ from fns import SlowCountFn, expected
 
 from sdf import LiveRunner, run_sdf
 
-pytestmark = pytest.mark.thorough
-
 
 def descendants(pid):
     """Return the command line of each process below ``pid``, by process id; nothing else is ever killed."""
@@ -55,7 +53,7 @@ class Killer(threading.Thread):
             self.killed[kind] += 1
 
 
-@pytest.mark.parametrize("runs", [pytest.param(6, marks=pytest.mark.long), pytest.param(32, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("runs", [pytest.param(12, marks=pytest.mark.long), pytest.param(32, marks=pytest.mark.soak)])
 def test_every_record_once_whatever_is_killed_when(start_spark, runs):
     """The same multiset in each run, and a second action gives the same lists while more is killed."""
     sc = start_spark("local-cluster[3,1,1024]", spark_task_maxFailures="40", spark_deploy_maxExecutorRetries="-1")
