@@ -14,10 +14,11 @@ import time
 from harness import Bench, Timed, forget_peak, in_processes, in_turn, peak_megabytes, resident_megabytes
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
+from sdf.backlog import Backlog
 from sdf.disk import Disk
 from sdf.expansion import Expanded
 from sdf.journal import Journal
-from sdf.planner import Backlog, Limits, Tuning, deal, plan_stage
+from sdf.planner import Limits, Tuning, deal, plan_stage
 from sdf.work import Work, enter
 
 SLOTS = 2

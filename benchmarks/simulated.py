@@ -12,8 +12,7 @@ from bisect import bisect_right
 
 from sdf import DoFn, OffsetRange
 from sdf.expansion import Expanded
-from sdf.planner import Backlog
-from sdf.work import Work, enter
+from sdf.work import enter
 
 RESTART_SECONDS = 5.0  # until Spark runs a task again whose slot was lost
 UNITS = 10_000  # of each element
@@ -111,13 +110,10 @@ class Driver:
         return result
 
 
-def work_of(world):
-    """Return the work as a runner has it once the elements are expanded."""
-    work = Work(UnitsFn())
-    backlog = Backlog(work.costs)
+def entered(world, work, backlog):
+    """Enter the elements of a world, as a runner does once they are expanded."""
     whole = OffsetRange(0, UNITS)
     enter(work, backlog, [Expanded(number, whole, ((whole, UNITS),)) for number in range(len(world.unit_work))])
-    return work, backlog
 
 
 def plain(world, pieces=1):

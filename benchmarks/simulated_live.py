@@ -3,14 +3,16 @@
 import heapq
 import itertools
 
-from simulated import RESTART_SECONDS, Driver, work_of
+from simulated import RESTART_SECONDS, Driver, UnitsFn, entered
 
 from sdf import OffsetRange
+from sdf.backlog import Backlog
 from sdf.planner import deal
 from sdf.spark.beats import LOOK_SECONDS, Beats
 from sdf.spark.coordinator import Coordinator
 from sdf.spark.messages import Ask, Assign, Back, Beat, Declined, Hello, Ready, Sealed, Split, Verdict, read, write
 from sdf.values import Parts
+from sdf.work import Work
 
 MESSAGE_SECONDS = 0.001  # one way
 
@@ -143,7 +145,9 @@ class LiveSimulation:
         self.events, self.numbers, self.sent = [], itertools.count(), 0
         self.now = 0.0
         slots = len(world.slots)
-        work, backlog = self.driver(work_of, world)
+        work = Work(UnitsFn())
+        backlog = Backlog(work.costs)
+        self.driver(entered, world, work, backlog)
         shares = self.driver(lambda: deal(backlog, work.costs, slots, cut=work.cut))
         self.coordinator = Coordinator(work, shares, send=self.to_lane, min_piece_seconds=0.05, patience_seconds=10.0)
         self.lanes = {}

@@ -5,12 +5,14 @@ import itertools
 import math
 from collections import deque
 
-from simulated import RESTART_SECONDS, Driver, work_of
+from simulated import RESTART_SECONDS, Driver, UnitsFn, entered
 
 from sdf import OffsetRange
 from sdf.invoker import Residual
 from sdf.items import Outcome, Part
-from sdf.planner import AHEAD_SECONDS, InFlight, Limits, Tuning, plan_stage, tasks_allowed
+from sdf.planner import Limits, Tuning
+from sdf.stages import StagePlanner
+from sdf.work import Work
 
 JOB_SECONDS = 0.1  # until the tasks of a stage are in the queue
 
@@ -25,9 +27,11 @@ class StagedSimulation:
     def __init__(self, world):
         self.world = world
         self.driver = Driver()
-        self.work, self.backlog = self.driver(work_of, world)
+        self.work = Work(UnitsFn())
+        self.planner = StagePlanner(self.work, Tuning(0.5, 0.2, None), Limits(1, None, None))
+        self.driver(entered, world, self.work, self.planner.backlog)
         self.free, self.queue = list(range(len(world.slots))), deque()
-        self.in_flight, self.expected = InFlight(), {}  # by task, when it is expected to end
+        self.ends_expected = {}  # by task
         self.events, self.order, self.sent = [(0.0, 0, self.nothing, ())], itertools.count(1), 0
 
     def at(self, when, action, *args):
@@ -36,38 +40,26 @@ class StagedSimulation:
     def run(self):
         """Return the makespan."""
         now = 0.0
-        while len(self.backlog) or self.expected:
+        while len(self.planner.backlog) or self.ends_expected:
             until = self.events[0][0] + 0.01
             while self.events and self.events[0][0] <= until:  # what comes while the driver plans
                 now, _, action, args = heapq.heappop(self.events)
                 action(now, *args)
-            if len(self.backlog):
-                self.driver(self.plans, now)
+            self.driver(self.plans, now)
         self.work.ledger.prove()
         return now
 
     def plans(self, now):
         """Plan a stage for the slots that are idle or soon will be, and submit it."""
-        tuning, limits = Tuning(0.5, 0.2, None), Limits(1, None, None)
-        known = self.work.costs.mean() is not None
-        running = self.in_flight.seconds(now)
-        width = tasks_allowed(
-            len(self.world.slots), self.backlog.seconds() + running, tuning, limits, costs_known=known
-        )
-        idle = width - len(self.in_flight)
-        tasks = self.in_flight.idle_soon(width, now) if known else idle
-        planned = plan_stage(
-            self.backlog, self.work.costs, tasks=tasks, width=width, running_seconds=running, elapsed_seconds=now,
-            tuning=tuning, limits=limits, cut=self.work.cut,
-        )  # fmt: skip
-        begins = now + AHEAD_SECONDS if tasks > idle else now
-        for plan in planned:
-            task, self.sent = self.sent, self.sent + 1
-            self.work.ledger.assign(task, plan.items)
-            self.expected[task] = begins + plan.expected_seconds
-            self.in_flight.add(self.expected[task])
-            self.at(now + JOB_SECONDS, self.waits, task, plan)
-        if known and len(self.backlog) and (seconds := self.in_flight.until_idle(now)) < math.inf:
+        stage = self.planner.plan(len(self.world.slots), now, now)
+        if stage is not None:
+            for plan, end in zip(stage.tasks, stage.ends, strict=True):
+                task, self.sent = self.sent, self.sent + 1
+                self.work.ledger.assign(task, plan.items)
+                self.ends_expected[task] = end
+                self.at(now + JOB_SECONDS, self.waits, task, plan)
+        seconds = self.planner.seconds_until_due(now)
+        if seconds < math.inf:
             self.at(now + seconds, self.nothing)
 
     def nothing(self, now):
@@ -90,8 +82,8 @@ class StagedSimulation:
 
     def commits(self, task, outcome):
         for item, _ in self.work.commit(task, 0, outcome):
-            self.backlog.push(item)
-        self.in_flight.remove(self.expected.pop(task))
+            self.planner.backlog.push(item)
+        self.planner.in_flight.remove(self.ends_expected.pop(task))
 
 
 def _run_task(world, plan, slot, began):

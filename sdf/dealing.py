@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 import attrs
 
+from sdf.backlog import Backlog
 from sdf.dofn import DoFn
 from sdf.expansion import Expanded, checked_size
 from sdf.items import WorkItem
 from sdf.pending import Pending
-from sdf.planner import Backlog, deal
+from sdf.planner import deal
 from sdf.work import Work
 
 __all__ = ["dealt", "entered"]

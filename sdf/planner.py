@@ -10,30 +10,22 @@ nothing is known of the cost, a task gets a short budget and an even share of th
 
 from __future__ import annotations
 
-import heapq
 import math
 import sys
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable
 
 import attrs
 
+from sdf.backlog import Backlog
 from sdf.costs import Costs
-from sdf.items import WorkItem, units
+from sdf.items import WorkItem
 
 Cut = Callable[[WorkItem, float], tuple[WorkItem, WorkItem] | None]
 _SHARE = 0.75  # benchmarks/skew.py, 20 s per core: 0.5 needs twice the stages for the same balance
 _IF_NOT, _IF_SURPRISED = 2.0, 0.2  # of the time so far: the longest task, as far as estimates can be trusted
-_MANY = 1000  # in a heap; benchmarks/growth.py: the first stage of a million work items takes half of them
-_PIECES_PER_CHANGE = 64  # to weigh again; benchmarks/simulate.py: with 10,000 slots thousands wait
 _ITEMS_WHILE_COST_UNKNOWN = 1000  # per task; most of more would only be sent there and back
-AHEAD_SECONDS = 0.15  # what Spark takes from the start of a stage until its tasks begin, and a little more
 
-__all__ = [
-    "AHEAD_SECONDS", "Backlog", "InFlight", "Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "scaled",
-    "tasks_allowed",
-]  # fmt: skip
+__all__ = ["Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "scaled", "tasks_allowed"]
 
 
 @attrs.frozen
@@ -77,140 +69,6 @@ class PlannedTask:
     items: tuple[WorkItem, ...]
     expected_seconds: float
     budget_seconds: float
-
-
-class Backlog:
-    """The work items that nobody runs, biggest first by estimated seconds."""
-
-    def __init__(self, costs: Costs) -> None:
-        self._costs = costs
-        self._whole = _Biggest()  # by units: their cost per unit is the same mean
-        self._cut = _Biggest()  # by seconds: each has a cost of its own, which may change
-        self._revision = costs.revision
-
-    def __len__(self) -> int:
-        return len(self._whole) + len(self._cut)
-
-    def push(self, item: WorkItem) -> None:
-        """Add a work item."""
-        if item.parent is None and self._costs.own(item) is None:
-            self._whole.push(units(item), item)
-        else:
-            self._costs.waits(item)
-            self._cut.push(self._costs.seconds_of(item), item)
-
-    def pop(self) -> WorkItem:
-        """Take the biggest."""
-        self._weigh()
-        if not len(self._cut):
-            return self._whole.pop()
-        mean = self._costs.mean() or 1.0
-        if len(self._whole) and self._cut.first() < self._whole.first() * mean:
-            return self._whole.pop()
-        item = self._cut.pop()
-        self._costs.taken(item)
-        return item
-
-    def seconds(self) -> float:
-        """Return the estimated seconds of all of it."""
-        self._weigh()
-        by_number = len(self._whole) * self._costs.mean_of_items()
-        return self._cut.total + max(self._whole.total * (self._costs.mean() or 1.0), by_number)
-
-    def _weigh(self) -> None:
-        """Weigh again what was cut, if its cost may have changed; where much of it waits, if enough of it has."""
-        if self._costs.revision - self._revision > len(self._cut) // _PIECES_PER_CHANGE:
-            self._revision = self._costs.revision
-            waiting, self._cut = self._cut, _Biggest()
-            for item in waiting:
-                self._cut.push(self._costs.seconds_of(item), item)
-
-
-class _Biggest:
-    """Work items by weight, the heaviest first. Of many at once a heap costs more than to sort them and take the last.
-
-    Attributes:
-        total: of the weights.
-    """
-
-    def __init__(self) -> None:
-        self.total = 0.0
-        self._sorted: list[tuple[float, int, WorkItem]] = []  # of equal ones the last is the oldest
-        self._fresh: list[tuple[float, int, WorkItem]] = []  # a heap, unless they are too many for that
-
-    def __len__(self) -> int:
-        return len(self._sorted) + len(self._fresh)
-
-    def __iter__(self) -> Iterator[WorkItem]:
-        return (item for _, _, item in chain(self._sorted, self._fresh))
-
-    def push(self, weight: float, item: WorkItem) -> None:
-        self.total += weight
-        entry = -weight, item.id, item
-        if len(self._fresh) < _MANY:
-            heapq.heappush(self._fresh, entry)
-        else:
-            self._fresh.append(entry)
-
-    def first(self) -> float:
-        """Return the highest weight."""
-        return -(self._sorted[-1] if self._from_sorted() else self._fresh[0])[0]
-
-    def pop(self) -> WorkItem:
-        """Take the heaviest, of equal ones the oldest."""
-        entry = self._sorted.pop() if self._from_sorted() else heapq.heappop(self._fresh)
-        self.total = self.total + entry[0] if self._sorted or self._fresh else 0.0
-        return entry[2]
-
-    def _from_sorted(self) -> bool:
-        """Tell which of the two begins with the heaviest."""
-        if len(self._fresh) > _MANY:
-            self._sorted += self._fresh
-            self._sorted.sort(reverse=True)
-            self._fresh.clear()
-        if not self._fresh:
-            return True
-        return bool(self._sorted) and self._sorted[-1] < self._fresh[0]
-
-
-class InFlight:
-    """When the tasks in flight are expected to end, in order: asking costs little where there are ten thousand."""
-
-    def __init__(self) -> None:
-        self._ends: list[float] = []
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def add(self, end: float) -> None:
-        """Enter a task by when it is expected to end; all times are by one clock."""
-        insort(self._ends, end)
-
-    def remove(self, end: float) -> None:
-        """Take out a task that was expected to end then."""
-        del self._ends[bisect_left(self._ends, end)]
-
-    def seconds(self, now: float) -> float:
-        """Return the estimated seconds that are left in them."""
-        late = bisect_right(self._ends, now)
-        return sum(self._ends[late:]) - (len(self._ends) - late) * now
-
-    def idle_soon(self, width: int, now: float) -> int:
-        """Return how many tasks to plan: one for each slot that is idle or is about to be.
-
-        Those that end close together get their next tasks in one stage. What runs longer than was expected counts too,
-        but no more than a task per slot waits for its turn.
-
-        Args:
-            width: how many tasks may run at once.
-            now: by the same clock.
-        """
-        return width - len(self._ends) + min(width, bisect_right(self._ends, now + 2 * AHEAD_SECONDS))
-
-    def until_idle(self, now: float) -> float:
-        """Return in how many seconds to plan the next stage, so that it is there when a task ends; inf if none does."""
-        first = bisect_right(self._ends, now + AHEAD_SECONDS)
-        return self._ends[first] - AHEAD_SECONDS - now if first < len(self._ends) else math.inf
 
 
 def tasks_allowed(slots: int, seconds: float, tuning: Tuning, limits: Limits, *, costs_known: bool) -> int:

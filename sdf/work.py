@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from sdf.backlog import Backlog
 from sdf.costs import Costs
 from sdf.deferrals import Deferrals
 from sdf.dofn import DoFn
@@ -16,7 +17,6 @@ from sdf.invoker import Residual
 from sdf.items import Outcome, Ran, SlowBlock, WorkItem, slowest, units
 from sdf.ledger import Ledger
 from sdf.pieces import PieceRun
-from sdf.planner import Backlog
 from sdf.restrictions import UNBOUNDED, OffsetRange
 
 __all__ = ["Work", "enter"]

@@ -13,9 +13,10 @@ from contextlib import suppress
 import attrs
 
 from sdf import DoFn, OffsetRange, UnsplittableTracker
+from sdf.backlog import Backlog
 from sdf.errors import SdfError
 from sdf.expansion import expand
-from sdf.planner import Backlog, deal
+from sdf.planner import deal
 from sdf.spark.coordinator import Coordinator
 from sdf.spark.lane import WAIT, Lane
 from sdf.spark.messages import Hello, read, write

@@ -2,9 +2,9 @@
 
 import pytest
 
+from sdf.backlog import Backlog
 from sdf.costs import Costs
 from sdf.items import Outcome, WorkItem
-from sdf.planner import Backlog
 from sdf.restrictions import OffsetRange
 from sdf.spark.balance import Attempt, Balance, LaneState
 from sdf.spark.messages import Beat, Hello

@@ -3,8 +3,9 @@
 import pytest
 from test_bundle import CountFn
 
+from sdf.backlog import Backlog
 from sdf.expansion import expand
-from sdf.planner import Backlog, deal
+from sdf.planner import deal
 from sdf.spark.coordinator import Coordinator
 from sdf.spark.messages import Assign, Bye, Hello, Ready, Sealed
 from sdf.work import Work

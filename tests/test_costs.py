@@ -1,29 +1,10 @@
 """What work costs, and how what waits follows what lies before it."""
 
 import pytest
+from planning import cut_off, item_of, ran
 
 from sdf.costs import Costs
-from sdf.items import Outcome, Part, Ran, WorkItem
-from sdf.planner import Backlog
-from sdf.restrictions import OffsetRange
-
-
-def item_of(number, start, stop, *, parent=None, size="known"):
-    return WorkItem(number, 0, "a", OffsetRange(start, stop), stop - start if size == "known" else None, parent)
-
-
-def ran(costs, item_id, units, seconds, *, whole=True):
-    """Tell that a work item ran, whole or in part."""
-    parts = () if whole else (Part(item_id, OffsetRange(0, units), (), units, seconds),)
-    costs.observe(Outcome(1, parts, units, seconds, (Ran(item_id, 0.0, seconds, units, 0),)))
-
-
-def cut_off(costs, *items):
-    """Tell that work items were cut off, each from its parent, and wait; return them."""
-    for item in items:
-        costs.inherit(item)
-        costs.waits(item)
-    return items
+from sdf.items import Outcome, Part
 
 
 def test_nothing_is_known_at_first():
@@ -227,36 +208,3 @@ def test_elements_that_differ_are_no_surprise():
     for number in range(4):
         ran(costs, number, 3, 10.0**number)
     assert not costs.surprised
-
-
-def test_the_backlog_weighs_again_what_follows():
-    """What was thought to be the least comes first, once what lies before it has shown what it costs."""
-    costs = Costs()
-    ran(costs, 7, 1, 1.0)
-    dear, cheap = cut_off(costs, item_of(1, 4, 9, parent=0), item_of(3, 4, 99, parent=2))
-    backlog = Backlog(costs)
-    for item in (dear, cheap):
-        backlog.push(item)
-    assert backlog.seconds() == 5.0 + 95.0
-    ran(costs, 0, 4, 4000.0)
-    ran(costs, 2, 4, 4.0)
-    assert backlog.seconds() == 5000.0 + 95.0
-    assert [backlog.pop(), backlog.pop()] == [dear, cheap]
-
-
-def test_where_much_waits_it_is_not_all_weighed_again_for_each_that_costs_something_else(monkeypatch):
-    """64 for each change on average, however many wait; what they cost together is known but for the last changes."""
-    costs, weighed = Costs(), []
-    ran(costs, 9999, 1, 1.0)
-    backlog = Backlog(costs)
-    for piece in cut_off(costs, *(item_of(2 * number + 1, 0, 1, parent=2 * number) for number in range(640))):
-        backlog.push(piece)
-    for number in range(640):
-        ran(costs, 2 * number, 1, 1.0)
-    assert backlog.seconds() == pytest.approx(640)
-    seconds_of = costs.seconds_of
-    monkeypatch.setattr(costs, "seconds_of", lambda item: weighed.append(item) or seconds_of(item))
-    for changes in range(1, 641):
-        ran(costs, 2 * (changes - 1), 1, 3.0)
-        assert 640 + 2 * (changes - 20) <= backlog.seconds() <= 640.1 + 2 * changes
-    assert 640 <= len(weighed) <= 64 * 640

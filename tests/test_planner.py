@@ -1,18 +1,15 @@
 """The planner: nothing is lost or doubled by planning, and budgets and bounds are kept."""
 
-import math
 import random
 
 import attrs
 import pytest
+from planning import Cutter, backlog_of, costs_of, drain, item_of
 
-from sdf import planner
+from sdf.backlog import Backlog
 from sdf.costs import Costs
-from sdf.items import Outcome, Part, WorkItem
+from sdf.items import Outcome, Part
 from sdf.planner import (
-    AHEAD_SECONDS,
-    Backlog,
-    InFlight,
     Limits,
     PlannedTask,
     Tuning,
@@ -27,124 +24,13 @@ TUNING = Tuning(first_budget_seconds=0.5, min_piece_seconds=0.25, budget_seconds
 NO_LIMITS = Limits(min_tasks=1, max_tasks=None, max_items=None)
 
 
-def item_of(number, start, stop, *, size="known", parent=None):
-    return WorkItem(number, number, "a", OffsetRange(start, stop), stop - start if size == "known" else None, parent)
-
-
-class Cutter:
-    """Cuts offset ranges; new work items get the next ids."""
-
-    def __init__(self, first_id=1000, declines=False):
-        self.next_id = first_id
-        self.declines = declines
-        self.fractions = []
-
-    def __call__(self, item, fraction):
-        self.fractions.append(fraction)
-        start, stop = item.restriction
-        at = start + int((stop - start) * fraction)
-        if self.declines or not start < at < stop:
-            return None
-        self.next_id += 1
-        rest = attrs.evolve(
-            item, id=self.next_id, restriction=OffsetRange(at, stop), size=item.size and stop - at, parent=item.id
-        )
-        return attrs.evolve(item, restriction=OffsetRange(start, at), size=item.size and at - start), rest
-
-
-def costs_of(seconds_per_unit=None):
-    """Return costs that were learnt from a hundred work items of one unit each."""
-    costs = Costs()
-    if seconds_per_unit is not None:
-        costs.observe(Outcome(100, (), 100, 100 * seconds_per_unit))
-    return costs
-
-
-def backlog_of(costs, items):
-    backlog = Backlog(costs)
-    for item in items:
-        backlog.push(item)
-    return backlog
-
-
 def plan(backlog, costs, tasks=4, cut=None, **options):
     arguments = {"width": tasks, "running_seconds": 0.0, "tuning": TUNING, "limits": NO_LIMITS} | options
     return plan_stage(backlog, costs, tasks=tasks, cut=cut or Cutter(), **arguments)
 
 
-def drain(backlog):
-    return [backlog.pop() for _ in range(len(backlog))]
-
-
 def positions(items):
     return sorted(position for item in items for position in range(*item.restriction))
-
-
-# Backlog
-
-
-def test_backlog_gives_the_biggest_first():
-    """By estimated seconds."""
-    backlog = backlog_of(costs_of(), [item_of(0, 0, 3), item_of(1, 0, 9), item_of(2, 0, 1), item_of(3, 0, 5)])
-    assert [item.id for item in drain(backlog)] == [1, 3, 0, 2]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_backlog_gives_the_biggest_first_however_many_come_meanwhile(monkeypatch, seed):
-    """Those that were sorted, those that came later, and equal ones of both."""
-    monkeypatch.setattr(planner, "_MANY", 5)
-    choose, backlog, model = random.Random(seed), Backlog(costs_of()), []
-    sorts = 0
-    for number in range(500):
-        for _ in range(choose.choice((0, 1, 1, 2, 12))):
-            item = item_of(number * 100 + len(model), 0, choose.randrange(1, 30))
-            backlog.push(item)
-            model.append(item)
-        if model:
-            model.sort(key=lambda item: (-item.size, item.id))
-            assert backlog.pop() == model.pop(0)
-        assert len(backlog) == len(model)
-        assert backlog.seconds() == pytest.approx(sum(item.size for item in model))
-        sorts += bool(backlog._whole._sorted)
-    assert sorts
-
-
-def test_equal_work_items_come_in_the_order_of_their_ids():
-    """Planning is repeatable."""
-    backlog = backlog_of(costs_of(), [item_of(number, 0, 5) for number in (3, 1, 2, 0)])
-    assert [item.id for item in drain(backlog)] == [0, 1, 2, 3]
-
-
-def test_backlog_ranks_by_seconds_where_the_cost_is_known():
-    """A small slow one comes before a big fast one."""
-    costs = costs_of(1.0)
-    costs.observe(Outcome(1, (Part(9, OffsetRange(0, 1), (), 1, 100.0),), 0, 0.0))
-    slow = item_of(10, 0, 2, parent=9)
-    costs.inherit(slow)
-    assert [item.id for item in drain(backlog_of(costs, [item_of(0, 0, 50), slow]))] == [10, 0]
-
-
-def test_backlog_knows_its_seconds():
-    """Units by the mean, or by their own cost."""
-    costs = costs_of(0.5)
-    costs.observe(Outcome(1, (Part(9, OffsetRange(0, 1), (), 1, 3.0),), 0, 0.0))
-    slow = item_of(10, 0, 2, parent=9)
-    costs.inherit(slow)
-    backlog = backlog_of(costs, [item_of(0, 0, 50), slow])
-    assert (backlog.seconds(), costs.seconds_of(slow), costs.seconds_of(item_of(0, 0, 50))) == (31.0, 6.0, 25.0)
-
-
-def test_backlog_is_empty_and_free_of_rounding_when_all_was_taken():
-    """Sums of floats do not leave a remainder."""
-    backlog = backlog_of(costs_of(), [attrs.evolve(item_of(i, 0, 5), size=0.1 * i) for i in range(30)])
-    drain(backlog)
-    assert (len(backlog), backlog.seconds()) == (0, 0.0)
-
-
-def test_unknown_sizes_count_as_one():
-    """Each work item is a unit."""
-    backlog = backlog_of(costs_of(0.5), [item_of(i, 0, 5, size=None) for i in range(4)])
-    assert backlog.seconds() == 2.0
 
 
 # tasks_allowed
@@ -231,46 +117,6 @@ def test_no_task_is_planned_for_much_longer_than_the_run_has_taken(surprised, lo
     costs.surprised = surprised
     tasks = plan(backlog_of(costs, [item_of(0, 0, 800)]), costs, elapsed_seconds=20.0)
     assert [task.budget_seconds for task in tasks] == [longest] * 4
-
-
-def in_flight(ends):
-    tasks = InFlight()
-    for end in ends:
-        tasks.add(end)
-    return tasks
-
-
-@pytest.mark.parametrize(
-    ("width", "ends", "tasks"),
-    [
-        (4, [], 4),
-        (4, [9.0, 9.0], 2),
-        (4, [1.0, 9.0, 9.0, 9.0], 1),
-        (4, [1.0, 1.2, 0.5, 9.0], 3),
-        (4, [1.0, 1.0, 1.0, 1.0, 5.0, 5.0], 2),
-        (4, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 0),
-        (4, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], -1),
-    ],
-)
-def test_what_is_about_to_end_is_followed_by_one_task_each(width, ends, tasks):
-    """It is second 1. Those that wait for their turn are counted, and there is never more than one of them per slot."""
-    assert in_flight(ends).idle_soon(width, now=1.0) == tasks
-
-
-def test_the_next_stage_is_planned_before_the_first_task_ends():
-    """Those that should have ended are waited for no longer."""
-    ends = [9.0, 5.0, 1.0 + AHEAD_SECONDS / 2, 0.5]
-    assert in_flight(ends).until_idle(now=1.0) == pytest.approx(4.0 - AHEAD_SECONDS)
-    assert in_flight([1.0]).until_idle(now=1.0) == in_flight([]).until_idle(now=1.0) == math.inf
-
-
-def test_seconds_in_flight_are_those_of_tasks_that_are_not_late():
-    """Of one that takes longer than was expected nothing is known; what ended counts no more."""
-    tasks = in_flight([9.0, 0.5, 3.0, 9.0])
-    assert (len(tasks), tasks.seconds(now=1.0)) == (4, 8.0 + 2.0 + 8.0)
-    tasks.remove(9.0)
-    tasks.remove(0.5)
-    assert (len(tasks), tasks.seconds(now=1.0)) == (2, 8.0 + 2.0)
 
 
 def test_budget_seconds_is_the_longest():

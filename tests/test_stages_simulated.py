@@ -14,8 +14,9 @@ from sdf.dofn import DoFn
 from sdf.expansion import Expanded
 from sdf.invoker import Residual
 from sdf.items import Outcome, Part, Ran
-from sdf.planner import AHEAD_SECONDS, Backlog, InFlight, Limits, Tuning, plan_stage, tasks_allowed
+from sdf.planner import Limits, Tuning
 from sdf.restrictions import OffsetRange
+from sdf.stages import StagePlanner
 from sdf.work import Work, enter
 
 SUBMIT_SECONDS, START_SECONDS = 0.03, 0.05  # the driver is busy with a stage, and Spark until its tasks are ready
@@ -85,8 +86,8 @@ class Driver:
         self.slots = self.idle = slots
         self.random = random.Random(seed)
         self.work = Work(RangeFn())
-        self.backlog = Backlog(self.work.costs)
-        self.in_flight, self.expected = InFlight(), {}  # by task, when it is expected to end
+        self.planner = StagePlanner(self.work, TUNING, LIMITS)
+        self.ends_expected = {}  # by task
         self.queue, self.told = deque(), []
         self.busy_until, self.stages, self.numbers = 0.0, 0, itertools.count()
 
@@ -116,35 +117,20 @@ class Driver:
         if now < self.busy_until:
             return [(self.busy_until, self.planned, ())]
         for task, outcome in self.told:
-            self.in_flight.remove(self.expected.pop(task))
+            self.planner.in_flight.remove(self.ends_expected.pop(task))
             for item, _ in self.work.commit(task, 0, outcome):
-                self.backlog.push(item)
+                self.planner.backlog.push(item)
         self.told = []
-        if not len(self.backlog):
-            return []
-        known = self.work.costs.mean() is not None
-        left = self.in_flight.seconds(now)
-        width = tasks_allowed(self.slots, self.backlog.seconds() + left, TUNING, LIMITS, costs_known=known)
-        idle = width - len(self.in_flight)
-        tasks = self.in_flight.idle_soon(width, now) if known else idle
-        plans = plan_stage(
-            self.backlog, self.work.costs, tasks=tasks, width=width, running_seconds=left, elapsed_seconds=now,
-            tuning=TUNING, limits=LIMITS, cut=self.work.cut,
-        )  # fmt: skip
-        found = self.submitted(now, plans, now + AHEAD_SECONDS if tasks > idle else now)
-        if known and len(self.backlog):
-            seconds = self.in_flight.until_idle(now)
-            found += [(now + seconds, self.planned, ())] if seconds < math.inf else []
-        return found
+        stage = self.planner.plan(self.slots, now, now)
+        found = [] if stage is None else self.submitted(now, stage)
+        seconds = self.planner.seconds_until_due(now)
+        return [*found, (now + seconds, self.planned, ())] if seconds < math.inf else found
 
-    def submitted(self, now, plans, begins):
-        if not plans:
-            return []
-        tasks = [(next(self.numbers), plan) for plan in plans]
-        for task, plan in tasks:
+    def submitted(self, now, stage):
+        tasks = [(next(self.numbers), plan) for plan in stage.tasks]
+        for (task, plan), end in zip(tasks, stage.ends, strict=True):
             self.work.ledger.assign(task, plan.items)
-            self.expected[task] = begins + plan.expected_seconds
-            self.in_flight.add(self.expected[task])
+            self.ends_expected[task] = end
         self.stages += 1
         self.busy_until = now + SUBMIT_SECONDS
         return [(self.busy_until + START_SECONDS, self.queued, (tasks,)), (self.busy_until, self.planned, ())]
@@ -154,10 +140,10 @@ def simulate(ends, elements, slots, seed):
     """Return how long a run takes, over the ideal, and in how many stages."""
     driver = Driver(ends, slots, seed)
     parts = [((OffsetRange(*each), each[1] - each[0]),) for each in elements]
-    enter(driver.work, driver.backlog, [Expanded(each[0], each[0][0], each) for each in parts])
+    enter(driver.work, driver.planner.backlog, [Expanded(each[0], each[0][0], each) for each in parts])
     order = itertools.count()
     events = [(0.0, next(order), driver.planned, ())]
-    while len(driver.backlog) or driver.expected:
+    while len(driver.planner.backlog) or driver.ends_expected:
         now, _, happens, arguments = heapq.heappop(events)
         for at, what, given in happens(now, *arguments):
             heapq.heappush(events, (at, next(order), what, given))

@@ -22,9 +22,9 @@ from typing import Any
 
 import attrs
 
+from sdf.backlog import Backlog
 from sdf.costs import Costs
 from sdf.items import Ran, SlowBlock, WorkItem
-from sdf.planner import Backlog
 from sdf.report import TaskRun
 from sdf.spark.messages import Beat, Hello, Ready
 

@@ -24,10 +24,10 @@ from typing import Any
 
 import attrs
 
+from sdf.backlog import Backlog
 from sdf.errors import LedgerError, ReplayError, SdfError, show
 from sdf.invoker import Residual
 from sdf.items import Outcome, WorkItem
-from sdf.planner import Backlog
 from sdf.progress import RunProgress
 from sdf.report import RunReport, TaskRun
 from sdf.spark.account import Account

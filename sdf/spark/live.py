@@ -26,9 +26,10 @@ from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
 from pyspark.core.rdd import PipelinedRDD
 
+from sdf.backlog import Backlog
 from sdf.dofn import DoFn
 from sdf.errors import InvalidTypeError, InvalidValueError, show
-from sdf.planner import Backlog, deal
+from sdf.planner import deal
 from sdf.progress import RunProgress
 from sdf.report import RunReport
 from sdf.restrictions import is_integer

@@ -3,7 +3,7 @@
 A stage is a Spark job over bundles of work items; its blocks are persisted. A task gets a budget: when it is spent, the
 task splits what it is running, gives back the rest and ends. The next stage starts while the stages before it still
 run, a little before slots fall idle, so that its tasks are there when they do; what it gets is planned from the work
-items that nobody runs (`sdf.planner`). Each task's receipt reaches the driver as the task ends and goes into the
+items that nobody runs (`sdf.stages`). Each task's receipt reaches the driver as the task ends and goes into the
 ledger; only then can its residuals run.
 
 Accumulators carry the receipts. They may count too little or twice: a double receipt is dropped by the ledger, a
@@ -30,16 +30,7 @@ from pyspark import RDD, SparkContext, StorageLevel
 from sdf.dofn import DoFn
 from sdf.errors import InvalidTypeError, InvalidValueError, StageError
 from sdf.items import WorkItem
-from sdf.planner import (
-    AHEAD_SECONDS,
-    Backlog,
-    InFlight,
-    Limits,
-    PlannedTask,
-    Tuning,
-    plan_stage,
-    tasks_allowed,
-)
+from sdf.planner import Limits, Tuning
 from sdf.progress import RunProgress
 from sdf.report import RunReport, TaskRun
 from sdf.spark import serde
@@ -50,6 +41,7 @@ from sdf.spark.options import count, positive
 from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.receipts import ReceiptParam, materialise, read_receipts
 from sdf.spark.stage import STAGE_PROPERTY, ReadCommitted, StageTask, stage_mark
+from sdf.stages import PlannedStage, StagePlanner
 from sdf.work import Work, enter
 
 __all__ = ["StagedRunner"]
@@ -122,16 +114,11 @@ class _Stage:
 
     number: int
     rdd: RDD[Any]
-    tasks: list[PlannedTask]
-    began: float
+    plan: PlannedStage
     receipts: dict[int, Receipt] = attrs.field(factory=dict)
 
     def missing(self) -> list[int]:
-        return [task for task in range(len(self.tasks)) if task not in self.receipts]
-
-    def end(self, task: int) -> float:
-        """Return when a task is expected to end."""
-        return self.began + self.tasks[task].expected_seconds
+        return [task for task in range(len(self.plan.tasks)) if task not in self.receipts]
 
 
 class _Run:
@@ -159,10 +146,14 @@ class _Run:
         self._param = ReceiptParam(self._events.put)
         self._receipts = self._sc.accumulator([], self._param)
         self._work = Work(fn)
-        self._backlog = Backlog(self._work.costs)
+        self._planner = StagePlanner(
+            self._work,
+            Tuning(_FIRST_BUDGET_SECONDS, options.min_piece_seconds, options.budget_seconds),
+            Limits(options.min_tasks, options.max_tasks, options.max_items_per_stage),
+            tasks_per_slot=options.tasks_per_slot,
+        )
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self._stages: list[_Stage] = []
-        self._in_flight = InFlight()
         self._display = display
         self._done_units = 0.0
         self._count_slots = slot_counter(self._sc)
@@ -199,7 +190,7 @@ class _Run:
                 seconds=time.monotonic() - self._called,
                 done=min(self._done_units, self._work.known_units),
                 known=self._work.known_units,
-                tasks_busy=min(len(self._in_flight), self._slots),
+                tasks_busy=min(len(self._planner.in_flight), self._slots),
                 slots=self._slots,
                 splits=self._work.splits,
                 ended=ended,
@@ -211,20 +202,18 @@ class _Run:
     def _expand(self) -> None:
         """Make the work items. From here on they are the driver's: nobody asks the DoFn for them again."""
         elements = expand_elements(self._rdd, self._payload, self._name, self._jobs, self._events)
-        enter(self._work, self._backlog, elements)
+        enter(self._work, self._planner.backlog, elements)
 
     def _unfinished(self) -> bool:
-        return bool(len(self._backlog) or self._delayed or len(self._in_flight))
+        return bool(len(self._planner.backlog) or self._delayed or len(self._planner.in_flight))
 
     def _next_event(self) -> Ended | Receipt | None:
         """Wait for the next event; None if a deferred work item is due first, or progress, or a stage."""
-        waits = [_LONGEST_WAIT_SECONDS]
+        waits = [_LONGEST_WAIT_SECONDS, self._planner.seconds_until_due(time.monotonic())]
         if self._delayed:
             waits.append(max(0.0, self._delayed[0][0] - time.monotonic()))
         if self._display is not None:
             waits.append(_SLOTS_EVERY_SECONDS)
-        if self._plans_ahead():
-            waits.append(self._in_flight.until_idle(time.monotonic()))
         try:
             return self._events.get(timeout=min(waits))
         except queue.Empty:
@@ -244,7 +233,7 @@ class _Run:
             except queue.Empty:
                 event = None
         while self._delayed and self._delayed[0][0] <= time.monotonic():
-            self._backlog.push(heapq.heappop(self._delayed)[2])
+            self._planner.backlog.push(heapq.heappop(self._delayed)[2])
 
     def _stage_ended(self, stage: _Stage, receipts: Any) -> None:
         """All tasks have ended; read the receipts that did not arrive from the blocks themselves."""
@@ -267,18 +256,14 @@ class _Run:
         if todo is None:
             return
         stage.receipts[stamp.task] = receipt
-        self._in_flight.remove(stage.end(stamp.task))
+        self._planner.in_flight.remove(stage.plan.ends[stamp.task])
         self._done_units += receipt.outcome.units
         for item, delay_seconds in todo:
             if delay_seconds > 0:
                 heapq.heappush(self._delayed, (time.monotonic() + delay_seconds, item.id, item))
             else:
-                self._backlog.push(item)
+                self._planner.backlog.push(item)
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
-
-    def _plans_ahead(self) -> bool:
-        """Tell whether a task may wait in Spark's queue for the slot of one that is about to end."""
-        return bool(len(self._backlog)) and self._work.costs.mean() is not None and self._options.max_tasks is None
 
     def _start_stage(self) -> None:
         """Plan a stage for the slots that are idle or soon will be, and start it."""
@@ -288,49 +273,21 @@ class _Run:
             self._most_slots = max(self._most_slots, self._slots)
             if self._slots != self._slots_over_time[-1][1]:
                 self._slots_over_time.append((now - self._called, self._slots))
-        if not len(self._backlog):
-            return
-        options = self._options
-        tuning = Tuning(_FIRST_BUDGET_SECONDS, options.min_piece_seconds, options.budget_seconds)
-        limits = Limits(options.min_tasks, options.max_tasks, options.max_items_per_stage)
-        running_seconds = self._in_flight.seconds(now)
-        width = tasks_allowed(
-            self._slots * options.tasks_per_slot,
-            self._backlog.seconds() + running_seconds,
-            tuning,
-            limits,
-            costs_known=self._work.costs.mean() is not None,
-        )
-        queues = width > self._slots  # some wait for their turn anyway
-        idle = width - len(self._in_flight)
-        tasks = self._in_flight.idle_soon(width, now) if self._plans_ahead() and not queues else idle
-        planned = plan_stage(
-            self._backlog,
-            self._work.costs,
-            tasks=tasks,
-            width=width,
-            running_seconds=running_seconds,
-            elapsed_seconds=now - self._began,
-            tuning=tuning,
-            limits=limits,
-            cut=self._work.cut,
-        )
-        if planned:
-            self._submit(planned, now + AHEAD_SECONDS if tasks > idle else now)
+        plan = self._planner.plan(self._slots, now, now - self._began)
+        if plan is not None:
+            self._submit(plan)
 
-    def _submit(self, planned: list[PlannedTask], begins: float) -> None:
+    def _submit(self, plan: PlannedStage) -> None:
         number = len(self._stages)
-        for task, plan in enumerate(planned):
-            self._work.ledger.assign((number, task), plan.items)
-        bundles = [(plan.items, plan.budget_seconds) for plan in planned]
+        for task, planned in enumerate(plan.tasks):
+            self._work.ledger.assign((number, task), planned.items)
+        bundles = [(planned.items, planned.budget_seconds) for planned in plan.tasks]
         task_fn = StageTask(self._payload, number, self._tags, self._options.min_piece_seconds, self._receipts)
         rdd = self._sc.parallelize(bundles, len(bundles)).mapPartitionsWithIndex(task_fn)
         rdd.setName(f"{self._name}: stage {number}").persist(self._options.storage_level)
-        stage = _Stage(number, rdd, planned, begins)
+        stage = _Stage(number, rdd, plan)
         self._stages.append(stage)
-        for task in range(len(planned)):
-            self._in_flight.add(stage.end(task))
-        self._start_job(stage, f"{len(planned)} tasks", partial(materialise, rdd))
+        self._start_job(stage, f"{len(bundles)} tasks", partial(materialise, rdd))
 
     def _start_job(self, stage: _Stage, what: str, job: Callable[[], Iterable[Receipt | None]]) -> None:
         description = f"{self._name}: stage {stage.number}, {what}"
@@ -338,7 +295,7 @@ class _Run:
         self._jobs.start(stage.number, description, job, {STAGE_PROPERTY: stage_mark(self._run_id, stage.number)})
 
     def _result(self, seconds: float) -> dict[str, RDD[Any]]:
-        receipts = [stage.receipts[task] for stage in self._stages for task in range(len(stage.tasks))]
+        receipts = [stage.receipts[task] for stage in self._stages for task in range(len(stage.plan.tasks))]
         report = self._report(seconds, receipts)
         results: dict[str, RDD[Any]] = {}
         if receipts:
@@ -383,7 +340,7 @@ class _Run:
                 seconds=receipt.seconds,
                 work_items=receipt.outcome.started,
                 handed_back=sum(len(part.residuals) for part in receipt.outcome.parts)
-                + len(self._stages[receipt.stamp.stage].tasks[receipt.stamp.task].items)
+                + len(self._stages[receipt.stamp.stage].plan.tasks[receipt.stamp.task].items)
                 - receipt.outcome.started,
                 records=sum(receipt.counts),
             )

@@ -12,9 +12,10 @@ from contextlib import contextmanager, suppress
 import pytest
 from fns import CountFn, SlowCountFn, StrangeFn, expected
 
+from sdf.backlog import Backlog
 from sdf.errors import CoordinatorError
 from sdf.expansion import expand
-from sdf.planner import Backlog, deal
+from sdf.planner import deal
 from sdf.spark import serde
 from sdf.spark import server as server_module
 from sdf.spark.coordinator import Coordinator

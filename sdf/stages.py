@@ -1,0 +1,140 @@
+"""Decides when the next stage is planned, for how many tasks, and when they begin: a little before slots fall idle.
+
+To start a stage takes Spark a moment, in which slots would wait. So the tasks that are about to end are counted as
+idle: what follows them is planned before they end, and waits in Spark's queue. Where more tasks are wanted than there
+are slots some wait anyway, and where their number is bounded none may wait beside those that run: there a stage is
+planned only for what is idle. Pure like `sdf.planner`: the driver of a run and the simulators ask the same.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right, insort
+
+import attrs
+
+from sdf.backlog import Backlog
+from sdf.planner import Limits, PlannedTask, Tuning, plan_stage, tasks_allowed
+from sdf.work import Work
+
+__all__ = ["InFlight", "PlannedStage", "StagePlanner"]
+
+_AHEAD_SECONDS = 0.15  # what Spark takes from the start of a stage until its tasks begin, and a little more
+
+
+@attrs.frozen
+class PlannedStage:
+    """Tasks that start together, and when each is expected to end, by the clock of the planner's caller."""
+
+    tasks: tuple[PlannedTask, ...]
+    ends: tuple[float, ...]
+
+
+class InFlight:
+    """When the tasks in flight are expected to end, in order: asking costs little where there are ten thousand."""
+
+    def __init__(self) -> None:
+        self._ends: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def add(self, end: float) -> None:
+        """Enter a task by when it is expected to end; all times are by one clock."""
+        insort(self._ends, end)
+
+    def remove(self, end: float) -> None:
+        """Take out a task that was expected to end then."""
+        del self._ends[bisect_left(self._ends, end)]
+
+    def seconds(self, now: float) -> float:
+        """Return the estimated seconds that are left in them."""
+        late = bisect_right(self._ends, now)
+        return sum(self._ends[late:]) - (len(self._ends) - late) * now
+
+    def idle_soon(self, width: int, now: float) -> int:
+        """Return how many tasks to plan: one for each slot that is idle or is about to be.
+
+        Those that end close together get their next tasks in one stage. What runs longer than was expected counts too,
+        but no more than a task per slot waits for its turn.
+
+        Args:
+            width: how many tasks may run at once.
+            now: by the same clock.
+        """
+        return width - len(self._ends) + min(width, bisect_right(self._ends, now + 2 * _AHEAD_SECONDS))
+
+    def until_idle(self, now: float) -> float:
+        """Return in how many seconds to plan the next stage, so that it is there when a task ends; inf if none does."""
+        first = bisect_right(self._ends, now + _AHEAD_SECONDS)
+        return self._ends[first] - _AHEAD_SECONDS - now if first < len(self._ends) else math.inf
+
+
+class StagePlanner:
+    """What waits and what runs in a run of stages, and the next stage.
+
+    Args:
+        work: what is known of the work, and how it is cut.
+        tuning: budgets.
+        limits: bounds on a stage.
+        tasks_per_slot: how many tasks to keep in flight per slot.
+
+    Attributes:
+        backlog: what nobody runs; what comes back is pushed there.
+        in_flight: the tasks that were planned and have not ended.
+    """
+
+    def __init__(self, work: Work, tuning: Tuning, limits: Limits, *, tasks_per_slot: int = 1) -> None:
+        self.backlog = Backlog(work.costs)
+        self.in_flight = InFlight()
+        self._work = work
+        self._tuning = tuning
+        self._limits = limits
+        self._tasks_per_slot = tasks_per_slot
+
+    def plan(self, slots: int, now: float, elapsed_seconds: float) -> PlannedStage | None:
+        """Take the next stage from the backlog, its tasks are in flight from here on; None if none is due.
+
+        Args:
+            slots: how many tasks Spark runs at once.
+            now: by any clock, always the same.
+            elapsed_seconds: how long the run has taken so far.
+        """
+        if not len(self.backlog):
+            return None
+        running_seconds = self.in_flight.seconds(now)
+        width = tasks_allowed(
+            slots * self._tasks_per_slot,
+            self.backlog.seconds() + running_seconds,
+            self._tuning,
+            self._limits,
+            costs_known=self._work.costs.mean() is not None,
+        )
+        idle = width - len(self.in_flight)
+        tasks = self.in_flight.idle_soon(width, now) if self._plans_ahead() and width <= slots else idle
+        planned = plan_stage(
+            self.backlog,
+            self._work.costs,
+            tasks=tasks,
+            width=width,
+            running_seconds=running_seconds,
+            elapsed_seconds=elapsed_seconds,
+            tuning=self._tuning,
+            limits=self._limits,
+            cut=self._work.cut,
+        )
+        if not planned:
+            return None
+        begin = now + _AHEAD_SECONDS if tasks > idle else now
+        ends = tuple(begin + task.expected_seconds for task in planned)
+        for end in ends:
+            self.in_flight.add(end)
+        return PlannedStage(tuple(planned), ends)
+
+    def seconds_until_due(self, now: float) -> float:
+        """Return in how many seconds to plan the next stage, if no task ends before; inf if there is no such time."""
+        return self.in_flight.until_idle(now) if self._plans_ahead() else math.inf
+
+    def _plans_ahead(self) -> bool:
+        """Tell whether a task may wait in Spark's queue for the slot of one that is about to end."""
+        return bool(len(self.backlog)) and self._work.costs.mean() is not None and self._limits.max_tasks is None

@@ -1,0 +1,140 @@
+"""When the next stage is planned, and for how many tasks."""
+
+import math
+
+import pytest
+from planning import drain
+
+from sdf.dofn import DoFn
+from sdf.expansion import Expanded
+from sdf.invoker import Residual
+from sdf.items import Outcome, Part
+from sdf.planner import Limits, Tuning
+from sdf.restrictions import OffsetRange
+from sdf.stages import _AHEAD_SECONDS, InFlight, StagePlanner
+from sdf.work import Work, enter
+
+
+def in_flight(ends):
+    tasks = InFlight()
+    for end in ends:
+        tasks.add(end)
+    return tasks
+
+
+@pytest.mark.parametrize(
+    ("width", "ends", "tasks"),
+    [
+        (4, [], 4),
+        (4, [9.0, 9.0], 2),
+        (4, [1.0, 9.0, 9.0, 9.0], 1),
+        (4, [1.0, 1.2, 0.5, 9.0], 3),
+        (4, [1.0, 1.0, 1.0, 1.0, 5.0, 5.0], 2),
+        (4, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 0),
+        (4, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], -1),
+    ],
+)
+def test_what_is_about_to_end_is_followed_by_one_task_each(width, ends, tasks):
+    """It is second 1. Those that wait for their turn are counted, and there is never more than one of them per slot."""
+    assert in_flight(ends).idle_soon(width, now=1.0) == tasks
+
+
+def test_the_next_stage_is_planned_before_the_first_task_ends():
+    """Those that should have ended are waited for no longer."""
+    ends = [9.0, 5.0, 1.0 + _AHEAD_SECONDS / 2, 0.5]
+    assert in_flight(ends).until_idle(now=1.0) == pytest.approx(4.0 - _AHEAD_SECONDS)
+    assert in_flight([1.0]).until_idle(now=1.0) == in_flight([]).until_idle(now=1.0) == math.inf
+
+
+def test_seconds_in_flight_are_those_of_tasks_that_are_not_late():
+    """Of one that takes longer than was expected nothing is known; what ended counts no more."""
+    tasks = in_flight([9.0, 0.5, 3.0, 9.0])
+    assert (len(tasks), tasks.seconds(now=1.0)) == (4, 8.0 + 2.0 + 8.0)
+    tasks.remove(9.0)
+    tasks.remove(0.5)
+    assert (len(tasks), tasks.seconds(now=1.0)) == (2, 8.0 + 2.0)
+
+
+class RangeFn(DoFn):
+    """Element: how many units."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, element)
+
+    def process(self, element, tracker):
+        raise NotImplementedError("nothing runs here")
+
+
+class Run:
+    """A run of stages over one element of 1,000 units of a second each, on four slots."""
+
+    def __init__(self, *, min_tasks=1, max_tasks=None, tasks_per_slot=1):
+        self.work = Work(RangeFn())
+        limits = Limits(min_tasks, max_tasks, None)
+        self.planner = StagePlanner(self.work, Tuning(0.5, 0.2, None), limits, tasks_per_slot=tasks_per_slot)
+        whole = OffsetRange(0, 1000)
+        enter(self.work, self.planner.backlog, [Expanded(1000, whole, ((whole, 1000),))])
+        self.stage = self.planner.plan(4, 0.0, 0.0)
+        for task, planned in enumerate(self.stage.tasks):
+            self.work.ledger.assign(task, planned.items)
+
+    def first_ends(self):
+        """One unit of the first task of the first stage was done in its budget; the others still run."""
+        item = self.stage.tasks[0].items[0]
+        start, stop = item.restriction
+        rest = (Residual(OffsetRange(start + 1, stop)),)
+        part = Part(item.id, OffsetRange(start, start + 1), rest, 1, 1.0)
+        for rest, _ in self.work.commit(0, 0, Outcome(1, (part,), 1, 1.0)):
+            self.planner.backlog.push(rest)
+        self.planner.in_flight.remove(self.stage.ends[0])
+
+
+def test_the_first_stage_has_a_task_per_slot_and_begins_now():
+    """Nothing runs that could be followed."""
+    run = Run()
+    assert (len(run.stage.tasks), run.stage.ends, len(run.planner.in_flight)) == (4, (0.5,) * 4, 4)
+
+
+def test_while_no_cost_is_known_a_stage_is_planned_for_idle_slots_only():
+    """The tasks of the first stage are about to end, but what they leave could not be weighed."""
+    run = Run()
+    run.planner.backlog.push(run.work.ledger.item(run.stage.tasks[0].items[0].id))
+    assert (run.planner.plan(4, 0.4, 0.4), run.planner.seconds_until_due(0.4)) == (None, math.inf)
+
+
+def test_tasks_about_to_end_are_followed_in_the_same_stage():
+    """One slot is idle at 0.5 s, and three are late; what follows these begins a little later."""
+    run = Run()
+    run.first_ends()
+    stage = run.planner.plan(4, 0.5, 0.5)
+    seconds = [task.expected_seconds for task in stage.tasks]
+    assert stage.ends == tuple(0.5 + _AHEAD_SECONDS + each for each in seconds)
+    assert (len(stage.tasks), len(run.planner.in_flight)) == (4, 7)
+
+
+@pytest.mark.parametrize("bounds", [{"max_tasks": 4}, {"tasks_per_slot": 2}, {"min_tasks": 6}])
+def test_none_waits_for_a_slot_where_some_wait_anyway_or_none_may(bounds):
+    """A bound on the tasks in flight, more of them than slots: what is idle is followed, and begins now."""
+    run = Run(**bounds)
+    run.first_ends()
+    stage = run.planner.plan(4, 0.5, 0.5)
+    (task,) = stage.tasks
+    assert stage.ends == (0.5 + task.expected_seconds,)
+
+
+def test_an_empty_backlog_is_planned_for_never():
+    """What runs may leave something, of which its end will tell."""
+    run = Run()
+    run.first_ends()
+    drain(run.planner.backlog)
+    assert (run.planner.plan(4, 0.1, 0.1), run.planner.seconds_until_due(0.1)) == (None, math.inf)
+
+
+def test_a_stage_is_due_before_the_next_task_ends():
+    """If there is something to follow it."""
+    run = Run()
+    run.first_ends()
+    end = run.planner.plan(4, 0.5, 0.5).ends[0]
+    due = run.planner.seconds_until_due(0.5)
+    assert len(run.planner.backlog) > 0
+    assert due == pytest.approx(end - _AHEAD_SECONDS - 0.5)
