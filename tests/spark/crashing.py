@@ -1,7 +1,8 @@
 """A stream that dies at a numbered point: before and after everything that its driver does to disk, Spark and sink.
 
 As a program it dies for good, at no point if that is 0: python crashing.py CHECKPOINT OUT POINT [READY]. With READY, a
-directory, it says there that it could begin, and begins when a second one has said so.
+directory, it says there that it could begin, and begins when a second one has said so. Its JVM dies with it; or it is
+the one of PYSPARK_GATEWAY_PORT, which goes on with what the dead driver had begun.
 """
 
 import json
@@ -137,13 +138,19 @@ def records(out):
 
 if __name__ == "__main__":
     from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
 
     checkpoint, out, point, *ready = sys.argv[1:]
-    conf = SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false")
-    with SparkContext(conf=conf) as sc:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        gateway = launch_gateway()
+        jsc = gateway.jvm.JavaSparkContext(gateway.jvm.org.apache.spark.SparkContext.getOrCreate())
+        sc = SparkContext(gateway=gateway, jsc=jsc, conf=SparkConf(_jconf=jsc.getConf()))
+    else:
+        sc = SparkContext(conf=SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false"))
         sc.setLogLevel("OFF")
-        for directory in map(Path, ready):
-            (directory / str(os.getpid())).touch()
-            while len(list(directory.iterdir())) < 2:
-                time.sleep(0.01)
-        run(sc, checkpoint, out, Points(lambda: os._exit(9), int(point)))
+    for directory in map(Path, ready):
+        (directory / str(os.getpid())).touch()
+        while len(list(directory.iterdir())) < 2:
+            time.sleep(0.01)
+    run(sc, checkpoint, out, Points(lambda: os._exit(9), int(point)))
+    os._exit(0)  # the JVM may be another's

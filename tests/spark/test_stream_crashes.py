@@ -1,6 +1,7 @@
 """A stream dies at every point of its driver, and goes on: the sink's files hold every record once, all the same."""
 
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -102,24 +103,36 @@ def test_a_stream_survives_deaths_during_recovery(sc, points, tmp_path, every):
     assert deaths > 0.8 * wanted  # a run that splits elsewhere may be shorter
 
 
-def die_for_good(folder, point):
+def die_for_good(folder, point, jvm):
     """Run the stream in a process of its own that dies with os._exit() at a point: nothing is closed."""
     command = [sys.executable, crashing.__file__, str(folder / "journal"), str(folder / "out"), str(point)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=os.environ | jvm)
     assert done.returncode in (0, 9), done.stderr
     return done.returncode == 9
 
 
-@pytest.mark.parametrize("every", [pytest.param(20, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.soak)])
-def test_a_process_may_die_at_any_point(sc, points, tmp_path, every):
-    """Soaking, none is left out; at some the next process dies too, at the first, fourth and ninth of its recovery."""
+@pytest.mark.parametrize(
+    ("every", "jvm"),
+    [
+        pytest.param(20, "its own", marks=pytest.mark.long),
+        pytest.param(1, "the test's", marks=pytest.mark.soak),
+        pytest.param(10, "its own", marks=pytest.mark.soak),
+    ],
+)
+def test_a_process_may_die_at_any_point(sc, points, tmp_path, every, jvm):
+    """Soaking, none is left out; at some the next process dies too, at the first, fourth and ninth of its recovery.
+
+    Its JVM dies with it, or lives on, with the jobs that it had begun.
+    """
+    gateway = sc._gateway.gateway_parameters
+    shared = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.auth_token}
     plans = [(at,) for at in range(1, len(points) + 1, every)]
     plans += [(at, again) for at in range(1, len(points) + 1, 9 * every) for again in (1, 4, 9)]
 
     def live(plan):
         folder = tmp_path / "-".join(map(str, plan))
         (folder / "out").mkdir(parents=True)
-        return folder, sum(die_for_good(folder, point) for point in plan)
+        return folder, sum(die_for_good(folder, point, shared if jvm == "the test's" else {}) for point in plan)
 
     with ThreadPoolExecutor(2) as pool:
         lives = list(pool.map(live, plans))
@@ -128,7 +141,7 @@ def test_a_process_may_die_at_any_point(sc, points, tmp_path, every):
         assert records(folder / "out") == expected()
         assert list(verify(Disk(folder / "journal")))[-1].data["status"] == "done"
     deaths, wanted = sum(died for _, died in lives), sum(map(len, plans))
-    print(f"\n{len(points)} points, {len(plans)} plans, {deaths} of {wanted} processes died")
+    print(f"\n{len(points)} points, {len(plans)} plans, {deaths} of {wanted} processes died, the JVM: {jvm}")
     assert deaths > 0.8 * wanted  # a run that splits elsewhere may be shorter
 
 
