@@ -52,11 +52,15 @@ class Block:
 
 
 def find_head(disk: Disk) -> Block | None:
-    """Return the last block, None if there is none; reads two blocks at most, and lists nothing."""
+    """Return the last block, None if there is none; reads two blocks at most, and lists nothing where there is one."""
     hint = _hint(disk)
     if hint is not None and disk.size(block_name(hint["seq"])) is None:  # it was synced before HEAD named it
         raise JournalCorruptError(corrupt(disk, block_name(hint["seq"]), "HEAD names it, and it is missing"))
     if hint is None and disk.size(block_name(0)) is None:
+        if disk.names("blocks"):
+            raise JournalCorruptError(
+                corrupt(disk, block_name(0), "it is missing, and so is HEAD, but others are there")
+            )
         return None
     seq = _last(disk) if hint is None else hint["seq"]
     block = read_block(disk, seq)

@@ -83,6 +83,11 @@ class Disk:
         with suppress(FileNotFoundError):
             os.unlink(self.root / name)
 
+    def sync(self, directory: str) -> None:
+        """Make what is in a directory stay there, if there is one: who reads a name may build on it from then on."""
+        with suppress(FileNotFoundError):
+            self._sync(self.root / directory)
+
     @contextmanager
     def _written(self, name: str, data: bytes) -> Iterator[Path]:
         """Write and sync ``data`` under a temporary name; sync the directory when it has been published."""

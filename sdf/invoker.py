@@ -88,6 +88,7 @@ class Invoker:
         self.residuals: list[Residual] = []
         self._nothing_claimed = False
         self._finished = False
+        self._stopped = False  # by a runner: what was unclaimed is the last residual
         self._failure: Exception | None = None
         self._split_lock = Lock()
         with self._blame("create_tracker"):
@@ -188,7 +189,9 @@ class Invoker:
             state = None if self._watermark is None else self._watermark.state()
             try:
                 with self._blame("try_split"):
-                    return self._cut(lambda: self._tracker.try_split(fraction_of_remainder), Residual(None, 0, state))
+                    rest = self._cut(lambda: self._tracker.try_split(fraction_of_remainder), Residual(None, 0, state))
+                self._stopped = self._stopped or (rest is not None and fraction_of_remainder == 0)
+                return rest
             except Exception as error:
                 self._failure = error
                 raise
@@ -217,7 +220,11 @@ class Invoker:
             state = None if self._watermark is None else self._watermark.state()
             template = Residual(None, delay_seconds, state, deferred=True)
             if self._tracker.started:
-                self._cut(lambda: self._deferred_pair(delay_seconds), template)
+                cut_off = self._cut(lambda: self._deferred_pair(delay_seconds), template)
+                if cut_off is None and self._stopped:  # the runner came first, and cut off the same
+                    rest = self.residuals[-1]
+                    delay_seconds = max(rest.delay_seconds, delay_seconds)
+                    self.residuals[-1] = attrs.evolve(rest, delay_seconds=delay_seconds, deferred=True)
             elif not self._nothing_claimed and not self._is_done():
                 # All of it is deferred, whatever the tracker makes of splitting an unclaimed restriction.
                 if isinstance(self._tracker, LockedTracker):

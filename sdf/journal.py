@@ -81,6 +81,8 @@ class Journal:
         self._disk = disk
         self._clock = clock
         with self._writing():
+            for directory in ("blobs", "ahead", "blocks"):  # a driver that died may not have come to it
+                disk.sync(directory)
             head = find_head(disk)
         if head is None:
             seed = {"config": config, "inputs": inputs, "kind": "seed", "prev": None, "seq": 0, "time": clock()}
@@ -118,7 +120,7 @@ class Journal:
 
         Raises:
             JournalCorruptError: if the last block has gone.
-            JournalFencedError: if another driver has gone on to another attempt.
+            JournalFencedError: if another driver has gone on to another attempt, or has committed this one.
         """
         self._check_there()
         entry = {"content": content, "prev": self.head.hash, "seq": self.next_seq, "v": VERSION}
@@ -131,7 +133,8 @@ class Journal:
                 if there is not None:
                     return there
                 self._disk.replace(self._ahead(name), data)  # of a batch that was never to be
-        if self._void_attempts() > self._attempt:  # its files may have been removed, so that ours was the first again
+        gone_on = self._void_attempts() > self._attempt or self._disk.size(block_name(self.next_seq)) is not None
+        if gone_on:  # what another driver had written there it may have removed, so that ours was the first again
             raise self._fenced()
         return content
 

@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sdf.chain import Block, blob_name, find_head, read_ahead, read_blob, verify
 from sdf.disk import Disk, is_directory
-from sdf.errors import JournalError
+from sdf.errors import JournalCorruptError, JournalError
 
 __all__ = ["check_resume", "clean", "main"]
 
@@ -21,11 +22,20 @@ def check_resume(disk: Disk) -> None:
         JournalCorruptError: naming what is not.
     """
     head = find_head(disk)
-    if head is not None and head.data.get("checkpoint") is not None:
-        read_blob(disk, head.data["checkpoint"])
-    for name in disk.names("ahead"):
-        if head is not None and name > f"ahead/{head.seq + 1:020d}" and not name.endswith(".void.json"):
-            read_ahead(disk, name)
+    if head is None:
+        return
+    try:
+        if head.data.get("checkpoint") is not None:
+            read_blob(disk, head.data["checkpoint"])
+        for name in disk.names("ahead"):
+            if name > f"ahead/{head.seq + 1:020d}" and not name.endswith(".void.json"):
+                with suppress(FileNotFoundError):  # a stream that runs has removed it since
+                    read_ahead(disk, name)
+    except JournalCorruptError:
+        now = find_head(disk)
+        if now is None or now.seq == head.seq:
+            raise
+        check_resume(disk)  # a stream that runs has gone on, and needs it no more
 
 
 def clean(disk: Disk) -> list[str]:

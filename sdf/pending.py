@@ -12,10 +12,12 @@ from typing import Any
 import attrs
 
 from sdf import pickling
-from sdf.errors import JournalCorruptError, show
+from sdf.errors import JournalCorruptError, JournalError, show
 from sdf.values import ValuesError, describe, read
 
 __all__ = ["Pending", "dump", "from_json", "heard", "load", "to_json", "told"]
+
+_VERSION = 1
 
 
 @attrs.frozen
@@ -111,11 +113,22 @@ def from_json(data: dict[str, Any]) -> Pending:
 
 def dump(state: dict[str, Any], pending: Iterable[Pending]) -> bytes:
     """Return a checkpoint: what a stream knows, and its pending work, a line each."""
-    lines = [state, *map(to_json, pending)]
+    lines = [{**state, "v": _VERSION}, *map(to_json, pending)]
     return b"".join(json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n" for line in lines)
 
 
 def load(checkpoint: bytes) -> tuple[dict[str, Any], list[Pending]]:
-    """Return what `dump` wrote."""
-    state, *lines = checkpoint.splitlines()
-    return json.loads(state), [from_json(json.loads(line)) for line in lines]
+    """Return what `dump` wrote.
+
+    Raises:
+        JournalError: if a newer sdf wrote it.
+        JournalCorruptError: if it holds a value that cannot be made here.
+    """
+    first, *lines = checkpoint.splitlines()
+    state: dict[str, Any] = json.loads(first)
+    if state["v"] != _VERSION:
+        raise JournalError(
+            f"the checkpoint of this stream has version {show(state['v'])}, this sdf knows {_VERSION}. Use the sdf "
+            f"that wrote it."
+        )
+    return state, [from_json(json.loads(line)) for line in lines]

@@ -82,11 +82,12 @@ def describe(value: Any, name: Callable[[Any, str], Any]) -> Any:
     made = value.__reduce_ex__(2)
     if isinstance(made, str):
         return ["name", name(value, made)]
-    make, arguments, state, entries, pairs = (*made, None, None, None)[:5]
+    make, arguments, state, entries, pairs, setter = (*made, None, None, None, None)[:6]
     unusual = make is copyreg.__newobj_ex__ or (  # type: ignore[attr-defined]
         isinstance(make, types.BuiltinFunctionType) and make.__module__ == "builtins"  # getattr, of a bound method
     )
-    if entries is not None or pairs is not None or unusual:
+    loses = setter is not None or getattr(value, "fold", None) == 1  # of a datetime, which protocol 2 does not tell
+    if entries is not None or pairs is not None or unusual or loses:
         raise ValuesError(f"{show(value)} of type {kind.__name__} has no description as data.")
     new = make is copyreg.__newobj__  # type: ignore[attr-defined]
     parts = [describe(part, name) for part in (arguments if new else (make, *arguments))]

@@ -4,6 +4,7 @@ import pickle
 import re
 import sys
 import threading
+from fractions import Fraction
 
 import attrs
 import pytest
@@ -835,6 +836,28 @@ def test_defer_after_claims(tracker, strict):
         OffsetRange(0, 4),
         [Residual(OffsetRange(4, 10), 2.5, 0, True)],
     )
+
+
+@BOTH
+@TRACKERS
+@pytest.mark.parametrize(("fraction", "waits"), [(0, True), (Fraction(1, 2), False)])
+def test_defer_after_a_runner_has_cut_off_the_rest(tracker, strict, fraction, waits):
+    """If that was all there was the delay holds for it; of what another took over before it says nothing."""
+
+    def defers(element, tracker):
+        for position in range(4):
+            tracker.try_claim(position)
+            yield position
+        invoker.split(fraction)
+        for position in range(4, tracker.current_restriction().stop):
+            tracker.try_claim(position)
+            yield position
+        tracker.defer_remainder(2.5)
+
+    invoker = invoker_of(defers, tracker=tracker, strict=strict)
+    assert len(list(invoker.run())) == invoker.primary.stop
+    assert {(rest.delay_seconds, rest.deferred) for rest in invoker.residuals} <= {(2.5, True) if waits else (0, False)}
+    assert len(invoker.residuals) == 1 or (tracker is UnsplittableTracker and not waits)
 
 
 @BOTH

@@ -236,6 +236,15 @@ def test_a_head_that_says_nothing_is_done_without(tmp_path, head):
     assert len(disk.asked) < 20
 
 
+def test_a_chain_that_has_lost_head_and_seed_is_not_begun_anew(tmp_path):
+    """The stream would start over."""
+    chain_of(tmp_path, 3)
+    os.remove(tmp_path / "HEAD")
+    os.remove(tmp_path / block_name(0))
+    with pytest.raises(JournalCorruptError, match="it is missing, and so is HEAD"):
+        open_journal(tmp_path)
+
+
 @pytest.mark.parametrize("behind", [1, 2, 7])
 def test_a_head_that_lags_is_moved(tmp_path, behind):
     """A crash leaves it one behind; a copied directory may leave it further behind."""
@@ -457,6 +466,32 @@ def test_the_second_of_two_drivers_is_fenced(tmp_path):
     assert open_journal(tmp_path).head == one.head
 
 
+@pytest.mark.parametrize("name", ["plan-0", "pin-0", "plan-1"])
+def test_a_driver_whose_batch_another_has_committed_is_fenced_before_its_sink(tmp_path, name):
+    """What it would have followed has been removed, so it would be the first again, with other records."""
+    chain_of(tmp_path, 2)
+    late, other = open_journal(tmp_path), open_journal(tmp_path)
+    for driver in (late, other):
+        driver.write_ahead("plan-0", 1)
+    other.write_ahead("pin-0", "given to the sink")
+    other.commit(fields(other, 1, watermark=5))
+    with pytest.raises(JournalFencedError, match="another driver is ahead of this one"):
+        late.write_ahead(name, "something else")
+    assert open_journal(tmp_path).ahead("plan-0") is None
+
+
+@pytest.mark.parametrize("directory", ["blobs", "ahead", "blocks"])
+def test_what_a_dead_driver_did_not_come_to_sync_is_synced_before_it_is_built_on(tmp_path, monkeypatch, directory):
+    """It was killed between the two; then the next driver commits; then power is lost."""
+    chain_of(tmp_path, 2)
+    synced = []
+    monkeypatch.setattr(Disk, "_sync", staticmethod(lambda path: synced.append(path.name)))
+    open_journal(tmp_path).write_ahead("plan-0", 1)
+    synced.clear()
+    open_journal(tmp_path)
+    assert directory in synced
+
+
 def test_old_checkpoints_are_removed(tmp_path):
     """Those of the last block and of the one before it stay."""
     chain_of(tmp_path, 50)
@@ -523,6 +558,41 @@ def test_verify_finds_what_a_resume_would_stumble_over(tmp_path, capsys, harm):
         (tmp_path / block_name(2)).write_bytes((tmp_path / block_name(2)).read_bytes().replace(b'"prev"', b'"prew"'))
     assert main(["verify", str(tmp_path)]) == 1
     assert "A crash does not do that" in capsys.readouterr().err
+
+
+class DiskOfARunningStream(Disk):
+    """While somebody reads a journal, the stream goes on: always between the listing of a directory and its files."""
+
+    goes_on = None
+
+    def names(self, directory):
+        names = super().names(directory)
+        if directory == "ahead" and self.goes_on is not None:
+            self.goes_on()
+        return names
+
+    def read(self, name):
+        if name.startswith("blobs/") and self.goes_on is not None:
+            self.goes_on()
+        return super().read(name)
+
+
+def test_verify_is_right_about_a_stream_that_runs(tmp_path, monkeypatch, capsys):
+    """What it has listed may be gone when it comes to it."""
+    journal, batches = chain_of(tmp_path, 3), iter(range(9))
+
+    def batch():
+        if (number := next(batches, None)) is not None:
+            journal.write_ahead("pin-0", number)
+            journal.commit(fields(journal, 1, watermark=number + 100, state=b"after %d" % number))
+            journal.write_ahead("plan-0", number)
+
+    batch()
+    monkeypatch.setattr(DiskOfARunningStream, "goes_on", staticmethod(batch))
+    monkeypatch.setattr("sdf.journaltool.Disk", DiskOfARunningStream)
+    assert main(["verify", str(tmp_path)]) == 0
+    assert journal.head.seq > 4
+    assert "the chain is whole" in capsys.readouterr().out
 
 
 def test_verify_says_where_the_chain_breaks(tmp_path, capsys):

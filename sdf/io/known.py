@@ -1,9 +1,9 @@
 """Local files that are given once, whatever their names are: what `WatchFiles` knows of them from scan to scan.
 
 A file has a number, which stays when it is renamed, and is the same under all its links. But the number of a file that
-has gone is given to the next one. So what has another name than before must have the first bytes that were known, or be
-unchanged since the last scan; what has kept its name may have been cut short, which whoever follows it sees. A listing
-may miss a file that is renamed meanwhile, so a file is forgotten only after some scans in a row.
+has gone is given to the next one. So what has another name than before must have the first bytes that were known and be
+no shorter, or be unchanged since the last scan; what has kept its name may have been cut short, which whoever follows
+it sees. A listing may miss a file that is renamed meanwhile, so a file is forgotten only after some scans in a row.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ class KnownFile:
         """Tell whether it has still the name of a file."""
         return self.file.path == file.path and not self.missed
 
-    def begins(self, data: bytes) -> bool:
-        """Tell whether some bytes begin with those that are known, if any are."""
-        return 0 < self.size <= len(data) and _digest(data[: self.size]) == self.digest
+    def has_become(self, file: FileInfo, data: bytes) -> bool:
+        """Tell whether a file of another name may be this one, by its first bytes and as it has not got shorter."""
+        is_there = 0 < self.size <= len(data) and self.file.size <= file.size
+        return is_there and _digest(data[: self.size]) == self.digest
 
 
 def compare(
@@ -71,7 +72,7 @@ def compare(
         data = _head(file)
         if data is None:  # it was renamed since the listing: the next one will have it
             continue
-        if old is None or not (old.is_at(file) or old.begins(data) or _is_unchanged(old.file, file)):
+        if old is None or not (old.is_at(file) or old.has_become(file, data) or _is_unchanged(old.file, file)):
             found.append(file)
         known.append(KnownFile(file, len(data), _digest(data)))
         before.pop(version, None)

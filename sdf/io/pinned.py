@@ -18,7 +18,7 @@ import attrs
 from sdf.errors import MissingExtraError, SdfError, SourceChangedError, SourceError
 from sdf.io.extras import need
 
-__all__ = ["FileInfo", "as_file_info", "check_file", "file_system", "look_up", "open_file", "reaching"]
+__all__ = ["FileInfo", "as_file_info", "check_file", "file_system", "is_local", "look_up", "open_file", "reaching"]
 
 _BUFFER_BYTES = 1 << 16
 _AHEAD_BYTES = 8 << 20
@@ -79,6 +79,11 @@ def file_system(path: str, storage_options: Mapping[str, Any], who: str) -> tupl
         raise SourceError(f"{who}: there is no file in which {path!r} could be: {error}.") from error
     fs.invalidate_cache()  # instances are shared and live long; what one of them listed before may have changed
     return fs, inner
+
+
+def is_local(fs: Any, who: str) -> bool:
+    """Tell whether a file system is that of this machine."""
+    return isinstance(fs, need("fsspec.implementations.local", "files", who).LocalFileSystem)
 
 
 @contextmanager

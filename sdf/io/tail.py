@@ -27,7 +27,7 @@ from sdf import UNBOUNDED, RestrictionTracker
 from sdf.errors import InvalidValueError, ReadError, SourceChangedError, SourceError
 from sdf.io.files import FileBlock, FileRange, as_seconds
 from sdf.io.lines import ReadLines
-from sdf.io.pinned import FileInfo, file_system, look_up
+from sdf.io.pinned import FileInfo, file_system, is_local, look_up
 from sdf.io.tailparts import Piece, Tail, TailTracker
 
 __all__ = ["TailLines"]
@@ -49,6 +49,7 @@ class Sight:
         ended: whether no more will come.
         after: the file that goes on, if it has ended.
         moved: whether it is followed under another name than its own.
+        missing_since: when it was found to be missing; None if it is there.
         lost: why there may have been more of them, if so.
     """
 
@@ -57,6 +58,7 @@ class Sight:
     ended: bool = False
     after: FileInfo | None = None
     moved: bool = False
+    missing_since: float | None = None
     lost: str = ""
 
 
@@ -66,12 +68,13 @@ class TailLines(ReadLines):
     Gives a line when it has its end. Of a path, whatever file has that name is followed: where another comes in its
     place, it first reads on in the old one, if that is in the directory, or right below, under another name, until it
     has been quiet for a while, and gives what is there as the last line; then it begins with the new one. Of a
-    `FileInfo`, which `WatchFiles` gives, that file alone is followed, until it has gone, or was renamed and has been
-    quiet. A file that gets shorter is begun anew. What may have been lost is said in the log.
+    `FileInfo`, which `WatchFiles` gives, that file alone is followed, until it has been missing for a while, or was
+    renamed and has been quiet. A file that gets shorter is begun anew. What may have been lost is said in the log.
 
     Args:
         poll_seconds: how long to wait where nothing is new.
-        rotated_seconds: how long a file that was renamed must have been quiet to have ended.
+        rotated_seconds: how long a file that was renamed must have been quiet, or one that has gone must have been
+            missing, to have ended.
         options: as for `ReadLines`, but compressed files cannot be followed: one that is named so is an error, unless
             ``compression`` is None.
 
@@ -128,7 +131,7 @@ class TailLines(ReadLines):
                 f"{at.file.path}: bytes up to {end} were planned to be read, but only {sight.size} of that file are "
                 f"there. Keep rotated files for as long as a stream may have to read them again."
             )
-        rest = attrs.evolve(at, moved=at.moved or sight.moved)
+        rest = attrs.evolve(at, moved=at.moved or sight.moved, missing_since=sight.missing_since)
         while inside < end:
             data = self._lines(at.file.path, sight.file, inside, end, to_the_end=not growing or sight.ended)
             if not data:
@@ -146,7 +149,7 @@ class TailLines(ReadLines):
         if not growing and (after is None or inside < end):
             return
         if growing and not sight.ended:
-            if has_read or rest.moved == at.moved or tracker.try_claim(Piece(here, rest)):
+            if has_read or rest == at or tracker.try_claim(Piece(here, rest)):
                 tracker.defer_remainder(self.poll_seconds)
         elif after is None:
             if tracker.try_claim(Piece(here, attrs.evolve(rest, ended=True))):
@@ -177,14 +180,18 @@ class TailLines(ReadLines):
                     return Sight(opened, there.size)
                 now = self._now(file.path)
                 follows = now is not None or not by_name  # of a name whatever comes next; of a file nothing
-                quiet = there.mtime is None or time.time() - there.mtime > self.rotated_seconds
+                quiet = time.time() - _touched(opened, there) > self.rotated_seconds
                 return Sight(opened, there.size, quiet and follows, now if by_name else None, moved=not by_name)
             opened.close()
             if path == file.path and not at.moved:
                 return Sight(io.BytesIO(), 0, ended=True, after=there, lost="was cut short or written anew")
         now = self._now(file.path)
-        after = now if by_name else None
-        return Sight(io.BytesIO(), at.start - at.base, now is not None or not by_name, after, lost="has gone")
+        nothing, inside = io.BytesIO(), at.start - at.base
+        if by_name:
+            return Sight(nothing, inside, now is not None, now, lost="has gone")
+        since = time.time() if at.missing_since is None else at.missing_since
+        ended = time.time() - since >= self.rotated_seconds  # a volume may be away for a moment
+        return Sight(nothing, inside, ended, missing_since=since, lost="has gone")
 
     def _is_same(self, opened: Any, size: int, at: Tail) -> bool:
         """Tell whether a file begins as the one that was read, and has what was read last."""
@@ -225,9 +232,11 @@ class TailLines(ReadLines):
         """Yield the name of a file, then those that it may have now."""
         yield file.path
         fs, inner = file_system(file.path, self.storage_options, "TailLines")
-        folder = os.path.dirname(inner)
+        folders = {os.path.dirname(inner): None}
+        if is_local(fs, "TailLines"):
+            folders[os.path.dirname(os.path.realpath(inner))] = None  # where the file of a link is renamed
         below = []
-        for entry in _entries(fs, folder):
+        for entry in chain.from_iterable(_entries(fs, folder) for folder in folders):
             if entry["type"] == "directory":
                 below.append(entry["name"])
             elif _has_number(entry, file) and entry["name"] != inner:
@@ -265,6 +274,15 @@ def _entries(fs: Any, folder: str) -> list[Any]:
     except FileNotFoundError:
         return []
     return entries
+
+
+def _touched(opened: Any, there: FileInfo) -> float:
+    """Return when an open file was last written or renamed, in seconds since the epoch; 0 if nothing tells."""
+    try:
+        status = os.fstat(opened.fileno())
+    except (AttributeError, OSError):  # it has no number of the system's
+        return there.mtime or 0.0
+    return max(status.st_mtime, status.st_ctime)
 
 
 def _has_number(entry: Any, file: FileInfo) -> bool:

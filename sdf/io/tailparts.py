@@ -31,6 +31,7 @@ class Tail:
         last: those that were read last, up to a few.
         moved: whether it was seen under another name; what has the first one now is another file.
         ended: whether nothing follows ``start``, which was found out: whoever runs this again need not look.
+        missing_since: when it was found to be missing, in seconds since the epoch; None while it is there.
         after: the file whose bytes end at ``stop``, if that is the next one; a stream that is drained reads both.
     """
 
@@ -42,6 +43,7 @@ class Tail:
     last: bytes = b""
     moved: bool = False
     ended: bool = False
+    missing_since: float | None = None
     after: FileInfo | None = None
 
     @property

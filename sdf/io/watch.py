@@ -16,11 +16,10 @@ import attrs
 
 from sdf import UNBOUNDED, DoFn, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, show
-from sdf.io.extras import need
 from sdf.io.files import FileBlock, as_seconds
 from sdf.io.known import compare
 from sdf.io.match import MatchFiles
-from sdf.io.pinned import FileInfo, file_system
+from sdf.io.pinned import FileInfo, file_system, is_local
 
 __all__ = ["Scans", "WatchFiles"]
 
@@ -96,6 +95,7 @@ class WatchFiles(DoFn):
 
     What it has seen is what is there: files that go away are forgotten, so its state is as large as the listing. With
     ``"ignore"``, local files are forgotten when three scans in a row have missed them, and it reads their first bytes.
+    As long as the local directory itself is away, as one of a volume that is not mounted, nothing is forgotten.
 
     Args:
         interval_seconds: how long after a scan the next is made.
@@ -130,6 +130,9 @@ class WatchFiles(DoFn):
                 yield from scans.found
             return
         there = tuple(self._match.list(os.fspath(element)))
+        if not there and self._is_local(element) and self._is_away(os.fspath(element)):
+            tracker.defer_remainder(self.interval_seconds)
+            return
         found: tuple[Any, ...]
         seen: tuple[Any, ...]
         if self.modified == "ignore" and self._is_local(element):
@@ -142,9 +145,16 @@ class WatchFiles(DoFn):
             yield from found
         tracker.defer_remainder(self.interval_seconds)
 
+    def _is_away(self, path: str) -> bool:
+        """Tell whether the local directory that is watched is not there: that says nothing of the files in it."""
+        path = path.removeprefix("file://")
+        signs = [path.find(sign) for sign in "*?[" if sign in path]
+        root = os.path.dirname(path[: min(signs)]) if signs and not os.path.lexists(path) else path
+        return not os.path.lexists(root or os.curdir)
+
     def _is_local(self, element: Any) -> bool:
         fs, _ = file_system(os.fspath(element), self._match.storage_options, "WatchFiles")
-        return isinstance(fs, need("fsspec.implementations.local", "files", "WatchFiles").LocalFileSystem)
+        return is_local(fs, "WatchFiles")
 
     def _changes(self, seen: tuple[FileInfo, ...], there: tuple[FileInfo, ...]) -> Iterator[FileInfo | FileBlock]:
         before = {file.path: file for file in seen}

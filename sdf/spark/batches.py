@@ -153,7 +153,7 @@ class Stream:
     ) -> None:
         """Run batches until it is time to stop."""
         wake = stop_when_idle
-        while not self.done and not stopped.is_set() and (max_batches is None or self.batches < max_batches):
+        while not stopped.is_set():
             began = time.monotonic()
             if not self._pending:
                 self._commit_changes()
@@ -162,15 +162,16 @@ class Stream:
                 wake = False
                 woken.clear()
                 self._pending = _to_try(self._pending, math.inf)
-            advanced = self._batch()
+            is_due = self._due_in_seconds() == 0 or self._is_planned()
+            advanced = is_due and self._batch()
+            if self.done or self.batches == max_batches:
+                return
             if wake:
                 continue  # that batch was planned by a driver that has died: now look at all there is
             if not advanced and stop_when_idle and all(one.due for one in self._pending):
                 return
-            due_in = self._due_in_seconds()
-            pause = self._pace.batch_seconds - (time.monotonic() - began)
-            if not self.done:
-                self._pause(pause if advanced else max(pause, due_in), stopped, woken)
+            pause, due_in = self._pace.batch_seconds - (time.monotonic() - began), self._due_in_seconds()
+            self._pause(pause if advanced else max(pause, due_in) if is_due else due_in, stopped, woken)
 
     def _is_planned(self) -> bool:
         """Tell whether a driver that has died has planned the next batch."""
@@ -225,10 +226,8 @@ class Stream:
         return max(0.0, (earliest - self._now()) / 1000)
 
     def _batch(self) -> bool:
-        """Run one batch; return whether anything came of it."""
+        """Run one batch of what is due, or what is planned; return whether anything came of it."""
         now, began = self._now(), time.monotonic()
-        if not any(one.due <= now for one in self._pending) and not self._is_planned():
-            return False
         number = self._journal.next_seq
         elements: RDD[Any] | None = None
         held: Any = None
@@ -317,7 +316,7 @@ class Stream:
             return Pin((), (), ()), left_alone, held
         written = self._journal.ahead(f"pin-{step.number}")
         if written is None:
-            pin = step.run(number, shares, self._pace.batch_seconds, self._now())
+            pin = step.run(number, shares, self._pace.batch_seconds, self._now)
             mine_too = pin.to_json()
             written = self._journal.write_ahead(f"pin-{step.number}", mine_too)
             if written == mine_too:
@@ -358,7 +357,7 @@ class Stream:
 
     def _checkpoint(self, parts: list[Pending]) -> dict[str, Any]:
         """Store the work that is left, and what sources are to hear of."""
-        return self._journal.put(dump({"v": 1, "committed": [to_json(part) for part in parts]}, self._pending))
+        return self._journal.put(dump({"committed": [to_json(part) for part in parts]}, self._pending))
 
     def _forget(self) -> None:
         for step in self._steps:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import queue
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -164,14 +164,16 @@ class Step:
         expanded: list[Expanded] = ended.value
         return [Pending(self.number, one.element, part, held=held) for one in expanded for part, _ in one.pieces]
 
-    def run(self, batch: int, plan: Sequence[Sequence[Pending]], budget_seconds: float, now: int) -> Pin:
+    def run(
+        self, batch: int, plan: Sequence[Sequence[Pending]], budget_seconds: float, clock: Callable[[], int]
+    ) -> Pin:
         """Run a planned stage to its end, keep its records stored, and return what it read.
 
         Args:
             batch: its number.
             plan: the work of each task, in order.
             budget_seconds: tasks split what they run when that is over.
-            now: milliseconds since the epoch; a delay that was asked for counts from there.
+            clock: milliseconds since the epoch; a delay that was asked for counts from the end of the stage.
         """
         work = Work(self.fn)
         planned: dict[int, Pending] = {}  # each is an element of its own here
@@ -189,6 +191,7 @@ class Step:
         rdd.setName(f"{self.name}: batch {batch}").persist(StorageLevel.MEMORY_AND_DISK)
         self._stored = rdd
         receipts = self._finish(batch, rdd, len(bundles))
+        now = clock()
         left: list[Pending] = []
         contents = []
         for task, receipt in enumerate(receipts):

@@ -110,6 +110,13 @@ def stream_sdf(
         check_fn(fn, None, "stream_sdf()")
     if not callable(foreach_batch):
         raise InvalidTypeError(f"stream_sdf() foreach_batch must be callable (got {show(foreach_batch)}).")
+    if not isinstance(checkpoint, (str, os.PathLike)):
+        raise InvalidTypeError(f"stream_sdf() checkpoint must be the path of a directory (got {show(checkpoint)}).")
+    if "://" in os.fspath(checkpoint) or not os.fspath(checkpoint):
+        raise InvalidValueError(
+            f"stream_sdf() checkpoint must be a directory on a disk that the driver sees (got {show(checkpoint)}). "
+            f"Object stores and HDFS cannot hold a journal; mount a disk."
+        )
     for name, event in {"stop": stop, "wake": wake}.items():
         if event is not None and not isinstance(event, threading.Event):
             raise InvalidTypeError(f"stream_sdf() {name} must be a threading.Event, or None (got {show(event)}).")

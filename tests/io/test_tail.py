@@ -111,10 +111,54 @@ def test_a_renamed_file_is_followed_until_it_is_quiet(path):
     assert (tail.read(), tail.delay_seconds) == ([], 3)
     append(moved, b" line\n2\n3")
     assert tail.read() == ["half line", "2"]
-    os.utime(moved, (1, 1))
+    tail.fn.rotated_seconds = 0
     assert tail.read() == ["3"]
     assert tail.has_ended()
     tail.again()
+
+
+def test_a_quiet_file_that_is_renamed_is_followed_for_a_while(path):
+    """That counts from when it was renamed, if it had not been written to for long: a line may be on its way."""
+    append(path, b"1\n")
+    os.utime(path, (1, 1))
+    tail = follow(path, rotated_seconds=3600)
+    assert tail.read() == ["1"]
+    os.rename(path, path.with_suffix(".1"))
+    assert (tail.read(), tail.delay_seconds) == ([], 3)
+    append(path.with_suffix(".1"), b"2\n")
+    assert tail.read() == ["2"]
+
+
+@pytest.mark.parametrize("away", ["directory", "file"])
+def test_a_file_that_is_away_for_a_moment_is_followed(tmp_path, away):
+    """As where a volume was not mounted."""
+    path = tmp_path / "logs" / "a.log"
+    path.parent.mkdir()
+    path.write_bytes(b"1\n")
+    tail = follow(path, rotated_seconds=3600)
+    assert tail.read() == ["1"]
+    there = path.parent if away == "directory" else path
+    os.rename(there, tmp_path / "away")
+    assert [tail.read() for _ in range(5)] == [[]] * 5
+    os.rename(tmp_path / "away", there)
+    append(path, b"2\n")
+    assert tail.read() == ["2"]
+    assert tail.left.missing_since is None
+    tail.again()
+
+
+def test_the_file_of_a_link_is_read_to_its_end_when_it_is_rotated(tmp_path):
+    """It is renamed in its own directory."""
+    (tmp_path / "pods").mkdir()
+    target, link = tmp_path / "pods" / "0.log", tmp_path / "a.log"
+    target.write_bytes(b"1\n")
+    link.symlink_to(target)
+    tail = Tail(link)
+    assert tail.read() == ["1"]
+    append(target, b"2\n")
+    os.rename(target, target.with_suffix(".1"))
+    target.write_bytes(b"3\n")
+    assert tail.read_all() == ["2", "3"]
 
 
 def test_a_file_that_has_gone_is_no_more_followed(path, caplog):
@@ -162,6 +206,8 @@ def test_another_file_with_its_first_name_and_its_number_is_not_taken_for_it(pat
     assert len(tail.pins) == 2
     os.rename(moved, path)
     path.write_bytes(b"3\n")  # the test's way to a file system that gives its number again
+    assert [tail.read() for _ in range(3)] == [[]] * 3
+    tail.fn.rotated_seconds = 0
     assert tail.has_ended()
 
 

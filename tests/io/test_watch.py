@@ -161,6 +161,20 @@ def test_a_file_that_is_followed_is_given_once(folder):
     watch.again()
 
 
+@pytest.mark.parametrize("modified", ["reread", "tail", "ignore"])
+@pytest.mark.parametrize("pattern", ["", "*", "[a-z]*"])
+def test_a_directory_that_is_away_for_a_while_is_as_it_was(folder, modified, pattern):
+    """Nothing is given again, however many scans have missed it."""
+    watch = Watch(folder / pattern, modified=modified)
+    assert watch.names() == ["a", "b"]
+    os.rename(folder, folder.with_name("away"))
+    for _ in range(5):
+        assert watch.names() == []
+    os.rename(folder.with_name("away"), folder)
+    (folder / "c").write_text("c")
+    assert watch.names() == ["c"]
+
+
 def reuse(path, text, other):
     """Make a file, with the number that another has: the test's way to a file system that gives it again."""
     os.link(other, path)
@@ -185,6 +199,16 @@ def test_another_file_with_the_number_of_an_empty_one_is_given(folder):
     watch = Watch(folder, modified="ignore")
     watch.scan()
     reuse(folder / "d", "new", folder / "c")
+    assert watch.names() == ["d"]
+
+
+def test_a_shorter_file_with_the_number_and_the_first_bytes_of_one_that_has_gone_is_given(folder):
+    """As where each begins with the same long header."""
+    header = "#" * 2000 + "\n"
+    (folder / "c").write_text(header + "one\ntwo\n")
+    watch = Watch(folder, modified="ignore")
+    watch.scan()
+    reuse(folder / "d", header + "three\n", folder / "c")
     assert watch.names() == ["d"]
 
 

@@ -20,6 +20,7 @@ from sdf.disk import Disk
 from sdf.errors import DeferError, InvalidTypeError, InvalidValueError, JournalError, ProcessError
 from sdf.journal import Journal
 from sdf.pending import heard, load, to_json, told
+from sdf.spark import batches
 from sdf.spark.clock import Clock
 
 
@@ -130,6 +131,42 @@ def test_work_without_an_end_is_deferred_and_goes_on(stream):
     assert (summary.batches, summary.done) == (3, False)
     assert sink.records() == [("x", i) for i in range(15)]
     assert time.monotonic() - began >= 1.0
+
+
+class BackOffFn(EndlessFn):
+    """Claims, is told after half a second to come back in two, and notes when it was asked and told."""
+
+    def __init__(self, folder):
+        super().__init__(delay_seconds=2)
+        self.folder = folder
+
+    def process(self, element, tracker):
+        start, _ = tracker.current_restriction()
+        Path(self.folder, f"asked {start}").write_text(str(time.time()))
+        if tracker.try_claim(start):
+            yield start
+            time.sleep(0.5)
+            Path(self.folder, f"told {start}").write_text(str(time.time()))
+            tracker.defer_remainder(self.delay_seconds)
+
+
+@pytest.mark.parametrize("batch_seconds", [0.1, 5])
+def test_a_delay_counts_from_when_it_was_asked_for(stream, tmp_path, batch_seconds):
+    """Also where the batch's time was over before, and the rest had been cut off."""
+    assert stream(["x"], BackOffFn(tmp_path), Sink(), max_batches=3, batch_seconds=batch_seconds).batches == 3
+    for number in (0, 1):
+        told, asked = (float((tmp_path / name).read_text()) for name in (f"told {number}", f"asked {number + 1}"))
+        assert asked - told >= 2
+
+
+def test_where_nothing_was_due_a_stream_waits_for_what_is(stream, monkeypatch):
+    """And not for the time of a batch; after the last one it waits for nothing."""
+    pauses = []
+    monkeypatch.setattr(batches.Stream, "_pause", lambda stream, seconds, *events: pauses.append(seconds))
+    stream(["x"], EndlessFn(delay_seconds=9), Sink(), max_batches=2, batch_seconds=1000)
+    assert pauses[0] > 500
+    assert pauses[1:]
+    assert max(pauses[1:]) <= 9
 
 
 def test_a_stream_stops_when_it_is_idle(stream):
@@ -371,6 +408,9 @@ def test_the_journal_of_other_dofns_is_refused(stream):
         ({"max_batches": 0}, InvalidValueError, "max_batches must be an integer >= 1"),
         ({"max_items_per_batch": 1.5}, InvalidValueError, "max_items_per_batch must be an integer >= 1"),
         ({"min_tasks": 3, "max_tasks": 2}, InvalidValueError, "min_tasks must be <= max_tasks"),
+        ({"checkpoint": None}, InvalidTypeError, "checkpoint must be the path of a directory"),
+        ({"checkpoint": ""}, InvalidValueError, "must be a directory on a disk"),
+        ({"checkpoint": "s3://bucket/journal"}, InvalidValueError, "must be a directory on a disk"),
         ({"foreach_batch": None}, InvalidTypeError, "foreach_batch must be callable"),
         ({"fns": []}, InvalidTypeError, "needs a DoFn or a sequence of them"),
         ({"fns": CountFn}, InvalidTypeError, "needs a DoFn or a sequence"),
