@@ -107,7 +107,7 @@ class TailLines(ReadLines):
         return ""
 
     def truncate(self, element: Any, restriction: Tail) -> Tail | None:
-        """Keep what is there now, also in the file that goes on."""
+        """Keep what is there now, also in the file that goes on, and a last line without its end."""
         if restriction.ended or restriction.stop is not UNBOUNDED:
             return restriction
         with self._look(element, restriction) as sight:

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import Any
 
 import attrs
@@ -124,9 +125,10 @@ class Stream:
         self.history: deque[StreamProgress] = deque(maxlen=_MOST_HISTORY)
 
     def close(self) -> None:
-        """Leave no job and nothing stored behind."""
-        for step in self._steps:
-            step.close()
+        """Leave no job and nothing stored behind, though a teardown may raise."""
+        with ExitStack() as closing:
+            for step in reversed(self._steps):
+                closing.callback(step.close)
         if self._display is not None:
             self._display.show(self._progress(ended=True))
             self._display.wait()

@@ -305,6 +305,36 @@ def test_sources_hear_what_is_committed(stream):
     assert AcknowledgedFn.heard[2:] == [(("b", 4), 0, 4)]
 
 
+class StuckNamesFn(CountFn):
+    """Gives elements for the next step, and cannot be taken down."""
+
+    def process(self, element, tracker):
+        for name, number in super().process(element, tracker):
+            yield name, number + 1
+
+    def on_commit(self, element, restriction):
+        pass
+
+    def teardown(self):
+        raise OSError("no way down")
+
+
+class TakenDownFn(AcknowledgedFn):
+    """Notes on the driver that it was taken down."""
+
+    def teardown(self):
+        self.heard.append("down")
+
+
+def test_a_teardown_that_raises_leaves_the_next_step_its_own(sc, stream):
+    """And nothing stored."""
+    TakenDownFn.heard = []
+    with pytest.raises(ProcessError, match="no way down"):
+        stream([("a", 2)], [StuckNamesFn(), TakenDownFn()], Sink())
+    assert TakenDownFn.heard[-1] == "down"
+    assert not sc._jsc.getPersistentRDDs()
+
+
 def test_an_event_stops_a_stream_after_its_batch(stream):
     """From another thread; the journal is whole and can be gone on with."""
     stop = threading.Event()
