@@ -149,8 +149,9 @@ def test_a_file_that_is_away_for_a_moment_is_followed(tmp_path, away):
 
 def test_the_file_of_a_link_is_read_to_its_end_when_it_is_rotated(tmp_path):
     """It is renamed in its own directory."""
-    (tmp_path / "pods").mkdir()
-    target, link = tmp_path / "pods" / "0.log", tmp_path / "a.log"
+    target, link = tmp_path / "pods" / "0.log", tmp_path / "logs" / "a.log"
+    target.parent.mkdir()
+    link.parent.mkdir()
     target.write_bytes(b"1\n")
     link.symlink_to(target)
     tail = Tail(link)
