@@ -56,7 +56,7 @@ def live_and_die(sc, folder, seed, kills):
     for _ in range(kills):
         program = start(logs, state)
         committed = len(list((state / "journal" / "blocks").glob("*.json")))
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 900
         while len(list((state / "journal" / "blocks").glob("*.json"))) <= committed and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(chance.random() * 1.5)
