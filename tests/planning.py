@@ -4,8 +4,19 @@ import attrs
 
 from sdf.backlog import Backlog
 from sdf.costs import Costs
+from sdf.dofn import DoFn
 from sdf.items import Outcome, Part, Ran, WorkItem
 from sdf.restrictions import OffsetRange
+
+
+class RangeFn(DoFn):
+    """Element: how many units."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, element)
+
+    def process(self, element, tracker):
+        raise NotImplementedError("nothing runs here")
 
 
 def item_of(number, start, stop, *, size="known", parent=None):

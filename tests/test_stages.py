@@ -3,9 +3,8 @@
 import math
 
 import pytest
-from planning import drain
+from planning import RangeFn, drain
 
-from sdf.dofn import DoFn
 from sdf.expansion import Expanded
 from sdf.invoker import Residual
 from sdf.items import Outcome, Part
@@ -53,16 +52,6 @@ def test_seconds_in_flight_are_those_of_tasks_that_are_not_late():
     tasks.remove(9.0)
     tasks.remove(0.5)
     assert (len(tasks), tasks.seconds(now=1.0)) == (2, 8.0 + 2.0)
-
-
-class RangeFn(DoFn):
-    """Element: how many units."""
-
-    def get_initial_restriction(self, element):
-        return OffsetRange(0, element)
-
-    def process(self, element, tracker):
-        raise NotImplementedError("nothing runs here")
 
 
 class Run:

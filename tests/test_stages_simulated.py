@@ -9,8 +9,8 @@ from collections import deque
 
 import attrs
 import pytest
+from planning import RangeFn
 
-from sdf.dofn import DoFn
 from sdf.expansion import Expanded
 from sdf.invoker import Residual
 from sdf.items import Outcome, Part, Ran
@@ -42,16 +42,6 @@ class Blocks:
         first = int(blocks * self.at)
         dear = range(first, first + round(blocks * self.share))
         return [0.0, *itertools.accumulate(0.05 if block in dear else each for block in range(blocks))]
-
-
-class RangeFn(DoFn):
-    """Element: how many blocks."""
-
-    def get_initial_restriction(self, element):
-        return OffsetRange(0, element)
-
-    def process(self, element, tracker):
-        raise NotImplementedError("nothing runs here")
 
 
 def attempt(ends, plan):

@@ -15,7 +15,7 @@ from sdf.io.extras import need
 from sdf.io.files import as_options
 from sdf.io.pinned import FileInfo, as_file_info, file_system, reaching
 
-__all__ = ["MatchFiles"]
+__all__ = ["MatchFiles", "pattern_root"]
 
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # what says that a name leads nowhere
 
@@ -79,9 +79,8 @@ class MatchFiles(DoFn):
         """Return the files that a path, a directory or a pattern names, sorted by path."""
         fs, inner = file_system(path, self.storage_options, "MatchFiles")
         info, root, pattern = _look(fs, inner), inner, ""
-        if info is None and any(sign in inner for sign in "*?["):
-            root = fs._parent(inner[: min(inner.find(sign) for sign in "*?[" if sign in inner)] + "x")
-            pattern = inner.removeprefix(root)
+        if info is None and (above := pattern_root(fs, inner)) is not None:
+            root, pattern = above, inner.removeprefix(above)
             found = _glob(fs, inner, root)
         elif info is not None and (info["type"] == "directory" or path.endswith("/")):
             found = _find(fs, inner, None if self.recursive else 1)
@@ -106,6 +105,12 @@ class MatchFiles(DoFn):
         ):
             return False
         return self.regex is None or self.regex.fullmatch(name.rpartition("/")[2]) is not None
+
+
+def pattern_root(fs: Any, name: str) -> str | None:
+    """Return the directory in which all lies that a pattern may name; None if it is none."""
+    signs = [name.find(sign) for sign in "*?[" if sign in name]
+    return fs._parent(name[: min(signs)] + "x") if signs else None
 
 
 def _signs(pattern: str, depth: int) -> list[str]:

@@ -18,7 +18,7 @@ from sdf import UNBOUNDED, DoFn, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.files import FileBlock, as_seconds
 from sdf.io.known import compare
-from sdf.io.match import MatchFiles
+from sdf.io.match import MatchFiles, pattern_root
 from sdf.io.pinned import FileInfo, file_system, is_local
 
 __all__ = ["Scans", "WatchFiles"]
@@ -130,7 +130,7 @@ class WatchFiles(DoFn):
                 yield from scans.found
             return
         there = tuple(self._match.list(os.fspath(element)))
-        if not there and self._is_local(element) and self._is_away(os.fspath(element)):
+        if not there and self._is_away(element):
             tracker.defer_remainder(self.interval_seconds)
             return
         found: tuple[Any, ...]
@@ -145,12 +145,13 @@ class WatchFiles(DoFn):
             yield from found
         tracker.defer_remainder(self.interval_seconds)
 
-    def _is_away(self, path: str) -> bool:
+    def _is_away(self, element: Any) -> bool:
         """Tell whether the local directory that is watched is not there: that says nothing of the files in it."""
-        path = path.removeprefix("file://")
-        signs = [path.find(sign) for sign in "*?[" if sign in path]
-        root = os.path.dirname(path[: min(signs)]) if signs and not os.path.lexists(path) else path
-        return not os.path.lexists(root or os.curdir)
+        fs, inner = file_system(os.fspath(element), self._match.storage_options, "WatchFiles")
+        if not is_local(fs, "WatchFiles") or os.path.lexists(inner):
+            return False
+        root = pattern_root(fs, inner)
+        return root is None or not os.path.lexists(root)
 
     def _is_local(self, element: Any) -> bool:
         fs, _ = file_system(os.fspath(element), self._match.storage_options, "WatchFiles")

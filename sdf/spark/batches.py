@@ -172,8 +172,8 @@ class Stream:
                 continue  # that batch was planned by a driver that has died: now look at all there is
             if not advanced and stop_when_idle and all(one.due for one in self._pending):
                 return
-            pause, due_in = self._pace.batch_seconds - (time.monotonic() - began), self._due_in_seconds()
-            self._pause(pause if advanced else max(pause, due_in) if is_due else due_in, stopped, woken)
+            pause = self._pace.batch_seconds - (time.monotonic() - began) if is_due else 0.0
+            self._pause(pause if advanced else max(pause, self._due_in_seconds()), stopped, woken)
 
     def _is_planned(self) -> bool:
         """Tell whether a driver that has died has planned the next batch."""
