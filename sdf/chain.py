@@ -1,6 +1,6 @@
 """The chain of a journal's blocks: what a block is, where the last one is, and what may follow it.
 
-Reading only; `sdf.journal` writes. To find the last block takes the reading of two, and no listing of a directory.
+Reading only; `sdf.journal` writes. To find the last block takes the reading of two, and no listing where HEAD is there.
 """
 
 from __future__ import annotations
@@ -52,17 +52,13 @@ class Block:
 
 
 def find_head(disk: Disk) -> Block | None:
-    """Return the last block, None if there is none; reads two blocks at most, and lists nothing where there is one."""
+    """Return the last block, None if there is none; reads few blocks, and lists nothing where HEAD is there."""
     hint = _hint(disk)
     if hint is not None and disk.size(block_name(hint["seq"])) is None:  # it was synced before HEAD named it
         raise JournalCorruptError(corrupt(disk, block_name(hint["seq"]), "HEAD names it, and it is missing"))
-    if hint is None and disk.size(block_name(0)) is None:
-        if disk.names("blocks"):
-            raise JournalCorruptError(
-                corrupt(disk, block_name(0), "it is missing, and so is HEAD, but others are there")
-            )
+    seq = _listed(disk) if hint is None else hint["seq"]
+    if seq is None:
         return None
-    seq = _last(disk) if hint is None else hint["seq"]
     block = read_block(disk, seq)
     if hint is not None and hint["hash"] != block.hash:
         raise JournalCorruptError(corrupt(disk, block_name(seq), "HEAD names another hash of it"))
@@ -82,6 +78,17 @@ def _hint(disk: Disk) -> Any:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
     return hint if known else None
+
+
+def _listed(disk: Disk) -> int | None:
+    """Return the number of the last block by a listing, None if there is none; without HEAD, any may be missing."""
+    numbers = [int(name[7:27]) for name in disk.names("blocks") if _BLOCK_NAME.fullmatch(name)]
+    missing = next((seq for seq, number in enumerate(numbers) if seq != number), None)
+    if missing is not None:
+        raise JournalCorruptError(
+            corrupt(disk, block_name(missing), "it is missing, and so is HEAD, but later ones are there")
+        )
+    return numbers[-1] if numbers else None
 
 
 def _last(disk: Disk) -> int:
@@ -166,7 +173,8 @@ def read_blob(disk: Disk, reference: Mapping[str, Any]) -> bytes:
 def read_ahead(disk: Disk, name: str) -> Any:
     """Return what was written ahead in a file; raise JournalCorruptError if it is something else."""
     entry = parse(disk, name, disk.read(name))
-    if not {"content", "prev", "sha256"} <= entry.keys() or entry["sha256"] != sha256(canonical(entry["content"])):
+    told = entry.pop("sha256", None)
+    if not {"content", "prev"} <= entry.keys() or told != sha256(canonical(entry)):
         raise JournalCorruptError(corrupt(disk, name, "its content is not what its hash says"))
     return entry
 

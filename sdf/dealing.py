@@ -18,7 +18,10 @@ __all__ = ["dealt", "entered"]
 
 
 def dealt(fn: DoFn, parts: Iterable[Pending], tasks: int) -> list[tuple[Pending, ...]]:
-    """Deal parts out to so many tasks of about the same size, and cut what is too big for one; none is empty."""
+    """Deal parts out to so many tasks of about the same size, and cut what is too big for one; none is empty.
+
+    Each task has its parts in their order, so that what came first is not left over again and again.
+    """
     work = Work(fn)
     backlog = Backlog(work.costs)
     origin: dict[int, Pending] = {}
@@ -28,7 +31,10 @@ def dealt(fn: DoFn, parts: Iterable[Pending], tasks: int) -> list[tuple[Pending,
         backlog.push(item)
     shares = deal(backlog, work.costs, tasks, cut=work.cut)
     return [
-        tuple(attrs.evolve(origin[item.element_id], restriction=item.restriction, due=0) for item in share)
+        tuple(
+            attrs.evolve(origin[item.element_id], restriction=item.restriction, due=0)
+            for item in sorted(share, key=lambda item: item.element_id)
+        )
         for share in shares
         if share
     ]

@@ -124,7 +124,7 @@ class Journal:
         """
         self._check_there()
         entry = {"content": content, "prev": self.head.hash, "seq": self.next_seq, "v": VERSION}
-        data = canonical({**entry, "sha256": sha256(canonical(content))})
+        data = canonical({**entry, "sha256": sha256(canonical(entry))})
         with self._writing():
             try:
                 self._disk.create(self._ahead(name), data)
@@ -135,7 +135,7 @@ class Journal:
                 self._disk.replace(self._ahead(name), data)  # of a batch that was never to be
         gone_on = self._void_attempts() > self._attempt or self._disk.size(block_name(self.next_seq)) is not None
         if gone_on:  # what another driver had written there it may have removed, so that ours was the first again
-            raise self._fenced()
+            raise self.fenced()
         return content
 
     def _check_there(self) -> None:
@@ -254,10 +254,11 @@ class Journal:
             try:
                 self._disk.create(block_name(seq), content)
             except FileExistsError as error:
-                raise self._fenced() from error
+                raise self.fenced() from error
         return Block(seq, sha256(content), json.loads(content))
 
-    def _fenced(self) -> JournalFencedError:
+    def fenced(self) -> JournalFencedError:
+        """Return the error of a driver that another one has overtaken."""
         return JournalFencedError(
             f"another driver is ahead of this one in the journal in {self._disk.root}: this one stops, so that no "
             f"batch happens twice. Run one driver for each checkpoint directory."

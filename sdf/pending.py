@@ -17,7 +17,7 @@ from sdf.values import ValuesError, describe, read
 
 __all__ = ["Pending", "dump", "from_json", "heard", "load", "to_json", "told"]
 
-_VERSION = 1
+_VERSION = 2
 
 
 @attrs.frozen
@@ -29,7 +29,8 @@ class Pending:
         element: the input.
         restriction: the part.
         watermark: state of the watermark estimator to go on from, None for none.
-        due: not to be run before, in milliseconds since the epoch; 0 for what is still to be tried.
+        due: not to be run before, in milliseconds since the epoch; 0 for at once.
+        tried: whether it was run since anything last came of a batch; then it had nothing to give.
         held: the watermark before its element was made, None for none: no record that comes of it is older.
     """
 
@@ -38,6 +39,7 @@ class Pending:
     restriction: Any
     watermark: Any = None
     due: int = 0
+    tried: bool = False
     held: Any = None
 
 
@@ -101,6 +103,7 @@ def to_json(work: Pending) -> dict[str, Any]:
         "restriction": told(work.restriction),
         "watermark": told(work.watermark),
         "due": work.due,
+        "tried": work.tried,
         "held": told(work.held),
     }
 
@@ -108,7 +111,7 @@ def to_json(work: Pending) -> dict[str, Any]:
 def from_json(data: dict[str, Any]) -> Pending:
     """Return the pending work that `to_json` described."""
     values = {name: heard(data[name]) for name in ("element", "restriction", "watermark", "held")}
-    return Pending(step=data["step"], due=data["due"], **values)
+    return Pending(step=data["step"], due=data["due"], tried=data["tried"], **values)
 
 
 def dump(state: dict[str, Any], pending: Iterable[Pending]) -> bytes:

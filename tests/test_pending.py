@@ -54,5 +54,5 @@ def test_a_checkpoint_of_another_version_is_refused():
     """Before anything in it is read."""
     state, *lines = dump({"committed": []}, []).splitlines()
     newer = json.dumps({**json.loads(state), "v": 99}).encode()
-    with pytest.raises(JournalError, match="has version 99, this sdf knows 1"):
+    with pytest.raises(JournalError, match="has version 99, this sdf knows 2"):
         load(b"\n".join([newer, *lines]))

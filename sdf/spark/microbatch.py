@@ -2,7 +2,7 @@
 
 It is a stage as `StagedRunner` has them: the same tasks, stamps, receipts, and readers that replay what was committed
 if the stored block is not that of the committed attempt. What was read is then written down as data (`Pin`), so that
-any driver can give the same records again, from the pin alone.
+any driver can give the same records again, from the pin alone; so is what it is to do, before (`Plan`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import queue
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -21,7 +22,7 @@ from sdf.dofn import DoFn, call_hook
 from sdf.errors import StageError, WatermarkError, blame, show
 from sdf.expansion import Expanded
 from sdf.items import WorkItem
-from sdf.pending import Pending, from_json, to_json
+from sdf.pending import Pending, from_json, heard, to_json, told
 from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp
 from sdf.spark.jobs import Ended, Jobs
@@ -30,7 +31,39 @@ from sdf.spark.receipts import ReceiptParam, materialise, read_receipts
 from sdf.spark.stage import STAGE_PROPERTY, ReadCommitted, StageTask, stage_mark
 from sdf.work import Work
 
-__all__ = ["Pin", "Step"]
+__all__ = ["Pin", "Plan", "Step"]
+
+
+@attrs.frozen
+class Plan:
+    """What one step of one batch is to do.
+
+    Attributes:
+        tasks: for each task its parts, in order.
+        kept: work of the step that is left alone.
+        held: the watermark before the step has run, None if there is none.
+    """
+
+    tasks: tuple[tuple[Pending, ...], ...]
+    kept: tuple[Pending, ...]
+    held: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        return {
+            "tasks": [[to_json(one) for one in share] for share in self.tasks],
+            "kept": [to_json(one) for one in self.kept],
+            "held": told(self.held),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Plan:
+        """Return what `to_json` described."""
+        return cls(
+            tuple(tuple(from_json(one) for one in share) for share in data["tasks"]),
+            tuple(from_json(one) for one in data["kept"]),
+            heard(data["held"]),
+        )
 
 
 @attrs.frozen
@@ -98,12 +131,13 @@ class Step:
 
     def close(self) -> None:
         """Cancel what runs, and free what is stored."""
-        self._jobs.cancel()
-        self.forget()
-        self._param.close(self._receipts)
-        self._payload.broadcast.destroy()
-        if self._set_up:
-            call_hook(self.fn, "teardown")
+        with ExitStack() as closing:  # whatever one of them raises
+            if self._set_up:
+                closing.callback(call_hook, self.fn, "teardown")
+            closing.callback(self._payload.broadcast.destroy)
+            closing.callback(self._param.close, self._receipts)
+            closing.callback(self.forget)
+            closing.callback(self._jobs.cancel)
 
     def here(self) -> DoFn:
         """Return the DoFn, set up in this process: for what is asked of it on the driver."""
@@ -200,7 +234,7 @@ class Step:
                 one = planned[item.element_id]
                 if item.parent is not None:  # else it was not started
                     due = now + int(seconds * 1000)
-                    one = attrs.evolve(one, restriction=item.restriction, watermark=item.watermark, due=due)
+                    one = attrs.evolve(one, restriction=item.restriction, watermark=item.watermark, due=due, tried=True)
                 left.append(one)
             contents.append(
                 tuple(

@@ -134,11 +134,12 @@ def stream_sdf(
         pace = Pace(float(batch_seconds), max_items_per_batch, min_tasks, max_tasks)
         stream = Stream(rdd.context, chain, checkpoint, foreach_batch, pace, shown)
         try:
-            stream.begin(rdd)
+            stream.checkpoint.begin(rdd)
             stream.run(stopped, wake or threading.Event(), max_batches, stop_when_idle)
             if drain:
                 stream.drain()
-            return StreamSummary(stream.batches, stream.records, stream.watermark, stream.done, tuple(stream.history))
+            last = stream.checkpoint
+            return StreamSummary(stream.batches, stream.records, last.watermark, last.done, tuple(stream.history))
         finally:
             stream.close()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from sdf import DoFn, OffsetRange
 from sdf.disk import Disk
 from sdf.spark import batches, stream
+from sdf.spark import checkpoint as standing
 from sdf.spark.microbatch import Step
 
 ELEMENTS = [3, 4]
@@ -104,8 +105,8 @@ def run(sc, checkpoint, out, points, max_batches=None):
         path.write_text(json.dumps(records))
         points.pass_("after sink")
 
-    kept = batches.Disk, batches.Step
-    batches.Disk, batches.Step = DyingDisk, DyingStep
+    kept = standing.Disk, batches.Step
+    standing.Disk, batches.Step = DyingDisk, DyingStep
     try:
         return stream.stream_sdf(
             sc.parallelize(ELEMENTS, 2),
@@ -117,7 +118,7 @@ def run(sc, checkpoint, out, points, max_batches=None):
             max_batches=max_batches,
         )
     finally:
-        batches.Disk, batches.Step = kept
+        standing.Disk, batches.Step = kept
 
 
 def kind(name):

@@ -154,13 +154,19 @@ MUTANTS = {
     ),
     "a step without work has no plan": (
         "spark/batches.py",
-        '        shares = [[from_json(one) for one in share] for share in plan["tasks"]]\n',
+        "            return plan, Pin((), (), ())\n",
         (
-            '        shares = [[from_json(one) for one in share] for share in plan["tasks"]]\n'
-            "        if not shares:\n"
-            '            self._journal._disk.remove(self._journal._ahead(f"plan-{step.number}"))\n'
+            "            journal = self.checkpoint._journal\n"
+            '            journal._disk.remove(journal._ahead(f"plan-{step.number}"))\n'
+            "            return plan, Pin((), (), ())\n"
         ),
         "spark/test_stream.py::test_what_comes_while_a_stream_is_down_is_not_lost_to_a_step_that_had_nothing_due",
+    ),
+    "a drain goes on beside a batch that another driver has planned": (
+        "spark/checkpoint.py",
+        "        if self._journal.write_ahead(_FIRST_PLAN, changed) != changed:\n",
+        "        if self._journal.write_ahead(_FIRST_PLAN, changed) is None:\n",
+        "spark/test_stream.py::test_a_drain_commits_nothing_where_another_driver_has_planned",
     ),
     "a task leaves its input unread": (
         "spark/stage.py",

@@ -17,10 +17,19 @@ from pyspark import accumulators
 from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, ManualWatermark, OffsetRange, stream_sdf
 from sdf.chain import find_head, verify
 from sdf.disk import Disk
-from sdf.errors import DeferError, InvalidTypeError, InvalidValueError, JournalError, ProcessError
+from sdf.errors import (
+    DeferError,
+    InvalidTypeError,
+    InvalidValueError,
+    JournalError,
+    JournalFencedError,
+    ProcessError,
+    UnpicklableError,
+)
 from sdf.journal import Journal
 from sdf.pending import heard, load, to_json, told
 from sdf.spark import batches
+from sdf.spark.checkpoint import Checkpoint
 from sdf.spark.clock import Clock
 
 
@@ -200,6 +209,38 @@ def test_a_stream_is_idle_though_work_is_due_again_before_its_batch_has_ended(st
     assert (summary.done, len(sink.records())) == (False, 10)
 
 
+class OneByOneFn(DoFn):
+    """Element: a name and how many records; gives one at a time, and can be asked again at once."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, UNBOUNDED)
+
+    def process(self, element, tracker):
+        name, count = element
+        start, stop = tracker.current_restriction()
+        if stop is UNBOUNDED:
+            time.sleep(self.seconds)
+        if start < count and tracker.try_claim(start):
+            yield name, start
+        if stop is UNBOUNDED:
+            tracker.defer_remainder(0)
+
+
+@pytest.mark.parametrize(("seconds", "options"), [(0, {"max_items_per_batch": 1}), (0.3, {"max_tasks": 1})])
+def test_a_stream_is_idle_when_all_was_tried_since_anything_came(stream, seconds, options):
+    """Where a batch has no room for all, or no time, and whatever is due again before the others had their turn."""
+    elements, sink, stop = [("a", 1), ("b", 3), ("c", 1)], Sink(), threading.Event()
+    guard = threading.Timer(900, stop.set)
+    guard.start()
+    stream(elements, OneByOneFn(seconds), sink, stop_when_idle=True, batch_seconds=0.1, stop=stop, **options)
+    guard.cancel()
+    assert sink.records() == expected(elements)
+    assert not stop.is_set()
+
+
 def test_the_watermark_is_the_lowest_of_all_work(stream):
     """It is in each batch and in the journal, and never goes back."""
     sink = Sink()
@@ -327,12 +368,24 @@ class TakenDownFn(AcknowledgedFn):
 
 
 def test_a_teardown_that_raises_leaves_the_next_step_its_own(sc, stream):
-    """And nothing stored."""
-    TakenDownFn.heard = []
+    """And nothing stored; and whoever watches is told that the stream has ended."""
+    TakenDownFn.heard, shown = [], []
     with pytest.raises(ProcessError, match="no way down"):
-        stream([("a", 2)], [StuckNamesFn(), TakenDownFn()], Sink())
+        stream([("a", 2)], [StuckNamesFn(), TakenDownFn()], Sink(), progress=shown.append)
     assert TakenDownFn.heard[-1] == "down"
     assert not sc._jsc.getPersistentRDDs()
+    assert shown[-1].ended
+    assert not [one for one in threading.enumerate() if one.name == "sdf-progress"]
+
+
+def test_a_stream_that_cannot_begin_leaves_nothing_behind(stream, tmp_path):
+    """Neither what its first steps had sent, nor a journal."""
+    known, last = set(accumulators._accumulatorRegistry), CountFn()
+    last.lock = threading.Lock()
+    with pytest.raises(UnpicklableError):
+        stream([("a", 2)], [CountFn(), last], Sink())
+    assert set(accumulators._accumulatorRegistry) <= known
+    assert not (tmp_path / "journal").exists()
 
 
 def test_an_event_stops_a_stream_after_its_batch(stream):
@@ -645,6 +698,55 @@ def test_draining_follows_what_was_written_ahead_first(stream, tmp_path):
     stop.set()
     assert stream([str(path)], NamesFn(0), sink, stop=stop, drain=True).done
     assert sink.records() == ["1", "2"]
+
+
+class OvertakenFn(EndlessFn):
+    """While it is drained, another driver does something with the journal."""
+
+    def __init__(self, folder, overtake):
+        super().__init__()
+        self.folder, self.overtake = folder, overtake
+
+    def truncate(self, element, restriction):
+        self.overtake(Journal(Disk(self.folder), config={"fns": ["OvertakenFn"]}, inputs=["0 OvertakenFn"], clock=int))
+        return super().truncate(element, restriction)
+
+
+def plans(journal):
+    journal.write_ahead("plan-0", {"tasks": [], "kept": [], "held": None})
+
+
+def plans_again(journal):
+    plans(journal)
+    journal.void()
+    plans(journal)
+
+
+@pytest.mark.parametrize("overtake", [plans, plans_again])
+def test_a_drain_commits_nothing_where_another_driver_has_planned(stream, tmp_path, overtake):
+    """That may have given its sink the records that this one would give under the next number."""
+    sink, fn = Sink(), OvertakenFn(tmp_path / "journal", overtake)
+    with pytest.raises(JournalFencedError, match="another driver is ahead of this one"):
+        stream(["x"], fn, sink, max_batches=1, drain=True)
+    assert list(sink.batches) == [1]
+    assert find_head(Disk(tmp_path / "journal")).seq == 1
+
+
+def test_a_drain_that_died_before_its_commit_is_gone_on_with(stream, monkeypatch):
+    """As it was planned: the endless work has an end."""
+    elements, sink, commit = ["x"], Sink(), Checkpoint._commit
+
+    def die(at, parts, records):
+        if not parts:
+            raise KeyboardInterrupt
+        commit(at, parts, records)
+
+    monkeypatch.setattr(Checkpoint, "_commit", die)
+    with pytest.raises(KeyboardInterrupt):
+        stream(elements, EndlessFn(), sink, max_batches=1, drain=True)
+    monkeypatch.undo()
+    assert stream(elements, EndlessFn(), sink).done
+    assert len(sink.records()) == 5
 
 
 def test_a_drain_that_died_is_gone_on_with(stream):
