@@ -18,10 +18,33 @@ import attrs
 from sdf.errors import MissingExtraError, SdfError, SourceChangedError, SourceError
 from sdf.io.extras import need
 
-__all__ = ["FileInfo", "as_file_info", "check_file", "file_system", "is_local", "look_up", "open_file", "reaching"]
+__all__ = [
+    "FileInfo",
+    "Watch",
+    "as_file_info",
+    "check_file",
+    "file_system",
+    "is_local",
+    "look_up",
+    "open_file",
+    "reaching",
+]
 
 _BUFFER_BYTES = 1 << 16
 _AHEAD_BYTES = 8 << 20
+
+
+@attrs.frozen
+class Watch:
+    """Who looks for a local file, and gives it anew when it comes back after it was forgotten.
+
+    Attributes:
+        root: the directory in which it looks; while that is away, nothing is known of the file.
+        interval_seconds: how long after a scan the next is made.
+    """
+
+    root: str
+    interval_seconds: float
 
 
 @attrs.frozen
@@ -37,12 +60,16 @@ class FileInfo:
         size: in bytes; readers go no further, whatever is appended later.
         mtime: when it was modified, in seconds since the epoch; None where the file system does not tell.
         version: tells it from another file of that name: inode or entity tag; None where there is none.
+        real: its path without links, of a local file that is to be followed; "" where nobody asked for it.
+        watch: who gives it anew when it has been away; None if nobody does.
     """
 
     path: str
     size: int
     mtime: float | None = None
     version: str | None = None
+    real: str = ""
+    watch: Watch | None = None
 
     def check(self, now: FileInfo) -> None:
         """Raise SourceChangedError if a file as it is ``now`` does not begin with what this one was."""
@@ -98,6 +125,8 @@ def reaching(path: str, who: str) -> Iterator[None]:
         yield
     except SdfError:
         raise
+    except NotADirectoryError as error:  # of a path whose directory has become a file
+        raise FileNotFoundError(*error.args) from error
     except ImportError as error:
         raise MissingExtraError(
             f"{who} needs a library for {path!r} that is not installed here: {error} (on the driver and on every "

@@ -29,10 +29,12 @@ class Tail:
         file: the present file, as it was when it was first seen.
         head: its first bytes, as far as they were read, up to a few.
         last: those that were read last, up to a few.
-        moved: whether it was seen under another name; what has the first one now is another file.
+        moved: whether it had another name when it was last seen, where what comes in its place is not followed.
         ended: whether nothing follows ``start``, which was found out: whoever runs this again need not look.
-        missing_since: when it was found to be missing, in seconds since the epoch; None while it is there.
-        after: the file whose bytes end at ``stop``, if that is the next one; a stream that is drained reads both.
+        missed: how many looks in a row, some time apart, have missed it.
+        missed_at: when the last of them was, in seconds since the epoch; 0 while it is there.
+        after: the files that have had its name since, in their order; of a stream that is drained, those that are
+            still to be read to their sizes, up to ``stop``.
     """
 
     start: int
@@ -43,8 +45,9 @@ class Tail:
     last: bytes = b""
     moved: bool = False
     ended: bool = False
-    missing_since: float | None = None
-    after: FileInfo | None = None
+    missed: int = 0
+    missed_at: float = 0.0
+    after: tuple[FileInfo, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -86,7 +89,7 @@ class TailTracker(RestrictionTracker):
         if self._refused or fraction_of_remainder != 0 or not self._next.start < self._tail.stop:
             return None
         residual = self._next
-        self._tail = attrs.evolve(self._tail, stop=residual.start, after=None)
+        self._tail = attrs.evolve(self._tail, stop=residual.start, after=())
         return self._tail, residual
 
     def check_done(self) -> None:

@@ -17,9 +17,9 @@ import attrs
 from sdf import UNBOUNDED, DoFn, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.files import FileBlock, as_seconds
-from sdf.io.known import compare
+from sdf.io.known import KnownFile, compare
 from sdf.io.match import MatchFiles, pattern_root
-from sdf.io.pinned import FileInfo, file_system, is_local
+from sdf.io.pinned import FileInfo, Watch, file_system, is_local
 
 __all__ = ["Scans", "WatchFiles"]
 
@@ -130,32 +130,42 @@ class WatchFiles(DoFn):
                 yield from scans.found
             return
         there = tuple(self._match.list(os.fspath(element)))
-        if not there and self._is_away(element):
+        before = tuple(_file(one) for one in scans.seen)
+        root = self._root(element, {one.path for one in (*before, *there)})
+        if root is not None and not there and not os.path.exists(root):  # that says nothing of the files in it
             tracker.defer_remainder(self.interval_seconds)
             return
         found: tuple[Any, ...]
         seen: tuple[Any, ...]
-        if self.modified == "ignore" and self._is_local(element):
-            found, seen = compare(scans.seen, there)
-            is_new = [one.lasting for one in scans.seen] != [one.lasting for one in seen]
+        if self.modified == "ignore" and root is not None:
+            known = tuple(one if isinstance(one, KnownFile) else KnownFile(one, 0, b"") for one in scans.seen)
+            new, seen = compare(known, there)
+            watch = Watch(root, self.interval_seconds)
+            found = tuple(
+                attrs.evolve(file, real=os.path.realpath(file.path.removeprefix("file://")), watch=watch)
+                for file in new
+            )
+            is_new = [one.lasting for one in known] != [one.lasting for one in seen]
         else:
-            found, seen = tuple(self._changes(scans.seen, there)), there
-            is_new = bool(found or {file.path for file in scans.seen} - {file.path for file in there})
+            found, seen = tuple(self._changes(before, there)), there
+            is_new = bool(found or {file.path for file in before} - {file.path for file in there})
         if is_new and tracker.try_claim(Scan(scans.start, found, seen)):
             yield from found
         tracker.defer_remainder(self.interval_seconds)
 
-    def _is_away(self, element: Any) -> bool:
-        """Tell whether the local directory that is watched is not there: that says nothing of the files in it."""
-        fs, inner = file_system(os.fspath(element), self._match.storage_options, "WatchFiles")
-        if not is_local(fs, "WatchFiles") or os.path.lexists(inner):
-            return False
-        root = pattern_root(fs, inner)
-        return root is None or not os.path.lexists(root)
+    def _root(self, element: Any, paths: set[str]) -> str | None:
+        """Return the directory in which it looks, None if that is not on this machine.
 
-    def _is_local(self, element: Any) -> bool:
-        fs, _ = file_system(os.fspath(element), self._match.storage_options, "WatchFiles")
-        return is_local(fs, "WatchFiles")
+        What has no pattern is the path of a directory, unless it is that of a file that is there, or was.
+        """
+        path = os.fspath(element)
+        fs, inner = file_system(path, self._match.storage_options, "WatchFiles")
+        if not is_local(fs, "WatchFiles"):
+            return None
+        pattern = None if os.path.lexists(inner) else pattern_root(fs, inner)
+        if pattern is not None:
+            return pattern
+        return os.path.dirname(inner) if {path, inner} & paths else inner
 
     def _changes(self, seen: tuple[FileInfo, ...], there: tuple[FileInfo, ...]) -> Iterator[FileInfo | FileBlock]:
         before = {file.path: file for file in seen}
@@ -171,3 +181,8 @@ class WatchFiles(DoFn):
                 yield file
             elif self.modified == "tail" and file.size > old.size:
                 yield FileBlock(file, old.size, file.size)
+
+
+def _file(one: FileInfo | KnownFile) -> FileInfo:
+    """Return a file that was seen, with whatever `modified` that was."""
+    return one.file if isinstance(one, KnownFile) else one

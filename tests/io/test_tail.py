@@ -13,7 +13,7 @@ from fsspec.implementations.local import LocalFileSystem
 from sdf import run_direct
 from sdf.errors import InvalidValueError, ReadError, SourceChangedError, SourceError
 from sdf.invoker import Invoker
-from sdf.io import MatchFiles, TailLines
+from sdf.io import MatchFiles, TailLines, sights
 
 
 class Tail(Following):
@@ -25,15 +25,16 @@ class Tail(Following):
     def read_all(self):
         """Read until nothing comes, twice in a row: a new file begins in a part of its own."""
         lines, idle = [], 0
-        while idle < 2:
+        while idle < 2 and self.left is not None:
             more = self.read()
             idle = 0 if more else idle + 1
             lines += more
         return lines
 
     def has_ended(self):
-        """Tell whether there is nothing more, which is a part of its own."""
-        return self.read() == [] and (self.left is None or (self.read(), self.left) == ([], None))
+        """Tell whether there is nothing more, which is a part of its own, and takes some looks."""
+        looks = [self.read() for _ in range(10) if self.left is not None]
+        return self.left is None and not any(looks)
 
 
 def append(path, data):
@@ -143,7 +144,7 @@ def test_a_file_that_is_away_for_a_moment_is_followed(tmp_path, away):
     os.rename(tmp_path / "away", there)
     append(path, b"2\n")
     assert tail.read() == ["2"]
-    assert tail.left.missing_since is None
+    assert tail.left.missed == 0
     tail.again()
 
 
@@ -160,6 +161,164 @@ def test_the_file_of_a_link_is_read_to_its_end_when_it_is_rotated(tmp_path):
     os.rename(target, target.with_suffix(".1"))
     target.write_bytes(b"3\n")
     assert tail.read_all() == ["2", "3"]
+
+
+@pytest.mark.parametrize("by", ["name", "file"])
+def test_a_link_that_leads_elsewhere_now(tmp_path, by):
+    """What it led to is read to its end; where the name is followed, then comes what it leads to."""
+    link = tmp_path / "logs" / "a.log"
+    for day in ("1", "2", "logs"):
+        (tmp_path / day).mkdir()
+    (tmp_path / "1" / "a.log").write_bytes(b"1\n")
+    (tmp_path / "2" / "a.log").write_bytes(b"3\n")
+    link.symlink_to(tmp_path / "1" / "a.log")
+    tail = Tail(link) if by == "name" else follow(link)
+    assert tail.read() == ["1"]
+    append(tmp_path / "1" / "a.log", b"2\n")
+    os.remove(link)
+    link.symlink_to(tmp_path / "2" / "a.log")
+    assert tail.read_all() == (["2", "3"] if by == "name" else ["2"])
+    tail.again()
+
+
+def drained(tail):
+    """Return what is left of a stream that is drained."""
+    tail.left = tail.fn.truncate(tail.element, tail.left)
+    found = []
+    while tail.left is not None:
+        found += tail.read()
+    return found
+
+
+@pytest.mark.parametrize("drain", [False, True])
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_a_file_that_is_rotated_while_its_writer_may_still_be_at_it(path, times, drain):
+    """None of those that come after it is left out, nor what comes late."""
+    tail = Tail(path, rotated_seconds=3600)
+    append(path, b"first\n")
+    assert tail.read() == ["first"]
+    for number in range(times):
+        for old in range(number, 0, -1):
+            os.rename(path.with_suffix(f".{old}"), path.with_suffix(f".{old + 1}"))
+        os.rename(path, path.with_suffix(".1"))
+        append(path, b"%d\n" % number)
+        assert tail.read() == []
+    append(path.with_suffix(f".{times}"), b"late\n")
+    if not drain:
+        assert tail.read() == ["late"]
+        tail.fn.rotated_seconds = 0
+    found = drained(tail) if drain else tail.read_all()
+    assert found == ["late"] * drain + [str(number) for number in range(times)]
+    tail.again()
+
+
+def test_draining_keeps_what_came_since_the_last_look(path):
+    """Though it is the second rotation."""
+    tail = Tail(path, rotated_seconds=3600)
+    append(path, b"1\n")
+    assert tail.read() == ["1"]
+    os.rename(path, path.with_suffix(".1"))
+    append(path, b"2\n")
+    assert tail.read() == []
+    os.rename(path.with_suffix(".1"), path.with_suffix(".2"))
+    os.rename(path, path.with_suffix(".1"))
+    append(path, b"3\n")
+    assert drained(tail) == ["2", "3"]
+    tail.again()
+
+
+def test_a_new_file_with_the_name_and_the_number_of_one_that_was_renamed_is_begun(path):
+    """That was deleted, and its number given again."""
+    append(path, b"old\n")
+    tail = Tail(path)
+    assert tail.read() == ["old"]
+    os.rename(path, path.with_suffix(".1"))
+    assert tail.read() == []
+    path.with_suffix(".1").write_bytes(b"new\n")
+    os.rename(path.with_suffix(".1"), path)
+    assert tail.read_all() == ["new"]
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_link_that_is_led_elsewhere_twice(tmp_path, drain):
+    """While the writer of the first file may still be at it."""
+    link = tmp_path / "logs" / "a.log"
+    link.parent.mkdir()
+    tail = None
+    for day in "123":
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "a.log").write_text(f"{day}\n")
+        if tail is not None:
+            os.remove(link)
+        link.symlink_to(tmp_path / day / "a.log")
+        tail = tail or Tail(link, rotated_seconds=3600)
+        assert tail.read() == (["1"] if day == "1" else [])
+    tail.fn.rotated_seconds = 3600 if drain else 0
+    assert (drained(tail) if drain else tail.read_all()) == ["2", "3"]
+    tail.again()
+
+
+def test_a_file_that_was_renamed_and_has_its_name_again_may_be_cut_short(path):
+    """As ever."""
+    append(path, b"1\n22\n")
+    tail = follow(path)
+    assert tail.read() == ["1", "22"]
+    os.rename(path, path.with_suffix(".1"))
+    append(path.with_suffix(".1"), b"333\n")
+    tail.fn.rotated_seconds = 3600
+    assert tail.read() == ["333"]
+    os.rename(path.with_suffix(".1"), path)
+    assert tail.read() == []
+    os.truncate(path, 0)
+    append(path, b"4\n")
+    assert tail.read_all() == ["4"]
+
+
+def test_a_file_whose_time_is_set_ahead_is_not_quiet(path):
+    """It is renamed, and still written to."""
+    append(path, b"1\n")
+    tail = follow(path, rotated_seconds=3600)
+    assert tail.read() == ["1"]
+    os.rename(path, path.with_suffix(".1"))
+    for line in ("2", "3"):
+        append(path.with_suffix(".1"), line.encode() + b"\n")
+        os.utime(path.with_suffix(".1"), (2e10, 2e10))
+        assert tail.read() == [line]
+
+
+def test_a_file_with_a_time_to_come_may_have_ended(path):
+    """As where a clock was set back."""
+    tail = Tail(path)
+    append(path, b"1\n")
+    assert tail.read() == ["1"]
+    os.utime(path, (2e10, 2e10))
+    os.rename(path, path.with_suffix(".1"))
+    append(path, b"2\n")
+    assert tail.read_all() == ["2"]
+
+
+def test_draining_says_what_may_be_lost(path, caplog):
+    """The file is not there, just then."""
+    tail = follow(path)
+    append(path, b"1\n")
+    assert tail.read() == ["1"]
+    (path.parent / "far" / "away").mkdir(parents=True)
+    os.rename(path, path.parent / "far" / "away" / "a.log")
+    assert tail.fn.truncate(tail.element, tail.left) is None
+    assert "has gone; if there was more than was read, that is lost" in caplog.text
+
+
+@pytest.mark.parametrize("folder", ["sub", "sub/sub"])
+def test_a_directory_that_has_become_a_file_is_no_error(tmp_path, folder):
+    """Its files have gone."""
+    path = tmp_path / folder / "a.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"1\n")
+    tail = follow(path)
+    assert tail.read() == ["1"]
+    shutil.rmtree(tmp_path / "sub")
+    (tmp_path / "sub").write_text("a file")
+    assert tail.has_ended()
 
 
 def test_a_file_that_has_gone_is_no_more_followed(path, caplog):
@@ -226,14 +385,13 @@ def test_a_long_line_takes_no_more_memory_than_it_needs(path, monkeypatch):
     """Not all the rest of the file."""
     monkeypatch.setattr("sdf.io.tail._PIECE_BYTES", 64)
     append(path, b"x" * 100 + b"\n" + b"y\n" * 10_000)
-    tail, most = Tail(path), []
-    read = tail.fn._read
+    tail, most, read = Tail(path), [], sights.read_bytes
 
     def noted(path, start, stop):
         most.append(stop - start)
         return read(path, start, stop)
 
-    tail.fn._read = noted
+    monkeypatch.setattr("sdf.io.tail.read_bytes", noted)
     assert len(tail.read()) == 10_001
     assert max(most) <= 256
 

@@ -2,13 +2,14 @@
 
 import os
 import re
+import subprocess
 
 import pytest
 from following import Following
 
 from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.invoker import Invoker
-from sdf.io import FileBlock, WatchFiles
+from sdf.io import FileBlock, TailLines, WatchFiles
 
 
 class Watch(Following):
@@ -173,6 +174,201 @@ def test_a_directory_that_is_away_for_a_while_is_as_it_was(folder, modified, pat
     os.rename(folder.with_name("away"), folder)
     (folder / "c").write_text("c")
     assert watch.names() == ["c"]
+
+
+@pytest.mark.parametrize("modified", ["reread", "tail", "ignore"])
+@pytest.mark.parametrize("name", ["link", "link/", "link/*", "file"])
+def test_what_a_link_leads_to_is_away_for_a_while(folder, modified, name):
+    """As a volume that is not mounted; and a single file, with its directory."""
+    (folder / "volume").mkdir()
+    for one in "ab":
+        os.rename(folder / one, folder / "volume" / one)
+    (folder / "link").symlink_to(folder / "volume")
+    watch = Watch(f"{folder}/volume/a" if name == "file" else f"{folder}/{name}", modified=modified)
+    assert watch.names() == (["a"] if name == "file" else ["a", "b"])
+    os.rename(folder / "volume", folder / "away")
+    for _ in range(5):
+        assert watch.names() == []
+    os.rename(folder / "away", folder / "volume")
+    assert watch.names() == []
+
+
+@pytest.mark.parametrize("modified", ["reread", "tail", "ignore"])
+def test_a_single_file_that_is_made_again_is_given(folder, modified):
+    """It has gone, while its directory is there."""
+    watch = Watch(folder / "a", modified=modified)
+    assert watch.names() == ["a"]
+    os.rename(folder / "a", folder / "old")
+    assert [watch.names() for _ in range(3)] == [[]] * 3
+    os.rename(folder / "old", folder / "a")
+    (found,) = watch.scan()
+    assert not isinstance(found, FileBlock)
+
+
+@pytest.mark.parametrize("before", ["reread", "tail", "ignore"])
+@pytest.mark.parametrize("after", ["reread", "tail", "ignore"])
+def test_a_stream_may_go_on_with_another_policy(folder, before, after):
+    """What was seen was seen."""
+    watch = Watch(folder, modified=before)
+    assert watch.names() == ["a", "b"]
+    watch.fn = WatchFiles(interval_seconds=7, modified=after)
+    (folder / "c").write_text("c")
+    assert watch.names() == ["c"]
+
+
+@pytest.mark.parametrize("away", ["directory", "file"])
+@pytest.mark.parametrize("looks", range(12))
+def test_what_comes_back_is_followed_or_given_again(folder, away, looks):
+    """Where `TailLines` has given it up, `WatchFiles` has forgotten it: no line is lost, however long it was away."""
+    watch = Watch(folder / "logs", modified="ignore", interval_seconds=0)
+    watch.delay_seconds = 0
+    (folder / "logs").mkdir()
+    (folder / "logs" / "c").write_text("1\n")
+    (file,) = watch.read()
+    tail = Following(TailLines(rotated_seconds=0), file)
+    assert tail.read() == ["1"]
+    there = folder / "logs" if away == "directory" else folder / "logs" / "c"
+    os.rename(there, folder / "away")
+    for _ in range(looks):
+        assert watch.read() == []
+        if tail.left is not None:
+            assert tail.read() == []
+    os.rename(folder / "away", there)
+    with open(folder / "logs" / "c", "a") as opened:
+        opened.write("2\n")
+    again = [Following(TailLines(), one).read() for one in watch.read()]
+    has_ended = tail.left is None or tail.left.ended
+    if has_ended:
+        assert again == [["1", "2"]]
+    else:
+        assert tail.read() == ["2"]
+    if away == "directory" or looks < 3:
+        assert (has_ended, again) == (False, [])
+
+
+@pytest.mark.parametrize("away", ["directory", "file"])
+def test_what_was_cut_short_is_waited_for_as_long(folder, away):
+    """It is still the file that `WatchFiles` knows."""
+    watch = Watch(folder / "logs", modified="ignore", interval_seconds=3600)
+    (folder / "logs").mkdir()
+    path = folder / "logs" / "c"
+    path.write_text("1\n22\n")
+    (file,) = watch.read()
+    tail = Following(TailLines(rotated_seconds=0), file)
+    found = tail.read()
+    path.write_text("3\n")
+    found += [line for _ in range(3) for line in tail.read()]
+    there = folder / "logs" if away == "directory" else path
+    os.rename(there, folder / "away")
+    found += [line for _ in range(20) for line in tail.read()]
+    os.rename(folder / "away", there)
+    with open(path, "a") as opened:
+        opened.write("4\n")
+    assert found + tail.read() == ["1", "22", "3", "4"]
+    assert watch.read() == []
+
+
+def test_looks_soon_after_one_another_are_one(folder, tmp_path_factory, monkeypatch):
+    """A stream that was down has not looked meanwhile, so the time alone says nothing."""
+    watch = Watch(folder, modified="ignore", interval_seconds=5)
+    now = [1e9]
+    monkeypatch.setattr("sdf.io.sights.time.time", lambda: now[0])
+    tail = Following(TailLines(), watch.read()[0])
+    assert tail.read() == []
+    os.rename(folder / "a", tmp_path_factory.mktemp("away") / "a")
+    for seconds in (0, 1, 3600, 1, 1, -7200, 1, 3600):
+        now[0] += seconds
+        assert tail.read() == []
+    assert tail.left.missed == 4
+    for _ in range(4):
+        now[0] += 5
+        assert tail.read() == []
+    assert tail.left is None or tail.left.ended
+
+
+def test_what_is_made_anew_before_it_is_forgotten_is_left_to_who_follows_it(folder, tmp_path_factory):
+    """Two would follow it, else; with its number, which it has here as it is moved."""
+    watch = Watch(folder, modified="ignore", interval_seconds=3600)
+    file = next(file for file in watch.read() if file.path.endswith("a"))
+    tail = Following(TailLines(), file)
+    (folder / "a").write_text("old and long\n")
+    assert tail.read() == ["old and long"]
+    kept = tmp_path_factory.mktemp("away") / "a"
+    os.rename(folder / "a", kept)
+    assert (tail.read(), watch.read()) == ([], [])
+    kept.write_text("new\n")
+    os.rename(kept, folder / "a")
+    assert watch.read() == []
+    assert [line for _ in range(3) for line in tail.read()] == ["new"]
+
+
+def test_where_a_link_led_is_known_before_it_is_followed(folder):
+    """A driver may have died meanwhile, and the link lead elsewhere."""
+    for day in "12":
+        (folder / day).mkdir()
+        (folder / day / "c").write_text(f"{day}\n")
+    (folder / "logs").mkdir()
+    (folder / "logs" / "c").symlink_to(folder / "1" / "c")
+    watch = Watch(folder / "logs", modified="ignore")
+    (file,) = watch.read()
+    os.remove(folder / "logs" / "c")
+    (folder / "logs" / "c").symlink_to(folder / "2" / "c")
+    assert Following(TailLines(), file).read() == ["1"]
+    assert [Following(TailLines(), one).read() for one in watch.read()] == [["2"]]
+
+
+@pytest.mark.parametrize("before", ["reread", "tail"])
+def test_a_file_that_another_policy_has_seen_is_known_by_its_bytes_from_then_on(folder, before):
+    """It is written to and renamed before the next scan."""
+    watch = Watch(folder, modified=before)
+    assert watch.names() == ["a", "b"]
+    watch.fn = WatchFiles(interval_seconds=7, modified="ignore")
+    assert watch.names() == []
+    with open(folder / "a", "a") as file:
+        file.write("more")
+    os.rename(folder / "a", folder / "c")
+    assert watch.names() == []
+
+
+@pytest.fixture
+def two_disks(tmp_path):
+    """Mount two disks, one in the other."""
+    disks = [tmp_path / "disk", tmp_path / "disk" / "disk"]
+    mounted = []
+    for disk in disks:
+        disk.mkdir()
+        made = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk], capture_output=True, text=True, check=False)
+        if made.returncode:
+            break
+        mounted.append(disk)
+    if len(mounted) == 2:
+        yield disks
+    for disk in reversed(mounted):
+        subprocess.run(["umount", disk], check=True)
+    if len(mounted) < 2:
+        pytest.skip(f"no disk can be mounted here: {made.stderr}")
+
+
+def test_files_of_two_disks_may_have_the_same_number(two_disks):
+    """Each is given once, also when one of them grows and is renamed, so that it is the first one listed."""
+    outer, inner = two_disks
+    (outer / "z").write_text("head\nand more\n")
+    for name in range(100):
+        (inner / "a").write_text("head\n")
+        if (inner / "a").stat().st_ino == (outer / "z").stat().st_ino:
+            break
+        os.rename(inner / "a", inner / f".{name}")
+    assert (inner / "a").stat().st_ino == (outer / "z").stat().st_ino
+    watch = Watch(outer, modified="ignore")
+    assert watch.names() == ["a", "z"]
+    with open(outer / "z", "a") as file:
+        file.write("and more\n")
+    os.rename(outer / "z", outer / "a")
+    assert watch.names() == []
+    with open(inner / "a", "a") as file:
+        file.write("and more\n")
+    os.rename(inner / "a", inner / "b")
+    assert watch.names() == []
 
 
 def reuse(path, text, other):
