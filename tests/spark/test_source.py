@@ -394,7 +394,7 @@ def stream(spark, tmp_path):
 
 def is_too_slow(query):
     """Tell whether a query ended because Spark gives the Python that plans it ten seconds to begin, whatever runs."""
-    while query.isActive and query.status["message"] == "Initializing sources":
+    while query.isActive and query.status["message"].startswith("Initializing"):
         time.sleep(0.1)
     return query.exception() is not None and "Python worker failed to connect back" in str(query.exception())
 
