@@ -149,7 +149,7 @@ class LiveSimulation:
         backlog = Backlog(work.costs)
         self.driver(entered, world, work, backlog)
         shares = self.driver(lambda: deal(backlog, work.costs, slots, cut=work.cut))
-        self.coordinator = Coordinator(work, shares, send=self.to_lane, min_piece_seconds=0.05, patience_seconds=10.0)
+        self.coordinator = Coordinator(work, shares, send=self.to_lane, min_piece_seconds=0.05, patience_seconds=60.0)
         self.lanes = {}
         self.unsealed = slots
 

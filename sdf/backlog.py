@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 from itertools import chain
 
 from sdf.costs import Costs
-from sdf.items import WorkItem, units
+from sdf.items import WorkItem
 
 _MANY = 1000  # in a heap; benchmarks/growth.py: the first stage of a million work items takes half of them
+_LOST = 1e-6  # of the highest sum so far: below that little of it is true
 _PIECES_PER_CHANGE = 64  # to weigh again; benchmarks/simulate.py: with 10,000 slots thousands wait
 
 __all__ = ["Backlog"]
@@ -20,9 +22,10 @@ class Backlog:
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
-        self._whole = _Biggest()  # by units: their cost per unit is the same mean
+        self._whole = _Biggest()  # by units: their costs lie on one line
         self._cut = _Biggest()  # by seconds: each has a cost of its own, which may change
         self._revision = costs.revision
+        self._known = costs.known()
 
     def __len__(self) -> int:
         return len(self._whole) + len(self._cut)
@@ -30,7 +33,7 @@ class Backlog:
     def push(self, item: WorkItem) -> None:
         """Add a work item."""
         if item.parent is None and self._costs.own(item) is None:
-            self._whole.push(units(item), item)
+            self._whole.push(self._costs.counted(item), item)
         else:
             self._costs.waits(item)
             self._cut.push(self._costs.seconds_of(item), item)
@@ -40,8 +43,8 @@ class Backlog:
         self._weigh()
         if not len(self._cut):
             return self._whole.pop()
-        mean = self._costs.mean() or 1.0
-        if len(self._whole) and self._cut.first() < self._whole.first() * mean:
+        per_item, per_unit = self._costs.fit() or (0.0, 1.0)
+        if len(self._whole) and self._cut.first() < per_item + per_unit * self._whole.first():
             return self._whole.pop()
         item = self._cut.pop()
         self._costs.taken(item)
@@ -50,27 +53,24 @@ class Backlog:
     def seconds(self) -> float:
         """Return the estimated seconds of all of it."""
         self._weigh()
-        by_number = len(self._whole) * self._costs.mean_of_items()
-        return self._cut.total + max(self._whole.total * (self._costs.mean() or 1.0), by_number)
+        per_item, per_unit = self._costs.fit() or (0.0, 1.0)
+        return self._cut.total() + per_item * len(self._whole) + per_unit * self._whole.total()
 
     def _weigh(self) -> None:
         """Weigh again what was cut, if its cost may have changed; where much of it waits, if enough of it has."""
-        if self._costs.revision - self._revision > len(self._cut) // _PIECES_PER_CHANGE:
-            self._revision = self._costs.revision
+        changes, known = self._costs.revision - self._revision, self._costs.known()
+        if known != self._known or changes > len(self._cut) // _PIECES_PER_CHANGE:
+            self._revision, self._known = self._costs.revision, known
             waiting, self._cut = self._cut, _Biggest()
             for item in waiting:
                 self._cut.push(self._costs.seconds_of(item), item)
 
 
 class _Biggest:
-    """Work items by weight, the heaviest first. Of many at once a heap costs more than to sort them and take the last.
-
-    Attributes:
-        total: of the weights.
-    """
+    """Work items by weight, the heaviest first. Of many at once a heap costs more than to sort and take the last."""
 
     def __init__(self) -> None:
-        self.total = 0.0
+        self._total = self._highest = 0.0
         self._sorted: list[tuple[float, int, WorkItem]] = []  # of equal ones the last is the oldest
         self._fresh: list[tuple[float, int, WorkItem]] = []  # a heap, unless they are too many for that
 
@@ -80,8 +80,15 @@ class _Biggest:
     def __iter__(self) -> Iterator[WorkItem]:
         return (item for _, _, item in chain(self._sorted, self._fresh))
 
+    def total(self) -> float:
+        """Return the sum of the weights; added up anew where so much was taken away that rounding is what is left."""
+        if self._total < _LOST * self._highest:
+            self._total = self._highest = -math.fsum(weight for weight, _, _ in chain(self._sorted, self._fresh))
+        return self._total
+
     def push(self, weight: float, item: WorkItem) -> None:
-        self.total += weight
+        self._total += weight
+        self._highest = max(self._highest, self._total)
         entry = -weight, item.id, item
         if len(self._fresh) < _MANY:
             heapq.heappush(self._fresh, entry)
@@ -95,7 +102,7 @@ class _Biggest:
     def pop(self) -> WorkItem:
         """Take the heaviest, of equal ones the oldest."""
         entry = self._sorted.pop() if self._from_sorted() else heapq.heappop(self._fresh)
-        self.total = self.total + entry[0] if self._sorted or self._fresh else 0.0
+        self._total += entry[0]
         return entry[2]
 
     def _from_sorted(self) -> bool:

@@ -139,7 +139,7 @@ class Bundle:
         opening = running.opening_seconds()
         if opening is not None and running.seconds() < 2 * opening:
             return JUST_OPENED
-        if running.invoker.split(0) is not None:
+        if running.split(0):
             return None
         return CANNOT if running.invoker.started else NOTHING_CLAIMED
 

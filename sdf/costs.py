@@ -7,17 +7,24 @@ dear as was thought, and the rest would still wait behind all else.
 
 The other way round a dear front makes the whole rest look dear, which nothing tells from a rest that is. So once an
 estimate was found to be wrong, the planner plans for shorter times (`Costs.surprised`).
+
+Sizes need not add up: each part of a range of keys, or of what has no size, is as large as the whole. If they counted
+as much, a run would go on to cut a rest that is not there. So a part counts as its share of the whole (`counted`).
+
+Of elements that have not begun the best guess is a straight line: seconds for each of them, and seconds for each of its
+units. Either alone is wrong by far where it is the other that matters: the largest files, say, come first.
 """
 
 from __future__ import annotations
 
 import attrs
 
-from sdf.items import Outcome, WorkItem, units
-
-__all__ = ["Costs"]
+from sdf.items import ADDS_UP, Outcome, WorkItem, units
 
 _WRONG = 3.0  # times as much or as little; below that it is noise
+_ALIKE = 0.1  # sizes that differ by less, relatively, say little about what a unit costs
+
+__all__ = ["Costs"]
 
 
 @attrs.define
@@ -29,12 +36,37 @@ class _Fronts:
     shown: int = 0
 
 
+class _Line:
+    """Seconds as a straight line over the units of a work item, fitted by least squares; the total is always met.
+
+    What ran together is known only as a sum, of which the variance grows with the number: it weighs as much less.
+    """
+
+    def __init__(self) -> None:
+        self.items = self.units = self.seconds = 0.0
+        self._squares = self._products = 0.0  # sums over what ran together, divided by the number
+
+    def add(self, items: float, units: float, seconds: float) -> None:
+        """Enter what ran together."""
+        self.items += items
+        self.units += units
+        self.seconds += seconds
+        self._squares += units * units / items
+        self._products += units * seconds / items
+
+    def fit(self) -> tuple[float, float]:
+        """Return the seconds per item and per unit; where sizes are alike, all of it is per unit."""
+        per_unit = self.seconds / self.units
+        alike = _ALIKE * _ALIKE * self.units * self.units / self.items
+        variance = self._squares - self.units * self.units / self.items
+        covariance = self._products - self.units * self.seconds / self.items
+        slope = (covariance + alike * per_unit) / (variance + alike)
+        slope = min(max(slope, 0.0), per_unit)
+        return (self.seconds - slope * self.units) / self.items, slope
+
+
 class Costs:
     """What a unit of work costs in seconds.
-
-    A work item that was cut off from another costs per unit what those before it did; for others the mean of all that
-    has run is the best guess: per unit or per work item, whichever says more, since units of different elements may
-    have nothing to do with each other. Units without a known size count as one.
 
     Attributes:
         revision: how often something that waits has got another estimate.
@@ -42,45 +74,54 @@ class Costs:
     """
 
     def __init__(self) -> None:
-        self._units = 0.0
-        self._seconds = 0.0
-        self._items = 0
-        self._rates: dict[int, float] = {}  # seconds per unit, shown or expected
+        self._line = _Line()
+        self._scales: dict[int, float] = {}  # what a unit of a work item counts, where that is not 1
+        self._scale_behind: dict[int, float] = {}  # and one of what was cut off from it last
+        self._rates: dict[int, float] = {}  # seconds per unit as counted, shown or expected
         self._behind: dict[int, int | None] = {}  # what lies right behind a work item, of what was cut off
         self._fronts_of: dict[int, _Fronts] = {}  # by what is left of it
         self._front: dict[int, tuple[_Fronts, int]] = {}  # by each of them, with its number
         self._shown: set[int] = set()
-        self._fixed: set[int] = set()  # whose rates do not follow
         self._waiting: set[int] = set()  # of what was cut off
         self.revision = 0
         self.surprised = False
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from what an attempt did."""
-        mean = self.mean()
-        self._units += outcome.units
-        self._seconds += outcome.seconds
-        self._items += outcome.started
-        cut = {part.item_id for part in outcome.parts}
+        line = self.fit()
+        parts: dict[int, float] = {}  # how much each of them is, as counted
         for part in outcome.parts:
-            self._show(part.item_id, part.units, part.seconds, mean)
-        for ran in outcome.ran:
-            if ran.item_id in self._behind and ran.item_id not in cut:
-                self._show(ran.item_id, ran.units, ran.seconds, mean)
-
-    def _show(self, item_id: int, units_done: float, seconds: float, mean: float | None) -> None:
-        """Learn what a work item cost in the end, and what therefore is to be expected of what waits behind it."""
-        if units_done <= 0:
+            scale = self._scale(part.item_id)
+            parts[part.item_id] = scale * part.units
+            self._scale_behind[part.item_id] = scale * part.scale
+            self._show(part.item_id, scale * part.units, part.seconds, line)
+        if not outcome.ran:
+            if outcome.started:
+                self._line.add(outcome.started, outcome.units, outcome.seconds)
             return
-        expected = self._rates.get(item_id, mean)
-        self.learn(item_id, units_done, seconds)
-        rate = self._rates[item_id]
+        beside = (outcome.seconds - sum(ran.seconds for ran in outcome.ran)) / len(outcome.ran)
+        for ran in outcome.ran:
+            done = parts.get(ran.item_id)
+            if done is None:
+                done = ran.units * self._scale(ran.item_id)
+                if ran.item_id in self._behind:
+                    self._show(ran.item_id, done, ran.seconds, line)
+            self._line.add(1, done, ran.seconds + beside)
+
+    def _show(self, item_id: int, done: float, seconds: float, line: tuple[float, float] | None) -> None:
+        """Learn what a work item cost in the end, and what therefore is to be expected of what waits behind it."""
+        if done <= 0:
+            return
+        expected = self._rates.get(item_id)
+        if expected is None and line is not None:
+            expected = line[0] / done + line[1]
+        rate = self._rates[item_id] = seconds / done
         if expected and not expected / _WRONG <= rate <= expected * _WRONG:
             self.surprised = True
         self._shown.add(item_id)
         behind = self._behind.get(item_id)
         self._follow(behind, rate)
-        if item_id in self._front and item_id not in self._fixed:
+        if item_id in self._front:
             fronts, number = self._front[item_id]
             if number > fronts.shown:
                 fronts.shown = number
@@ -89,7 +130,7 @@ class Costs:
 
     def _follow(self, behind: int | None, rate: float) -> None:
         """Let what waits from here on cost what was shown before it."""
-        while behind is not None and behind in self._waiting and behind not in self._fixed:
+        while behind is not None and behind in self._waiting:
             self._rates[behind] = rate
             self.revision += 1
             behind = self._behind[behind]
@@ -104,13 +145,15 @@ class Costs:
 
     def learn(self, item_id: int, units_done: float, seconds: float) -> None:
         """Learn what a work item costs that still runs, or has run in part."""
-        if units_done > 0:
-            self._rates[item_id] = seconds / units_done
+        done = units_done * self._scale(item_id)
+        if done > 0:
+            self._rates[item_id] = seconds / done
 
     def inherit(self, item: WorkItem) -> None:
         """Let a work item that was just cut off from another cost what that one does, and follow it."""
         if item.parent is None or item.id in self._behind:
             return
+        self._rescale(item.id, self._scale_behind.get(item.parent, self._scale(item.parent)))
         self._behind[item.id] = self._behind.get(item.parent)
         self._behind[item.parent] = item.id
         fronts = self._fronts_of.pop(item.parent, None) or _Fronts(item.id)
@@ -123,34 +166,43 @@ class Costs:
             self._rates[item.id] = self._rates[item.parent]
 
     def cut(self, whole: WorkItem, fraction: float, front: WorkItem, rest: WorkItem) -> None:
-        """Let the two sides of a cut cost together what the whole was expected to.
-
-        Where sizes add up they do already. Where a size is a share of the part itself, as of keys, each side would
-        count as much as the whole, and pieces would be cut for ever that are as small as can be; nor does what a unit
-        of one side costs tell about the other.
-        """
+        """Let the two sides of a cut, of which one has the id of the whole, count together what that did."""
+        counted = self.counted(whole)
         self.inherit(rest)
-        if units(front) + units(rest) > 1.001 * units(whole) and (self.mean() is not None or self.own(whole)):
-            seconds = self.seconds_of(whole)
+        if units(front) + units(rest) > ADDS_UP * units(whole):
             for side, share in ((front, fraction), (rest, 1 - fraction)):
-                self._rates[side.id] = seconds * share / units(side) if units(side) else 0.0
-                self._fixed.add(side.id)
+                self._rescale(side.id, counted * share / units(side) if units(side) else 1.0)
 
-    def mean(self) -> float | None:
-        """Return seconds per unit over all that has run, None before anything has."""
-        return self._seconds / self._units if self._units > 0 else None
+    def _scale(self, item_id: int) -> float:
+        return self._scales.get(item_id, 1.0)
+
+    def _rescale(self, item_id: int, scale: float) -> None:
+        if scale != 1.0:
+            self._scales[item_id] = scale
+
+    def counted(self, item: WorkItem) -> float:
+        """Return the units that a work item counts as: its size, or its share of what it was cut off from."""
+        return units(item) * self._scale(item.id)
+
+    def known(self) -> bool:
+        """Tell whether anything has run that tells what a unit costs."""
+        return self._line.units > 0
+
+    def fit(self) -> tuple[float, float] | None:
+        """Return the seconds per work item and per unit that fit best what has run, None before anything has."""
+        return self._line.fit() if self.known() else None
 
     def mean_of_items(self) -> float:
         """Return seconds per work item over all that has run, 0 before anything has."""
-        return self._seconds / self._items if self._items else 0.0
+        return self._line.seconds / self._line.items if self._line.items else 0.0
 
     def own(self, item: WorkItem) -> float | None:
-        """Return the seconds per unit that are known of this very work item, None if there are none."""
+        """Return the seconds per unit, as counted, that are known of this very work item, None if there are none."""
         return self._rates.get(item.id)
 
     def seconds_of(self, item: WorkItem) -> float:
         """Return the estimated seconds of a work item; as long as nothing is known, a unit counts as a second."""
-        own = self.own(item)
+        own, line = self.own(item), self.fit()
         if own is not None:
-            return units(item) * own
-        return max(units(item) * (self.mean() or 1.0), self.mean_of_items())
+            return self.counted(item) * own
+        return self.counted(item) if line is None else line[0] + line[1] * self.counted(item)

@@ -10,6 +10,7 @@ import attrs
 from sdf.invoker import Residual
 
 __all__ = [
+    "ADDS_UP",
     "BETWEEN",
     "CANNOT",
     "DEFERRED",
@@ -41,6 +42,8 @@ CANNOT = "its tracker could not split there"
 STAYS = "it was cut before, and had to stay whole"
 UNTOLD = "its restriction cannot be told to the driver"
 BETWEEN = "nothing ran"
+
+ADDS_UP = 1.001  # the sizes of the parts are together at most so many times that of the whole, or say nothing of it
 
 _MOST_SLOW = 10
 
@@ -132,9 +135,10 @@ class Part:
         item_id: which work item.
         primary: the part that was run; None if nothing of it was.
         residuals: what was cut off, in the order of the cuts: the last lies next to the primary.
-        units: the size of the primary.
+        units: the size of the primary; where sizes do not add up, its share of the size of the whole.
         seconds: how long it took, or would have taken if all of it had cost what its end did: the higher of the two.
             What was cut off lies behind that end, and is expected to cost the same.
+        scale: what a unit of the residuals counts; not 1 where sizes do not add up.
     """
 
     item_id: int
@@ -142,6 +146,7 @@ class Part:
     residuals: tuple[Residual, ...]
     units: float = 0
     seconds: float = 0
+    scale: float = 1.0
 
 
 @attrs.frozen

@@ -71,9 +71,13 @@ class PlannedTask:
     budget_seconds: float
 
 
-def tasks_allowed(slots: int, seconds: float, tuning: Tuning, limits: Limits, *, costs_known: bool) -> int:
-    """Return how many tasks may run at once: one per slot, as far as the backlog feeds them, within the bounds."""
-    worth = slots if not costs_known else min(slots, int(seconds / tuning.min_piece_seconds) + 1)
+def tasks_allowed(slots: int, seconds: float, costs: Costs, tuning: Tuning, limits: Limits) -> int:
+    """Return how many tasks may run at once: one per slot, as far as the backlog feeds them, within the bounds.
+
+    It is expected to take so many seconds; once estimates were wrong that keeps no slot idle.
+    """
+    trusted = costs.known() and not costs.surprised
+    worth = int(min(slots, seconds / tuning.min_piece_seconds + 1)) if trusted else slots
     most = limits.max_tasks if limits.max_tasks is not None else max(slots, limits.min_tasks)
     return min(max(worth, limits.min_tasks), most)
 
@@ -107,7 +111,7 @@ def plan_stage(
     Returns:
         At most ``tasks`` tasks, none of them empty.
     """
-    known = costs.mean() is not None
+    known = costs.known()
     share = _SHARE * (backlog.seconds() + running_seconds) / width
     if known:
         longest = (_IF_SURPRISED if costs.surprised else _IF_NOT) * elapsed_seconds

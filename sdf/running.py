@@ -15,7 +15,7 @@ from sdf.dofn import DoFn
 from sdf.errors import show
 from sdf.expansion import checked_size
 from sdf.invoker import Invoker
-from sdf.items import Part, Ran, SlowBlock, WorkItem, slowest, units
+from sdf.items import ADDS_UP, Part, Ran, SlowBlock, WorkItem, slowest, units
 
 __all__ = ["Running"]
 
@@ -44,7 +44,8 @@ class Running:
         self.invoker = Invoker(fn, item.element, item.restriction, side_inputs=side_inputs, watermark=item.watermark)
         self._clock = clock
         self._began = clock()
-        self._opened_at: float | None = None  # when it was seen to have claimed something
+        self._first: tuple[float, float] | None = None  # when it was seen to have claimed something, and the units done
+        self._kept: float | None = None  # the units that it has not given away, once it has been split
         self._marks: deque[tuple[float, float]] = deque([(self._began, 0.0)])  # when how many units were done, of late
         self._block = self._began, self._began, ""  # what was claimed last: seen first, seen last, where
         self._slow: list[SlowBlock] = []
@@ -75,13 +76,19 @@ class Running:
     def seconds_left(self) -> float:
         """Return the seconds that the rest takes if it costs per unit what was done; infinite before any is done."""
         done, left = self.units()
-        return left * self.seconds() / done if done > 0 else math.inf
+        return left * self._mean(self._clock(), done) if done > 0 else math.inf
+
+    def _mean(self, now: float, done: float) -> float:
+        """Return the seconds per unit up to now; what came before the first claim belongs to none."""
+        since, before = self._first or (self._began, 0.0)
+        return (now - since) / (done - before) if done > before else (now - self._began) / done
 
     def note(self) -> None:
         """Note how far it is; to be called ten times a second or so by whoever wants to know more than the mean."""
         now, (done, _) = self._clock(), self.units()
-        if self._opened_at is None and self.invoker.started:
-            self._opened_at = now
+        if self._first is None and self.invoker.started:
+            self._first = now, done
+            self._marks[0] = now, 0.0
         self._note_block(now, moved=done > self._marks[-1][1])
         if done <= self._marks[-1][1]:
             return
@@ -141,7 +148,7 @@ class Running:
         (since, before), (at, done) = self._marks[0], self._marks[-1]
         if done <= 0:
             return None
-        return max((at - self._began) / done, (at - since) / (done - before) if done > before else 0.0)
+        return max(self._mean(at, done), (at - since) / (done - before) if done > before else 0.0)
 
     def _in_block(self) -> float:
         """Return the seconds since it was seen to move: what it has done of the block that it claimed last."""
@@ -149,22 +156,32 @@ class Running:
 
     def halve(self) -> bool:
         """Split so that both sides take as long from now, as far as is known; tell whether it was split."""
-        (done, rest), cost = self._progress(), self._cost()
+        (_, rest), cost = self._progress(), self._cost()
         fraction = 0.5
-        if rest and cost is not None and self._scale:
+        if rest and cost and self._scale:
             ahead = min(self._in_block() / (cost * self._scale), rest)
             nearest = 0.5 if isinstance(self.invoker.progress().remaining, int) else 0.0
             fraction = min(1.0, ((rest + ahead) / 2 + nearest) / rest)
+        return self.split(fraction)
+
+    def split(self, fraction: float) -> bool:
+        """Cut off all but so much of what is unclaimed; tell whether it was split."""
+        (done, _), (_, left) = self._progress(), self.units()
         if self.invoker.split(fraction) is None:
             return False
-        after, _ = self._progress()
-        if self._scale is not None and done > 0 and after > 0:
+        after, rest = self._progress()
+        if self._scale is None or rest is None:
+            return True
+        if done > 0 and after > 0:
             self._scale *= done / after  # a tracker may count in shares of what it has now
+            self._kept = (after + rest) * self._scale
+        else:
+            self._kept = left * fraction
         return True
 
     def opening_seconds(self) -> float | None:
         """Return how long it took to get to its first claim, None as long as that was not noted."""
-        return None if self._opened_at is None else self._opened_at - self._began
+        return None if self._first is None else self._first[0] - self._began
 
     def done(self) -> tuple[float, Part | None]:
         """Return the units that it did, now that it has ended, and the part if it did not run whole."""
@@ -172,10 +189,26 @@ class Running:
         if not self.invoker.residuals:
             return whole, None
         primary = self.invoker.primary
-        size = None if primary is None else checked_size(self._fn, self.item.element, primary)
+        sizes = [
+            checked_size(self._fn, self.item.element, part)
+            for part in (primary, *(residual.restriction for residual in self.invoker.residuals))
+            if part is not None
+        ]
+        size = None if primary is None else sizes.pop(0)
         done = 0.0 if primary is None else whole / 2 if size is None else _clamped(size)
-        seconds = max(self.seconds(), done * (self._cost() or 0.0))
-        return done, Part(self.item.id, primary, tuple(self.invoker.residuals), done, seconds)
+        kept, scale = self._shares(done, sizes, known=primary is None or size is not None)
+        seconds = max(self.seconds(), kept * (self._cost() or 0.0))
+        return done, Part(self.item.id, primary, tuple(self.invoker.residuals), kept, seconds, scale)
+
+    def _shares(self, done: float, sizes: list[float | None], *, known: bool) -> tuple[float, float]:
+        """Return the units that it kept of its size, and what a unit of what it gave away counts."""
+        whole, given = units(self.item), sum(1.0 if size is None else _clamped(size) for size in sizes)
+        if known and None not in sizes and done + given <= ADDS_UP * whole:
+            return done, 1.0
+        kept = done if not done or self._kept is None else self._kept
+        if kept >= whole:
+            kept = whole / 2
+        return kept, (whole - kept) / given if given else 1.0
 
 
 def _clamped(number: float) -> float:

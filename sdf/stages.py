@@ -106,9 +106,9 @@ class StagePlanner:
         width = tasks_allowed(
             slots * self._tasks_per_slot,
             self.backlog.seconds() + running_seconds,
+            self._work.costs,
             self._tuning,
             self._limits,
-            costs_known=self._work.costs.mean() is not None,
         )
         idle = width - len(self.in_flight)
         tasks = self.in_flight.idle_soon(width, now) if self._plans_ahead() and width <= slots else idle
@@ -137,4 +137,4 @@ class StagePlanner:
 
     def _plans_ahead(self) -> bool:
         """Tell whether a task may wait in Spark's queue for the slot of one that is about to end."""
-        return bool(len(self.backlog)) and self._work.costs.mean() is not None and self._limits.max_tasks is None
+        return bool(len(self.backlog)) and self._work.costs.known() and self._limits.max_tasks is None

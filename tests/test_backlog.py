@@ -71,6 +71,21 @@ def test_backlog_is_empty_and_free_of_rounding_when_all_was_taken():
     assert (len(backlog), backlog.seconds()) == (0, 0.0)
 
 
+def test_a_giant_that_was_taken_takes_nothing_of_the_rest_with_it():
+    """A sum of floats that was 1e17 has lost what is less than 16."""
+    backlog = backlog_of(costs_of(), [attrs.evolve(item_of(i, 0, 5), size=size) for i, size in enumerate((1e17, 3, 2))])
+    backlog.pop()
+    assert backlog.seconds() == 5.0
+
+
+def test_what_was_cut_before_anything_was_known_is_weighed_once_it_is():
+    """A unit counted as a second."""
+    costs = costs_of()
+    backlog = backlog_of(costs, [item_of(0, 0, 50), *cut_off(costs, item_of(10, 0, 2, parent=9))])
+    ran(costs, 7, 1, 0.5)
+    assert backlog.seconds() == 26.0
+
+
 def test_unknown_sizes_count_as_one():
     """Each work item is a unit."""
     backlog = backlog_of(costs_of(0.5), [item_of(i, 0, 5, size=None) for i in range(4)])

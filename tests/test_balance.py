@@ -246,3 +246,13 @@ def test_an_attempt_with_delayed_work_does_not_end():
     lanes.attempts[0].lane.delayed = 1
     lanes.balance.rests(lanes.attempts[0], 5.0)
     assert lanes.leavers(100.0) == []
+
+
+def test_what_is_known_of_who_ends_when_does_not_grow_with_the_beats():
+    """A run of days is a beat a second and lane."""
+    lanes = Lanes(3)
+    for beat in range(10_000):
+        lanes.beats(beat % 2, 1e6 - beat)
+    assert len(lanes.balance._ends) < 1000
+    lanes.balance.rests(lanes.attempts[2], 0.0)
+    assert lanes.pair() == (0, 2)

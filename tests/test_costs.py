@@ -1,31 +1,70 @@
 """What work costs, and how what waits follows what lies before it."""
 
+import random
+
 import pytest
 from planning import cut_off, item_of, ran
 
 from sdf.costs import Costs
-from sdf.items import Outcome, Part
+from sdf.items import Outcome, Part, Ran
+from sdf.restrictions import OffsetRange
 
 
 def test_nothing_is_known_at_first():
     """None, not 0."""
     costs = Costs()
-    assert (costs.mean(), costs.own(item_of(0, 0, 5))) == (None, None)
+    assert (costs.fit(), costs.known(), costs.own(item_of(0, 0, 5))) == (None, False, None)
 
 
-def test_mean_cost_is_over_all_that_ran():
-    """Seconds by units, not the mean of means."""
+@pytest.mark.parametrize(("per_item", "per_unit"), [(0.0, 0.5), (3.0, 0.0), (2.0, 0.25)])
+def test_work_that_has_not_begun_costs_seconds_a_work_item_and_seconds_a_unit(per_item, per_unit):
+    """Whichever of the two matters."""
     costs = Costs()
-    ran(costs, 0, 10, 5.0)
-    ran(costs, 1, 30, 5.0)
-    assert costs.mean() == 0.25
+    for number, size in enumerate((1, 5, 40, 1000)):
+        ran(costs, number, size, per_item + per_unit * size)
+    for size in (1, 40, 5000):
+        assert costs.seconds_of(item_of(9, 0, size)) == pytest.approx(per_item + per_unit * size, rel=0.1)
+
+
+def test_what_ran_together_is_a_mean_of_as_many():
+    """A task tells only a sum; ten alike count as one of them ten times."""
+    apart, together = Costs(), Costs()
+    for _ in range(10):
+        apart.observe(Outcome(1, (), 3, 7.0))
+    together.observe(Outcome(10, (), 30, 70.0))
+    for costs in (apart, together):
+        costs.observe(Outcome(1, (), 30, 16.0))
+    assert together.fit() == pytest.approx(apart.fit())
+
+
+def test_the_time_between_work_items_is_theirs():
+    """A task took ten seconds for four of them, which ran for one each."""
+    costs = Costs()
+    costs.observe(Outcome(4, (), 8, 10.0, tuple(Ran(number, 0.0, 1.0, 2, 0) for number in range(4))))
+    assert costs.seconds_of(item_of(9, 0, 2)) == 2.5
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_line_meets_the_total_and_never_falls(seed):
+    """Whatever ran: more units never cost less, and what ran would cost together what it did."""
+    choose, costs, sizes, total = random.Random(seed), Costs(), [], 0.0
+    for _ in range(choose.randrange(1, 30)):
+        count, seconds = choose.randrange(1, 4), choose.choice((0.0, 1e-9, choose.random(), choose.paretovariate(1)))
+        size = choose.choice((0, 1, 7, choose.randrange(1, 10**9)))
+        costs.observe(Outcome(count, (), size * count, seconds))
+        sizes += [size] * count
+        total += seconds
+    if any(sizes):
+        per_item, per_unit = costs.fit()
+        assert min(per_item, per_unit) >= -1e-9 * total
+        assert sum(per_item + per_unit * size for size in sizes) == pytest.approx(total)
 
 
 def test_an_outcome_without_units_does_not_divide_by_zero():
     """All was deferred: nothing was learnt."""
     costs = Costs()
     costs.observe(Outcome(1, (Part(0, None, (), 0, 1.0),), 0, 1.0))
-    assert (costs.mean(), costs.own(item_of(0, 0, 5))) == (None, None)
+    assert (costs.fit(), costs.own(item_of(0, 0, 5))) == (None, None)
 
 
 def test_what_was_cut_off_costs_what_its_parent_did():
@@ -112,9 +151,9 @@ def test_what_was_handed_back_is_cut_like_any_other():
     """0 hands back 4; of that 4 is cut off, and 5 is left."""
     costs = Costs()
     rest = fronts(costs)
-    (back,) = cut_off(costs, item_of(4, 0, 1, parent=0))
-    left = item_of(5, 0, 1, parent=4)
-    costs.cut(back, 0.5, back, left)
+    (back,) = cut_off(costs, item_of(4, 0, 2, parent=0))
+    left = item_of(5, 1, 2, parent=4)
+    costs.cut(back, 0.5, item_of(4, 0, 1, parent=0), left)
     costs.waits(left)
     costs.taken(back)
     ran(costs, 4, 1, 7.0)
@@ -141,27 +180,39 @@ def test_a_front_that_was_handed_back_unstarted_follows_too():
     assert (costs.own(item_of(1, 1, 2, parent=0)), costs.own(rest)) == (50.0, 50.0)
 
 
-def test_parts_whose_sizes_do_not_add_up_say_nothing_of_what_is_handed_back():
-    """0 and 1 are keys, say; 1 has handed back 2."""
+@pytest.mark.parametrize("seconds", [None, 8.0])
+def test_parts_whose_sizes_do_not_add_up_count_together_what_the_whole_did(seconds):
+    """Each of them is as large as the whole, as parts of a range of keys are; whether costs are known or not."""
     costs = Costs()
-    ran(costs, 9, 1, 8.0)
+    if seconds is not None:
+        ran(costs, 9, 1, seconds)
     whole, rest = item_of(0, 0, 9, size=None), item_of(1, 5, 9, parent=0, size=None)
     costs.cut(whole, 0.75, whole, rest)
-    (back,) = cut_off(costs, item_of(2, 6, 9, parent=1, size=None))
-    own = costs.own(back)
-    ran(costs, 0, 1, 600.0)
-    assert costs.own(back) == own
+    last = item_of(2, 7, 9, parent=1, size=None)
+    costs.cut(rest, 0.5, rest, last)
+    assert [costs.counted(item) for item in (whole, rest, last)] == [0.75, 0.125, 0.125]
+    assert costs.seconds_of(last) == 0.125 * (seconds or 1.0)
 
 
-def test_parts_whose_sizes_do_not_add_up_do_not_follow():
-    """What a unit of one of them costs says nothing about the other."""
+def test_parts_whose_sizes_do_not_add_up_follow_like_others():
+    """By what they count as: three quarters took 60 s, so the last quarter takes 20."""
     costs = Costs()
-    ran(costs, 9, 1, 8.0)
     whole, rest = item_of(0, 0, 9, size=None), item_of(1, 5, 9, parent=0, size=None)
     costs.cut(whole, 0.75, whole, rest)
-    assert (costs.seconds_of(whole), costs.seconds_of(rest)) == (6.0, 2.0)
+    costs.waits(rest)
     ran(costs, 0, 1, 60.0)
-    assert costs.seconds_of(rest) == 2.0
+    assert costs.seconds_of(rest) == pytest.approx(20.0)
+
+
+def test_what_is_handed_back_counts_as_what_its_task_told():
+    """A tenth was left, of a work item that was itself a half of one; the next is cut off as far as it got."""
+    costs = Costs()
+    whole, rest = item_of(0, 0, 9, size=None), item_of(1, 5, 9, parent=0, size=None)
+    costs.cut(whole, 0.5, whole, rest)
+    part = Part(0, OffsetRange(0, 4), (), 0.9, 90.0, 0.1)
+    costs.observe(Outcome(1, (part,), 0.5, 90.0, (Ran(0, 0.0, 90.0, 0.5, 0),)))
+    (back,) = cut_off(costs, item_of(2, 4, 5, parent=0, size=None))
+    assert (costs.counted(back), costs.seconds_of(back)) == (pytest.approx(0.05), pytest.approx(10.0))
 
 
 def test_a_part_of_size_zero_costs_nothing():

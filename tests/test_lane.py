@@ -18,14 +18,32 @@ class UnknownFn(CountFn):
         return tracker
 
 
-def test_a_lane_that_could_not_be_split_says_so_when_it_has_moved_on():
-    """Also where all that is known of its progress is what it claimed; else it would never be asked again."""
+class StubbornFn(UnknownFn):
+    """Nor does it split."""
+
+    def create_tracker(self, element, restriction):
+        tracker = super().create_tracker(element, restriction)
+        tracker.try_split = lambda fraction: None
+        return tracker
+
+
+def lane_of(fn_class, size):
+    """Return a lane that has claimed the first of so many offsets, its outputs, its clock and what it said."""
     clock, said = Clock(), []
-    lane = Lane(UnknownFn(clock), clock=clock, send=said.append, records=lambda: 0)
-    lane.receive(Assign((WorkItem(0, 0, 9, OffsetRange(0, 9), None),)))
+    lane = Lane(fn_class(clock), clock=clock, send=said.append, records=lambda: 0)
+    lane.receive(Assign((WorkItem(0, 0, size, OffsetRange(0, size), None),)))
     outputs = lane.advance().invoker.run()
     next(outputs)
-    lane.receive(Ask(1e6))
+    lane.look()
+    said.clear()
+    return lane, outputs, clock, said
+
+
+def test_a_lane_that_could_not_be_split_says_so_when_it_has_moved_on():
+    """Also where all that is known of its progress is what it claimed; else it would never be asked again."""
+    lane, outputs, clock, said = lane_of(StubbornFn, 9)
+    clock.now += 1.0
+    lane.receive(Ask(0.1))
     for _ in range(3):
         clock.now += 1.0
         lane.look()
@@ -33,3 +51,31 @@ def test_a_lane_that_could_not_be_split_says_so_when_it_has_moved_on():
     next(outputs)
     lane.look()
     assert [type(message) for message in said] == [Declined, Beat]
+
+
+def test_a_lane_that_had_too_little_left_says_so_once_it_is_more():
+    """The block that it has begun turns out to be dear: nothing moves, and what is left is worth ever more."""
+    lane, _, clock, said = lane_of(UnknownFn, 9)
+    lane.receive(Ask(1.0))
+    beats = []
+    for _ in range(4):
+        clock.now += 0.7
+        lane.look()
+        beats.append(said[-1])
+    assert [type(message) for message in said] == [Declined, Beat, Beat, Beat, Beat]
+    assert [beat.splittable for beat in beats] == [False, True, True, True]
+
+
+def test_what_took_long_to_open_is_not_offered_for_less():
+    """To open it again would take as long as it saves."""
+    clock, said = Clock(), []
+    lane = Lane(CountFn(clock), clock=clock, send=said.append, records=lambda: 0)
+    lane.receive(Assign((WorkItem(0, 0, 100, OffsetRange(0, 100), 100),)))
+    outputs = lane.advance().invoker.run()
+    clock.now += 20.0
+    next(outputs)
+    lane.look()
+    next(outputs)
+    clock.now += 0.1
+    lane.look()
+    assert [beat.splittable for beat in said] == [False, True]

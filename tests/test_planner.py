@@ -54,7 +54,20 @@ def positions(items):
 )
 def test_tasks_allowed(slots, seconds, known, limits, expected):
     """One per slot, as far as the backlog feeds them, within the bounds."""
-    assert tasks_allowed(slots, seconds, TUNING, limits, costs_known=known) == expected
+    assert tasks_allowed(slots, seconds, costs_of(1.0 if known else None), TUNING, limits) == expected
+
+
+def test_once_an_estimate_was_wrong_no_slot_idles_for_another():
+    """What is left may be dear."""
+    costs = costs_of(1.0)
+    costs.surprised = True
+    assert tasks_allowed(8, 0.0, costs, TUNING, NO_LIMITS) == 8
+
+
+def test_the_smallest_of_pieces_is_no_reason_to_overflow():
+    """A float may be tiny, and an integer has no infinity."""
+    tuning = attrs.evolve(TUNING, min_piece_seconds=5e-324)
+    assert tasks_allowed(8, 1.0, costs_of(1.0), tuning, NO_LIMITS) == 8
 
 
 # plan_stage

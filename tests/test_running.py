@@ -181,3 +181,50 @@ def test_what_was_cut_off_is_expected_to_cost_what_the_end_of_the_rest_did():
     done, part = running.done()
     assert (done, part.seconds) == (53, pytest.approx(53.0))
     assert running.seconds() < 4
+
+
+def test_opening_is_no_cost_of_a_unit():
+    """It took 20 s to open it, and a second a block since; else all else would look dear too."""
+    running, outputs, clock = started(lambda position: 1.0)
+    clock.now += 20
+    for _ in range(5):
+        next(outputs)
+        running.note()
+    assert (running.seconds_left(), running.seconds_left_at_most()) == (96, 96)
+
+
+class Shares(DoFn):
+    """Element: whether sizes are known. A byte key tracker says which share of its present range is done."""
+
+    def get_initial_restriction(self, element):
+        return ByteKeyRange()
+
+    def restriction_size(self, element, restriction):
+        return 8.0 if element else None
+
+    def process(self, element, tracker):
+        for key in range(256):
+            if not tracker.try_claim(bytes([key])):
+                return
+            yield key
+
+
+@pytest.mark.parametrize("sized", [True, False])
+@pytest.mark.parametrize("halved", [True, False])
+@pytest.mark.parametrize("claims", [1, 33, 65, 200])
+def test_what_was_cut_off_counts_as_the_share_that_was_left(sized, halved, claims):
+    """Where each part is as large as the whole, the tracker tells how much of that each is."""
+    size = 8.0 if sized else None
+    clock = Clock()
+    running = Running(Shares(), WorkItem(0, 0, sized, ByteKeyRange(), size), side_inputs=None, clock=clock)
+    outputs = running.invoker.run()
+    for _ in range(claims):
+        clock.now += 1.0
+        next(outputs)
+        running.note()
+    assert running.halve() if halved else running.split(0)
+    kept = (claims + len(list(outputs))) / 256
+    assert kept >= (0.5 if halved else 0.0)
+    _, part = running.done()
+    assert part.units == pytest.approx((size or 1.0) * kept, abs=0.01 * (size or 1.0))
+    assert part.units + part.scale * (size or 1.0) == pytest.approx(size or 1.0)

@@ -32,6 +32,7 @@ __all__ = ["Attempt", "Balance", "LaneState"]
 
 _ANSWER_SECONDS = 1.0  # an ask that has no answer by then is not counted on
 _SLOT_SECONDS = 1.0  # after which an idle attempt makes room for a lane that has lost its attempt
+_STALE = 8  # times as many entries as attempts that run something, and most of them are not valid any more
 _START_SECONDS = 0.25  # how long the lanes of a run take to start, one after the other
 
 
@@ -212,6 +213,9 @@ class Balance:
             attempt.ends_at = now + self.seconds_left(attempt)
         if attempt.name in self._busy and attempt.can_give():
             heapq.heappush(self._ends, (-attempt.ends_at, attempt.entry, attempt))
+            if len(self._ends) > _STALE * (len(self._busy) + _STALE):
+                self._ends = [entry for entry in self._ends if entry[1] == entry[2].entry]
+                heapq.heapify(self._ends)
 
     # What follows.
 

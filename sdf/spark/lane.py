@@ -107,6 +107,7 @@ class Lane:
         self._began = clock()
         self._beats = Beats(self._began)
         self._declined_at: Any = None
+        self._worth_seconds = 0.0  # what it was asked for last, at least
 
     # The thread that runs the task.
 
@@ -250,16 +251,17 @@ class Lane:
             return
         reason = BETWEEN if self._offer is not None or running is None else self._split(running, worth_seconds)
         if reason is not None:
-            self._declined_at = self._position()
+            if reason != TOO_LITTLE:  # which changes while it stands: a block turns out to be dear
+                self._declined_at = self._position()
             self._send(Declined(reason))
 
     def _split(self, running: Running, worth_seconds: float) -> str | None:
         """Split what runs in two halves, if a half is worth it, and tell the coordinator; return what is in the way."""
         running.note()
-        half = running.seconds_left_at_most() / 2
+        self._worth_seconds = worth_seconds
         if self._whole:
             return STAYS
-        if half < max(worth_seconds, running.opening_seconds() or 0.0):
+        if not self._is_worth(running):
             return TOO_LITTLE
         if not running.halve():
             return CANNOT if running.invoker.started else NOTHING_CLAIMED
@@ -267,6 +269,11 @@ class Lane:
             return None
         self._whole = True
         return UNTOLD
+
+    def _is_worth(self, running: Running) -> bool:
+        """Tell whether half of what is left is worth a split, as far as was asked, and more than to open it again."""
+        half = running.seconds_left_at_most() / 2
+        return half >= max(self._worth_seconds, running.opening_seconds() or 0.0)
 
     def _judged(self, accepted: bool) -> None:
         if isinstance(self._offer, Back):
@@ -288,7 +295,7 @@ class Lane:
                 return
             running.note()
             units, _ = running.units()
-            splittable = running.invoker.started and not self._whole
+            splittable = running.invoker.started and not self._whole and self._is_worth(running)
             left = min(running.seconds_left_at_most(), 1e9)
             beat = Beat(running.item.id, splittable, units, running.seconds(), left, len(self._queue))
             if self._beat_is_due(beat):

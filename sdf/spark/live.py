@@ -86,7 +86,7 @@ class LiveRunner:
         port: where to listen; 0 is any free port, and ``(first, last)`` the first free one of these.
         min_piece_seconds: the smallest piece worth moving to another lane.
         patience_seconds: how long a lane that has run dry waits for others to have something to give, and holds its
-            slot.
+            slot. It takes a claim of somebody to have something to give, so this is longer than a first claim takes.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type, or out of range.
@@ -96,7 +96,7 @@ class LiveRunner:
     host: str | None = attrs.field(default=None, validator=_host)
     port: int | tuple[int, int] = attrs.field(default=0, validator=_ports)
     min_piece_seconds: float = attrs.field(default=0.05, validator=positive)
-    patience_seconds: float = attrs.field(default=10.0, validator=positive)
+    patience_seconds: float = attrs.field(default=60.0, validator=positive)
 
     def run(
         self,

@@ -76,7 +76,7 @@ class Beat:
 
     Attributes:
         item_id: which work item.
-        splittable: whether it may be split; not before its first claim.
+        splittable: whether it may be split; not before its first claim, nor if too little is left of it.
         units: the size of what it did.
         seconds: how long that took.
         seconds_left: how long the rest of it will take.

@@ -208,11 +208,11 @@ class _Run:
         return bool(len(self._planner.backlog) or self._delayed or len(self._planner.in_flight))
 
     def _next_event(self) -> Ended | Receipt | None:
-        """Wait for the next event; None if a deferred work item is due first, or progress, or a stage."""
+        """Wait for the next event; None if a deferred work item is due first, or progress, or a stage, or new slots."""
         waits = [_LONGEST_WAIT_SECONDS, self._planner.seconds_until_due(time.monotonic())]
         if self._delayed:
             waits.append(max(0.0, self._delayed[0][0] - time.monotonic()))
-        if self._display is not None:
+        if self._display is not None or len(self._planner.backlog):
             waits.append(_SLOTS_EVERY_SECONDS)
         try:
             return self._events.get(timeout=min(waits))

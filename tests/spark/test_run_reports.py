@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from fns import CountFn, SlowCountFn
@@ -245,3 +246,29 @@ def test_a_run_that_has_not_begun_says_so(sc):
     """Not that all was busy."""
     result = run_sdf(sc.parallelize([("a", 200)], 1), CountFn(), runner=LiveRunner())
     assert str(result.report) == "CountFn: nothing of 1 element has run yet"
+
+
+class RendezvousFn(DoFn):
+    """Element: a file of its own. Its one block ends when the files of two elements are there, as two tasks make it."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, 1)
+
+    def process(self, element, tracker):
+        if tracker.try_claim(0):
+            path, until = Path(element), time.monotonic() + 60
+            path.touch()
+            while len(list(path.parent.iterdir())) < 2:
+                if time.monotonic() > until:
+                    raise TimeoutError("nobody else came")
+                time.sleep(0.05)
+            yield path.name
+
+
+def test_new_slots_are_used_while_a_task_runs(sc, monkeypatch, tmp_path):
+    """An executor came after the only slot had got its task, which ends only once there is another beside it."""
+    counted = iter([1, 1])
+    monkeypatch.setattr("sdf.spark.staged.slot_counter", lambda sc: lambda: next(counted, 2))
+    result = run_sdf(sc.parallelize([str(tmp_path / "a"), str(tmp_path / "b")], 1), RendezvousFn())
+    assert sorted(result.collect()) == ["a", "b"]
+    assert [slots for _, slots in result.report.slots_over_time] == [1, 2]
