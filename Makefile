@@ -74,16 +74,16 @@ docs: setup  ## Build the documentation into build/docs
 check: lint test test-long  ## What CI runs, if its machine is fast enough
 
 bench: setup  ## Measure everything into benchmarks/RESULTS.md, in half an hour
-	$(call measure,build/bench,$(BENCH),)
+	$(call measure,benchmarks/results,$(BENCH),)
 
 bench-quick: setup  ## See that all benchmarks work, in minutes
 	$(call measure,build/bench-quick,$(BENCH),--quick)
 
 bench-long: setup  ## Measure the long runs: an hour and more
-	$(call measure,build/bench,$(BENCH_LONG),)
+	$(call measure,benchmarks/results,$(BENCH_LONG),)
 
 bench-peers: setup build/peers/ready  ## Measure beside Beam, Dask, Ray, joblib and multiprocessing; installs them
-	$(call measure,build/bench,"peers.py",)
+	$(call measure,benchmarks/results,"peers.py",)
 
 build/peers/ready: benchmarks/peers.txt
 	$(PYTHON) -m venv build/peers

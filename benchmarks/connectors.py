@@ -1,8 +1,9 @@
 """How fast are the connectors beside the libraries that they read with, and beside Spark's own way?
 
 Avro, Parquet and CSV: records a second and core, beside their library in one process of its own; CSV also beside
-Spark's own reader. bzip2 and BGZF: two lanes beside one. gzip: JSON lines parsed, beside sc.textFile; at first the
-index is built, then it is there. Each takes some seconds, so that the start of jobs does not matter.
+Spark's own reader. bzip2 and BGZF: two lanes beside one, and beside sc.textFile. gzip: JSON lines parsed, beside
+sc.textFile; at first the index is built, then it is there. Each takes some seconds, so that the start of jobs does not
+matter.
 
     python benchmarks/connectors.py [--avro-megabytes 900] [--only avro parquet]
 """
@@ -202,11 +203,13 @@ class Connectors:
         write, ending, times = COMPRESSED[kind]
         path = self.write(write, f"b.{ending}", self.given.bzip2_megabytes * times)
         runs = {f"lanes: {lanes}": lambda lanes=lanes: self.count(path, ReadLines(), lanes) for lanes in (1, CORES)}
-        self.beside_first(
-            f"{kind}, lines of one file of {megabytes(path):,.1f} MB",
-            runs,
-            lambda one, two: self.bench.claim(f"{kind}, 2 lanes over 1", one / two, at_least=1.8),
-        )
+        runs["sc.textFile"] = lambda: self.sc.textFile(path, CORES).count()
+
+        def claims(one, two, spark):
+            self.bench.claim(f"{kind}, 2 lanes over 1", one / two, at_least=1.8)
+            self.bench.claim(f"{kind}, 2 lanes over sc.textFile", spark / two, at_least=1)
+
+        self.beside_first(f"{kind}, lines of one file of {megabytes(path):,.1f} MB", runs, claims)
 
     def gzip(self):
         path = self.write(write_gzip, "c.json.gz", self.given.gzip_megabytes)
@@ -255,10 +258,8 @@ def main():
     bench.option("--avro-megabytes", 900, quick=2, help="before compression")
     bench.option("--bzip2-megabytes", 500, quick=4, help="of text; of BGZF five times that")
     bench.option("--gzip-megabytes", 200, quick=4, help="of text")
-    bench.option("--only", KINDS)
+    bench.option("--only", KINDS, choices=KINDS)
     given = bench.begin()
-    if given.only != KINDS:
-        bench.name = "-".join([bench.name, *given.only])
     with tempfile.TemporaryDirectory() as folder:
         connectors = Connectors(bench, given, folder)
         for kind in given.only:

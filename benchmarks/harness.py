@@ -1,7 +1,8 @@
 """What all benchmarks share: options, runs in turn, tables, claims, memory, and a JSON file of the results.
 
-Ratios are of medians taken within one run: the ways to do a thing run A B A B, after each ran once to warm up.
-`results.py` makes RESULTS.md of the JSON files.
+Ratios are of medians taken within one run: the ways to do a thing run A B A B, after each ran once to warm up; those
+that take minutes run only as often as ``--rounds`` says, and say so. A JSON file is named after the question and what
+was asked otherwise than usual. `results.py` makes RESULTS.md of them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import multiprocessing
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -18,11 +20,16 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 
-RESULTS = Path(__file__).parent.parent / "build" / "bench"
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+QUICK = HERE.parent / "build" / "bench-quick"
+
+
+_forgotten = 0.0  # megabytes at most before `forget_peak`
 
 
 @attrs.frozen
@@ -116,14 +123,18 @@ class Bench:
         self._usual: dict[str, Any] = {}
         self._parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
         self._parser.add_argument("--quick", action="store_true", help="small: to see that it works")
-        self._parser.add_argument("--results", type=Path, default=RESULTS, help="directory for the JSON file")
+        self._parser.add_argument(
+            "--results", type=Path, help=f"directory for the JSON file ({RESULTS}; quick: {QUICK})"
+        )
         self.option("--rounds", rounds, quick=1)
         self._tables: list[Table] = []
         self._claims: list[tuple[str, float, str, bool]] = []
         self._notes: list[str] = []
         self._pictures: dict[str, str] = {}
         self._sc: Any = None
-        self.machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        self.machine = (
+            f"{_processor()}, {os.cpu_count()} cores, {_gigabytes():.0f} GB, Python {platform.python_version()}"
+        )
 
     def option(self, flag: str, usual: Any, *, quick: Any = None, **kwargs: Any) -> None:
         """Add an option; ``quick`` is its value under ``--quick``."""
@@ -136,13 +147,29 @@ class Bench:
         self._parser.add_argument(flag, type=type(one), **kwargs)
 
     def begin(self) -> argparse.Namespace:
-        """Read the command line."""
+        """Read the command line; from now on there are no results until there are new ones."""
         given = self._parser.parse_args()
         for name, value in (self._quick if given.quick else self._usual).items():
-            if getattr(given, name) is None:
+            told = getattr(given, name)
+            if told is None:
                 setattr(given, name, value)
-        self._results, self._is_quick = given.results, given.quick
+            elif told != value and name != "rounds":
+                self.name += f"-{name}-{'+'.join(map(str, told)) if isinstance(told, list) else told}"
+        self.name = re.sub(r"[^\w.,+-]+", "_", self.name)
+        if given.rounds < 1:
+            self.refuse(f"--rounds must be at least 1 (got {given.rounds})")
+        self._results = given.results or (QUICK if given.quick else RESULTS)
+        self._is_quick = given.quick
+        self._results.mkdir(parents=True, exist_ok=True)
+        self._file().unlink(missing_ok=True)
         return given
+
+    def refuse(self, why: str) -> NoReturn:
+        """End because of what the command line asks for, before anything runs."""
+        self._parser.error(why)
+
+    def _file(self) -> Path:
+        return self._results / f"{self.name}.json"
 
     def spark(self, slots: int) -> Any:
         """Start Spark with so many slots on this machine."""
@@ -189,7 +216,6 @@ class Bench:
             print()
         for what, figure, limit, holds in self._claims:
             print(f"{'holds' if holds else 'DOES NOT HOLD':15}{what}: {figure:.3g}, {limit}")
-        self._results.mkdir(parents=True, exist_ok=True)
         found = {
             "question": self.question,
             "command": " ".join(["python", "benchmarks/" + Path(sys.argv[0]).name, *sys.argv[1:]]),
@@ -211,7 +237,18 @@ class Bench:
             "notes": self._notes,
             "pictures": self._pictures,
         }
-        (self._results / f"{self.name}.json").write_text(json.dumps(found, indent=1, default=str) + "\n")
+        self._file().write_text(json.dumps(found, indent=1, default=str) + "\n")
+
+
+def _processor() -> str:
+    """Return what the processor calls itself."""
+    told = [line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    return f"{platform.machine()} ({told[0]})" if told else platform.machine()
+
+
+def _gigabytes() -> float:
+    """Return the memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
 
 
 def _commit() -> str:
@@ -237,7 +274,7 @@ def memory() -> str:
         if "VmHWM" in status:
             parents[int(folder.name)] = int(status["PPid"])
             most[int(folder.name)] = status["Name"], int(status["VmHWM"].split()[0]) * 1024 / 1e6
-    told = {"driver": most[os.getpid()][1]}
+    told = {"driver": max(most[os.getpid()][1], _forgotten)}
     for pid, (name, megabytes) in most.items():
         above = parents[pid]
         while above in parents and above != os.getpid():
@@ -256,6 +293,8 @@ def peak_megabytes() -> float:
 
 def forget_peak() -> None:
     """Let `peak_megabytes` begin anew from what is resident now."""
+    global _forgotten
+    _forgotten = max(_forgotten, peak_megabytes())
     Path("/proc/self/clear_refs").write_text("5")
 
 

@@ -24,7 +24,10 @@ LESS = 4  # Beam gets one in so many of the lines and outputs
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """One job: its arguments, small ones to warm up on, and less of it for Beam."""
+    """One job: its arguments, small ones to warm up on, less of it for Beam, and what it must give.
+
+    ``ahead``: by which ratio sdf is to be ahead of a way, where that is not 1.
+    """
 
     name: str  # of its programs
     label: str  # of its claims
@@ -34,7 +37,10 @@ class Row:
     spark: dict[str, Callable[..., Any]]
     arguments: list[Any]
     small: list[Any]
+    truth: int
     less: list[Any] | None = None
+    truth_of_less: int | None = None
+    ahead: dict[str, float] = attrs.field(factory=dict)
     by_hand: list[Any] | None = None  # the last argument where it cuts; None: there are programs that cut
 
     def share(self, peer: str) -> float:
@@ -51,6 +57,12 @@ class Row:
         elif self.by_hand and peer != "beam":  # one process: to cut would change nothing
             found[NAMES[peer] + BY_HAND] = program, given[:-1] + self.by_hand
         return {way: each for way, each in found.items() if hasattr(peerprograms, each[0])}
+
+
+def lengths(path):
+    """Return the bytes of a file that are not ends of lines."""
+    with open(path, "rb") as file:
+        return sum(len(part) - part.count(b"\n") for part in iter(lambda: file.read(1 << 20), b""))
 
 
 class CountFn(DoFn):
@@ -113,6 +125,8 @@ class Rows:
             arguments=paths[:1],
             small=paths[1:2],
             less=paths[2:],
+            truth=lengths(paths[0]),
+            truth_of_less=lengths(paths[2]),
         )
 
     def count(self):
@@ -138,6 +152,9 @@ class Rows:
             arguments=[elements(count), 1],
             small=[elements(1000), 1],
             less=[elements(count // LESS), 1],
+            truth=2 * count,
+            truth_of_less=2 * (count // LESS),
+            ahead={NAMES["beam"]: 10.0},
             by_hand=[PIECES // 2],
         )
 
@@ -165,6 +182,7 @@ class Rows:
                 unit="over ideal",
                 spark=self.spending(each["blocks"] if pieces is None else pieces),
                 arguments=[each, pieces or each["blocks"]],
+                truth=each["blocks"],
                 small=[small, 4],
                 by_hand=[PIECES] if pieces else [],
             )
@@ -226,6 +244,7 @@ class Rows:
                 "PySpark" + BY_HAND: lambda folder: by_hand(folder).sum(),
             },
             arguments=folders[:1],
+            truth=self.given.files * (len(lines) - lines.count(b"\n")),
             small=folders[1:],
         )
 
@@ -253,6 +272,7 @@ class Rows:
             unit="M/s",
             spark={SDF: lambda path: self.sdf([path], ReadAvro()).count(), "PySpark": plainly},
             arguments=[path],
+            truth=self.given.records,
             small=[small],
         )
 
@@ -280,6 +300,7 @@ class Rows:
                 "PySpark": lambda path: field(self.sc.textFile(path).map(json.loads)),
             },
             arguments=[path],
+            truth=sum(range(self.given.records)),
             small=[small],
         )
 
@@ -305,5 +326,6 @@ class Rows:
                 "PySpark" + BY_HAND: by_hand,
             },
             arguments=[path],
+            truth=sum(range(self.given.records)),
             small=[small],
         )

@@ -23,8 +23,8 @@ def page(results):
     text = [
         "# What was measured",
         "",
-        "Made by `make bench`, `make bench-long` and `make bench-peers`, not written by hand. Ratios are of medians,",
-        "within one run on one machine.",
+        "Made by `make bench`, `make bench-long` and `make bench-peers` of the JSON files in `results`, not written by",
+        "hand. Ratios are of medians, within one run on one machine; where a run takes minutes, of one round.",
         "",
         "| claim | figure | limit | holds | from |",
         "|---|---|---|---|---|",

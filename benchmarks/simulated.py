@@ -1,7 +1,8 @@
-"""A world under simulated time: elements whose costs differ, and slots of changing speed that are lost now and then.
+"""A world under simulated time: elements whose costs differ, and slots of changing speed that come late and are lost.
 
 What runs is simulated event by event: tasks and lanes take time, messages take a delay (`simulated_staged.py`,
-`simulated_live.py`). What the driver decides is done by the code that does it in a run, and timed.
+`simulated_live.py`). What the driver decides is done by the code that does it in a run, and timed: as long as it takes
+nobody gets an answer. What Spark and the network take is told by `Overheads`.
 """
 
 import heapq
@@ -10,12 +11,45 @@ import random
 import time
 from bisect import bisect_right
 
+import attrs
+
 from sdf import DoFn, OffsetRange
 from sdf.expansion import Expanded
 from sdf.work import enter
 
-RESTART_SECONDS = 5.0  # until Spark runs a task again whose slot was lost
 UNITS = 10_000  # of each element
+
+
+@attrs.frozen
+class Overheads:
+    """What is not sdf's: as measured on this machine, unless the command line says otherwise.
+
+    Attributes:
+        message_seconds: one way between lane and driver.
+        job_seconds: until the first task of a stage is in Spark's queue.
+        stage_seconds: of the driver's core for each stage, beside its tasks.
+        launch_seconds: between two tasks that Spark's driver starts.
+        restart_seconds: until a lost slot runs tasks again.
+    """
+
+    message_seconds: float
+    job_seconds: float
+    stage_seconds: float
+    launch_seconds: float
+    restart_seconds: float
+
+
+class Launcher:
+    """Spark's driver, which starts one task after the other."""
+
+    def __init__(self, overheads):
+        self.seconds = overheads.launch_seconds
+        self.free = 0.0
+
+    def __call__(self, now):
+        """Return when a task begins that can be started now."""
+        self.free = max(now, self.free) + self.seconds
+        return self.free
 
 
 class UnitsFn(DoFn):
@@ -31,7 +65,8 @@ class UnitsFn(DoFn):
 class Slot:
     """How much work a slot has done by when: its speed is another one every ``period`` seconds."""
 
-    def __init__(self, speeds, period):
+    def __init__(self, speeds, period, begins):
+        self.begins = begins
         self.speeds = speeds
         self.period = period
         self.done = [0.0, *itertools.accumulate(speed * period for speed in speeds)]
@@ -66,19 +101,28 @@ class World:
         spread: speeds are from 1 - spread to 1 + spread.
         period: seconds after which a slot has another speed.
         losses: how often each slot is lost in the ideal makespan, on average.
+        late: which share of the slots comes later, within half of the ideal makespan.
+        overheads: what Spark and the network take.
     """
 
-    def __init__(self, slots, elements, seconds, alpha, spread, period, losses):
+    def __init__(self, slots, elements, seconds, alpha, spread, period, losses, late, overheads):
         choose = random.Random(slots)
         raw = [choose.paretovariate(alpha) for _ in range(elements)]
         periods = int(3 * seconds / period) + 1
         self.slots = [
-            Slot([choose.uniform(1 - spread, 1 + spread) for _ in range(periods)], period) for _ in range(slots)
+            Slot(
+                [choose.uniform(1 - spread, 1 + spread) for _ in range(periods)],
+                period,
+                choose.uniform(0, seconds / 2) if number < late * slots else 0.0,
+            )
+            for number in range(slots)
         ]
-        scale = sum(slot.by(seconds) for slot in self.slots) / sum(raw)
+        self.slots.sort(key=lambda slot: slot.begins)
+        self.overheads = overheads
+        scale = sum(slot.by(seconds) - slot.by(slot.begins) for slot in self.slots) / sum(raw)
         self.unit_work = [one * scale / UNITS for one in raw]
         self.ideal = seconds
-        self.lost_at = [sorted(self._losses(choose, losses, seconds)) for _ in range(slots)]
+        self.lost_at = [[at for at in self._losses(choose, losses, seconds) if at > slot.begins] for slot in self.slots]
 
     @staticmethod
     def _losses(choose, losses, seconds):
@@ -93,34 +137,62 @@ class World:
                 continue
             if self.slots[slot].after(began, work) <= lost:
                 break
-            began = lost + RESTART_SECONDS
+            began = lost + self.overheads.restart_seconds
         return self.slots[slot].after(began, work)
 
 
 class Driver:
-    """Adds up the CPU time of what the driver does."""
+    """The thread of the driver that decides: one thing after the other, each for as long as it really takes.
+
+    Attributes:
+        seconds: of CPU so far.
+        free: when it is done with all so far.
+    """
 
     def __init__(self):
-        self.seconds = 0.0
+        self.seconds = self.free = 0.0
 
-    def __call__(self, function, *args):
+    def __call__(self, now, function, *args):
+        """Call a function with the time at which its turn comes, and the rest."""
         began = time.process_time()
-        result = function(*args)
-        self.seconds += time.process_time() - began
+        self.free = max(self.free, now)
+        result = function(self.free, *args)
+        self.takes(time.process_time() - began)
         return result
 
+    def takes(self, seconds):
+        """Add what something took."""
+        self.seconds += seconds
+        self.free += seconds
 
-def entered(world, work, backlog):
+
+def entered(_now, world, work, backlog):
     """Enter the elements of a world, as a runner does once they are expanded."""
     whole = OffsetRange(0, UNITS)
     enter(work, backlog, [Expanded(number, whole, ((whole, UNITS),)) for number in range(len(world.unit_work))])
 
 
-def plain(world, pieces=1):
-    """Return the makespan of Spark's own scheduling: tasks in order, each to the next free slot."""
-    free = [(0.0, slot) for slot in range(len(world.slots))]
-    for unit_work in world.unit_work:
-        for _ in range(pieces):
-            at, slot = heapq.heappop(free)
-            heapq.heappush(free, (world.run(slot, at, unit_work * UNITS / pieces), slot))
-    return max(at for at, _ in free)
+def plain(world, tasks):
+    """Return the makespan of Spark's own scheduling: even tasks in order, each to the next free slot."""
+    free = [(slot.begins, number) for number, slot in enumerate(world.slots)]
+    heapq.heapify(free)
+    starts = Launcher(world.overheads)
+    total = len(world.unit_work) * UNITS
+    ends = 0.0
+    for task in range(tasks):
+        at, slot = heapq.heappop(free)
+        end = world.run(slot, starts(at), work_of(world, total * task // tasks, total * (task + 1) // tasks))
+        heapq.heappush(free, (end, slot))
+        ends = max(ends, end)
+    return ends
+
+
+def work_of(world, first, last):
+    """Return the work of some units, counted through all elements."""
+    work = 0.0
+    while first < last:
+        element = first // UNITS
+        until = min(last, (element + 1) * UNITS)
+        work += (until - first) * world.unit_work[element]
+        first = until
+    return work

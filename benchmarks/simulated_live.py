@@ -3,7 +3,7 @@
 import heapq
 import itertools
 
-from simulated import RESTART_SECONDS, Driver, UnitsFn, entered
+from simulated import Driver, Launcher, UnitsFn, entered
 
 from sdf import OffsetRange
 from sdf.backlog import Backlog
@@ -13,8 +13,6 @@ from sdf.spark.coordinator import Coordinator
 from sdf.spark.messages import Ask, Assign, Back, Beat, Declined, Hello, Ready, Sealed, Split, Verdict, read, write
 from sdf.values import Parts
 from sdf.work import Work
-
-MESSAGE_SECONDS = 0.001  # one way
 
 
 class SimulatedLane:
@@ -147,8 +145,9 @@ class LiveSimulation:
         slots = len(world.slots)
         work = Work(UnitsFn())
         backlog = Backlog(work.costs)
-        self.driver(entered, world, work, backlog)
-        shares = self.driver(lambda: deal(backlog, work.costs, slots, cut=work.cut))
+        self.driver(0.0, entered, world, work, backlog)
+        shares = self.driver(0.0, lambda _: deal(backlog, work.costs, slots, cut=work.cut))
+        self.starts = Launcher(world.overheads)
         self.coordinator = Coordinator(work, shares, send=self.to_lane, min_piece_seconds=0.05, patience_seconds=60.0)
         self.lanes = {}
         self.unsealed = slots
@@ -158,15 +157,15 @@ class LiveSimulation:
 
     def to_lane(self, name, message):
         self.sent += 1
-        self.at(self.now + MESSAGE_SECONDS, name.receive, message)
+        self.at(self.driver.free + self.world.overheads.message_seconds, name.receive, message)
 
     def to_driver(self, lane, payload):
         self.sent += 1
-        self.at(self.now + MESSAGE_SECONDS, self.arrives, lane, payload)
+        self.at(self.now + self.world.overheads.message_seconds, self.arrives, lane, payload)
 
     def arrives(self, now, lane, payload):
         if not lane.lost:
-            self.driver(self._received, now, lane, payload)
+            self.driver(now, self._received, lane, payload)
 
     def _received(self, now, lane, payload):
         message = read(payload)
@@ -177,7 +176,7 @@ class LiveSimulation:
 
     def ticks(self, now):
         if self.coordinator.waiting():
-            self.driver(self.coordinator.tick, now)
+            self.driver(now, self.coordinator.tick)
         self.at(now + 0.02, self.ticks)
 
     def begins(self, now, number):
@@ -189,13 +188,13 @@ class LiveSimulation:
         if lane is None or lane.lost or lane.sealed:
             return
         lane.lost = True
-        self.driver(self.coordinator.lost, lane, now)
-        self.at(now + RESTART_SECONDS, self.begins, number)
+        self.driver(now, lambda at: self.coordinator.lost(lane, at))
+        self.at(self.starts(now + self.world.overheads.restart_seconds), self.begins, number)
 
     def run(self):
         """Return the makespan."""
         for number, lost_at in enumerate(self.world.lost_at):
-            self.at(0.0, self.begins, number)
+            self.at(self.starts(max(self.driver.free, self.world.slots[number].begins)), self.begins, number)
             for at in lost_at:
                 self.at(at, self.loses, number)
         self.at(0.02, self.ticks)

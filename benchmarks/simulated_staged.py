@@ -5,7 +5,7 @@ import itertools
 import math
 from collections import deque
 
-from simulated import RESTART_SECONDS, Driver, UnitsFn, entered
+from simulated import Driver, Launcher, UnitsFn, entered
 
 from sdf import OffsetRange
 from sdf.invoker import Residual
@@ -13,8 +13,6 @@ from sdf.items import Outcome, Part
 from sdf.planner import Limits, Tuning
 from sdf.stages import StagePlanner
 from sdf.work import Work
-
-JOB_SECONDS = 0.1  # until the tasks of a stage are in the queue
 
 
 class StagedSimulation:
@@ -29,10 +27,14 @@ class StagedSimulation:
         self.driver = Driver()
         self.work = Work(UnitsFn())
         self.planner = StagePlanner(self.work, Tuning(0.5, 0.2, None), Limits(1, None, None))
-        self.driver(entered, world, self.work, self.planner.backlog)
-        self.free, self.queue = list(range(len(world.slots))), deque()
+        self.driver(0.0, entered, world, self.work, self.planner.backlog)
+        self.starts = Launcher(world.overheads)
+        self.free, self.queue = [], deque()
+        self.slots = 0
         self.ends_expected = {}  # by task
-        self.events, self.order, self.sent = [(0.0, 0, self.nothing, ())], itertools.count(1), 0
+        self.events, self.order, self.sent = [], itertools.count(1), 0
+        for number, slot in enumerate(world.slots):
+            self.at(max(self.driver.free, slot.begins), self.comes, number)
 
     def at(self, when, action, *args):
         heapq.heappush(self.events, (when, next(self.order), action, args))
@@ -45,19 +47,25 @@ class StagedSimulation:
             while self.events and self.events[0][0] <= until:  # what comes while the driver plans
                 now, _, action, args = heapq.heappop(self.events)
                 action(now, *args)
-            self.driver(self.plans, now)
+            self.driver(now, self.plans)
         self.work.ledger.prove()
         return now
 
+    def comes(self, now, slot):
+        self.slots += 1
+        self.free.append(slot)
+        self.launches(now)
+
     def plans(self, now):
         """Plan a stage for the slots that are idle or soon will be, and submit it."""
-        stage = self.planner.plan(len(self.world.slots), now, now)
+        stage = self.planner.plan(self.slots, now, now)
         if stage is not None:
+            self.driver.takes(self.world.overheads.stage_seconds)
             for plan, end in zip(stage.tasks, stage.ends, strict=True):
                 task, self.sent = self.sent, self.sent + 1
                 self.work.ledger.assign(task, plan.items)
                 self.ends_expected[task] = end
-                self.at(now + JOB_SECONDS, self.waits, task, plan)
+                self.at(now + self.world.overheads.job_seconds, self.waits, task, plan)
         seconds = self.planner.seconds_until_due(now)
         if seconds < math.inf:
             self.at(now + seconds, self.nothing)
@@ -72,15 +80,15 @@ class StagedSimulation:
     def launches(self, now):
         while self.free and self.queue:
             slot, (task, plan) = self.free.pop(), self.queue.popleft()
-            end, outcome = _run_task(self.world, plan, slot, now)
+            end, outcome = _run_task(self.world, plan, slot, self.starts(now))
             self.at(end, self.ends, task, slot, outcome)
 
     def ends(self, now, task, slot, outcome):
         self.free.append(slot)
         self.launches(now)
-        self.driver(self.commits, task, outcome)
+        self.driver(now, self.commits, task, outcome)
 
-    def commits(self, task, outcome):
+    def commits(self, _now, task, outcome):
         for item, _ in self.work.commit(task, 0, outcome):
             self.planner.backlog.push(item)
         self.planner.in_flight.remove(self.ends_expected.pop(task))
@@ -93,7 +101,7 @@ def _run_task(world, plan, slot, began):
         lost = [at for at in world.lost_at[slot] if began < at < end]
         if not lost:
             return end, outcome
-        began = lost[0] + RESTART_SECONDS
+        began = lost[0] + world.overheads.restart_seconds
 
 
 def _attempt(world, plan, slot, began):

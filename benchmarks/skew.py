@@ -167,16 +167,17 @@ def main():
     bench.option("--kind", "cpu", choices=["cpu", "wait"])
     bench.option("--slots", 2)
     bench.option("--seconds", 5.0, quick=0.5, help="of work per slot")
-    bench.option("--ways", WAYS, help="beside the ideal")
+    bench.option("--ways", WAYS, choices=WAYS, help="beside the ideal")
     bench.option("--only", "", help="workloads with this in their name")
     given = bench.begin()
-    bench.name += f"-{given.slots}-slots-{given.kind}-{given.seconds:g}s"
+    if not any(given.only in workload.name for workload in workloads(given.seconds, given.slots)):
+        bench.refuse(f"--only must be in the name of a workload (got {given.only!r})")
     sc = bench.spark(given.slots)
     spend = Spend(given.kind, steps_per_second(sc, given.slots) if given.kind == "cpu" else 0)
     in_turn(actions(sc, workloads(0.5, given.slots)[0], spend, given.slots), 0)
     table = bench.table(
         f"{given.slots} slots that {'compute' if given.kind == 'cpu' else 'wait'}, {given.seconds:g} s of work each; "
-        f"makespan over the ideal, median of {given.rounds}",
+        f"makespan over the ideal, median of {given.rounds}, not warmed up but for the first",
         {"": "{}", "ideal": "{:.2f} s", **dict.fromkeys(given.ways, "{:.3f}")},
     )
     for workload in workloads(given.seconds, given.slots):

@@ -1,8 +1,8 @@
 """How many records a second go through a lane? Lines of one big file, and a DoFn that only counts.
 
 Beside it in the same run: sc.textFile on the same file, and a bare loop over it in as many plain Python processes as
-there are cores, which does not even decode them; plain flatMap over the same loop with the same tracker; and, if
-BEAM_PYTHON names a Python that has apache_beam, the same DoFn on Beam's local runner.
+there are cores, which does not even decode them; and plain flatMap over the same loop with the same tracker. Beam's
+local runner stands beside both in `peers.py`.
 
     python benchmarks/throughput.py
 """
@@ -35,36 +35,6 @@ with open(path, "rb") as file:
         if total >= wanted:
             break
 print(total - lines, time.perf_counter() - began)
-"""
-
-BEAM = """
-import sys, time
-import apache_beam as beam
-from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
-from apache_beam.transforms.core import RestrictionProvider
-
-class Provider(RestrictionProvider):
-    def initial_restriction(self, element):
-        return OffsetRange(0, element[1])
-    def create_tracker(self, restriction):
-        return OffsetRestrictionTracker(restriction)
-    def restriction_size(self, element, restriction):
-        return restriction.size()
-
-class CountFn(beam.DoFn):
-    def process(self, element, tracker=beam.DoFn.RestrictionParam(Provider())):
-        restriction = tracker.current_restriction()
-        for i in range(restriction.start, restriction.stop):
-            if not tracker.try_claim(i):
-                return
-            yield element[0], i
-
-count = int(sys.argv[1])
-began = time.perf_counter()
-with beam.Pipeline(runner="DirectRunner") as pipeline:
-    (pipeline | beam.Create([("a", count), ("b", count)]) | beam.ParDo(CountFn())
-     | beam.combiners.Count.Globally() | beam.Map(lambda n: print("counted", n)))
-print("seconds", time.perf_counter() - began)
 """
 
 
@@ -101,15 +71,6 @@ def bare_loop(path, processes):
     ]
     told = [process.communicate()[0].split() for process in started]
     return Timed(sum(int(total) for total, _ in told), max(float(seconds) for _, seconds in told))
-
-
-def on_beam(count):
-    """Count in Beam's local runner, without its imports."""
-    done = subprocess.run(
-        [os.environ["BEAM_PYTHON"], "-c", BEAM, str(count)], capture_output=True, text=True, check=True
-    )
-    assert f"counted {2 * count}" in done.stdout, done.stderr
-    return Timed(2 * count, float(done.stdout.split()[-1]))
 
 
 def main():
@@ -162,8 +123,6 @@ def main():
         "StagedRunner": staged,
     }
     taken = in_turn(ways, given.rounds)
-    if "BEAM_PYTHON" in os.environ:
-        taken |= in_turn({"Beam": lambda: on_beam(given.count)}, 1, warm_up=False)
     table = bench.table(
         f"CountFn, 2 x {given.count:,} outputs, counted",
         {"": "{}", "seconds": "{:.2f}", "M/s": "{:.2f}", "over flatMap": "{:.2f} x", "spread": "{:.0%}"},
@@ -173,8 +132,6 @@ def main():
         table.row(name, one.median, rate, ratio, one.spread)
     live = taken["LiveRunner"].median
     bench.claim("CountFn: LiveRunner over plain flatMap", taken["plain flatMap"].median / live, at_least=0.9)
-    if "Beam" in taken:
-        bench.claim("CountFn: LiveRunner over Beam's local runner", taken["Beam"].median / live, at_least=10)
     bench.end()
 
 

@@ -56,3 +56,51 @@ def test_results_become_a_page(modules, monkeypatch, tmp_path, capsys):
     assert "| memory | 250 | at most 200 | **no** | one |" in page
     assert "## one: How fast is it?" in page
     assert r"| the \| way | 1.2 |" in page
+
+
+@pytest.fixture
+def begun(modules, monkeypatch, tmp_path):
+    """Return a function that begins a benchmark by its arguments, as one.py with an option --size of 5."""
+    harness, _ = modules
+
+    def begin(*arguments):
+        monkeypatch.setattr(sys, "argv", ["one.py", *arguments, "--results", str(tmp_path)])
+        bench = harness.Bench("How fast is it?")
+        bench.option("--size", 5)
+        bench.option("--ways", ["a", "b"], choices=["a", "b"])
+        bench.begin()
+        return bench
+
+    return begin
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((), "one"),
+        (("--size", "5"), "one"),
+        (("--rounds", "7"), "one"),
+        (("--size", "6"), "one-size-6"),
+        (("--size", "6", "--ways", "b"), "one-size-6-ways-b"),
+    ],
+)
+def test_results_of_another_question_do_not_take_the_place_of_these(begun, tmp_path, arguments, name):
+    """What was asked otherwise than usual is in the name of the file; how often it was asked is not."""
+    begun(*arguments).end()
+    assert [path.name for path in tmp_path.iterdir()] == [f"{name}.json"]
+
+
+def test_a_run_that_fails_leaves_no_results_of_an_earlier_one(begun, tmp_path):
+    """Else the page would show them as those of now."""
+    begun().end()
+    begun()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [("--rounds", "0"), ("--ways", "c"), ("--size", "many")])
+def test_what_cannot_be_run_is_refused_before_anything_runs(begun, tmp_path, arguments):
+    """As an error of the command line; results that are there stay."""
+    begun().end()
+    with pytest.raises(SystemExit):
+        begun(*arguments)
+    assert [path.name for path in tmp_path.iterdir()] == ["one.json"]
