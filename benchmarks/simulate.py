@@ -20,15 +20,17 @@ LIMITS = {"LiveRunner": 1.03, "StagedRunner": 1.03}
 
 
 def run(name, slots, sizes):
-    """Return makespan, the driver's seconds, how many messages or tasks there were, and the driver's megabytes."""
+    """Return makespan, the driver's seconds, how many messages or tasks and stages there were, and megabytes."""
     world = World(slots, *sizes)
     before = resident_megabytes()
     forget_peak()
     if name in ("flatMap", "32 per slot by hand"):
         tasks = slots if name == "flatMap" else 32 * slots
-        return plain(world, tasks), 0.0, tasks, 0.0
+        return plain(world, tasks), 0.0, tasks, 1, 0.0
     simulation = StagedSimulation(world) if name == "StagedRunner" else LiveSimulation(world)
-    return simulation.run(), simulation.driver.seconds, simulation.sent, peak_megabytes() - before
+    makespan = simulation.run()
+    stages = simulation.stages if name == "StagedRunner" else 1
+    return makespan, simulation.driver.seconds, simulation.sent, stages, peak_megabytes() - before
 
 
 def drawn(found):
@@ -62,8 +64,8 @@ def main():
     bench.option("--late", 0.05, help="share of the slots that come within half of the makespan")
     bench.option("--message-ms", 1.0, help="between lane and driver, one way; 8 slots: startup.py")
     bench.option("--job-ms", 100.0, help="until the tasks of a stage are in Spark's queue; startup.py")
-    bench.option("--stage-ms", 40.0, help="of the driver's core for a stage, which are Spark's; startup.py")
-    bench.option("--launch-ms", 0.2, help="between two tasks that Spark's driver starts")
+    bench.option("--stage-ms", 22.0, help="for which the driver's thread waits until Spark has taken a stage")
+    bench.option("--launch-ms", 0.25, help="between two tasks that Spark's driver starts")
     bench.option("--restart-seconds", 5.0, help="until a lost slot runs tasks again")
     bench.option("--only", NAMES, choices=NAMES)
     given = bench.begin()
@@ -74,8 +76,8 @@ def main():
         f"{given.seconds:g} s of work per slot, {given.elements} elements per slot, Pareto {given.alpha:g}, "
         f"{given.losses:g} losses per slot, {given.late:.0%} of the slots late",
         {
-            "policy": "{}", "slots": "{:,}", "over ideal": "{:.3f}", "messages or tasks": "{:,}", "driver": "{:.1f} s",
-            "of a core": "{:.2%}", "memory": "{:,.0f} MB",
+            "policy": "{}", "slots": "{:,}", "over ideal": "{:.3f}", "messages or tasks": "{:,}", "stages": "{:,}",
+            "driver": "{:.1f} s", "of a core": "{:.2%}", "memory": "{:,.0f} MB",
         },
     )  # fmt: skip
     found = {}
@@ -85,8 +87,8 @@ def main():
             overheads,
         )  # fmt: skip
         for name in given.only:
-            makespan, seconds, messages, megabytes = in_processes(1, run, name, slots, sizes)[0]
-            table.row(name, slots, makespan / given.seconds, messages, seconds, seconds / makespan, megabytes)
+            makespan, seconds, messages, stages, megabytes = in_processes(1, run, name, slots, sizes)[0]
+            table.row(name, slots, makespan / given.seconds, messages, stages, seconds, seconds / makespan, megabytes)
             found.setdefault(name, []).append((slots, given.seconds / makespan))
             if name in LIMITS and not given.losses:
                 what = f"{name}, {slots:,} simulated slots"

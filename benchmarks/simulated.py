@@ -27,7 +27,7 @@ class Overheads:
     Attributes:
         message_seconds: one way between lane and driver.
         job_seconds: until the first task of a stage is in Spark's queue.
-        stage_seconds: of the driver's core for each stage, beside its tasks.
+        stage_seconds: for which the driver's thread waits until Spark has taken a stage.
         launch_seconds: between two tasks that Spark's driver starts.
         restart_seconds: until a lost slot runs tasks again.
     """
@@ -157,12 +157,13 @@ class Driver:
         began = time.process_time()
         self.free = max(self.free, now)
         result = function(self.free, *args)
-        self.takes(time.process_time() - began)
+        taken = time.process_time() - began
+        self.seconds += taken
+        self.free += taken
         return result
 
-    def takes(self, seconds):
-        """Add what something took."""
-        self.seconds += seconds
+    def waits(self, seconds):
+        """Let it wait for Spark."""
         self.free += seconds
 
 

@@ -20,6 +20,7 @@ class StagedSimulation:
 
     Attributes:
         sent: how many tasks were started.
+        stages: and how many stages.
     """
 
     def __init__(self, world):
@@ -30,7 +31,7 @@ class StagedSimulation:
         self.driver(0.0, entered, world, self.work, self.planner.backlog)
         self.starts = Launcher(world.overheads)
         self.free, self.queue = [], deque()
-        self.slots = 0
+        self.slots = self.stages = 0
         self.ends_expected = {}  # by task
         self.events, self.order, self.sent = [], itertools.count(1), 0
         for number, slot in enumerate(world.slots):
@@ -43,8 +44,8 @@ class StagedSimulation:
         """Return the makespan."""
         now = 0.0
         while len(self.planner.backlog) or self.ends_expected:
-            until = self.events[0][0] + 0.01
-            while self.events and self.events[0][0] <= until:  # what comes while the driver plans
+            until = max(self.events[0][0], self.driver.free)
+            while self.events and self.events[0][0] <= until:  # what comes while the driver is at it
                 now, _, action, args = heapq.heappop(self.events)
                 action(now, *args)
             self.driver(now, self.plans)
@@ -60,7 +61,8 @@ class StagedSimulation:
         """Plan a stage for the slots that are idle or soon will be, and submit it."""
         stage = self.planner.plan(self.slots, now, now)
         if stage is not None:
-            self.driver.takes(self.world.overheads.stage_seconds)
+            self.stages += 1
+            self.driver.waits(self.world.overheads.stage_seconds)
             for plan, end in zip(stage.tasks, stage.ends, strict=True):
                 task, self.sent = self.sent, self.sent + 1
                 self.work.ledger.assign(task, plan.items)

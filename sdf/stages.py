@@ -3,7 +3,8 @@
 To start a stage takes Spark a moment, in which slots would wait. So the tasks that are about to end are counted as
 idle: what follows them is planned before they end, and waits in Spark's queue. Where more tasks are wanted than there
 are slots some wait anyway, and where their number is bounded none may wait beside those that run: there a stage is
-planned only for what is idle. Pure like `sdf.planner`: the driver of a run and the simulators ask the same.
+planned only for what is idle. Of many slots a few may idle for a moment, until one stage serves more of them. Pure like
+`sdf.planner`: the driver of a run and the simulators ask the same.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from sdf.work import Work
 __all__ = ["InFlight", "PlannedStage", "StagePlanner"]
 
 _AHEAD_SECONDS = 0.15  # what Spark takes from the start of a stage until its tasks begin, and a little more
+_FEW = 64  # of so many slots one may idle until more do, so that thousands of slots are not as many stages a minute
+_FEW_SECONDS = 0.25  # but no longer than this
 
 
 @attrs.frozen
@@ -91,6 +94,7 @@ class StagePlanner:
         self._tuning = tuning
         self._limits = limits
         self._tasks_per_slot = tasks_per_slot
+        self._planned_at = self._more_at = -math.inf  # the last stage, and the next if that waits for more to idle
 
     def plan(self, slots: int, now: float, elapsed_seconds: float) -> PlannedStage | None:
         """Take the next stage from the backlog, its tasks are in flight from here on; None if none is due.
@@ -112,6 +116,9 @@ class StagePlanner:
         )
         idle = width - len(self.in_flight)
         tasks = self.in_flight.idle_soon(width, now) if self._plans_ahead() and width <= slots else idle
+        self._more_at = self._planned_at + _FEW_SECONDS if 0 < tasks < width // _FEW else -math.inf
+        if now < self._more_at:
+            return None
         planned = plan_stage(
             self.backlog,
             self._work.costs,
@@ -125,6 +132,7 @@ class StagePlanner:
         )
         if not planned:
             return None
+        self._planned_at = now
         begin = now + _AHEAD_SECONDS if tasks > idle else now
         ends = tuple(begin + task.expected_seconds for task in planned)
         for end in ends:
@@ -133,6 +141,8 @@ class StagePlanner:
 
     def seconds_until_due(self, now: float) -> float:
         """Return in how many seconds to plan the next stage, if no task ends before; inf if there is no such time."""
+        if now < self._more_at:
+            return self._more_at - now
         return self.in_flight.until_idle(now) if self._plans_ahead() else math.inf
 
     def _plans_ahead(self) -> bool:

@@ -127,3 +127,23 @@ def test_a_stage_is_due_before_the_next_task_ends():
     due = run.planner.seconds_until_due(0.5)
     assert len(run.planner.backlog) > 0
     assert due == pytest.approx(end - _AHEAD_SECONDS - 0.5)
+
+
+def test_of_many_slots_a_few_idle_for_a_moment_until_a_stage_serves_more_of_them():
+    """Else ten thousand slots are as many stages a minute; but none idles for longer than a quarter of a second."""
+    work = Work(RangeFn())
+    planner = StagePlanner(work, Tuning(0.5, 0.2, 1000.0), Limits(1, None, None))
+    enter(work, planner.backlog, [Expanded(10**6, OffsetRange(0, 10**6), ((OffsetRange(0, 10**6), 10**6),))])
+    ends = list(planner.plan(256, 0.0, 0.0).ends)
+    work.costs.observe(Outcome(1, (), 1, 1.0))
+    for end in ends[:3]:
+        planner.in_flight.remove(end)
+    for _ in ends[3:]:
+        planner.in_flight.remove(ends[-1])
+        planner.in_flight.add(100.0)  # nobody else is about to end
+    assert (planner.plan(256, 0.1, 0.1), planner.seconds_until_due(0.1)) == (None, pytest.approx(0.15))
+    planner.in_flight.remove(100.0)
+    assert len(planner.plan(256, 0.1, 0.1).tasks) == 4
+    planner.in_flight.remove(100.0)
+    assert planner.plan(256, 0.2, 0.2) is None
+    assert len(planner.plan(256, 0.36, 0.36).tasks) == 1
