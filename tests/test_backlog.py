@@ -54,6 +54,17 @@ def test_backlog_ranks_by_seconds_where_the_cost_is_known():
     assert [item.id for item in drain(backlog_of(costs, [item_of(0, 0, 50), slow]))] == [10, 0]
 
 
+def test_backlog_ranks_what_has_not_begun_by_what_it_costs_beside_its_units():
+    """A small one costs three seconds, whatever its size; what was cut off costs two."""
+    costs = Costs()
+    for number, size in enumerate((1, 10, 100)):
+        ran(costs, number, size, 3.0)
+    ran(costs, 3, 1, 2.0, whole=False)
+    assert [
+        item.id for item in drain(backlog_of(costs, [item_of(9, 0, 1), *cut_off(costs, item_of(10, 1, 2, parent=3))]))
+    ] == [9, 10]
+
+
 def test_backlog_knows_its_seconds():
     """Units by the mean, or by their own cost."""
     costs = costs_of(0.5)

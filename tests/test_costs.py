@@ -26,6 +26,14 @@ def test_work_that_has_not_begun_costs_seconds_a_work_item_and_seconds_a_unit(pe
         assert costs.seconds_of(item_of(9, 0, size)) == pytest.approx(per_item + per_unit * size, rel=0.1)
 
 
+def test_sizes_that_are_alike_do_not_tell_what_a_unit_costs():
+    """What they differ by in cost is noise; the next one is a hundred times as large, and as dear."""
+    costs = Costs()
+    ran(costs, 0, 100, 1.5)
+    ran(costs, 1, 101, 1.0)
+    assert costs.seconds_of(item_of(9, 0, 10_000)) == pytest.approx(125, rel=0.2)
+
+
 def test_what_ran_together_is_a_mean_of_as_many():
     """A task tells only a sum; ten alike count as one of them ten times."""
     apart, together = Costs(), Costs()
@@ -243,6 +251,15 @@ def test_the_mean_is_an_expectation_too(seconds, surprised):
     ran(costs, 0, 3, 3.0)
     ran(costs, 1, 1, seconds, whole=False)
     assert costs.surprised is surprised
+
+
+def test_what_a_work_item_costs_beside_its_units_is_expected_too():
+    """Three seconds to open it, say, and then one unit."""
+    costs = Costs()
+    for number, size in enumerate((1, 40, 1000)):
+        ran(costs, number, size, 3.0 + 0.25 * size)
+    ran(costs, 3, 1, 3.25, whole=False)
+    assert not costs.surprised
 
 
 def test_after_work_that_took_no_time_nothing_is_a_surprise():

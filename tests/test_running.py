@@ -183,14 +183,22 @@ def test_what_was_cut_off_is_expected_to_cost_what_the_end_of_the_rest_did():
     assert running.seconds() < 4
 
 
-def test_opening_is_no_cost_of_a_unit():
-    """It took 20 s to open it, and a second a block since; else all else would look dear too."""
-    running, outputs, clock = started(lambda position: 1.0)
+@pytest.mark.parametrize("seconds", [1.0, 0.01])
+def test_opening_is_no_cost_of_a_unit(seconds):
+    """It took 20 s to open it, and so many a block since; else all else would look dear too."""
+    running, outputs, clock = started(lambda position: seconds)
     clock.now += 20
     for _ in range(5):
         next(outputs)
         running.note()
-    assert (running.seconds_left(), running.seconds_left_at_most()) == (96, 96)
+    assert (running.seconds_left(), running.seconds_left_at_most()) == pytest.approx((96 * seconds, 96 * seconds))
+
+
+def test_work_that_takes_no_time_is_halved_in_the_middle():
+    """As a clock may have it that has not ticked."""
+    running, _, _ = started(lambda position: 0.0, offsets=2)
+    assert running.halve()
+    assert running.invoker.primary == OffsetRange(0, 50)
 
 
 class Shares(DoFn):
@@ -207,6 +215,23 @@ class Shares(DoFn):
             if not tracker.try_claim(bytes([key])):
                 return
             yield key
+
+
+class SharesDeferred(Shares):
+    """Defers after the first key."""
+
+    def process(self, element, tracker):
+        tracker.try_claim(b"\0")
+        tracker.defer_remainder()
+        yield 0
+
+
+def test_what_was_deferred_counts_as_half_where_nothing_tells_how_much_it_is():
+    """Of what is kept all is done, and it is as large as the whole."""
+    running = Running(SharesDeferred(), WorkItem(0, 0, True, ByteKeyRange(), 8.0), side_inputs=None, clock=Clock())
+    list(running.invoker.run())
+    _, part = running.done()
+    assert (part.units, part.scale) == (4.0, 0.5)
 
 
 @pytest.mark.parametrize("sized", [True, False])
