@@ -58,6 +58,8 @@ class Backlog:
 
     def _weigh(self) -> None:
         """Weigh again what was cut, if its cost may have changed; where much of it waits, if enough of it has."""
+        if not len(self._cut):
+            return
         changes, known = self._costs.revision - self._revision, self._costs.known()
         if known != self._known or changes > len(self._cut) // _PIECES_PER_CHANGE:
             self._revision, self._known = self._costs.revision, known

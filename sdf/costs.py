@@ -75,6 +75,7 @@ class Costs:
 
     def __init__(self) -> None:
         self._line = _Line()
+        self._fit: tuple[float, float] | None = None  # of it, once somebody has asked
         self._scales: dict[int, float] = {}  # what a unit of a work item counts, where that is not 1
         self._scale_behind: dict[int, float] = {}  # and one of what was cut off from it last
         self._rates: dict[int, float] = {}  # seconds per unit as counted, shown or expected
@@ -88,7 +89,7 @@ class Costs:
 
     def observe(self, outcome: Outcome) -> None:
         """Learn from what an attempt did."""
-        line = self.fit()
+        line, self._fit = self.fit(), None
         parts: dict[int, float] = {}  # how much each of them is, as counted
         for part in outcome.parts:
             scale = self._scale(part.item_id)
@@ -190,7 +191,9 @@ class Costs:
 
     def fit(self) -> tuple[float, float] | None:
         """Return the seconds per work item and per unit that fit best what has run, None before anything has."""
-        return self._line.fit() if self.known() else None
+        if self._fit is None and self.known():
+            self._fit = self._line.fit()
+        return self._fit
 
     def mean_of_items(self) -> float:
         """Return seconds per work item over all that has run, 0 before anything has."""

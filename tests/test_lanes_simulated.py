@@ -10,6 +10,7 @@ from sdf.errors import SdfError
 from sdf.ledger import Ledger
 from sdf.spark import balance, lane
 from sdf.spark.coordinator import Coordinator
+from sdf.spark.giving import Giving
 from sdf.spark.messages import Sealed
 
 SCHEDULES = 12_000
@@ -46,7 +47,7 @@ def sealing_removed(monkeypatch):
         self._balance.ends(attempt)
         self._send(attempt.name, Sealed())
 
-    monkeypatch.setattr(Coordinator, "_seal", seal)
+    monkeypatch.setattr(Giving, "_seal", seal)
 
 
 def stealing_from_doubled_lanes(monkeypatch):

@@ -144,6 +144,10 @@ class Balance:
         """Tell whether an attempt waits for work."""
         return attempt.name in self._idle
 
+    def none_idle(self) -> bool:
+        """Tell whether nobody waits for work."""
+        return not self._idle
+
     def idle(self) -> list[Attempt]:
         """Return all that wait for work, the longest first."""
         return list(self._idle.values())

@@ -1,10 +1,8 @@
-"""What the coordinator decides: who runs what, and when a lane's content is sealed. No sockets.
+"""The coordinator: what it knows of lanes and attempts, and what it makes of what they say. No sockets.
 
 Every lane has a *share*, the work items that it is to run and nobody has started, and a *content*, what the ledger says
-it owns: what attempts at it were given, in order. An attempt is given the next items of the share when it has run what
-it holds. An attempt that finds the share empty is *idle*: it is given half of what the lane with the most seconds left
-(`sdf.spark.balance`) has in its share or, if that has nothing there, half of what that lane is running, which it is
-asked for. So what was not started moves before what runs.
+it owns: what attempts at it were given, in order. What an attempt is given next, or that its lane is sealed, is decided
+in `sdf.spark.giving`.
 
 What keeps this exactly-once:
 
@@ -25,16 +23,15 @@ from typing import Any
 import attrs
 
 from sdf.backlog import Backlog
-from sdf.errors import LedgerError, ReplayError, SdfError, show
+from sdf.errors import LedgerError, SdfError
 from sdf.invoker import Residual
 from sdf.items import Outcome, WorkItem
 from sdf.progress import RunProgress
-from sdf.report import RunReport, TaskRun
+from sdf.report import RunReport
 from sdf.spark.account import Account
 from sdf.spark.balance import Attempt, Balance, LaneState
+from sdf.spark.giving import Giving
 from sdf.spark.messages import (
-    Ask,
-    Assign,
     Back,
     Beat,
     Bye,
@@ -43,7 +40,6 @@ from sdf.spark.messages import (
     FromLane,
     Hello,
     Ready,
-    Sealed,
     Split,
     ToLane,
     Verdict,
@@ -83,7 +79,6 @@ class Coordinator:
     ) -> None:
         self._work = work
         self._send = send
-        self._worth_seconds = min_piece_seconds
         self._balance = Balance(work.costs, min_piece_seconds, patience_seconds)
         self._lanes = [LaneState(number, Backlog(work.costs)) for number in range(len(shares))]
         for lane, share in zip(self._lanes, shares, strict=True):
@@ -93,11 +88,12 @@ class Coordinator:
                 self._balance.needs_slot(lane)
         self._attempts: dict[Hashable, Attempt] = {}
         self._delayed: list[tuple[float, int, LaneState, WorkItem]] = []
-        self._unsealed = len(self._lanes)
-        self._flaw: SdfError | None = None
         self._waited_at = 0.0
         self._unmovable = False
         self._account = Account(work, self._lanes)
+        self._giving = Giving(
+            work, len(shares), self._balance, self._account, send=send, worth_seconds=min_piece_seconds
+        )
 
     # What happens.
 
@@ -124,8 +120,8 @@ class Coordinator:
         for other in lane.attempts[:-1]:
             self._balance.rank(other)
             if self._balance.is_idle(other):
-                self._next(other, now)  # it cannot take any more
-        self._settle(now)
+                self._giving.next(other, now)  # it cannot take any more
+        self._giving.settle(now)
 
     def received(self, name: Hashable, message: FromLane, now: float) -> None:
         """An attempt has sent a message. An error in it fails the attempt."""
@@ -153,7 +149,7 @@ class Coordinator:
         except SdfError as error:
             log.warning("%s: lane %d: %s", self._work.name, attempt.lane.number, error)
             self._send(name, Fail(error))
-        self._settle(now)
+        self._giving.settle(now)
 
     def lost(self, name: Hashable, now: float) -> None:
         """The connection of an attempt has ended."""
@@ -176,7 +172,7 @@ class Coordinator:
             and (lane.share or lane.delayed or ledger.content(lane.number))
         ):
             self._balance.needs_slot(lane, now)
-        self._settle(now)
+        self._giving.settle(now)
 
     def tick(self, now: float) -> None:
         """Time has passed; to be called often while `waiting`."""
@@ -186,12 +182,12 @@ class Coordinator:
             lane.share.push(item)
             for attempt in lane.attempts:
                 if self._balance.is_idle(attempt):
-                    self._next(attempt, now)
+                    self._giving.next(attempt, now)
         if now - self._waited_at >= WAIT_EVERY_SECONDS:
             self._waited_at = now
             for attempt in self._balance.idle():
                 self._send(attempt.name, Wait())
-        self._settle(now)
+        self._giving.settle(now)
 
     def waiting(self) -> bool:
         """Tell whether something may become due without a message."""
@@ -212,7 +208,7 @@ class Coordinator:
         elif took > 4 * _BATCH_SECONDS:
             attempt.batch = max(attempt.batch // 2, 1)
         attempt.done, attempt.beat = message, None
-        self._next(attempt, now)
+        self._giving.next(attempt, now)
 
     def _beat(self, attempt: Attempt, message: Beat, now: float) -> None:
         self._work.costs.learn(message.item_id, message.units, message.seconds)
@@ -248,7 +244,7 @@ class Coordinator:
             attempt.beat = attrs.evolve(attempt.beat, seconds_left=max(0.0, attempt.ends_at - now) / 2)
         self._balance.rank(attempt, now)
         if taker is not attempt:
-            self._next(taker, now)
+            self._giving.next(taker, now)
 
     def _read(self, attempt: Attempt, message: Split) -> tuple[Any, list[Residual]] | None:
         if message.item_id not in attempt.given:
@@ -283,111 +279,6 @@ class Coordinator:
         self._send(attempt.name, Verdict(True))
         self._balance.rank(attempt, now)  # whoever is idle gets half of it as things settle
 
-    # Who is given what.
-
-    def _next(self, attempt: Attempt, now: float) -> None:
-        """Give an attempt what it runs next, or seal it, or let it be idle."""
-        lane = attempt.lane
-        items = [attempt.queue.popleft() for _ in range(min(attempt.batch, len(attempt.queue)))]
-        if not items and lane.sealed is None:
-            items = [lane.share.pop() for _ in range(min(attempt.batch, len(lane.share)))]
-            self._work.ledger.assign(lane.number, items)
-            for other in lane.attempts:
-                if other is not attempt:
-                    other.queue.extend(items)
-        if items:
-            attempt.assigned_at = now
-            attempt.given = {item.id: item.restriction for item in items}
-            self._balance.runs(attempt)
-            self._send(attempt.name, Assign(tuple(items)))
-        elif lane.delayed or attempt.alone():
-            self._balance.rests(attempt, now)
-        else:
-            self._seal(attempt, now)
-        self._balance.rank(attempt, now)
-
-    def _seal(self, attempt: Attempt, now: float) -> None:
-        """Fix the content of its lane, and let the attempt end."""
-        lane, records = attempt.lane, attempt.done.records
-        self._balance.ends(attempt)
-        if lane.sealed is None:
-            self._work.ledger.seal(lane.number, attempt.name)
-            lane.sealed = TaskRun(
-                stage=0,
-                task=lane.number,
-                worker=attempt.hello.worker,
-                began=attempt.hello.began,
-                seconds=attempt.done.seconds,
-                work_items=attempt.done.items,
-                handed_back=lane.handed_over,
-                records=records,
-            )
-            lane.units, lane.ran, lane.slow = attempt.done.units, attempt.ran, attempt.slow
-            for other in lane.attempts:
-                self._balance.ends(other)
-            self._unsealed -= 1
-            if not self._unsealed:
-                self._account.all_sealed(now)
-                self._prove()
-                log.info("%s: all lanes are sealed, %d splits", self._work.name, self._work.splits)
-        if self._flaw is not None:
-            self._send(attempt.name, Fail(self._flaw))
-        elif records != lane.sealed.records:
-            parts = show([item.restriction for item in self._work.ledger.content(lane.number)])
-            raise ReplayError(
-                f"{self._work.name}.process() is not deterministic: running {parts} again gave {records} records where "
-                f"{lane.sealed.records} were given before. Make process() depend on nothing but element and "
-                f"restriction, yield nothing after a refused claim, or save the result before it is used twice."
-            )
-        else:
-            self._send(attempt.name, Sealed())
-
-    def _prove(self) -> None:
-        try:
-            self._work.ledger.prove()
-        except SdfError as error:
-            self._flaw = error
-
-    # Who gives to whom.
-
-    def _settle(self, now: float) -> None:
-        """Let those who have most give to those who are idle, and end the idle ones for whom nothing will come."""
-        while (adoption := self._balance.adoption(now)) is not None:
-            self._adopt(*adoption, now)
-        while (pair := self._balance.pair(now)) is not None:
-            giver, taker = pair
-            if len(giver.lane.share):
-                self._hand_over(giver, taker, now)
-            else:
-                self._balance.asks(giver, now)
-                self._send(giver.name, Ask(self._worth_seconds))
-        for attempt in self._balance.leavers(now):
-            self._seal(attempt, now)
-
-    def _adopt(self, orphan: LaneState, taker: Attempt, now: float) -> None:
-        """Give an attempt all that a lane has that was never begun; others who are idle will take of that."""
-        log.debug("%s: lane %d adopts what lane %d has", self._work.name, taker.lane.number, orphan.number)
-        orphan.handed_over += len(orphan.share)
-        while len(orphan.share):
-            taker.lane.share.push(orphan.share.pop())
-        self._next(taker, now)
-
-    def _hand_over(self, giver: Attempt, taker: Attempt, now: float) -> None:
-        """Move work items from one share to another, so that both have as many seconds left."""
-        share, wanted, moved = giver.lane.share, self._balance.seconds_left(giver) / 2, 0.0
-        while len(share) and (moved < wanted or not moved):
-            item = share.pop()
-            seconds = self._work.costs.seconds_of(item)
-            if moved and moved + seconds / 2 > wanted:
-                share.push(item)
-                break
-            taker.lane.share.push(item)
-            giver.lane.handed_over += 1
-            moved += max(seconds, 1e-9)
-        log.debug("%s: lane %d hands %.2f s to lane %d", self._work.name, giver.lane.number, moved, taker.lane.number)
-        self._balance.rank(giver, now)
-        self._next(taker, now)
-
     # What came of it.
 
     def running(self) -> bool:
@@ -396,7 +287,7 @@ class Coordinator:
 
     def sealed(self) -> bool:
         """Tell whether all lanes are."""
-        return not self._unsealed
+        return not self._giving.unsealed
 
     def progress(self, now: float) -> RunProgress:
         """Return how far the run is."""

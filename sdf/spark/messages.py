@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -173,8 +174,60 @@ class Fail:
 FromLane = Hello | Ready | Beat | Split | Back | Declined | Bye
 ToLane = Assign | Wait | Sealed | Ask | Verdict | Fail
 
-_FROM_LANE: dict[str, tuple[Any, list[str], list[Any]]] = {
-    kind.__name__: (kind, [field.name for field in attrs.fields(kind)], [field.type for field in attrs.fields(kind)])
+
+def _int(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{value!r} is no int")
+    return value
+
+
+def _float(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value < math.inf:
+        raise ValueError(f"{value!r} is no float")
+    return float(value)
+
+
+def _bool(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"{value!r} is no bool")
+    return value
+
+
+def _str(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError(f"{value!r} is no str")
+    return value
+
+
+def _any(value: Any) -> Any:
+    return value
+
+
+def _row(*checks: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda row: tuple([check(value) for check, value in zip(checks, row, strict=True)])
+
+
+def _all(check: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda rows: tuple([check(row) for row in rows])
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {  # by the types as they are written in the classes above
+    "int": _int,
+    "float": _float,
+    "bool": _bool,
+    "str": _str,
+    "Any": _any,
+    "tuple[int, ...]": _all(_int),
+    "tuple[tuple[Any, float, Any], ...]": _all(_row(_any, _float, _any)),
+    "tuple[tuple[int, float, float, float, int], ...]": _all(_row(_int, _float, _float, _float, _int)),
+    "tuple[tuple[int, str, float], ...]": _all(_row(_int, _str, _float)),
+}
+_FROM_LANE: dict[str, tuple[Any, list[str], list[Callable[[Any], Any]]]] = {
+    kind.__name__: (
+        kind,
+        [field.name for field in attrs.fields(kind)],
+        [_CHECKS[str(field.type)] for field in attrs.fields(kind)],
+    )
     for kind in (Hello, Ready, Beat, Split, Back, Declined, Bye)
 }
 
@@ -192,41 +245,9 @@ def read(payload: bytes) -> FromLane:
         ProtocolError: if it is none.
     """
     try:
-        name, *values = json.loads(payload)
-        kind, _, types = _FROM_LANE[name]
-        if len(types) != len(values):
-            raise ValueError(f"{len(values)} values")
-        message: FromLane = kind(*map(_checked, types, values))
+        name, *values = json.loads(payload.decode())
+        kind, _, checks = _FROM_LANE[name]
+        message: FromLane = kind(*[check(value) for check, value in zip(checks, values, strict=True)])
     except Exception as error:  # anything may be in it
         raise ProtocolError(f"not a message: {show(payload)} ({type(error).__name__}: {error})") from error
     return message
-
-
-_ROWS = {
-    "tuple[tuple[int, float, float, float, int], ...]": ("int", "float", "float", "float", "int"),
-    "tuple[tuple[int, str, float], ...]": ("int", "str", "float"),
-}
-
-
-def _of_length(row: Any, length: int) -> Any:
-    if len(row) != length:
-        raise ValueError(f"{row!r} has not {length} entries")
-    return row
-
-
-def _checked(kind: Any, value: Any) -> Any:
-    """Return a field's value; the kinds are written as in the classes above."""
-    if kind == "int" and type(value) is int:
-        return value
-    if kind == "float" and type(value) in (int, float) and math.isfinite(value) and value >= 0:
-        return float(value)
-    if (kind == "bool" and type(value) is bool) or (kind == "str" and type(value) is str) or kind == "Any":
-        return value
-    if kind == "tuple[int, ...]" and all(type(entry) is int for entry in value):
-        return tuple(value)
-    if kind == "tuple[tuple[Any, float, Any], ...]":
-        return tuple((restriction, _checked("float", delay), state) for restriction, delay, state in value)
-    if kind in _ROWS:
-        kinds = _ROWS[kind]
-        return tuple(tuple(map(_checked, kinds, _of_length(row, len(kinds)))) for row in value)
-    raise ValueError(f"{value!r} is no {kind}")

@@ -76,7 +76,7 @@ MUTANTS = {
         LIVE + "test_the_report",
     ),
     "a replay of a lane that gives something else is believed": (
-        "spark/coordinator.py",
+        "spark/giving.py",
         "elif records != lane.sealed.records:",
         "elif False:",
         LIVE + "test_a_process_that_is_not_deterministic_is_found_out",
