@@ -8,8 +8,8 @@ driver (`receipts`). The result reads the committed blocks (`stage.ReadCommitted
 
 Follow it through `live`: its work items are dealt out to lanes. `link.LaneTask` is the task that runs a lane on an
 executor and yields its records; what it does at each step is in `lane`. It talks to the driver in the words of `wire`,
-restrictions told as in `sdf.values`. There `server` has the sockets, `coordinator` takes what lanes say, `giving` decides
-what each lane runs next and when it is sealed, and `balance` who gives to whom.
+restrictions told as in `sdf.values`. There `server` has the sockets, `coordinator` takes what lanes say, `giving`
+decides what each lane runs next and when it is sealed, and `balance` who gives to whom.
 
 Follow it through `stream`: `batches` is the loop of the driver and speaks to the journal, `microbatch` runs one step of
 one batch, with the tasks and the readers of `stage`.
