@@ -51,9 +51,9 @@ class Taken:
         return statistics.median(self.seconds)
 
     @property
-    def spread(self) -> float:
-        """The slowest less the fastest, as a share of the median."""
-        return (max(self.seconds) - min(self.seconds)) / self.median
+    def spread(self) -> float | None:
+        """The slowest less the fastest, as a share of the median; one alone has none."""
+        return None if len(self.seconds) < 2 else (max(self.seconds) - min(self.seconds)) / self.median
 
 
 def in_turn(runs: Mapping[str, Callable[[], Any]], rounds: int, *, warm_up: bool = True) -> dict[str, Taken]:
@@ -121,6 +121,7 @@ class Bench:
         self.name = Path(sys.argv[0]).stem
         self._quick: dict[str, Any] = {}
         self._usual: dict[str, Any] = {}
+        self._above: dict[str, float] = {}
         self._parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
         self._parser.add_argument("--quick", action="store_true", help="small: to see that it works")
         self._parser.add_argument(
@@ -136,13 +137,14 @@ class Bench:
             f"{_processor()}, {os.cpu_count()} cores, {_gigabytes():.0f} GB, Python {platform.python_version()}"
         )
 
-    def option(self, flag: str, usual: Any, *, quick: Any = None, **kwargs: Any) -> None:
-        """Add an option; ``quick`` is its value under ``--quick``."""
+    def option(self, flag: str, usual: Any, *, quick: Any = None, above: float = 0, **kwargs: Any) -> None:
+        """Add an option; ``quick`` is its value under ``--quick``, and numbers are above ``above``."""
         name = flag.lstrip("-").replace("-", "_")
         self._usual[name], self._quick[name] = usual, usual if quick is None else quick
         one = usual[0] if isinstance(usual, list) else usual
         if isinstance(usual, list):
-            kwargs.setdefault("nargs", "*")
+            kwargs.setdefault("nargs", "+")
+        self._above[name] = above
         kwargs["help"] = (kwargs.get("help", "") + f" ({usual}; quick: {self._quick[name]})").strip()
         self._parser.add_argument(flag, type=type(one), **kwargs)
 
@@ -153,11 +155,16 @@ class Bench:
             told = getattr(given, name)
             if told is None:
                 setattr(given, name, value)
-            elif told != value and name != "rounds":
+                continue
+            if isinstance(told, list):
+                told = sorted(set(told), key=self._usual[name].index if isinstance(told[0], str) else None)
+                setattr(given, name, told)
+            for number in told if isinstance(told, list) else [told]:
+                if not isinstance(number, str) and not number > self._above[name]:
+                    self.refuse(f"--{name.replace('_', '-')} must be above {self._above[name]:g} (got {number!r})")
+            if told != value and name not in ("rounds", "python"):
                 self.name += f"-{name}-{'+'.join(map(str, told)) if isinstance(told, list) else told}"
-        self.name = re.sub(r"[^\w.,+-]+", "_", self.name)
-        if given.rounds < 1:
-            self.refuse(f"--rounds must be at least 1 (got {given.rounds})")
+        self.name = re.sub(r"[^\w.,+-]+", "_", self.name) + "-quick" * given.quick
         self._results = given.results or (QUICK if given.quick else RESULTS)
         self._is_quick = given.quick
         self._results.mkdir(parents=True, exist_ok=True)
@@ -209,7 +216,8 @@ class Bench:
 
     def end(self) -> None:
         """Print the claims, and save everything."""
-        self.note(f"Memory at most: {memory()}.")
+        if self._sc is not None:
+            self.note(f"Memory at most: {memory()}.")
         if self._sc is not None:
             self._sc.stop()
         if self._claims:
@@ -237,7 +245,9 @@ class Bench:
             "notes": self._notes,
             "pictures": self._pictures,
         }
-        self._file().write_text(json.dumps(found, indent=1, default=str) + "\n")
+        fresh = self._file().with_suffix(".new")
+        fresh.write_text(json.dumps(found, indent=1, default=str) + "\n")
+        fresh.replace(self._file())
 
 
 def _processor() -> str:

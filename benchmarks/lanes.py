@@ -160,7 +160,9 @@ def serve(lanes, items_per_lane):
     began = time.perf_counter()
     generator = context.Process(target=generate, args=(run.address, range(lanes), connected, go))
     generator.start()
-    connected.acquire()
+    while not connected.acquire(timeout=0.5):
+        if not generator.is_alive():
+            raise SystemExit("the load generator has failed")
     connecting = time.perf_counter() - began
     began, cpu = time.perf_counter(), time.process_time()
     go.set()
@@ -181,6 +183,8 @@ def main():
     bench.option("--items", 40, quick=20, help="work items per lane")
     given = bench.begin()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 4 * max(given.lanes) > hard:
+        bench.refuse(f"--lanes: this machine allows {hard:,} open files, which is enough for {hard // 4:,} lanes")
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4 * max(given.lanes))), hard))
     table = bench.table(
         "messages, and the memory of the coordinator's process: with the work, and at most with the lanes",

@@ -46,10 +46,10 @@ class NoResultError(Exception):
 
 def in_process(python, timeout, *arguments):
     """Run a program of a library, in a process group of its own that is ended with it; return what it told."""
-    with tempfile.TemporaryFile("w+") as told:
+    with tempfile.TemporaryFile("w+") as told, tempfile.TemporaryDirectory() as scratch:
         process = subprocess.Popen(
             [python, peerprograms.__file__, *arguments],
-            stdout=told, stderr=subprocess.DEVNULL, start_new_session=True,
+            stdout=told, stderr=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "TMPDIR": scratch},
         )  # fmt: skip
         try:
             process.wait(timeout)
@@ -159,6 +159,8 @@ def main():
     bench.option("--timeout", 300.0, help="seconds that a library has for a row")
     bench.option("--python", str(PEERS), help="the one that has the libraries")
     given = bench.begin()
+    if given.python != str(PEERS) and not os.path.exists(given.python):
+        bench.refuse(f"--python must be a Python that has the libraries (got {given.python!r})")
     peers = []
     if os.path.exists(given.python):
         found = in_process(given.python, given.timeout)

@@ -109,7 +109,7 @@ def main():
         },
     )  # fmt: skip
     for name, (fn, elements, runner) in cases.items():
-        results, cpu = [], CpuTime()
+        results, cpu, made = [], CpuTime(), CpuTime()
 
         def run(progress, fn=fn, elements=elements, runner=runner, results=results):
             result = run_sdf(sc.parallelize(elements, 2), fn, runner=runner, progress=progress)
@@ -122,13 +122,14 @@ def main():
             mock.patch("sys.stderr", nowhere),
             cpu.of(live._Watch, "__call__"),
             cpu.of(staged._Run, "_show"),
+            made.of(staged._Run, "_report"),
             cpu.of(display._Bar, "__call__"),
         ):
             taken = in_turn({"without": lambda run=run: run(False), "with": lambda run=run: run(True)}, given.rounds)
         without, shown = taken["without"], taken["with"]
         progress = cpu.seconds / (given.rounds + 1) / shown.median  # the round that warms up is timed too
         report = results[0].report
-        making = seconds_of(lambda results=results: results[0].report)
+        making = seconds_of(lambda results=results: results[0].report) + made.seconds / (2 * given.rounds + 2)
         saving = seconds_of(lambda report=report: report.save(os.devnull))
         share = noting * len(report.pieces) / report.busy_seconds
         together = progress + share + making / without.median

@@ -18,6 +18,10 @@ def line(cells):
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
+def holds(claim):
+    return "yes" if claim["holds"] else "**no**"
+
+
 def page(results):
     """Return the page of results by name."""
     text = [
@@ -26,12 +30,12 @@ def page(results):
         "Made by `make bench`, `make bench-long` and `make bench-peers` of the JSON files in `results`, not written by",
         "hand. Ratios are of medians, within one run on one machine; where a run takes minutes, of one round.",
         "",
-        "| claim | figure | limit | holds | from |",
-        "|---|---|---|---|---|",
+        "| claim | figure | limit | holds | from | at |",
+        "|---|---|---|---|---|---|",
     ]
     for name, found in results.items():
         text += [
-            line([each["what"], f"{each['figure']:.3g}", each["limit"], "yes" if each["holds"] else "**no**", name])
+            line([each["what"], f"{each['figure']:.3g}", each["limit"], holds(each), name, found["commit"]])
             for each in found["claims"]
         ]
     for name, found in results.items():

@@ -22,11 +22,11 @@ UNITS = 10_000  # of each element
 
 @attrs.frozen
 class Overheads:
-    """What is not sdf's: as measured on this machine, unless the command line says otherwise.
+    """What is not sdf's; `startup.py` measures it.
 
     Attributes:
         message_seconds: one way between lane and driver.
-        job_seconds: until the first task of a stage is in Spark's queue.
+        job_seconds: from when Spark has taken a stage until its tasks are in the queue.
         stage_seconds: for which the driver's thread waits until Spark has taken a stage.
         launch_seconds: between two tasks that Spark's driver starts.
         restart_seconds: until a lost slot runs tasks again.

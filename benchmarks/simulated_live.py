@@ -10,7 +10,21 @@ from sdf.backlog import Backlog
 from sdf.planner import deal
 from sdf.spark.beats import LOOK_SECONDS, Beats
 from sdf.spark.coordinator import Coordinator
-from sdf.spark.messages import Ask, Assign, Back, Beat, Declined, Hello, Ready, Sealed, Split, Verdict, read, write
+from sdf.spark.messages import (
+    Ask,
+    Assign,
+    Back,
+    Beat,
+    Declined,
+    Fail,
+    Hello,
+    Ready,
+    Sealed,
+    Split,
+    Verdict,
+    read,
+    write,
+)
 from sdf.values import Parts
 from sdf.work import Work
 
@@ -100,6 +114,8 @@ class SimulatedLane:
         elif isinstance(message, Sealed):
             self.sealed = True
             self.simulation.unsealed -= 1
+        elif isinstance(message, Fail):
+            raise message.error
 
     def answer(self, now, worth):
         if self.offer is None and self.queue:
@@ -141,8 +157,8 @@ class LiveSimulation:
         self.world = world
         self.driver = Driver()
         self.events, self.numbers, self.sent = [], itertools.count(), 0
-        self.now = 0.0
-        slots = len(world.slots)
+        self.now, self.outbox = 0.0, []
+        slots = len(world.slots)  # LiveRunner(lanes=...) has as many lanes as there will be slots
         work = Work(UnitsFn())
         backlog = Backlog(work.costs)
         self.driver(0.0, entered, world, work, backlog)
@@ -157,7 +173,14 @@ class LiveSimulation:
 
     def to_lane(self, name, message):
         self.sent += 1
-        self.at(self.driver.free + self.world.overheads.message_seconds, name.receive, message)
+        self.outbox.append((name, message))
+
+    def decides(self, now, function, *args):
+        """Let the driver decide; what it says goes out once it has."""
+        self.driver(now, function, *args)
+        for lane, message in self.outbox:
+            self.at(self.driver.free + self.world.overheads.message_seconds, lane.receive, message)
+        self.outbox = []
 
     def to_driver(self, lane, payload):
         self.sent += 1
@@ -165,7 +188,7 @@ class LiveSimulation:
 
     def arrives(self, now, lane, payload):
         if not lane.lost:
-            self.driver(now, self._received, lane, payload)
+            self.decides(now, self._received, lane, payload)
 
     def _received(self, now, lane, payload):
         message = read(payload)
@@ -176,7 +199,7 @@ class LiveSimulation:
 
     def ticks(self, now):
         if self.coordinator.waiting():
-            self.driver(now, self.coordinator.tick)
+            self.decides(now, self.coordinator.tick)
         self.at(now + 0.02, self.ticks)
 
     def begins(self, now, number):
@@ -188,7 +211,7 @@ class LiveSimulation:
         if lane is None or lane.lost or lane.sealed:
             return
         lane.lost = True
-        self.driver(now, lambda at: self.coordinator.lost(lane, at))
+        self.decides(now, lambda at: self.coordinator.lost(lane, at))
         self.at(self.starts(now + self.world.overheads.restart_seconds), self.begins, number)
 
     def run(self):

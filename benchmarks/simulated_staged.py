@@ -33,6 +33,7 @@ class StagedSimulation:
         self.free, self.queue = [], deque()
         self.slots = self.stages = 0
         self.ends_expected = {}  # by task
+        self.stored = [[] for _ in world.slots]  # when each block was, and how long it took
         self.events, self.order, self.sent = [], itertools.count(1), 0
         for number, slot in enumerate(world.slots):
             self.at(max(self.driver.free, slot.begins), self.comes, number)
@@ -48,9 +49,19 @@ class StagedSimulation:
             while self.events and self.events[0][0] <= until:  # what comes while the driver is at it
                 now, _, action, args = heapq.heappop(self.events)
                 action(now, *args)
-            self.driver(now, self.plans)
+            self.plans(now)
         self.work.ledger.prove()
-        return now
+        return now + self._computing_again(now)
+
+    def _computing_again(self, now):
+        """Return how long it takes to compute the blocks that were lost after they were stored, when they are read."""
+        lost = [
+            seconds
+            for slot, stored in enumerate(self.stored)
+            for end, seconds in stored
+            if any(end < at <= now for at in self.world.lost_at[slot])
+        ]
+        return max(sum(lost) / len(self.world.slots), *lost) if lost else 0.0
 
     def comes(self, now, slot):
         self.slots += 1
@@ -59,18 +70,24 @@ class StagedSimulation:
 
     def plans(self, now):
         """Plan a stage for the slots that are idle or soon will be, and submit it."""
-        stage = self.planner.plan(self.slots, now, now)
+        stage = self.driver(now, lambda at: self.planner.plan(self.slots, at, at))
         if stage is not None:
             self.stages += 1
+            tasks = self.driver(now, self._assigns, stage)
             self.driver.waits(self.world.overheads.stage_seconds)
-            for plan, end in zip(stage.tasks, stage.ends, strict=True):
-                task, self.sent = self.sent, self.sent + 1
-                self.work.ledger.assign(task, plan.items)
-                self.ends_expected[task] = end
-                self.at(now + self.world.overheads.job_seconds, self.waits, task, plan)
+            for task, plan in tasks:
+                self.at(self.driver.free + self.world.overheads.job_seconds, self.waits, task, plan)
         seconds = self.planner.seconds_until_due(now)
         if seconds < math.inf:
             self.at(now + seconds, self.nothing)
+
+    def _assigns(self, _now, stage):
+        tasks = list(enumerate(stage.tasks, self.sent))
+        self.sent += len(tasks)
+        for (task, plan), end in zip(tasks, stage.ends, strict=True):
+            self.work.ledger.assign(task, plan.items)
+            self.ends_expected[task] = end
+        return tasks
 
     def nothing(self, now):
         """It is time to plan."""
@@ -82,7 +99,8 @@ class StagedSimulation:
     def launches(self, now):
         while self.free and self.queue:
             slot, (task, plan) = self.free.pop(), self.queue.popleft()
-            end, outcome = _run_task(self.world, plan, slot, self.starts(now))
+            began, end, outcome = _run_task(self.world, plan, slot, self.starts(now))
+            self.stored[slot].append((end, end - began))
             self.at(end, self.ends, task, slot, outcome)
 
     def ends(self, now, task, slot, outcome):
@@ -97,12 +115,12 @@ class StagedSimulation:
 
 
 def _run_task(world, plan, slot, began):
-    """Return when a task ends, and its outcome; if its slot is lost it begins anew."""
+    """Return when a task began and ends, and its outcome; if its slot is lost it begins anew."""
     while True:
         end, outcome = _attempt(world, plan, world.slots[slot], began)
         lost = [at for at in world.lost_at[slot] if began < at < end]
         if not lost:
-            return end, outcome
+            return began, end, outcome
         began = lost[0] + world.overheads.restart_seconds
 
 

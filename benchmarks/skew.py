@@ -81,7 +81,7 @@ def workloads(seconds, slots):
         return Workload(name, [(0, blocks)], block_seconds, hot, hot_seconds)
 
     def even(name, elements, block_seconds):
-        blocks = round(total / block_seconds)
+        blocks = max(1, round(total / block_seconds))
         bounds = [blocks * number // elements for number in range(elements + 1)]
         return Workload(name, list(itertools.pairwise(bounds)), block_seconds)
 

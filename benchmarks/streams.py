@@ -122,7 +122,7 @@ def follow(sc, folder, program, argument, on_records):
 
 def main():
     bench = Bench(__doc__, rounds=1)
-    bench.option("--batches", 400, quick=16)
+    bench.option("--batches", 400, quick=16, above=15)
     bench.option("--megabytes", 100, quick=1, help="by which the file grows")
     bench.option("--seconds", 20.0, quick=1.0, help="of the measurement of latency")
     given = bench.begin()

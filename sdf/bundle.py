@@ -116,8 +116,8 @@ class Bundle:
         open a file say, runs as long again before it is split, so that opening is at most half of the time.
 
         Returns:
-            True if there is nothing more to give back. False: the running work item has claimed nothing yet, has too
-            little left or cannot be split now, so ask again. `outcome` says what was last in the way.
+            True if there is nothing more to give back. False: the running work item has claimed nothing yet, was just
+            opened, has too little left or cannot be split now, so ask again. `outcome` says what was last in the way.
         """
         self._refused = self._hand_back(worth_seconds)
         return self._refused is None

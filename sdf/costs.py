@@ -17,6 +17,8 @@ units. Either alone is wrong by far where it is the other that matters: the larg
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 from sdf.items import ADDS_UP, Outcome, WorkItem, units
@@ -39,30 +41,40 @@ class _Fronts:
 class _Line:
     """Seconds as a straight line over the units of a work item, fitted by least squares; the total is always met.
 
-    What ran together is known only as a sum, of which the variance grows with the number: it weighs as much less.
+    What ran together is known only as a sum, of which the variance grows with the number: it weighs as much less. A
+    piece of a work item is as large a share of one; so it counts as what the whole would have cost, weighed by that.
     """
 
     def __init__(self) -> None:
-        self.items = self.units = self.seconds = 0.0
-        self._squares = self._products = 0.0  # sums over what ran together, divided by the number
+        self.items = self.seconds = 0.0
+        self._largest = 0.0  # the units are counted in this, as squares of sizes may be more than floats can hold
+        self._units = self._squares = self._products = 0.0  # but for the units: divided by the number
 
     def add(self, items: float, units: float, seconds: float) -> None:
         """Enter what ran together."""
+        if units > self._largest:
+            ratio = self._largest / units
+            self._units, self._products = self._units * ratio, self._products * ratio
+            self._squares *= ratio * ratio
+            self._largest = units
+        share = units / self._largest if units else 0.0
         self.items += items
-        self.units += units
         self.seconds += seconds
-        self._squares += units * units / items
-        self._products += units * seconds / items
+        self._units += share
+        self._squares += share * share / items
+        self._products += share * seconds / items
 
     def fit(self) -> tuple[float, float]:
         """Return the seconds per item and per unit; where sizes are alike, all of it is per unit."""
-        per_unit = self.seconds / self.units
-        alike = _ALIKE * _ALIKE * self.units * self.units / self.items
-        variance = self._squares - self.units * self.units / self.items
-        covariance = self._products - self.units * self.seconds / self.items
+        if not self._units:
+            return self.seconds / self.items, 0.0
+        per_unit = self.seconds / self._units
+        alike = _ALIKE * _ALIKE * self._units * self._units / self.items
+        variance = self._squares - self._units * self._units / self.items
+        covariance = self._products - self._units * self.seconds / self.items
         slope = (covariance + alike * per_unit) / (variance + alike)
         slope = min(max(slope, 0.0), per_unit)
-        return (self.seconds - slope * self.units) / self.items, slope
+        return max(0.0, self.seconds - slope * self._units) / self.items, slope / self._largest
 
 
 class Costs:
@@ -78,6 +90,7 @@ class Costs:
         self._fit: tuple[float, float] | None = None  # of it, once somebody has asked
         self._scales: dict[int, float] = {}  # what a unit of a work item counts, where that is not 1
         self._scale_behind: dict[int, float] = {}  # and one of what was cut off from it last
+        self._wholes: dict[int, float] = {}  # of pieces: what that counted which was cut first
         self._rates: dict[int, float] = {}  # seconds per unit as counted, shown or expected
         self._behind: dict[int, int | None] = {}  # what lies right behind a work item, of what was cut off
         self._fronts_of: dict[int, _Fronts] = {}  # by what is left of it
@@ -87,9 +100,11 @@ class Costs:
         self.revision = 0
         self.surprised = False
 
-    def observe(self, outcome: Outcome) -> None:
-        """Learn from what an attempt did."""
+    def observe(self, outcome: Outcome, wholes: Iterable[WorkItem] = ()) -> None:
+        """Learn from what an attempt did; ``wholes`` are those of which it has not run all, as they were."""
         line, self._fit = self.fit(), None
+        for item in wholes:
+            self._wholes.setdefault(item.id, self.counted(item))
         parts: dict[int, float] = {}  # how much each of them is, as counted
         for part in outcome.parts:
             scale = self._scale(part.item_id)
@@ -97,8 +112,9 @@ class Costs:
             self._scale_behind[part.item_id] = scale * part.scale
             self._show(part.item_id, scale * part.units, part.seconds, line)
         if not outcome.ran:
-            if outcome.started:
-                self._line.add(outcome.started, outcome.units, outcome.seconds)
+            items = outcome.started - sum(not done for done in parts.values())
+            if items > 0:
+                self._line.add(items, outcome.units, outcome.seconds)
             return
         beside = (outcome.seconds - sum(ran.seconds for ran in outcome.ran)) / len(outcome.ran)
         for ran in outcome.ran:
@@ -107,7 +123,10 @@ class Costs:
                 done = ran.units * self._scale(ran.item_id)
                 if ran.item_id in self._behind:
                     self._show(ran.item_id, done, ran.seconds, line)
-            self._line.add(1, done, ran.seconds + beside)
+            elif not done:
+                continue  # all of it was given back
+            whole = self._wholes.get(ran.item_id)
+            self._line.add(min(1.0, done / whole) if whole and done else 1.0, done, ran.seconds + beside)
 
     def _show(self, item_id: int, done: float, seconds: float, line: tuple[float, float] | None) -> None:
         """Learn what a work item cost in the end, and what therefore is to be expected of what waits behind it."""
@@ -155,6 +174,8 @@ class Costs:
         if item.parent is None or item.id in self._behind:
             return
         self._rescale(item.id, self._scale_behind.get(item.parent, self._scale(item.parent)))
+        if item.parent in self._wholes:
+            self._wholes[item.id] = self._wholes[item.parent]
         self._behind[item.id] = self._behind.get(item.parent)
         self._behind[item.parent] = item.id
         fronts = self._fronts_of.pop(item.parent, None) or _Fronts(item.id)
@@ -169,6 +190,7 @@ class Costs:
     def cut(self, whole: WorkItem, fraction: float, front: WorkItem, rest: WorkItem) -> None:
         """Let the two sides of a cut, of which one has the id of the whole, count together what that did."""
         counted = self.counted(whole)
+        self._wholes.setdefault(whole.id, counted)
         self.inherit(rest)
         if units(front) + units(rest) > ADDS_UP * units(whole):
             for side, share in ((front, fraction), (rest, 1 - fraction)):
@@ -178,6 +200,7 @@ class Costs:
         return self._scales.get(item_id, 1.0)
 
     def _rescale(self, item_id: int, scale: float) -> None:
+        self._scales.pop(item_id, None)
         if scale != 1.0:
             self._scales[item_id] = scale
 
@@ -186,8 +209,8 @@ class Costs:
         return units(item) * self._scale(item.id)
 
     def known(self) -> bool:
-        """Tell whether anything has run that tells what a unit costs."""
-        return self._line.units > 0
+        """Tell whether anything has run."""
+        return self._line.items > 0
 
     def fit(self) -> tuple[float, float] | None:
         """Return the seconds per work item and per unit that fit best what has run, None before anything has."""

@@ -74,9 +74,9 @@ class WorkItem:
 
 
 def units(item: WorkItem) -> float:
-    """Return the size of a work item for estimates: 1 where it is unknown, and no more than sums of floats can hold."""
+    """Return the size of a work item for estimates: 1 where it is unknown, and such as products of floats can hold."""
     size = item.size
-    return 1.0 if size is None else float(size) if size < 1e200 else 1e200
+    return 1.0 if size is None else 0.0 if size < 1e-200 else float(size) if size < 1e200 else 1e200
 
 
 @attrs.frozen

@@ -112,11 +112,12 @@ def plan_stage(
         At most ``tasks`` tasks, none of them empty.
     """
     known = costs.known()
-    share = _SHARE * (backlog.seconds() + running_seconds) / width
+    share = enough = _SHARE * (backlog.seconds() + running_seconds) / width
     if known:
         longest = (_IF_SURPRISED if costs.surprised else _IF_NOT) * elapsed_seconds
         share = max(min(share, longest), tuning.min_piece_seconds)
         share = budget = min(share, tuning.longest())
+        enough = min(enough, share) if costs.surprised else share
     else:
         budget = min(tuning.first_budget_seconds, tuning.longest())
     room = sys.maxsize if limits.max_items is None else limits.max_items
@@ -124,7 +125,7 @@ def plan_stage(
     while len(planned) < tasks and len(backlog) and room > 0:
         most = room if known else min(room, _ITEMS_WHILE_COST_UNKNOWN)
         smallest = tuning.min_piece_seconds if known else share / 4
-        items, seconds = _fill(backlog, share, smallest, most, costs, cut, whole_seconds=share)
+        items, seconds = _fill(backlog, share, smallest, most, costs, cut, whole_seconds=share, enough=enough)
         planned.append(PlannedTask(items, seconds if known else budget, budget))
         room -= len(items)
     return planned
@@ -155,7 +156,7 @@ def deal(backlog: Backlog, costs: Costs, lanes: int, *, cut: Cut) -> list[list[W
     shares: list[list[WorkItem]] = []
     for lane in range(lanes):
         share = backlog.seconds() / (lanes - lane)
-        items, _ = _fill(backlog, share, share / 4, sys.maxsize, costs, cut, whole_seconds=0.0)
+        items, _ = _fill(backlog, share, share / 4, sys.maxsize, costs, cut, whole_seconds=0.0, enough=share)
         shares.append(list(items))
     while len(backlog):
         shares[len(backlog) % lanes].append(backlog.pop())
@@ -163,15 +164,25 @@ def deal(backlog: Backlog, costs: Costs, lanes: int, *, cut: Cut) -> list[list[W
 
 
 def _fill(
-    backlog: Backlog, share: float, smallest: float, most: int, costs: Costs, cut: Cut, *, whole_seconds: float
+    backlog: Backlog,
+    share: float,
+    smallest: float,
+    most: int,
+    costs: Costs,
+    cut: Cut,
+    *,
+    whole_seconds: float,
+    enough: float,
 ) -> tuple[tuple[WorkItem, ...], float]:
     """Take about ``share`` seconds of work, at most ``most`` work items; cut the one that is too big.
 
-    What takes no longer than ``whole_seconds`` is not cut, only to fill up what others have left; it is for the next.
+    With ``enough`` of them no other is added: where estimates were wrong, few small work items are one task each, as
+    any of them may be dear. What takes no longer than ``whole_seconds`` is not cut, only to fill up what others have
+    left; it is for the next.
     """
     items: list[WorkItem] = []
     filled = 0.0
-    while len(backlog) and len(items) < most and (filled < share or not items):
+    while len(backlog) and len(items) < most and (filled < enough or not items):
         item = backlog.pop()
         wanted, seconds = share - filled, costs.seconds_of(item)
         if seconds > 1.5 * wanted:  # up to half more than wanted is cheaper than another piece

@@ -45,7 +45,6 @@ class Running:
         self._clock = clock
         self._began = clock()
         self._first: tuple[float, float] | None = None  # when it was seen to have claimed something, and the units done
-        self._kept: float | None = None  # the units that it has not given away, once it has been split
         self._marks: deque[tuple[float, float]] = deque([(self._began, 0.0)])  # when how many units were done, of late
         self._block = self._began, self._began, ""  # what was claimed last: seen first, seen last, where
         self._slow: list[SlowBlock] = []
@@ -166,17 +165,12 @@ class Running:
 
     def split(self, fraction: float) -> bool:
         """Cut off all but so much of what is unclaimed; tell whether it was split."""
-        (done, _), (_, left) = self._progress(), self.units()
+        done, _ = self._progress()
         if self.invoker.split(fraction) is None:
             return False
-        after, rest = self._progress()
-        if self._scale is None or rest is None:
-            return True
-        if done > 0 and after > 0:
+        after, _ = self._progress()
+        if self._scale is not None and done > 0 and after > 0:
             self._scale *= done / after  # a tracker may count in shares of what it has now
-            self._kept = (after + rest) * self._scale
-        else:
-            self._kept = left * fraction
         return True
 
     def opening_seconds(self) -> float | None:
@@ -189,26 +183,25 @@ class Running:
         if not self.invoker.residuals:
             return whole, None
         primary = self.invoker.primary
-        sizes = [
-            checked_size(self._fn, self.item.element, part)
-            for part in (primary, *(residual.restriction for residual in self.invoker.residuals))
-            if part is not None
-        ]
-        size = None if primary is None else sizes.pop(0)
-        done = 0.0 if primary is None else whole / 2 if size is None else _clamped(size)
-        kept, scale = self._shares(done, sizes, known=primary is None or size is not None)
+        given = [residual.restriction for residual in self.invoker.residuals]
+        size = 0.0 if primary is None else checked_size(self._fn, self.item.element, primary)
+        sizes = [checked_size(self._fn, self.item.element, part) for part in given]
+        done = whole / 2 if size is None else _clamped(size)
+        kept, scale = done, 1.0
+        if size is None or None in sizes or done + sum(map(_units, sizes)) > ADDS_UP * whole > 0:
+            kept = self._share() if primary is not None else 0.0
+            scale = (whole - kept) / (sum(map(_units, sizes)) or 1.0)
         seconds = max(self.seconds(), kept * (self._cost() or 0.0))
         return done, Part(self.item.id, primary, tuple(self.invoker.residuals), kept, seconds, scale)
 
-    def _shares(self, done: float, sizes: list[float | None], *, known: bool) -> tuple[float, float]:
-        """Return the units that it kept of its size, and what a unit of what it gave away counts."""
-        whole, given = units(self.item), sum(1.0 if size is None else _clamped(size) for size in sizes)
-        if known and None not in sizes and done + given <= ADDS_UP * whole:
-            return done, 1.0
-        kept = done if not done or self._kept is None else self._kept
-        if kept >= whole:
-            kept = whole / 2
-        return kept, (whole - kept) / given if given else 1.0
+    def _share(self) -> float:
+        """Return the units of its size that it did, where sizes do not tell: as its tracker has it, or half of them."""
+        whole, (done, _) = units(self.item), self.units()
+        return done if 0 < done < whole else whole / 2
+
+
+def _units(size: float | None) -> float:
+    return 1.0 if size is None else _clamped(size)
 
 
 def _clamped(number: float) -> float:

@@ -167,7 +167,7 @@ class Work:
         todo = self.ledger.commit(owner, attempt, outcome)
         if todo is None:
             return None
-        self.costs.observe(outcome)
+        self.costs.observe(outcome, [self.ledger.item(part.item_id) for part in outcome.parts])
         for part in outcome.parts:
             self._note_unknown(self.ledger.item(part.item_id), part.primary, part.residuals)
             self.note_split(part.item_id, len(part.residuals))

@@ -2,11 +2,12 @@
 
 import random
 
+import attrs
 import pytest
 from planning import cut_off, item_of, ran
 
 from sdf.costs import Costs
-from sdf.items import Outcome, Part, Ran
+from sdf.items import Outcome, Part, Ran, units
 from sdf.restrictions import OffsetRange
 
 
@@ -32,6 +33,49 @@ def test_sizes_that_are_alike_do_not_tell_what_a_unit_costs():
     ran(costs, 0, 100, 1.5)
     ran(costs, 1, 101, 1.0)
     assert costs.seconds_of(item_of(9, 0, 10_000)) == pytest.approx(125, rel=0.2)
+
+
+def test_a_piece_is_a_share_of_a_work_item():
+    """A giant of 1,000 s that ran in a thousand pieces does not make all others look as if they took a second."""
+    costs = Costs()
+    for number, (size, seconds) in enumerate([(20, 40.0), (20, 41.0)]):
+        ran(costs, number, size, seconds)
+    whole = item_of(100, 0, 1000)
+    for number in range(100, 1099):
+        rest = item_of(number + 1, number - 99, 1000, parent=number)
+        costs.cut(whole, 0.1, attrs.evolve(whole, restriction=OffsetRange(0, 1), size=1), rest)
+        ran(costs, number, 1, 1.0)
+        whole = rest
+    assert costs.seconds_of(item_of(9, 0, 20)) == pytest.approx(40, rel=0.1)
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-300, 1e-170, 1e-3, 1.0, 1e170, 1e199, 1e308, float("inf"), 10**400])
+def test_sizes_may_be_in_any_unit(size):
+    """The largest and the smallest of floats have no squares, and an integer may be larger than all of them."""
+    costs = Costs()
+    for number, times in enumerate((1, 2, 3)):
+        item = attrs.evolve(item_of(number, 0, 1), size=size * times)
+        costs.observe(Outcome(1, (), units(item), times, (Ran(number, 0.0, times, units(item), 0),)))
+    assert 0.5 <= costs.seconds_of(attrs.evolve(item_of(9, 0, 1), size=size * 2)) <= 3.5
+
+
+def test_work_without_size_costs_what_a_work_item_did():
+    """Empty files, say."""
+    costs = Costs()
+    for number in range(4):
+        ran(costs, number, 0, 0.5)
+    assert (costs.known(), costs.seconds_of(item_of(9, 0, 0))) == (True, 0.5)
+
+
+def test_a_scale_may_be_one_again():
+    """A half of two is one."""
+    costs = Costs()
+    whole, rest = item_of(0, 0, 9, size=None), item_of(1, 5, 9, parent=0, size=None)
+    costs.observe(Outcome(1, (Part(7, None, (), 0.0, 0.0, 2.0),), 0, 0.0))
+    (twice,) = cut_off(costs, attrs.evolve(whole, id=8, parent=7))
+    assert costs.counted(twice) == 2.0
+    costs.cut(twice, 0.5, twice, attrs.evolve(rest, parent=8))
+    assert (costs.counted(twice), costs.counted(rest)) == (1.0, 1.0)
 
 
 def test_what_ran_together_is_a_mean_of_as_many():

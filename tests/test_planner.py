@@ -162,6 +162,23 @@ def test_small_work_items_are_packed():
     assert [len(task.items) for task in tasks] == [15] * 4
 
 
+@pytest.mark.parametrize(("surprised", "items"), [(False, [8]), (True, [1] * 8)])
+def test_once_an_estimate_was_wrong_small_work_items_are_spread(surprised, items):
+    """They look as if all of them were not worth a task; any may be dear, and the others would wait behind it."""
+    costs = costs_of(0.01)
+    costs.surprised = surprised
+    tasks = plan(backlog_of(costs, [item_of(i, 0, 1) for i in range(8)]), costs, tasks=8)
+    assert [len(task.items) for task in tasks] == items
+
+
+def test_once_an_estimate_was_wrong_pieces_are_no_smaller_for_it():
+    """They are cut as before."""
+    costs = costs_of(0.01)
+    costs.surprised = True
+    tasks = plan(backlog_of(costs, [item_of(0, 0, 100)]), costs, tasks=8)
+    assert [tuple(task.items[0].restriction) for task in tasks] == [(0, 25), (25, 50), (50, 75), (75, 100)]
+
+
 @pytest.mark.parametrize("max_items", [1, 3, 10, 1000])
 @pytest.mark.parametrize("seconds_per_unit", [None, 1.0])
 def test_max_items_bounds_a_stage(max_items, seconds_per_unit):

@@ -250,6 +250,47 @@ def test_what_was_cut_off_counts_as_the_share_that_was_left(sized, halved, claim
     assert running.halve() if halved else running.split(0)
     kept = (claims + len(list(outputs))) / 256
     assert kept >= (0.5 if halved else 0.0)
+    if claims == 1:
+        kept = 0.5  # nothing was done when it was split: nobody knows
     _, part = running.done()
     assert part.units == pytest.approx((size or 1.0) * kept, abs=0.01 * (size or 1.0))
     assert part.units + part.scale * (size or 1.0) == pytest.approx(size or 1.0)
+
+
+@pytest.mark.parametrize("size", [1.0, None])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_a_dear_block_that_was_split_behind_is_as_much_as_it_is(size, blocks):
+    """Its tracker says that nothing is done, until the block is; then all that was kept is."""
+
+    class UnsizedFn(CountFn):
+        def restriction_size(self, element, restriction):
+            return size
+
+    clock = Clock()
+    item = WorkItem(0, 0, None, OffsetRange(0, 10), size)
+    running = Running(UnsizedFn(clock), item, side_inputs=None, clock=clock)
+    outputs = running.invoker.run()
+    for _ in range(blocks):
+        next(outputs)
+        running.note()
+    assert running.split(0)
+    list(outputs)
+    _, part = running.done()
+    assert (part.units, part.scale) == (pytest.approx(blocks / 10), pytest.approx(1 - blocks / 10))
+
+
+def test_a_whole_without_size_whose_parts_have_one_counts_as_they_do():
+    """A file that was empty when it was matched, say."""
+
+    class GrewFn(CountFn):
+        def restriction_size(self, element, restriction):
+            return restriction.stop - restriction.start
+
+    clock = Clock()
+    running = Running(GrewFn(clock), WorkItem(0, 0, None, OffsetRange(0, 10), 0), side_inputs=None, clock=clock)
+    outputs = running.invoker.run()
+    next(outputs)
+    assert running.split(0)
+    list(outputs)
+    _, part = running.done()
+    assert (part.units, part.scale) == (1.0, 1.0)

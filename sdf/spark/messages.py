@@ -77,7 +77,7 @@ class Beat:
 
     Attributes:
         item_id: which work item.
-        splittable: whether it may be split; not before its first claim, nor if too little is left of it.
+        splittable: whether it may be split; not before its first claim, nor if less is left than it was asked for.
         units: the size of what it did.
         seconds: how long that took.
         seconds_left: how long the rest of it will take.
