@@ -9,14 +9,17 @@ tracker, and what many small files cost.
 
 import os
 import random
+import statistics
 import tempfile
 import time
 from pathlib import Path
+from unittest import mock
 
 from harness import Bench, in_turn
 
 from sdf import DoFn, LiveRunner, OffsetRange, OffsetRangeTracker, StagedRunner, run_sdf
 from sdf.io import MatchFiles, ReadLines
+from sdf.spark import staged
 
 PLAIN, WITH_TRACKER = "plain mapPartitions", "mapPartitions with a tracker"
 BLOCK_SECONDS = 0.005  # in the mean
@@ -117,6 +120,30 @@ class Startup:
             table.row(name, seconds * 1000, (seconds - taken[PLAIN]) * 1000)
         return taken
 
+    def stages(self, idle):
+        """Measure what Spark takes of a stage: `simulate.py` has these figures as options."""
+        submitted = []
+        submit = staged._Run._submit
+
+        def timed(run, plan):
+            began = time.perf_counter()
+            submit(run, plan)
+            submitted.append(time.perf_counter() - began)
+
+        with mock.patch.object(staged._Run, "_submit", timed):
+            self.sdf([waits(round(self.given.seconds * self.given.slots / BLOCK_SECONDS))], WaitFn(), StagedRunner())
+        tasks = self.given.tasks
+
+        def launch():
+            return self.sc._jsc.sc().range(0, tasks, 1, tasks).count()
+
+        launched = in_turn({"launch": launch}, self.given.rounds)["launch"].median / tasks
+        taken = statistics.median(submitted)
+        table = self.bench.table("what Spark takes of a stage", {"": "{}", "ms": "{:.2f}"})
+        table.row("until it has taken one (--stage-ms)", taken * 1000)
+        table.row("then, with nothing to do, until it has ended (--job-ms is less)", (idle[PLAIN] - taken) * 1000)
+        table.row("between two tasks, in the JVM (--launch-ms)", launched * 1000)
+
     def records(self, idle):
         """Measure what a record costs, less what nothing costs."""
         number = self.given.records
@@ -198,10 +225,12 @@ def main():
     bench.option("--records", 1_000_000, quick=20_000, help="per slot")
     bench.option("--seconds", 4.0, quick=0.5, help="of waiting, per slot")
     bench.option("--files", 300, quick=50)
+    bench.option("--tasks", 10_000, quick=500, help="of a stage that does nothing")
     given = bench.begin()
     startup = Startup(bench, given)
     idle = startup.nothing()
     startup.pieces(idle)
+    startup.stages(idle)
     startup.records(idle)
     startup.files()
     bench.end()
