@@ -49,6 +49,15 @@ def test_a_piece_is_a_share_of_a_work_item():
     assert costs.seconds_of(item_of(9, 0, 20)) == pytest.approx(40, rel=0.1)
 
 
+def test_what_was_given_back_untouched_is_no_work_item_that_cost_nothing():
+    """All of it was deferred, at once."""
+    costs = Costs()
+    ran(costs, 0, 10, 5.0)
+    part = Part(1, None, (), 0, 0.0)
+    costs.observe(Outcome(1, (part,), 0, 0.0, (Ran(1, 0.0, 0.0, 0, 0),)))
+    assert costs.mean_of_items() == 5.0
+
+
 @pytest.mark.parametrize("size", [5e-324, 1e-300, 1e-170, 1e-3, 1.0, 1e170, 1e199, 1e308, float("inf"), 10**400])
 def test_sizes_may_be_in_any_unit(size):
     """The largest and the smallest of floats have no squares, and an integer may be larger than all of them."""

@@ -257,6 +257,24 @@ def test_what_was_cut_off_counts_as_the_share_that_was_left(sized, halved, claim
     assert part.units + part.scale * (size or 1.0) == pytest.approx(size or 1.0)
 
 
+class NothingFn(Shares):
+    """Defers all of it."""
+
+    def process(self, element, tracker):
+        tracker.defer_remainder()
+        yield 0
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_what_was_deferred_before_any_claim_counts_as_before(sized):
+    """Nothing of it was kept."""
+    size = 8.0 if sized else None
+    running = Running(NothingFn(), WorkItem(0, 0, sized, ByteKeyRange(), size), side_inputs=None, clock=Clock())
+    list(running.invoker.run())
+    _, part = running.done()
+    assert (part.units, part.scale) == (0.0, 1.0)
+
+
 @pytest.mark.parametrize("size", [1.0, None])
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_a_dear_block_that_was_split_behind_is_as_much_as_it_is(size, blocks):

@@ -9,7 +9,7 @@ from sdf.dofn import DoFn
 from sdf.errors import DeferError, SplitError
 from sdf.expansion import expand
 from sdf.invoker import Residual
-from sdf.items import Outcome, Part
+from sdf.items import Outcome, Part, Ran
 from sdf.restrictions import ByteKeyRange, OffsetRange
 from sdf.work import Work
 
@@ -147,3 +147,12 @@ def test_commit_counts_once():
     assert (child.restriction, delay_seconds, work.costs.seconds_of(child)) == (OffsetRange(4, 10), 0.0, 12.0)
     assert work.commit("task", 2, outcome) is None
     assert work.splits == 1
+
+
+def test_what_a_task_ran_of_a_work_item_is_a_share_of_one():
+    """A tenth took a second; a work item like it takes ten."""
+    work, (item, _) = work_of((0, 100), (0, 100))
+    work.ledger.assign("task", [item])
+    part = Part(item.id, OffsetRange(0, 10), (Residual(OffsetRange(10, 100)),), 10, 1.0)
+    work.commit("task", 1, Outcome(1, (part,), 10, 1.0, (Ran(item.id, 0.0, 1.0, 10, 0),)))
+    assert work.costs.mean_of_items() == pytest.approx(10.0)
