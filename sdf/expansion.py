@@ -30,6 +30,9 @@ class Expanded:
     pieces: tuple[tuple[Any, float | None], ...]
     note: str | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expanded, (self.element, self.restriction, self.pieces, self.note)
+
 
 def expand(fn: DoFn, element: Any, *, unbounded: bool = False) -> Expanded:
     """Ask a DoFn for the initial restriction of an element and for its split; check both.
@@ -44,25 +47,27 @@ def expand(fn: DoFn, element: Any, *, unbounded: bool = False) -> Expanded:
         SplitError: if `split_restriction` lost or doubled something.
         SdfError: any other of the tree, naming method and element.
     """
-    name = type(fn).__name__
+    name, method = type(fn).__name__, "create_tracker"
     with blame(lambda: f"{name}.get_initial_restriction() of element {show(element)}"):
         whole = as_restriction(fn.get_initial_restriction(element), "it")
-    with blame(lambda: f"{name}.create_tracker() on {show(whole)} of element {show(element)}"):
+    where = blame(lambda: f"{name}.{method}() on {show(whole)} of element {show(element)}")
+    with where:
         bounded = fn.create_tracker(element, whole).is_bounded()
     if not bounded and not unbounded:
         raise UnboundedError(
             f"{name}.get_initial_restriction() gave {show(whole)} for element {show(element)}, which has no end. "
             f"Run it with stream_sdf(), or give the restriction a stop."
         )
-    with blame(lambda: f"{name}.split_restriction() on {show(whole)} of element {show(element)}"):
+    with where:
+        method = "split_restriction"
         given = fn.split_restriction(element, whole)
         if not isinstance(given, Iterable):
             raise InvalidTypeError(f"it must yield restrictions or return an iterable of them (got {show(given)})")
         parts = [as_restriction(part, "it") for part in given]
-        flaw = tiling_flaw(whole, parts, lambda restriction: checked_size(fn, element, restriction))
+        flaw = tiling_flaw(whole, parts, lambda part: checked_size(fn, element, part))
         if flaw is not None:
             raise SplitError(f"its parts do not add up to the restriction: {flaw}. Yield parts in order, without gaps")
-    with blame(lambda: f"{name}.remark() on {show(whole)} of element {show(element)}"):
+        method = "remark"
         note = fn.remark(element, whole) or None
         if note is not None and not isinstance(note, str):
             raise InvalidTypeError(f"it must return a string or None (got {show(note)})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -71,6 +72,12 @@ class WorkItem:
     parent: int | None = None
     watermark: Any = None
     origin: str = INITIAL
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WorkItem, _fields(self)
+
+
+_fields = attrgetter(*(field.name for field in attrs.fields(WorkItem)))
 
 
 def units(item: WorkItem) -> float:

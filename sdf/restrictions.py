@@ -74,11 +74,16 @@ class OffsetRange:
     stop: int | Unbounded
 
     def __attrs_post_init__(self) -> None:
+        if type(self.start) is int and type(self.stop) is int and self.start <= self.stop:
+            return
         for name, value in (("start", self.start), ("stop", self.stop)):
             if not is_integer(value) and not (name == "stop" and value is UNBOUNDED):
                 raise InvalidTypeError(f"OffsetRange {name} must be an integer (got {name}={show(value)}).")
         if self.start > self.stop:
             raise InvalidValueError(f"OffsetRange start must be <= stop (got start={self.start}, stop={self.stop}).")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OffsetRange, (self.start, self.stop)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield start and stop, so that ``range(*restriction)`` works."""

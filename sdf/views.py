@@ -33,12 +33,11 @@ _BUILT_IN = (OffsetRangeTracker, GrowableOffsetRangeTracker, ByteKeyRangeTracker
 def sides(tracker: RestrictionTracker) -> tuple[Any, Any]:
     """Return the runner's side of a fresh tracker, and the side of `process`; only these may be used from now on."""
     kind = type(tracker)
-    if kind not in _BUILT_IN or any(hasattr(kind, name) for name in vars(tracker)):  # the latter has a method replaced
+    if kind not in _BUILT_IN or not _names(kind).isdisjoint(vars(tracker)):  # the latter has a method replaced
         locked = LockedTracker(tracker)
         return locked, TrackerView(locked)
     seen: Any = object.__new__(_within(kind))
-    for name, value in vars(tracker).items():
-        setattr(seen, name, value)
+    vars(seen).update(vars(tracker))
     if isinstance(seen, OffsetWithin):
         seen.raise_fence()
     return Held(seen), seen
@@ -111,6 +110,11 @@ _GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 def _within(kind: type) -> type:
     within = OffsetWithin if _GIL and issubclass(kind, OffsetRangeTracker) else Within
     return type(kind.__name__, (within, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+
+
+@cache
+def _names(kind: type) -> frozenset[str]:
+    return frozenset(dir(kind))
 
 
 class Held:

@@ -190,7 +190,7 @@ class Work:
         return item, self.deferrals.delay_seconds(item, asked_seconds)
 
 
-def enter(work: Work, backlog: Backlog, elements: Sequence[Expanded]) -> None:
+def enter(work: Work, backlog: Backlog, elements: Iterable[Expanded]) -> None:
     """Enter elements into the work of a run, and what there is to do into its backlog.
 
     All that is made here lives as long as the run. The garbage collector would look at it again and again as it grows,

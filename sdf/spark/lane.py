@@ -9,6 +9,7 @@ the part that it was cut off from, as if nothing had been cut.
 from __future__ import annotations
 
 import logging
+import operator
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,7 +24,7 @@ from sdf.dofn import DoFn
 from sdf.errors import CoordinatorError, SdfError, show
 from sdf.expansion import checked_size
 from sdf.invoker import Residual
-from sdf.items import BETWEEN, CANNOT, NOTHING_CLAIMED, STAYS, TOO_LITTLE, UNTOLD, SlowBlock, WorkItem, slowest
+from sdf.items import BETWEEN, CANNOT, NOTHING_CLAIMED, STAYS, TOO_LITTLE, UNTOLD, Ran, SlowBlock, WorkItem, slowest
 from sdf.running import Running
 from sdf.spark.beats import Beats
 from sdf.spark.messages import (
@@ -55,6 +56,8 @@ class Waiting(Enum):
 
 
 WAIT = Waiting.WAIT
+
+_fields = operator.attrgetter(*(field.name for field in attrs.fields(Ran)))
 
 
 class Lane:
@@ -152,12 +155,11 @@ class Lane:
         running = self._running
         if running is None:
             return True
-        primary, residuals = running.invoker.parts()
-        mine = residuals[self._told :]
+        mine = running.invoker.residuals[self._told :]
         if mine:
             if not self._whole and self._propose(running, asked=False):
                 return False
-            self._deferrals.note(running.item, primary)
+            self._deferrals.note(running.item, running.invoker.primary)
         for residual in mine:  # the last cut lies next to what was run
             self._keep(running.item, residual)
         units, _ = running.done()
@@ -174,7 +176,7 @@ class Lane:
         known = _known(item)
         ran = running.ran(known, self._began, units, records - self._records_before)
         self._records_before = records
-        self._ran.append(attrs.astuple(ran))
+        self._ran.append(_fields(ran))
         if slow := running.slow_blocks():
             self._slow = slowest(*self._slow, *(attrs.evolve(block, item_id=known) for block in slow))
 

@@ -26,7 +26,7 @@ from sdf.pending import Pending, from_json, heard, to_json, told
 from sdf.spark import serde
 from sdf.spark.blocks import Receipt, Stamp
 from sdf.spark.jobs import Ended, Jobs
-from sdf.spark.payload import Expand, Payload
+from sdf.spark.payload import Expand, Payload, expanded
 from sdf.spark.receipts import ReceiptParam, materialise, read_receipts
 from sdf.spark.stage import STAGE_PROPERTY, ReadCommitted, StageTask, stage_mark
 from sdf.work import Work
@@ -195,8 +195,8 @@ class Step:
         assert isinstance(ended, Ended)
         if ended.error is not None:
             raise ended.error
-        expanded: list[Expanded] = ended.value
-        return [Pending(self.number, one.element, part, held=held) for one in expanded for part, _ in one.pieces]
+        made = expanded(ended.value)
+        return [Pending(self.number, one.element, part, held=held) for one in made for part, _ in one.pieces]
 
     def run(
         self, batch: int, plan: Sequence[Sequence[Pending]], budget_seconds: float, clock: Callable[[], int]
