@@ -14,7 +14,7 @@ __all__ = ["LOOK_SECONDS", "Beats"]
 LOOK_SECONDS = 0.05
 _SHARE = 0.05  # of the time so far, and of the time left
 _NEWS_SECONDS = 1.0  # news may have to wait for so long
-_QUIET_SECONDS = 10.0  # progress is shown by what was said
+_QUIET_SHARE, _QUIET_SECONDS = 0.1, 10.0  # of the time so far; progress is shown by what was said
 
 
 class Beats:
@@ -47,5 +47,6 @@ class Beats:
     def said(self, beat: Beat, now: float) -> None:
         """Note that this was said."""
         self._said, self._said_at = beat, now
-        regular = max(_SHARE * (now - self._began), LOOK_SECONDS)
-        self.news_at, self.next_at = now + min(regular, _NEWS_SECONDS), now + min(regular, _QUIET_SECONDS)
+        so_far = now - self._began
+        self.news_at = now + min(max(_SHARE * so_far, LOOK_SECONDS), _NEWS_SECONDS)
+        self.next_at = now + min(max(_QUIET_SHARE * so_far, LOOK_SECONDS), _QUIET_SECONDS)

@@ -25,7 +25,7 @@ from sdf.expansion import Expanded, expand
 from sdf.spark import serde
 from sdf.spark.jobs import Ended, Jobs
 
-__all__ = ["Expand", "Payload", "expand_elements", "expanded", "marked"]
+__all__ = ["Expand", "Payload", "expanded", "expanded_elements", "marked", "start_expanding"]
 
 _KEPT = 8
 _TOGETHER = 10_000  # elements
@@ -126,19 +126,24 @@ def expanded(pickled: Iterable[bytes]) -> Iterator[Expanded]:
     return chain.from_iterable(map(serde.loads, pickled))
 
 
-def expand_elements(
-    rdd: RDD[Any], payload: Payload, name: str, jobs: Jobs, events: queue.SimpleQueue[Any]
-) -> Iterator[Expanded]:
-    """Run the job that expands the elements, and yield them: from here on they are the driver's data.
+def start_expanding(rdd: RDD[Any], payload: Payload, name: str, jobs: Jobs) -> None:
+    """Start the job that expands the elements, in a thread.
 
     Args:
         rdd: the elements.
         payload: the run's DoFn.
         name: of the DoFn.
-        jobs: runs the job; it puts into ``events``, which nothing else may do meanwhile.
-        events: where the end of the job arrives.
+        jobs: runs the job.
     """
     jobs.start("expand", f"{name}: expand elements", rdd.mapPartitions(Expand(payload)).collect, {})
+
+
+def expanded_elements(events: queue.SimpleQueue[Any]) -> Iterator[Expanded]:
+    """Wait for that job, and return the elements: from here on they are the driver's data.
+
+    Args:
+        events: where the end of the job arrives, and nothing else does meanwhile.
+    """
     ended: Ended = events.get()
     if ended.error is not None:
         raise ended.error
