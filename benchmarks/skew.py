@@ -166,15 +166,16 @@ def main():
     bench = Bench(__doc__, rounds=1)
     bench.option("--kind", "cpu", choices=["cpu", "wait"])
     bench.option("--slots", 2)
-    bench.option("--seconds", 5.0, quick=0.5, help="of work per slot")
+    bench.option("--seconds", 5.0, quick=0.2, help="of work per slot")
     bench.option("--ways", WAYS, choices=WAYS, help="beside the ideal")
-    bench.option("--only", "", help="workloads with this in their name")
+    bench.option("--only", "", quick="giant", help="workloads with this in their name")
     given = bench.begin()
     if not any(given.only in workload.name for workload in workloads(given.seconds, given.slots)):
         bench.refuse(f"--only must be in the name of a workload (got {given.only!r})")
     sc = bench.spark(given.slots)
     spend = Spend(given.kind, steps_per_second(sc, given.slots) if given.kind == "cpu" else 0)
-    in_turn(actions(sc, workloads(0.5, given.slots)[0], spend, given.slots), 0)
+    warm = actions(sc, workloads(min(0.5, given.seconds), given.slots)[0], spend, given.slots)
+    in_turn({way: warm[way] for way in ("ideal", *given.ways)}, 0)
     table = bench.table(
         f"{given.slots} slots that {'compute' if given.kind == 'cpu' else 'wait'}, {given.seconds:g} s of work each; "
         f"makespan over the ideal, median of {given.rounds}, not warmed up but for the first",
