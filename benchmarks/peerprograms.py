@@ -227,7 +227,7 @@ def count_of_beam():
     return beam.combiners.Count.Globally()
 
 
-# Blocks of work that cost unequally. Work is a dict: blocks, steps of a block, hot blocks and their steps.
+# Blocks of work that cost unequally. Work is a dict: blocks, seconds of a block, hot blocks and their seconds.
 
 
 def skew_beam(total, work, pieces):
@@ -264,10 +264,11 @@ def spend_all(part, work):
 
 
 def spend(work, block):
-    """Compute in C, so that the time does not depend on what Python's allocator did."""
+    """Compute until this thread has had so much of a core, whatever the speed of the machine is just now."""
     first, last = work["hot"]
-    steps = work["hot_steps"] if first <= block < last else work["steps"]
-    hashlib.pbkdf2_hmac("sha256", b"block", b"salt", steps)
+    ends = time.thread_time() + (work["hot_seconds"] if first <= block < last else work["seconds"])
+    while time.thread_time() < ends:
+        hashlib.pbkdf2_hmac("sha256", b"block", b"salt", 20)
     return block
 
 

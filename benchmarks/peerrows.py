@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -160,11 +158,9 @@ class Rows:
 
     def skew(self):
         total = self.given.seconds * CORES
-        rate = self.steps_per_second()
 
-        def work(blocks, block_seconds, hot=(0, 0), factor=1):
-            steps = max(1, int(block_seconds * rate))
-            return {"blocks": round(blocks), "steps": steps, "hot": hot, "hot_steps": steps * factor}
+        def work(blocks, seconds, hot=(0, 0), factor=1):
+            return {"blocks": round(blocks), "seconds": seconds, "hot": hot, "hot_seconds": seconds * factor}
 
         blocks = total / 0.001 / (0.95 + 0.05 * 50)
         hot = round(blocks * 0.62), round(blocks * 0.67)
@@ -206,18 +202,6 @@ class Rows:
             "PySpark": flat_map,
             **({"PySpark" + BY_HAND: lambda work, _: flat_map(work, PIECES)} if pieces < PIECES else {}),
         }
-
-    def steps_per_second(self):
-        """Return how many steps take a second of CPU while all cores compute."""
-        work = {"hot": (0, 0), "steps": 50_000}
-
-        def timed(block):
-            began = time.process_time()
-            peerprograms.spend(work, block)
-            return time.process_time() - began
-
-        blocks = self.sc.parallelize(range(16 * CORES), CORES)
-        return work["steps"] / statistics.median(blocks.map(timed).collect())
 
     def files(self):
         folders = [self.path("files"), self.path("few")]

@@ -10,7 +10,6 @@ core) or on more slots that wait (``--kind wait``).
 
 import hashlib
 import itertools
-import statistics
 import time
 
 from harness import Bench, in_turn
@@ -22,17 +21,21 @@ LIMITS = {5.0: {LIVE: 1.15}, 20.0: {LIVE: 1.04, STAGED: 1.15}, 60.0: {LIVE: 1.04
 
 
 class Spend:
-    """Spends seconds: computes in C, so that the time does not depend on what Python's allocator did, or sleeps."""
+    """Spends seconds: sleeps, or computes until its thread has had so much of a core.
 
-    def __init__(self, kind, steps_per_second):
+    Work that is counted in steps would be another one whenever the machine has another speed, as a shared one has.
+    """
+
+    def __init__(self, kind):
         self.kind = kind
-        self.steps_per_second = steps_per_second
 
     def __call__(self, seconds):
         if self.kind == "wait":
             time.sleep(seconds)
-        else:
-            hashlib.pbkdf2_hmac("sha256", b"block", b"salt", max(1, int(seconds * self.steps_per_second)))
+        elif seconds:
+            ends = time.thread_time() + seconds
+            while time.thread_time() < ends:
+                hashlib.pbkdf2_hmac("sha256", b"block", b"salt", 20)
 
 
 class Workload:
@@ -119,18 +122,6 @@ def spend_all(blocks, workload, spend):
         yield block
 
 
-def steps_per_second(sc, slots):
-    """Return how many steps take a second while all cores compute."""
-    steps = 50_000
-
-    def timed(_):
-        began = time.perf_counter()
-        hashlib.pbkdf2_hmac("sha256", b"block", b"salt", steps)
-        return time.perf_counter() - began
-
-    return steps / statistics.median(sc.parallelize(range(16 * slots), slots).map(timed).collect())
-
-
 def actions(sc, workload, spend, slots):
     """Return for each way a function that runs the work and counts its records."""
 
@@ -173,7 +164,7 @@ def main():
     if not any(given.only in workload.name for workload in workloads(given.seconds, given.slots)):
         bench.refuse(f"--only must be in the name of a workload (got {given.only!r})")
     sc = bench.spark(given.slots)
-    spend = Spend(given.kind, steps_per_second(sc, given.slots) if given.kind == "cpu" else 0)
+    spend = Spend(given.kind)
     warm = actions(sc, workloads(min(0.5, given.seconds), given.slots)[0], spend, given.slots)
     in_turn({way: warm[way] for way in ("ideal", *given.ways)}, 0)
     table = bench.table(
