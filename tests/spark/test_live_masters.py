@@ -182,11 +182,11 @@ while sc._jsc.sc().statusStore().executorList(True).size() < 3:
 result = run_sdf(sc.parallelize(SKEWED), Straggles(), runner=LiveRunner(lanes=4, patience_seconds=0.5))
 doubled = set()
 records = []
-for _ in range(3):
+while len(records) < 3 or (len(records) < 10 and not any(doubled)):  # on a busy machine the originals win for long
     found = result.map(lambda record: (record, TaskContext.get().attemptNumber())).collect()
     records.append([record for record, _ in found])
     doubled |= {attempt for _, attempt in found}
-print("right:", Counter(records[0]) == expected(SKEWED), "same:", records[0] == records[1] == records[2])
+print("right:", Counter(records[0]) == expected(SKEWED), "same:", all(again == records[0] for again in records))
 print("copies won:", sum(1 for attempt in doubled if attempt > 0))
 sc.stop()
 """

@@ -343,7 +343,7 @@ def test_the_next_stage_is_in_sparks_queue_before_slots_fall_idle(sc, runner, qu
         run = pool.submit(run_sdf, sc.parallelize([("a", 2000)]), SlowCountFn(0.005), runner=runner)
         most = 0
         while not run.done():
-            most = max(most, in_flight())
+            most = max(most, min(in_flight(), in_flight()))  # one may see a stage end, and the next one begin
     assert run.result().count() == 2000
     assert (most > 4) is queues
 
