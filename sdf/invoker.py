@@ -166,8 +166,10 @@ class Invoker:
             progress = self._tracker.progress()
             if not isinstance(progress, Progress):
                 raise InvalidTypeError(f"it must return a Progress(completed, remaining) (got {show(progress)})")
-            given: list[Any] = [progress.completed, 0 if progress.remaining is None else progress.remaining]
-            if not all(isinstance(number, Real) for number in given):
+            done: Any = progress.completed
+            left: Any = 0 if progress.remaining is None else progress.remaining
+            integers = type(done) is int and type(left) is int  # as of most; to ask for Real takes its time
+            if not integers and not (isinstance(done, Real) and isinstance(left, Real)):
                 raise InvalidTypeError(
                     f"Progress(completed, remaining) holds numbers; only remaining may be None (got {show(progress)})"
                 )

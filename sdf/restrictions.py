@@ -82,9 +82,6 @@ class OffsetRange:
         if self.start > self.stop:
             raise InvalidValueError(f"OffsetRange start must be <= stop (got start={self.start}, stop={self.stop}).")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return OffsetRange, (self.start, self.stop)
-
     def __iter__(self) -> Iterator[Any]:
         """Yield start and stop, so that ``range(*restriction)`` works."""
         yield self.start

@@ -48,7 +48,8 @@ class Running:
         self._marks: deque[tuple[float, float]] = deque([(self._began, 0.0)])  # when how many units were done, of late
         self._block = self._began, self._began, ""  # what was claimed last: seen first, seen last, where
         self._slow: list[SlowBlock] = []
-        self._scales: tuple[float | None] | None = None  # the scale, once somebody has asked
+        done, left = self._progress()
+        self._scale = units(item) / (done + left) if left is not None and done + left > 0 else None
 
     def outputs(self) -> AbstractContextManager[Iterable[Any]]:
         """Return a context manager that gives its outputs; see `Invoker.outputs`."""
@@ -65,19 +66,11 @@ class Running:
             return units(self.item) / 2, units(self.item) / 2
         return _clamped(done * self._scale), _clamped(left * self._scale)
 
-    @property
-    def _scale(self) -> float | None:
-        """The units of its size per unit of its tracker, None if the tracker does not know.
-
-        A fresh tracker is asked, and only if that is of use: most of many small work items have ended before.
-        """
-        if self._scales is None:
-            done, left = _progress(Invoker(self._fn, self.item.element, self.item.restriction))
-            self._scales = (units(self.item) / (done + left) if left is not None and done + left > 0 else None,)
-        return self._scales[0]
-
     def _progress(self) -> tuple[float, float | None]:
-        return _progress(self.invoker)
+        """Return what the tracker says is done and left, as floats that can be added up."""
+        progress = self.invoker.progress()
+        left = progress.remaining
+        return _clamped(progress.completed), None if left is None else _clamped(left)
 
     def seconds_left(self) -> float:
         """Return the seconds that the rest takes if it costs per unit what was done; infinite before any is done."""
@@ -172,12 +165,12 @@ class Running:
 
     def split(self, fraction: float) -> bool:
         """Cut off all but so much of what is unclaimed; tell whether it was split."""
-        scale, (done, _) = self._scale, self._progress()
+        done, _ = self._progress()
         if self.invoker.split(fraction) is None:
             return False
         after, _ = self._progress()
-        if scale is not None and done > 0 and after > 0:
-            self._scales = (scale * done / after,)  # a tracker may count in shares of what it has now
+        if self._scale is not None and done > 0 and after > 0:
+            self._scale *= done / after  # a tracker may count in shares of what it has now
         return True
 
     def opening_seconds(self) -> float | None:
@@ -205,13 +198,6 @@ class Running:
         """Return the units of its size that it did, where sizes do not tell: as its tracker has it, or half of them."""
         whole, (done, _) = units(self.item), self.units()
         return done if 0 < done < whole else whole / 2
-
-
-def _progress(invoker: Invoker) -> tuple[float, float | None]:
-    """Return what a tracker says is done and left, as floats that can be added up."""
-    progress = invoker.progress()
-    left = progress.remaining
-    return _clamped(progress.completed), None if left is None else _clamped(left)
 
 
 def _units(size: float | None) -> float:

@@ -88,6 +88,20 @@ def test_offset_range_survives_pickling(whole, pickler):
     assert pickle.loads(pickler.dumps(whole)) == whole
 
 
+@attrs.frozen
+class NamedRange(OffsetRange):
+    name: str = ""
+
+
+def test_a_range_of_ones_own_survives_pickling():
+    """It stays of its class."""
+    assert (
+        pickle.loads(pickle.dumps(NamedRange(1, 2, "a")))
+        == copy.deepcopy(NamedRange(1, 2, "a"))
+        == NamedRange(1, 2, "a")
+    )
+
+
 @pytest.mark.parametrize(
     ("start", "stop", "message"),
     [

@@ -34,6 +34,29 @@ def started(cost, size=100, offsets=0):
     return running, outputs, clock
 
 
+def test_an_attempt_has_one_tracker():
+    """A DoFn may keep it, or what is made with it, for its process(): nobody asks for another meanwhile."""
+
+    class KeepsFn(CountFn):
+        made = 0
+
+        def create_tracker(self, element, restriction):
+            self.made += 1
+            return super().create_tracker(element, restriction)
+
+    clock = Clock()
+    fn = KeepsFn(clock)
+    running = Running(fn, WorkItem(0, 0, None, OffsetRange(0, 9), 2000), side_inputs=None, clock=clock)
+    outputs = running.invoker.run()
+    for _ in range(5):
+        next(outputs)
+        clock.now += 1
+        running.note()
+        assert running.seconds_left_at_most() > 0
+    assert running.halve()
+    assert fn.made == 1
+
+
 def test_units_are_finite_whatever_a_tracker_says():
     """A share of next to nothing is no reason to divide by it."""
     clock = Clock()

@@ -39,7 +39,7 @@ from sdf.spark.jobs import Jobs, slot_counter
 from sdf.spark.link import LaneTask
 from sdf.spark.messages import ToLane
 from sdf.spark.options import count, positive
-from sdf.spark.payload import Payload, expanded_elements, start_expanding
+from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.server import Run, Server
 from sdf.work import Work, enter
 
@@ -109,21 +109,12 @@ class LiveRunner:
         """Expand the elements now and return one lazy RDD per output, each with its ``report``. Called by `run_sdf`."""
         sc = rdd.context
         work = Work(fn)
-        backlog = Backlog(work.costs)
         payload = Payload.send(sc, uuid.uuid4().hex, fn, side_inputs)
-        events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        jobs = Jobs(sc, payload.run_id, events)
-        try:
-            start_expanding(rdd, payload, work.name, jobs)
-            lanes = self.lanes or slot_counter(sc)()  # what can be done meanwhile
-            base = sc.parallelize(list(range(lanes)), lanes)
-            life = _Life(sc, base)
-            elements = expanded_elements(events)
-        except BaseException:
-            jobs.cancel()
-            raise
-        enter(work, backlog, elements)
+        backlog = self._expand(rdd, work, payload)
+        lanes = self.lanes or slot_counter(sc)()  # now: executors come while the elements are expanded
         shares = deal(backlog, work.costs, lanes, cut=work.cut)
+        base = sc.parallelize(list(range(lanes)), lanes)
+        life = _Life(sc, base)
         served = _serve(
             *self._where(sc),
             self.port if isinstance(self.port, tuple) else (self.port, self.port),
@@ -141,6 +132,19 @@ class LiveRunner:
             name: LaneRDD(base, LaneTask(payload, served.address, tag, tags), f"{work.name}: {name}", served.report)
             for tag, name in enumerate(("main", *tags))
         }
+
+    @staticmethod
+    def _expand(rdd: RDD[Any], work: Work, payload: Payload) -> Backlog:
+        events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        jobs = Jobs(rdd.context, payload.run_id, events)
+        backlog = Backlog(work.costs)
+        try:
+            elements = expand_elements(rdd, payload, work.name, jobs, events)
+        except BaseException:
+            jobs.cancel()
+            raise
+        enter(work, backlog, elements)
+        return backlog
 
     def _where(self, sc: SparkContext) -> tuple[str, str]:
         """Return the address to bind to, and the name by which executors reach it."""
@@ -180,13 +184,15 @@ class LaneRDD(PipelinedRDD[Any, Any]):
         super().__init__(base, task)
         self._name = name
         self._report = report
+        self._making = threading.Lock()
 
     @property
     def _jrdd(self) -> Any:
         """The RDD in the JVM. Most are never made: what is mapped over the lanes takes their place."""
-        first = self._jrdd_val is None
-        jrdd = super()._jrdd
-        return jrdd.setName(self._name) if first else jrdd
+        with self._making:
+            first = self._jrdd_val is None
+            jrdd = super()._jrdd
+            return jrdd.setName(self._name) if first else jrdd
 
     @property
     def report(self) -> RunReport:

@@ -20,12 +20,12 @@ import attrs
 from pyspark import RDD, Broadcast, SparkContext
 
 from sdf.dofn import DoFn, call_hook
-from sdf.errors import SdfError
+from sdf.errors import SdfError, UnpicklableError, show
 from sdf.expansion import Expanded, expand
 from sdf.spark import serde
 from sdf.spark.jobs import Ended, Jobs
 
-__all__ = ["Expand", "Payload", "expanded", "expanded_elements", "marked", "start_expanding"]
+__all__ = ["Expand", "Payload", "expand_elements", "expanded", "marked"]
 
 _KEPT = 8
 _TOGETHER = 10_000  # elements
@@ -118,7 +118,13 @@ class Expand:
         fn, _ = self._payload.load()
         made = (expand(fn, element, unbounded=self._unbounded) for element in elements)
         while together := tuple(islice(made, _TOGETHER)):
-            yield serde.dumps(together, f"an element of {type(fn).__name__} or its restriction")
+            try:
+                pickled = serde.dumps(together, type(fn).__name__)
+            except UnpicklableError:
+                for one in together:
+                    serde.dumps(one, f"element {show(one.element)} of {type(fn).__name__}, or its restriction,")
+                raise
+            yield pickled
 
 
 def expanded(pickled: Iterable[bytes]) -> Iterator[Expanded]:
@@ -126,24 +132,19 @@ def expanded(pickled: Iterable[bytes]) -> Iterator[Expanded]:
     return chain.from_iterable(map(serde.loads, pickled))
 
 
-def start_expanding(rdd: RDD[Any], payload: Payload, name: str, jobs: Jobs) -> None:
-    """Start the job that expands the elements, in a thread.
+def expand_elements(
+    rdd: RDD[Any], payload: Payload, name: str, jobs: Jobs, events: queue.SimpleQueue[Any]
+) -> Iterator[Expanded]:
+    """Run the job that expands the elements, and return them: from here on they are the driver's data.
 
     Args:
         rdd: the elements.
         payload: the run's DoFn.
         name: of the DoFn.
-        jobs: runs the job.
+        jobs: runs the job; it puts into ``events``, which nothing else may do meanwhile.
+        events: where the end of the job arrives.
     """
     jobs.start("expand", f"{name}: expand elements", rdd.mapPartitions(Expand(payload)).collect, {})
-
-
-def expanded_elements(events: queue.SimpleQueue[Any]) -> Iterator[Expanded]:
-    """Wait for that job, and return the elements: from here on they are the driver's data.
-
-    Args:
-        events: where the end of the job arrives, and nothing else does meanwhile.
-    """
     ended: Ended = events.get()
     if ended.error is not None:
         raise ended.error

@@ -38,7 +38,7 @@ from sdf.spark.blocks import Receipt, Stamp
 from sdf.spark.display import Display
 from sdf.spark.jobs import Ended, Jobs, slot_counter
 from sdf.spark.options import count, positive
-from sdf.spark.payload import Payload, expanded_elements, start_expanding
+from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.receipts import ReceiptParam, materialise, read_receipts
 from sdf.spark.stage import STAGE_PROPERTY, ReadCommitted, StageTask, stage_mark
 from sdf.stages import PlannedStage, StagePlanner
@@ -201,8 +201,8 @@ class _Run:
 
     def _expand(self) -> None:
         """Make the work items. From here on they are the driver's: nobody asks the DoFn for them again."""
-        start_expanding(self._rdd, self._payload, self._name, self._jobs)
-        enter(self._work, self._planner.backlog, expanded_elements(self._events))
+        elements = expand_elements(self._rdd, self._payload, self._name, self._jobs, self._events)
+        enter(self._work, self._planner.backlog, elements)
 
     def _unfinished(self) -> bool:
         return bool(len(self._planner.backlog) or self._delayed or len(self._planner.in_flight))

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 import pytest
@@ -97,6 +98,14 @@ def test_transformations_run_on_it_as_on_any_rdd(sc, tmp_path):
     assert result.sortBy(lambda record: record).collect() == records
     assert sorted(result.repartition(2).collect()) == records
     assert sorted(result.coalesce(1).collect()) == records
+
+
+def test_it_is_one_rdd_for_all_threads(sc):
+    """The RDD in the JVM is made when it is first asked for, once; it has the name of the DoFn and the output."""
+    result = run_sdf(sc.parallelize([("a", 3)]), CountFn(), runner=LiveRunner())
+    with ThreadPoolExecutor(6) as pool:
+        (only,) = {number.result() for number in [pool.submit(result.id) for _ in range(6)]}
+    assert (result.id(), result.name()) == (only, "CountFn: main")
 
 
 def test_to_df(sc):

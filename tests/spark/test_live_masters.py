@@ -149,6 +149,19 @@ def test_a_cached_block_dies_with_its_executor(cluster, tmp_path):
     assert result.report.replays >= 1
 
 
+def test_lanes_are_counted_once_the_executors_are_there(start_spark):
+    """A context does not wait for them; the job that expands the elements does."""
+    sc = start_spark("local-cluster[3,1,1024]", spark_default_parallelism=None)
+    lanes = run_sdf(sc.parallelize(SKEWED, 6).map(later), SlowCountFn(), runner=LiveRunner())
+    assert lanes.getNumPartitions() == 3
+
+
+def later(element):
+    """Give the other executors the time to come."""
+    time.sleep(1)
+    return element
+
+
 SPECULATES = """
 import sys, time
 from collections import Counter
