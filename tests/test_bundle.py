@@ -375,6 +375,22 @@ def test_hand_back_with_nothing_done_gives_back_the_unstarted(worth_seconds, sec
     assert (found, answers, bundle.outcome().started) == ([("a", 0), ("a", 1), ("a", 2)], [False], 1)
 
 
+@pytest.mark.parametrize(("after_seconds", "started"), [(0, 3), (9, 3), (10, 2), (3600, 2)])
+def test_hand_back_expects_of_one_that_just_began_what_the_others_took(after_seconds, started):
+    """Ten seconds as the first: two such are not worth 21. One that takes longer than that may take for ever."""
+    bundle = None
+
+    class AskFn(CountFn):
+        def process(self, element, tracker):
+            if len(bundle.outcome().ran) == 1:
+                self.clock.now += after_seconds
+                bundle.hand_back(21)
+            yield from super().process(element, tracker)
+
+    bundle = bundle_of((0, 10), (0, 10), (0, 10), fn=AskFn)
+    assert (len(list(bundle.outputs())), bundle.outcome().started) == (10 * started, started)
+
+
 def test_hand_back_with_nothing_done_gives_back_unstarted_work_of_size_zero():
     """No size says what it costs."""
 

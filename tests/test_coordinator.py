@@ -7,17 +7,17 @@ from sdf.backlog import Backlog
 from sdf.expansion import expand
 from sdf.planner import deal
 from sdf.spark.coordinator import Coordinator
-from sdf.spark.messages import Assign, Bye, Hello, Ready, Sealed
+from sdf.spark.messages import Ask, Assign, Bye, Hello, Ready, Sealed
 from sdf.work import Work
 
 
 class Run:
-    """A coordinator over elements of ten offsets, one for each lane, and what it has sent to each."""
+    """A coordinator over elements of ten offsets, one for each lane unless told, and what it has sent to each."""
 
-    def __init__(self, lanes):
+    def __init__(self, lanes, elements=None):
         self.work = Work(CountFn())
         backlog = Backlog(self.work.costs)
-        for item in self.work.add([expand(CountFn(), 10) for _ in range(lanes)]):
+        for item in self.work.add([expand(CountFn(), 10) for _ in range(elements or lanes)]):
             backlog.push(item)
         shares = deal(backlog, self.work.costs, lanes, cut=self.work.cut)
         self.sent = {number: [] for number in range(lanes)}
@@ -33,8 +33,8 @@ class Run:
         self.coordinator.connected(lane, Hello(lane, "worker", 0.0), now)
         self.coordinator.received(lane, Ready(0, 0, 0.0, 0.0), now)
 
-    def has_run(self, lane, items, now):
-        self.coordinator.received(lane, Ready(10 * items, items, 10.0 * items, 0.1 * items), now)
+    def has_run(self, lane, items, now, seconds_each=0.1):
+        self.coordinator.received(lane, Ready(10 * items, items, 10.0 * items, seconds_each * items), now)
 
     def of(self, lane, kind):
         return [message for message in self.sent[lane] if isinstance(message, kind)]
@@ -78,3 +78,30 @@ def test_a_lane_that_was_left_early_is_run_again_when_somebody_wants_it_all():
     run.has_run(0, 1, 6.0)
     assert (len(run.of(0, Assign)), len(run.of(0, Sealed))) == (2, 1)
     run.work.ledger.prove()
+
+
+def test_a_lane_is_given_so_many_small_work_items_as_take_a_tenth_of_its_time_or_a_second():
+    """A tenth of a second at first, and at most twice that, since their number is doubled."""
+    run, done = Run(1, elements=20_000), 0
+    run.begins(0, 0.0)
+    took = {}
+    while not run.of(0, Sealed):
+        given = len(run.of(0, Assign)[-1].items)
+        took[done] = given * 0.002
+        done += given
+        run.has_run(0, done, done * 0.002, seconds_each=0.002)
+    assert done == 20_000
+    for at_seconds, at_least, at_most in [(0.3, 0.1, 0.2), (3, 0.3, 0.6), (15, 1, 2), (30, 1, 2)]:
+        seconds = next(seconds for before, seconds in took.items() if before * 0.002 >= at_seconds)
+        assert at_least <= seconds <= at_most * 1.25, (at_seconds, seconds)
+
+
+def test_a_lane_is_asked_for_what_it_was_just_given():
+    """It may be silent for a second, and whoever is idle would wait for that."""
+    run = Run(2, elements=8)
+    for lane in (0, 1):
+        run.begins(lane, 0.0)
+        run.has_run(lane, 2, 0.2)
+    run.has_run(0, 4, 0.25)
+    assert [len(assign.items) for assign in run.of(1, Assign)] == [2, 2]
+    assert run.of(1, Ask) == [Ask(0.05)]

@@ -53,7 +53,10 @@ __all__ = ["Coordinator"]
 
 log = logging.getLogger("sdf.coordinator")
 
-_BATCH_SECONDS = 0.1  # what an attempt is given at a time, once there are enough small work items
+# What an attempt is given at a time, once there are enough small work items: a share of the time that it has run, as
+# each costs it some two milliseconds, but no more than shows in the progress of a run.
+_BATCH_SHARE = 0.1
+_LEAST_SECONDS, _MOST_SECONDS = 0.1, 1.0
 _MOST_ITEMS = 1024
 
 
@@ -203,11 +206,12 @@ class Coordinator:
         self._work.costs.observe(Outcome(items, (), size, seconds))
         self._account.note(attempt, message)
         took = now - attempt.assigned_at
-        if took < _BATCH_SECONDS:
+        wanted = min(max(_BATCH_SHARE * message.seconds, _LEAST_SECONDS), _MOST_SECONDS)
+        if took < wanted:
             attempt.batch = min(2 * attempt.batch, _MOST_ITEMS)
-        elif took > 4 * _BATCH_SECONDS:
+        elif took > 4 * wanted:
             attempt.batch = max(attempt.batch // 2, 1)
-        attempt.done, attempt.beat = message, None
+        attempt.done = message
         self._giving.next(attempt, now)
 
     def _beat(self, attempt: Attempt, message: Beat, now: float) -> None:
@@ -275,7 +279,7 @@ class Coordinator:
             attempt.lane.share.push(self._work.ledger.release(attempt.lane.number, item_id))
         if attempt.beat is not None:
             attempt.beat = attrs.evolve(attempt.beat, unstarted=0)
-        attempt.batch = 1
+        attempt.batch = max(attempt.batch // 4, 1)
         self._send(attempt.name, Verdict(True))
         self._balance.rank(attempt, now)  # whoever is idle gets half of it as things settle
 

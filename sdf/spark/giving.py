@@ -12,10 +12,11 @@ import logging
 from collections.abc import Callable, Hashable
 
 from sdf.errors import ReplayError, SdfError, show
+from sdf.items import WorkItem
 from sdf.report import TaskRun
 from sdf.spark.account import Account
 from sdf.spark.balance import Attempt, Balance, LaneState
-from sdf.spark.messages import Ask, Assign, Fail, Sealed, ToLane
+from sdf.spark.messages import Ask, Assign, Beat, Fail, Sealed, ToLane
 from sdf.work import Work
 
 __all__ = ["Giving"]
@@ -66,6 +67,7 @@ class Giving:
             for other in lane.attempts:
                 if other is not attempt:
                     other.queue.extend(items)
+        attempt.beat = self._expected(items) if len(items) > 1 else None
         if items:
             attempt.assigned_at = now
             attempt.given = {item.id: item.restriction for item in items}
@@ -76,6 +78,10 @@ class Giving:
         else:
             self._seal(attempt, now)
         self._balance.rank(attempt, now)
+
+    def _expected(self, items: list[WorkItem]) -> Beat:
+        """Return what an attempt would say that begins with these; it may say nothing before they have ended."""
+        return Beat(items[0].id, False, 0.0, 0.0, self._work.costs.seconds_of(items[0]), len(items) - 1)
 
     def _seal(self, attempt: Attempt, now: float) -> None:
         """Fix the content of its lane, and let the attempt end."""
