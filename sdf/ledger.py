@@ -235,7 +235,10 @@ class Ledger:
 
     def content(self, owner: Hashable) -> list[WorkItem]:
         """Return what ``owner`` holds, in order: the work items as far as it keeps them, which a replay must run."""
-        return [attrs.evolve(node.item, restriction=node.holds) for node in self._owned.get(owner, {}).values()]
+        return [
+            node.item if node.holds is node.item.restriction else attrs.evolve(node.item, restriction=node.holds)
+            for node in self._owned.get(owner, {}).values()
+        ]
 
     def prove(self) -> None:
         """Return if the sealed parts of every element tile its initial restriction.
