@@ -6,7 +6,6 @@ was not started is given back whole, and the running work item is split if enoug
 
 from __future__ import annotations
 
-import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,7 +74,10 @@ class Bundle:
                     break
                 item = self._items[self._next]
                 self._next += 1
-            running = Running(self._fn, item, side_inputs=self._side_inputs, clock=self._clock)
+            expected = units(item) * (self._clock() - self._began) / self._units if self._units > 0 else 0.0
+            running = Running(
+                self._fn, item, side_inputs=self._side_inputs, clock=self._clock, expected_seconds=expected
+            )
             with self._lock:
                 self._running = running
             ones = repeat(True, sys.maxsize)  # counts the records in C
@@ -130,10 +132,9 @@ class Bundle:
                 return "nothing was started"  # else a short budget would get nowhere
             running = self._running
             done, _ = (0.0, 0.0) if running is None else running.units()
-            left_seconds = 0.0 if running is None else self._left_seconds(running)
-            unstarted = self._items[self._next : self._stop]
+            left_seconds = 0.0 if running is None else running.seconds_left()
             elapsed = self._clock() - self._began
-            if left_seconds + _expected_seconds(unstarted, self._next, elapsed, self._units + done) <= worth_seconds:
+            if left_seconds + self._unstarted_seconds(elapsed, self._units + done) <= worth_seconds:
                 return TOO_LITTLE
             self._stop = self._next
         if running is None or left_seconds <= worth_seconds:
@@ -145,28 +146,8 @@ class Bundle:
             return None
         return CANNOT if running.invoker.started else NOTHING_CLAIMED
 
-    def _left_seconds(self, running: Running) -> float:
-        """Return the seconds that the running work item takes yet, infinite where nothing tells.
-
-        One that has done nothing yet is expected to take what those before it took, until it has taken longer: of
-        small ones that is nearly always so, and a task of a thousand would give back its last few.
-        """
-        left, seconds = running.seconds_left(), running.seconds()
-        if math.isfinite(left) or self._next == 1:
-            return left
-        before = self._clock() - self._began - seconds
-        expected = _expected_seconds((running.item,), self._next - 1, before, self._units)
-        return expected - seconds if seconds < expected else left
-
-
-def _expected_seconds(items: Sequence[WorkItem], ended: int, seconds: float, done: float) -> float:
-    """Return the seconds that work items may take, by number or by size, whichever says more, if so many took so long.
-
-    Args:
-        items: these.
-        ended: how many work items it took, at least one.
-        seconds: how long they took together.
-        done: their units.
-    """
-    by_number = len(items) * seconds / ended
-    return max(by_number, sum(map(units, items)) * seconds / done if done > 0 else 0.0)
+    def _unstarted_seconds(self, elapsed: float, done: float) -> float:
+        """Return the seconds that the rest may take: by size or by number, whichever says more."""
+        unstarted = self._items[self._next : self._stop]
+        by_number = len(unstarted) * elapsed / self._next
+        return max(by_number, sum(map(units, unstarted)) * elapsed / done if done > 0 else 0.0)

@@ -34,13 +34,22 @@ class Running:
         item: the work item.
         side_inputs: keyword arguments for `process`.
         clock: monotonic seconds.
+        expected_seconds: what it should take by what ran before it, 0 if nothing did: all that is known of what has
+            just begun, until it has done something or has taken longer.
     """
 
     def __init__(
-        self, fn: DoFn, item: WorkItem, *, side_inputs: Mapping[str, Any] | None, clock: Callable[[], float]
+        self,
+        fn: DoFn,
+        item: WorkItem,
+        *,
+        side_inputs: Mapping[str, Any] | None,
+        clock: Callable[[], float],
+        expected_seconds: float = 0.0,
     ) -> None:
         self._fn = fn
         self.item = item
+        self._expected_seconds = expected_seconds
         self.invoker = Invoker(fn, item.element, item.restriction, side_inputs=side_inputs, watermark=item.watermark)
         self._clock = clock
         self._began = clock()
@@ -73,9 +82,12 @@ class Running:
         return _clamped(progress.completed), None if left is None else _clamped(left)
 
     def seconds_left(self) -> float:
-        """Return the seconds that the rest takes if it costs per unit what was done; infinite before any is done."""
+        """Return the seconds that the rest takes if it costs per unit what was done; infinite if nothing tells."""
         done, left = self.units()
-        return left * self._mean(self._clock(), done) if done > 0 else math.inf
+        if done > 0:
+            return left * self._mean(self._clock(), done)
+        expected = self._expected_seconds - self.seconds()
+        return expected if expected > 0 else math.inf
 
     def _mean(self, now: float, done: float) -> float:
         """Return the seconds per unit up to now; what came before the first claim belongs to none."""
@@ -133,13 +145,13 @@ class Running:
 
     def seconds_left_at_most(self) -> float:
         """As `seconds_left`, by the mean or the latest cost per unit, whichever is higher; before any, and where the
-        tracker does not know, as long again.
+        tracker does not know, as long again or what is expected.
 
         Work that gets dear near its end is seen by its latest cost long before its mean tells.
         """
         cost, (_, left) = self._cost(), self.units()
         if cost is None or self._scale is None:
-            return self.seconds()
+            return max(self.seconds(), self._expected_seconds - self.seconds())
         return max(0.0, left * cost - self._in_block())
 
     def _cost(self) -> float | None:

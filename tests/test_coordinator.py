@@ -96,12 +96,13 @@ def test_a_lane_is_given_so_many_small_work_items_as_take_a_tenth_of_its_time_or
         assert at_least <= seconds <= at_most * 1.25, (at_seconds, seconds)
 
 
-def test_a_lane_is_asked_for_what_it_was_just_given():
+@pytest.mark.parametrize("last", [1, 2])
+def test_a_lane_is_asked_for_what_it_was_just_given(last):
     """It may be silent for a second, and whoever is idle would wait for that."""
-    run = Run(2, elements=8)
+    run = Run(2, elements=2 * (2 + last))
     for lane in (0, 1):
         run.begins(lane, 0.0)
-        run.has_run(lane, 2, 0.2)
-    run.has_run(0, 4, 0.25)
-    assert [len(assign.items) for assign in run.of(1, Assign)] == [2, 2]
+        run.has_run(lane, 2, 0.4, seconds_each=0.2)
+    run.has_run(0, 2 + last, 0.45, seconds_each=0.2)
+    assert [len(assign.items) for assign in run.of(1, Assign)] == [2, last]
     assert run.of(1, Ask) == [Ask(0.05)]

@@ -5,7 +5,7 @@ from test_bundle import Clock, CountFn
 from sdf.items import WorkItem
 from sdf.restrictions import OffsetRange
 from sdf.spark.lane import Lane
-from sdf.spark.messages import Ask, Assign, Beat, Declined
+from sdf.spark.messages import Ask, Assign, Beat, Declined, Split
 from sdf.trackers import Progress
 
 
@@ -64,6 +64,17 @@ def test_a_lane_that_had_too_little_left_says_so_once_it_is_more():
         beats.append(said[-1])
     assert [type(message) for message in said] == [Declined, Beat, Beat, Beat, Beat]
     assert [beat.splittable for beat in beats] == [False, True, True, True]
+
+
+def test_what_has_just_begun_is_worth_what_those_before_it_took():
+    """Else whoever asks at a bad moment gets nothing, and is told otherwise only after a while."""
+    clock, said = Clock(), []
+    lane = Lane(CountFn(clock), clock=clock, send=said.append, records=lambda: 0)
+    lane.receive(Assign(tuple(WorkItem(number, number, "a", OffsetRange(0, 10), 10) for number in range(2))))
+    assert len(list(lane.advance().invoker.run())) == 10
+    next(lane.advance().invoker.run())
+    lane.receive(Ask(4.5))
+    assert [type(message) for message in said] == [Split]
 
 
 def test_what_took_long_to_open_is_not_offered_for_less():

@@ -67,7 +67,7 @@ class Giving:
             for other in lane.attempts:
                 if other is not attempt:
                     other.queue.extend(items)
-        attempt.beat = self._expected(items) if len(items) > 1 else None
+        attempt.beat = self._expected(items) if items else None
         if items:
             attempt.assigned_at = now
             attempt.given = {item.id: item.restriction for item in items}
@@ -80,8 +80,11 @@ class Giving:
         self._balance.rank(attempt, now)
 
     def _expected(self, items: list[WorkItem]) -> Beat:
-        """Return what an attempt would say that begins with these; it may say nothing before they have ended."""
-        return Beat(items[0].id, False, 0.0, 0.0, self._work.costs.seconds_of(items[0]), len(items) - 1)
+        """Return what an attempt would say that begins with these, as far as is known.
+
+        It says so itself only after a while (`sdf.spark.beats`), for which whoever is idle would wait.
+        """
+        return Beat(items[0].id, True, 0.0, 0.0, self._work.costs.seconds_of(items[0]), len(items) - 1)
 
     def _seal(self, attempt: Attempt, now: float) -> None:
         """Fix the content of its lane, and let the attempt end."""

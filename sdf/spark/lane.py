@@ -24,7 +24,19 @@ from sdf.dofn import DoFn
 from sdf.errors import CoordinatorError, SdfError, show
 from sdf.expansion import checked_size
 from sdf.invoker import Residual
-from sdf.items import BETWEEN, CANNOT, NOTHING_CLAIMED, STAYS, TOO_LITTLE, UNTOLD, Ran, SlowBlock, WorkItem, slowest
+from sdf.items import (
+    BETWEEN,
+    CANNOT,
+    NOTHING_CLAIMED,
+    STAYS,
+    TOO_LITTLE,
+    UNTOLD,
+    Ran,
+    SlowBlock,
+    WorkItem,
+    slowest,
+    units,
+)
 from sdf.running import Running
 from sdf.spark.beats import Beats
 from sdf.spark.messages import (
@@ -146,7 +158,10 @@ class Lane:
             return WAIT
 
     def _start(self, item: WorkItem, *, whole: bool) -> Running:
-        self._running = Running(self._fn, item, side_inputs=self._side_inputs, clock=self._clock)
+        expected = units(item) * self._seconds / self._units if self._units > 0 else 0.0
+        self._running = Running(
+            self._fn, item, side_inputs=self._side_inputs, clock=self._clock, expected_seconds=expected
+        )
         self._told, self._whole = 0, whole
         return self._running
 
