@@ -84,15 +84,18 @@ class Running:
     def seconds_left(self) -> float:
         """Return the seconds that the rest takes if it costs per unit what was done; infinite if nothing tells."""
         done, left = self.units()
-        if done > 0:
-            return left * self._mean(self._clock(), done)
+        mean = self._mean(self._clock(), done)
+        if mean is not None:
+            return left * mean
         expected = self._expected_seconds - self.seconds()
         return expected if expected > 0 else math.inf
 
-    def _mean(self, now: float, done: float) -> float:
-        """Return the seconds per unit up to now; what came before the first claim belongs to none."""
+    def _mean(self, now: float, done: float) -> float | None:
+        """Return the seconds per unit up to now, None if nothing tells; what came before the first claim belongs to
+        none, and what was done until that was seen took some of that time.
+        """
         since, before = self._first or (self._began, 0.0)
-        return (now - since) / (done - before) if done > before else (now - self._began) / done
+        return (now - since) / (done - before) if done > before else None
 
     def note(self) -> None:
         """Note how far it is; to be called ten times a second or so by whoever wants to know more than the mean."""
@@ -157,9 +160,8 @@ class Running:
     def _cost(self) -> float | None:
         """Return the seconds per unit, at most; None as long as nothing was done."""
         (since, before), (at, done) = self._marks[0], self._marks[-1]
-        if done <= 0:
-            return None
-        return max(self._mean(at, done), (at - since) / (done - before) if done > before else 0.0)
+        mean = self._mean(at, done)
+        return None if mean is None else max(mean, (at - since) / (done - before) if done > before else 0.0)
 
     def _in_block(self) -> float:
         """Return the seconds since it was seen to move: what it has done of the block that it claimed last."""

@@ -7,7 +7,7 @@ from sdf.backlog import Backlog
 from sdf.expansion import expand
 from sdf.planner import deal
 from sdf.spark.coordinator import Coordinator
-from sdf.spark.messages import Ask, Assign, Bye, Hello, Ready, Sealed
+from sdf.spark.messages import Ask, Assign, Back, Beat, Bye, Hello, Ready, Sealed
 from sdf.work import Work
 
 
@@ -99,10 +99,34 @@ def test_a_lane_is_given_so_many_small_work_items_as_take_a_tenth_of_its_time_or
 @pytest.mark.parametrize("last", [1, 2])
 def test_a_lane_is_asked_for_what_it_was_just_given(last):
     """It may be silent for a second, and whoever is idle would wait for that."""
-    run = Run(2, elements=2 * (2 + last))
+    run = Run(2, elements=2 * (1 + last))
     for lane in (0, 1):
         run.begins(lane, 0.0)
-        run.has_run(lane, 2, 0.4, seconds_each=0.2)
-    run.has_run(0, 2 + last, 0.45, seconds_each=0.2)
-    assert [len(assign.items) for assign in run.of(1, Assign)] == [2, last]
+        run.has_run(lane, 1, 0.05, seconds_each=0.2)
+    run.has_run(0, 1 + last, 0.1, seconds_each=0.2)
+    assert [len(assign.items) for assign in run.of(1, Assign)] == [1, last]
     assert run.of(1, Ask) == [Ask(0.05)]
+
+
+def test_a_lane_gives_back_what_turned_out_to_be_dear():
+    """What has ended of it would be told only when all has: progress would stand still, and nobody know the cost."""
+    run, done = Run(1, elements=100), 0
+    run.begins(0, 0.0)
+    for now in range(4):
+        done += len(run.of(0, Assign)[-1].items)
+        run.has_run(0, done, 0.01 * now, seconds_each=0.01)
+    given = run.of(0, Assign)[-1].items
+    assert len(given) == 16
+
+    def beats(now):
+        run.coordinator.received(0, Beat(given[0].id, True, 1.0, now, 1.0, 15), now)
+
+    beats(0.4)
+    assert run.of(0, Ask) == []
+    beats(0.5)
+    beats(0.6)
+    assert run.of(0, Ask) == [Ask(0.05)]
+    run.coordinator.received(0, Back(tuple(item.id for item in given[1:])), 0.7)
+    run.has_run(0, done + 1, 0.8, seconds_each=0.05)
+    assert len(run.of(0, Assign)[-1].items) == 1
+    assert run.coordinator.progress(0.8).done == 10.0 * (done + 1)

@@ -1,5 +1,6 @@
 """A lane: when it says how far it is."""
 
+import pytest
 from test_bundle import Clock, CountFn
 
 from sdf.items import WorkItem
@@ -77,16 +78,30 @@ def test_what_has_just_begun_is_worth_what_those_before_it_took():
     assert [type(message) for message in said] == [Split]
 
 
-def test_what_took_long_to_open_is_not_offered_for_less():
-    """To open it again would take as long as it saves."""
+@pytest.mark.parametrize("claimed", [1, 4])
+def test_what_took_long_to_open_is_not_offered_for_less(claimed):
+    """To open it again would take as long as it saves; nor is that the cost of what it had done when it was seen."""
     clock, said = Clock(), []
     lane = Lane(CountFn(clock), clock=clock, send=said.append, records=lambda: 0)
     lane.receive(Assign((WorkItem(0, 0, 100, OffsetRange(0, 100), 100),)))
     outputs = lane.advance().invoker.run()
     clock.now += 20.0
-    next(outputs)
+    for _ in range(claimed):
+        next(outputs)
     lane.look()
     next(outputs)
     clock.now += 0.1
     lane.look()
     assert [beat.splittable for beat in said] == [False, True]
+
+
+def test_a_piece_of_unknown_size_is_not_expected_to_take_what_a_whole_took():
+    """It counts as one, as a whole does, and would be split over and over."""
+    clock, said = Clock(), []
+    lane = Lane(CountFn(clock), clock=clock, send=said.append, records=lambda: 0)
+    whole, piece = WorkItem(0, 0, "a", OffsetRange(0, 10), None), WorkItem(2, 1, "b", OffsetRange(8, 10), None, 1)
+    lane.receive(Assign((whole, piece)))
+    assert len(list(lane.advance().invoker.run())) == 10
+    next(lane.advance().invoker.run())
+    lane.receive(Ask(4.5))
+    assert [type(message) for message in said] == [Declined]

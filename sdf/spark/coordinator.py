@@ -32,6 +32,7 @@ from sdf.spark.account import Account
 from sdf.spark.balance import Attempt, Balance, LaneState
 from sdf.spark.giving import Giving
 from sdf.spark.messages import (
+    Ask,
     Back,
     Beat,
     Bye,
@@ -57,6 +58,7 @@ log = logging.getLogger("sdf.coordinator")
 # each costs it some two milliseconds, but no more than shows in the progress of a run.
 _BATCH_SHARE = 0.1
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 1.0
+_TOO_LONG = 4  # times as long
 _MOST_ITEMS = 1024
 
 
@@ -91,6 +93,7 @@ class Coordinator:
                 self._balance.needs_slot(lane)
         self._attempts: dict[Hashable, Attempt] = {}
         self._delayed: list[tuple[float, int, LaneState, WorkItem]] = []
+        self._min_piece_seconds = min_piece_seconds
         self._waited_at = 0.0
         self._unmovable = False
         self._account = Account(work, self._lanes)
@@ -206,10 +209,9 @@ class Coordinator:
         self._work.costs.observe(Outcome(items, (), size, seconds))
         self._account.note(attempt, message)
         took = now - attempt.assigned_at
-        wanted = min(max(_BATCH_SHARE * message.seconds, _LEAST_SECONDS), _MOST_SECONDS)
-        if took < wanted:
+        if items and took < _batch_seconds(message):
             attempt.batch = min(2 * attempt.batch, _MOST_ITEMS)
-        elif took > 4 * wanted:
+        elif took > _TOO_LONG * _batch_seconds(message):
             attempt.batch = max(attempt.batch // 2, 1)
         attempt.done = message
         self._giving.next(attempt, now)
@@ -217,7 +219,16 @@ class Coordinator:
     def _beat(self, attempt: Attempt, message: Beat, now: float) -> None:
         self._work.costs.learn(message.item_id, message.units, message.seconds)
         attempt.beat, attempt.declined = message, False
+        if message.unstarted and now - attempt.assigned_at > _TOO_LONG * _batch_seconds(attempt.done):
+            self._recall(attempt, now)
         self._balance.rank(attempt, now)
+
+    def _recall(self, attempt: Attempt, now: float) -> None:
+        """Have an attempt give back what turned out to be dear: what has ended of it is told only when it is ready."""
+        if attempt.can_give():
+            attempt.batch = 1
+            self._balance.asks(attempt, now)
+            self._send(attempt.name, Ask(self._min_piece_seconds))
 
     def _split(self, attempt: Attempt, message: Split, now: float) -> None:
         """Take what was cut off, for who is idle, or else into the share of its own lane."""
@@ -300,3 +311,8 @@ class Coordinator:
     def report(self) -> RunReport:
         """Return what has been done so far."""
         return self._account.report()
+
+
+def _batch_seconds(done: Ready) -> float:
+    """Return how long an attempt that has done so much should have work for when it is given some."""
+    return min(max(_BATCH_SHARE * done.seconds, _LEAST_SECONDS), _MOST_SECONDS)

@@ -158,12 +158,20 @@ class Lane:
             return WAIT
 
     def _start(self, item: WorkItem, *, whole: bool) -> Running:
-        expected = units(item) * self._seconds / self._units if self._units > 0 else 0.0
         self._running = Running(
-            self._fn, item, side_inputs=self._side_inputs, clock=self._clock, expected_seconds=expected
+            self._fn,
+            item,
+            side_inputs=self._side_inputs,
+            clock=self._clock,
+            expected_seconds=self._expected_seconds(item),
         )
         self._told, self._whole = 0, whole
         return self._running
+
+    def _expected_seconds(self, item: WorkItem) -> float:
+        """Return what it should take by what ran here before, 0 if that does not tell: a piece is less than a whole."""
+        tells = self._units > 0 and (item.size is not None or item.parent is None)
+        return units(item) * self._seconds / self._units if tells else 0.0
 
     def _account(self) -> bool:
         """Add up what has ended; False if the coordinator must judge first what process() deferred."""

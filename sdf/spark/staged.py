@@ -51,8 +51,7 @@ log = logging.getLogger("sdf.staged")
 _FIRST_BUDGET_SECONDS = 0.5
 _SLOTS_EVERY_SECONDS = 0.5
 _PARTITIONS_PER_SLOT = 3  # of the result, as Spark's tuning guide has it
-_SMALL_BYTES = 1 << 20  # or fewer, down to one, if they would be smaller than this, as a task of its own costs 10 ms
-_PARTITION_BYTES = 64 << 20  # or more, if they would be larger than this
+_PARTITION_BYTES = 64 << 20  # or more of them, if they would be larger than this
 _LONGEST_WAIT_SECONDS = 3600.0  # a wait of centuries would overflow the clock
 
 
@@ -319,11 +318,10 @@ class _Run:
         return results
 
     def _blocks(self, receipts: list[Receipt]) -> RDD[Any]:
-        """Return the blocks of all stages, several to a partition."""
+        """Return the blocks of all stages, several to a partition: to read each in a task of its own costs 10 ms."""
         blocks = self._sc.union([stage.rdd for stage in self._stages])
         size = sum(receipt.size for receipt in receipts)
-        worth = min(_PARTITIONS_PER_SLOT * self._slots, math.ceil(size / _SMALL_BYTES))
-        partitions = max(self._slots, worth, math.ceil(size / _PARTITION_BYTES))
+        partitions = max(_PARTITIONS_PER_SLOT * self._slots, math.ceil(size / _PARTITION_BYTES))
         return blocks.coalesce(partitions) if partitions < len(receipts) else blocks
 
     def _unpersist(self, unpersist: Callable[[bool], RDD[Any]], blocking: bool = False) -> RDD[Any]:

@@ -80,20 +80,14 @@ def test_the_result_is_an_rdd_like_any_other(sc):
     assert sorted(number for _, number in result.zipWithIndex().collect()) == list(range(50))
 
 
-def test_the_result_has_a_partition_per_slot_or_more_where_they_would_be_large(sc, monkeypatch):
+def test_the_result_has_a_few_partitions_per_slot_or_more_where_they_would_be_large(sc, monkeypatch):
     """However many tasks it took: to read each stored block in a task of its own would cost 10 ms a block."""
     elements, one_by_one = [(f"e{number}", 20) for number in range(50)], StagedRunner(max_items_per_stage=1)
-
-    def partitions():
-        return run_sdf(sc.parallelize(elements), CountFn(), runner=one_by_one).getNumPartitions()
-
     result = run_sdf(sc.parallelize(elements), CountFn(), runner=one_by_one)
-    assert (len(result.report.tasks), result.getNumPartitions()) == (50, 4)
+    assert (len(result.report.tasks), result.getNumPartitions()) == (50, 12)
     assert Counter(result.collect()) == expected(elements)
-    monkeypatch.setattr(staged, "_SMALL_BYTES", 100)
-    assert partitions() == 12
     monkeypatch.setattr(staged, "_PARTITION_BYTES", 500)
-    assert 12 < partitions() < 50
+    assert 12 < run_sdf(sc.parallelize(elements), CountFn(), runner=one_by_one).getNumPartitions() < 50
 
 
 def test_the_output_of_one_is_the_input_of_the_next(sc):
