@@ -133,6 +133,8 @@ class Bundle:
             running = self._running
             done, _ = (0.0, 0.0) if running is None else running.units()
             left_seconds = 0.0 if running is None else running.seconds_left()
+            if running is not None and done > 0:
+                left_seconds = max(left_seconds, running.seconds_left_at_most())
             elapsed = self._clock() - self._began
             if left_seconds + self._unstarted_seconds(elapsed, self._units + done) <= worth_seconds:
                 return TOO_LITTLE

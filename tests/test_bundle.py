@@ -391,6 +391,24 @@ def test_hand_back_expects_of_one_that_just_began_what_the_others_took(after_sec
     assert (len(list(bundle.outputs())), bundle.outcome().started) == (10 * started, started)
 
 
+def test_hand_back_of_what_turns_dear_near_its_end():
+    """By the mean of all that it did the last ten would seem to take 20 seconds; they take a thousand."""
+
+    class DearFn(CountFn):
+        def process(self, element, tracker):
+            for output in super().process(element, tracker):
+                self.clock.now += 99 if output[1] >= 90 else 0
+                yield output
+
+    bundle = bundle_of((0, 100), fn=DearFn)
+    outputs = bundle.outputs()
+    for _ in range(93):
+        next(outputs)
+        bundle.note_claim()
+    assert bundle.hand_back(200)
+    assert len(list(outputs)) == 0
+
+
 def test_hand_back_with_nothing_done_gives_back_unstarted_work_of_size_zero():
     """No size says what it costs."""
 
