@@ -92,7 +92,7 @@ def a_second_attempt_shares_nothing(monkeypatch):
 
 MUTANTS = {
     sealing_removed: "two results|not exactly once|something else|not committed",
-    stealing_from_doubled_lanes: "two results|not exactly once|ReplayError|do not add up",
+    stealing_from_doubled_lanes: "two results|not exactly once|ReplayError|do not add up|does not belong",
     replay_without_truncation: "two results|not exactly once|ReplayError|do not add up",
     refused_splits_dropped: "two results|not exactly once|ReplayError",
     content_of_a_lost_attempt_forgotten: "two results|not exactly once|ReplayError|does not belong",
