@@ -24,6 +24,7 @@ import attrs
 from sdf.items import ADDS_UP, Outcome, WorkItem, units
 
 _WRONG = 3.0  # times as much or as little; below that it is noise
+_LEAST_SHARE = 1e-12  # of a work item, that a piece counts as
 _ALIKE = 0.1  # sizes that differ by less, relatively, say little about what a unit costs
 
 __all__ = ["Costs"]
@@ -126,7 +127,8 @@ class Costs:
             elif not done:
                 continue  # all of it was given back
             whole = self._wholes.get(ran.item_id)
-            self._line.add(min(1.0, done / whole) if whole and done else 1.0, done, ran.seconds + beside)
+            share = min(max(done / whole, _LEAST_SHARE), 1.0) if whole and done else 1.0
+            self._line.add(share, done, ran.seconds + beside)
 
     def _show(self, item_id: int, done: float, seconds: float, line: tuple[float, float] | None) -> None:
         """Learn what a work item cost in the end, and what therefore is to be expected of what waits behind it."""

@@ -35,6 +35,9 @@ class NumbersFn(DoFn):
             return [OffsetRange(restriction.start, middle), OffsetRange(middle, restriction.stop)]
         return [restriction]
 
+    def restriction_size(self, element, restriction):
+        return None if "unsized" in element[0] else super().restriction_size(element, restriction)
+
     def create_tracker(self, element, restriction):
         if "whole" in element[0]:
             return UnsplittableTracker(restriction)
@@ -71,17 +74,19 @@ class Simulation:
 
     Args:
         seed: of all choices.
+        elements: what runs, and...
+        lanes: ...on how many; else random.
     """
 
-    def __init__(self, seed):
+    def __init__(self, seed, *, elements=None, lanes=None):
         self.random = random.Random(seed)
         choose = self.random
         self.now = 0.0
-        names = ["", "", "", "parts", "whole", "defers"]
-        self.elements = [
-            (f"{n} {choose.choice(names)}", choose.choice([0, 1, 3, 12, 40])) for n in range(choose.randint(1, 3))
-        ]
-        self.lanes = choose.randint(1, 4)
+        names = ["", "", "unsized", "parts", "whole", "defers"]
+        several, sizes = (range(1, 4), [0, 1, 3, 12, 40]) if choose.random() < 0.95 else (range(5, 40), [0, 1, 1, 2, 3])
+        numbers = range(choose.choice(several))
+        self.elements = elements or [(f"{n} {choose.choice(names)}", choose.choice(sizes)) for n in numbers]
+        self.lanes = lanes or choose.randint(1, 4)
         self.slots = choose.randint(1, self.lanes + 1)
         self.faults = choose.choice([0, 1, 2, 3, 6])
         self.fn = NumbersFn()
@@ -236,11 +241,7 @@ class Simulation:
             return
         attempt = choose.choice(busy)
         if attempt.to_driver and (choose.random() < 0.5 or not attempt.to_lane):
-            message = read(attempt.to_driver.popleft())
-            if isinstance(message, Hello):
-                self.coordinator.connected(attempt.number, message, self.now)
-            else:
-                self.coordinator.received(attempt.number, message, self.now)
+            self.tell_driver(attempt)
         elif attempt.to_lane:
             message = attempt.to_lane.popleft()
             with suppress(ConnectionResetError):
@@ -250,6 +251,25 @@ class Simulation:
             self.coordinator.lost(attempt.number, self.now)
             if not attempt.over:
                 attempt.lane.fail(SdfError("the connection is lost"))
+
+    def tell_driver(self, attempt):
+        message = read(attempt.to_driver.popleft())
+        if isinstance(message, Hello):
+            self.coordinator.connected(attempt.number, message, self.now)
+        else:
+            self.coordinator.received(attempt.number, message, self.now)
+
+    def round(self):
+        """Deliver all that was sent, first to the driver and then to the lanes; only then each attempt takes a step."""
+        self.now += 0.001
+        for attempt in self.live():
+            while attempt.to_driver:
+                self.tell_driver(attempt)
+        for attempt in self.live():
+            while attempt.to_lane:
+                attempt.lane.receive(attempt.to_lane.popleft())
+        for attempt in self.live():
+            self.step(attempt)
 
     def check(self):
         """Run one action, perhaps after one that was given up, and a second; check what came out."""

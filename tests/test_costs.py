@@ -68,6 +68,14 @@ def test_sizes_may_be_in_any_unit(size):
     assert 0.5 <= costs.seconds_of(attrs.evolve(item_of(9, 0, 1), size=size * 2)) <= 3.5
 
 
+def test_a_piece_may_be_next_to_nothing_of_a_work_item():
+    """Its size says so: one over the other is less than a float can hold."""
+    costs = Costs()
+    whole = attrs.evolve(item_of(0, 0, 9), size=1e200)
+    costs.observe(Outcome(1, (Part(0, None, (), 1e-199, 1.0),), 1e-199, 1.0, (Ran(0, 0.0, 1.0, 1e-199, 0),)), [whole])
+    assert costs.mean_of_items() >= 1.0
+
+
 def test_work_without_size_costs_what_a_work_item_did():
     """Empty files, say."""
     costs = Costs()

@@ -3,10 +3,10 @@
 import pytest
 from test_bundle import Clock, CountFn
 
-from sdf.items import WorkItem
+from sdf.items import BETWEEN, WorkItem
 from sdf.restrictions import OffsetRange
-from sdf.spark.lane import Lane
-from sdf.spark.messages import Ask, Assign, Beat, Declined, Split
+from sdf.spark.lane import WAIT, Lane
+from sdf.spark.messages import Ask, Assign, Back, Beat, Declined, Split, Verdict
 from sdf.trackers import Progress
 
 
@@ -50,6 +50,35 @@ def test_a_lane_that_could_not_be_split_says_so_when_it_has_moved_on():
         lane.look()
     assert [type(message) for message in said] == [Declined]
     next(outputs)
+    lane.look()
+    assert [type(message) for message in said] == [Declined, Beat]
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_lane_that_has_not_begun_keeps_the_first_and_gives_back_the_rest(accepted):
+    """What it keeps it begins at once: else work that was given to one after the other might never be begun."""
+    clock, said = Clock(), []
+    lane = Lane(CountFn(clock), clock=clock, send=said.append, records=lambda: 0)
+    lane.receive(Assign(tuple(WorkItem(number, number, 1, OffsetRange(0, 1), 1) for number in range(4))))
+    lane.receive(Ask(0.1))
+    assert said == [Back((1, 2, 3))]
+    assert lane.advance() is WAIT
+    lane.receive(Verdict(accepted))
+    ran = []
+    while (running := lane.advance()) is not WAIT:
+        ran.append(running.item.id)
+        list(running.invoker.run())
+    assert ran == ([0] if accepted else [0, 1, 2, 3])
+
+
+def test_a_lane_that_was_asked_before_it_began_says_how_far_it_is_as_soon_as_it_has():
+    """It is not asked again before."""
+    clock, said = Clock(), []
+    lane = Lane(CountFn(clock), clock=clock, send=said.append, records=lambda: 0)
+    lane.receive(Assign((WorkItem(0, 0, 9, OffsetRange(0, 9), 9),)))
+    lane.receive(Ask(0.1))
+    assert said == [Declined(BETWEEN)]
+    next(lane.advance().invoker.run())
     lane.look()
     assert [type(message) for message in said] == [Declined, Beat]
 

@@ -32,6 +32,19 @@ def test_every_record_exactly_once_whatever_happens_when(chunk):
         assert counts[happened] > 10, f"{happened}: {counts}"
 
 
+@pytest.mark.parametrize("lanes", [2, 4, 8])
+def test_what_a_lane_was_given_begins_there_though_others_are_idle(lanes):
+    """They ask for it before the lane has woken up; handed to the next one, it would never begin."""
+    simulation = Simulation(0, elements=[("whole", 40)], lanes=lanes)
+    for number in range(lanes):
+        simulation.start(number)
+    for _ in range(10):
+        simulation.round()
+    assert any(attempt.records for attempt in simulation.live())
+    assert simulation.counts["Assign"] == 1
+    assert simulation.counts["Ask"] > 0
+
+
 def found(schedules=1500):
     """Return how the first schedule fails that finds out a bug, None if all pass, as they do without one (above)."""
     for seed in range(schedules):

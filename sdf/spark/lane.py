@@ -268,16 +268,16 @@ class Lane:
 
     def _answer(self, worth_seconds: float) -> None:
         running = self._running
-        if self._offer is None and self._queue:
-            self._offered = list(self._queue)
-            self._queue.clear()
+        begins = running is None and not self._mine  # the first, and keeps it, or it might be handed round for ever
+        if self._offer is None and len(self._queue) > begins:
+            self._offered = [self._queue.pop() for _ in range(len(self._queue) - begins)][::-1]
             self._offer = Back(tuple(item.id for item in self._offered))
             self._send(self._offer)
             return
         reason = BETWEEN if self._offer is not None or running is None else self._split(running, worth_seconds)
         if reason is not None:
             if reason != TOO_LITTLE:  # which changes while it stands: a block turns out to be dear
-                self._declined_at = self._position()
+                self._declined_at = self._position() or BETWEEN  # then it has moved on once something runs
             self._send(Declined(reason))
 
     def _split(self, running: Running, worth_seconds: float) -> str | None:
@@ -303,7 +303,7 @@ class Lane:
     def _judged(self, accepted: bool) -> None:
         if isinstance(self._offer, Back):
             if not accepted:
-                self._queue.extendleft(reversed(self._offered))
+                self._queue.extend(self._offered)
             self._offered = []
         elif isinstance(self._offer, Split):
             if accepted:

@@ -133,7 +133,7 @@ def test_an_executor_dies(cluster, tmp_path, at):
     first = result.collect()
     assert os.path.exists(tmp_path / "marker")
     assert Counter(first) == expected(SKEWED)
-    assert result.report.retries >= 1
+    assert result.report.retries + result.report.replays >= 1  # a worker may end its lane though its executor is dead
     assert result.collect() == first
 
 
