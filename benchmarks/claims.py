@@ -5,6 +5,8 @@ Beam's claims stand beside it where apache_beam is installed.
     python benchmarks/claims.py [--count 1000000]
 """
 
+import importlib.util
+
 from harness import Bench, in_turn
 
 from sdf import DoFn, OffsetRange, OffsetRangeTracker
@@ -84,6 +86,9 @@ def bare(count):
 def main():
     bench = Bench(__doc__, rounds=5)
     bench.option("--count", 1_000_000, quick=100_000)
+    has_beam = importlib.util.find_spec("apache_beam") is not None
+    if has_beam:
+        bench.name += "-beside-beam"
     given = bench.begin()
     runs = {
         "a loop": loop,
@@ -92,13 +97,10 @@ def main():
         "record, a bare generator": bare,
         "record, through the invoker": lambda count: invoke(CountFn(False), count),
     }
-    try:
-        import apache_beam  # noqa: F401
-    except ImportError:
-        bench.note("Beam is not installed here: make bench-peers asks one that has it.")
-    else:
+    if has_beam:
         runs["claim, Beam"] = beam
-        bench.name += "-beside-beam"
+    else:
+        bench.note("Beam is not installed here: make bench-peers asks one that has it.")
     taken = in_turn({name: lambda run=run: run(given.count) for name, run in runs.items()}, given.rounds)
     each = {name: one.median / given.count * 1e9 for name, one in taken.items()}
     table = bench.table(
@@ -108,7 +110,7 @@ def main():
         if name.startswith("claim"):
             each[name] -= each["a loop"]
         table.row(name, each[name])
-    if "claim, Beam" in each:
+    if has_beam:
         bench.claim(
             "a claim over one of Beam's", each["claim, as process() calls it"] / each["claim, Beam"], at_most=1.0
         )
