@@ -35,10 +35,10 @@ def start_spark():
         conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
         conf.set("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
         for name, value in {"spark_default_parallelism": "4", **settings}.items():
-            if value is None:
-                conf._jconf.remove(name.replace("_", "."))  # the JVM keeps what its first context was given
-            else:
+            if value is not None:
                 conf.set(name.replace("_", "."), value)
+            elif conf._jconf is not None:  # the JVM keeps what its first context was given
+                conf._jconf.remove(name.replace("_", "."))
         sc = SparkContext(conf=conf)
         sc.setLogLevel("OFF")
         running.append(sc)
