@@ -131,10 +131,12 @@ class Bundle:
             if self._next == 0:
                 return "nothing was started"  # else a short budget would get nowhere
             running = self._running
-            done, _ = (0.0, 0.0) if running is None else running.units()
-            left_seconds = 0.0 if running is None else running.seconds_left()
-            if running is not None and done > 0:
-                left_seconds = max(left_seconds, running.seconds_left_at_most())
+            done = left_seconds = 0.0
+            if running is not None:
+                done, _ = running.units()
+                left_seconds = running.seconds_left()
+                if done > 0:  # it may have become dear, which its mean does not tell
+                    left_seconds = max(left_seconds, running.seconds_left_at_most())
             elapsed = self._clock() - self._began
             if left_seconds + self._unstarted_seconds(elapsed, self._units + done) <= worth_seconds:
                 return TOO_LITTLE

@@ -45,14 +45,13 @@ def test_what_a_lane_was_given_begins_there_though_others_are_idle(lanes):
     assert simulation.counts["Ask"] > 0
 
 
-def found(schedules=1500):
-    """Return how the first schedule fails that finds out a bug, None if all pass, as they do without one (above)."""
+def failures(schedules=1500):
+    """Yield how schedules fail that find out a bug; without one all pass (above)."""
     for seed in range(schedules):
         try:
             Simulation(seed).check()
         except (AssertionError, SdfError) as error:
-            return f"{type(error).__name__}: {error}"
-    return None
+            yield f"{type(error).__name__}: {error}"
 
 
 def sealing_removed(monkeypatch):
@@ -105,7 +104,7 @@ def a_second_attempt_shares_nothing(monkeypatch):
 
 MUTANTS = {
     sealing_removed: "two results|not exactly once|something else|not committed",
-    stealing_from_doubled_lanes: "two results|not exactly once|ReplayError|do not add up|does not belong",
+    stealing_from_doubled_lanes: "two results|not exactly once|ReplayError|do not add up",
     replay_without_truncation: "two results|not exactly once|ReplayError|do not add up",
     refused_splits_dropped: "two results|not exactly once|ReplayError",
     content_of_a_lost_attempt_forgotten: "two results|not exactly once|ReplayError|does not belong",
@@ -116,6 +115,6 @@ MUTANTS = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_seeded_bug_is_found(mutant, monkeypatch):
-    """Each rule that makes it safe is needed."""
+    """Each rule that makes it safe is needed; which check speaks first is the schedules' affair."""
     mutant(monkeypatch)
-    assert re.search(MUTANTS[mutant], found() or "nothing found")
+    assert any(re.search(MUTANTS[mutant], failure) for failure in failures())

@@ -32,7 +32,6 @@ from sdf.spark.account import Account
 from sdf.spark.balance import Attempt, Balance, LaneState
 from sdf.spark.giving import Giving
 from sdf.spark.messages import (
-    Ask,
     Back,
     Beat,
     Bye,
@@ -93,7 +92,6 @@ class Coordinator:
                 self._balance.needs_slot(lane)
         self._attempts: dict[Hashable, Attempt] = {}
         self._delayed: list[tuple[float, int, LaneState, WorkItem]] = []
-        self._min_piece_seconds = min_piece_seconds
         self._waited_at = 0.0
         self._unmovable = False
         self._account = Account(work, self._lanes)
@@ -208,10 +206,10 @@ class Coordinator:
             raise LedgerError(f"lane {attempt.lane.number} has done less than before: {message!r} after {done!r}.")
         self._work.costs.observe(Outcome(items, (), size, seconds))
         self._account.note(attempt, message)
-        took = now - attempt.assigned_at
-        if items and took < _batch_seconds(message):
+        took, wanted = now - attempt.assigned_at, _batch_seconds(message)
+        if items and took < wanted:
             attempt.batch = min(2 * attempt.batch, _MOST_ITEMS)
-        elif took > _TOO_LONG * _batch_seconds(message):
+        elif took > _TOO_LONG * wanted:
             attempt.batch = max(attempt.batch // 2, 1)
         attempt.done = message
         self._giving.next(attempt, now)
@@ -227,8 +225,7 @@ class Coordinator:
         """Have an attempt give back what turned out to be dear: what has ended of it is told only when it is ready."""
         if attempt.can_give():
             attempt.batch = 1
-            self._balance.asks(attempt, now)
-            self._send(attempt.name, Ask(self._min_piece_seconds))
+            self._giving.ask(attempt, now)
 
     def _split(self, attempt: Attempt, message: Split, now: float) -> None:
         """Take what was cut off, for who is idle, or else into the share of its own lane."""

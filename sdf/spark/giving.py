@@ -139,10 +139,14 @@ class Giving:
             if len(giver.lane.share):
                 self._hand_over(giver, taker, now)
             else:
-                self._balance.asks(giver, now)
-                self._send(giver.name, Ask(self._worth_seconds))
+                self.ask(giver, now)
         for attempt in self._balance.leavers(now):
             self._seal(attempt, now)
+
+    def ask(self, attempt: Attempt, now: float) -> None:
+        """Ask an attempt for what it has not started or, if that is nothing, half of what it runs."""
+        self._balance.asks(attempt, now)
+        self._send(attempt.name, Ask(self._worth_seconds))
 
     def _adopt(self, orphan: LaneState, taker: Attempt, now: float) -> None:
         """Give an attempt all that a lane has that was never begun; others who are idle will take of that."""

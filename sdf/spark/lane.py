@@ -121,7 +121,7 @@ class Lane:
         self._slow: tuple[SlowBlock, ...] = ()
         self._began = clock()
         self._beats = Beats(self._began)
-        self._declined_at: Any = None
+        self._declined_at: tuple[Any, ...] | None = None
         self._worth_seconds = 0.0  # what it was asked for last, at least
 
     # The thread that runs the task.
@@ -268,16 +268,17 @@ class Lane:
 
     def _answer(self, worth_seconds: float) -> None:
         running = self._running
-        begins = running is None and not self._mine  # the first, and keeps it, or it might be handed round for ever
-        if self._offer is None and len(self._queue) > begins:
-            self._offered = [self._queue.pop() for _ in range(len(self._queue) - begins)][::-1]
+        kept = int(running is None and not self._mine)  # it begins the first, which might else be handed round for ever
+        if self._offer is None and len(self._queue) > kept:
+            items = list(self._queue)
+            self._queue, self._offered = deque(items[:kept]), items[kept:]
             self._offer = Back(tuple(item.id for item in self._offered))
             self._send(self._offer)
             return
         reason = BETWEEN if self._offer is not None or running is None else self._split(running, worth_seconds)
         if reason is not None:
             if reason != TOO_LITTLE:  # which changes while it stands: a block turns out to be dear
-                self._declined_at = self._position() or BETWEEN  # then it has moved on once something runs
+                self._declined_at = self._position()
             self._send(Declined(reason))
 
     def _split(self, running: Running, worth_seconds: float) -> str | None:
@@ -331,13 +332,14 @@ class Lane:
     def _beat_is_due(self, beat: Beat) -> bool:
         """Tell whether it should beat now; after it has declined an ask, as soon as it has moved on."""
         if self._declined_at is not None:
-            return bool(self._position() != self._declined_at)
+            return self._position() != self._declined_at
         return self._beats.due(beat, self._clock())
 
-    def _position(self) -> Any:
+    def _position(self) -> tuple[Any, ...]:
+        """Return where it is, which differs once it has moved on."""
         running = self._running
         if running is None:
-            return None
+            return ()
         return running.item.id, running.invoker.started, running.units(), show(running.invoker.last_claimed)
 
     @property
