@@ -5,7 +5,6 @@ import re
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -331,20 +330,20 @@ def test_options_bound_tasks_and_items(sc):
 
 
 @pytest.mark.parametrize(("runner", "queues"), [(StagedRunner(), True), (StagedRunner(max_tasks=4), False)])
-def test_the_next_stage_is_in_sparks_queue_before_slots_fall_idle(sc, runner, queues):
-    """Unless no more tasks may run at once than max_tasks. Here the slots are 4."""
-
-    def in_flight():
-        stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
-        return sum(stage.numTasks - stage.numCompletedTasks for stage in stages if stage is not None)
-
-    tracker = sc.statusTracker()
-    with ThreadPoolExecutor(1) as pool:
-        run = pool.submit(run_sdf, sc.parallelize([("a", 2000)]), SlowCountFn(0.005), runner=runner)
-        most = 0
-        while not run.done():
-            most = max(most, min(in_flight(), in_flight()))  # one may see a stage end, and the next one begin
-    assert run.result().count() == 2000
+def test_the_next_stage_is_in_sparks_queue_before_slots_fall_idle(sc, caplog, runner, queues):
+    """Unless no more tasks may run at once than max_tasks. Here the slots are 4; the log tells who began and ended."""
+    with caplog.at_level("DEBUG", logger="sdf.staged"):
+        result = run_sdf(sc.parallelize([("a", 2000)]), SlowCountFn(0.005), runner=runner)
+    assert result.count() == 2000
+    in_flight, most = 0, 0
+    for message in caplog.messages:
+        if started := re.search(r"stage \d+, (\d+) tasks$", message):
+            in_flight += int(started[1])
+        elif re.search(r"stage \d+ task \d+ gave back", message):
+            in_flight -= 1
+        most = max(most, in_flight)
+    assert in_flight == 0
+    assert most >= 4
     assert (most > 4) is queues
 
 
