@@ -1,6 +1,7 @@
 """DoFns that the Spark tests share, and what each gives when nothing splits it."""
 
 import datetime
+import os
 import time
 from collections import Counter
 
@@ -34,6 +35,25 @@ class SlowCountFn(CountFn):
         for output in super().process(element, tracker):
             time.sleep(self.seconds)
             yield output
+
+
+class NotesRuns(SlowCountFn):
+    """Writes down each time that process() runs, so that a test can count what was run."""
+
+    def __init__(self, folder, seconds=0.01):
+        super().__init__(seconds)
+        self.folder = folder
+
+    def process(self, element, tracker):
+        self.note()
+        yield from super().process(element, tracker)
+
+    def note(self):
+        with open(os.path.join(self.folder, str(os.getpid())), "a") as file:
+            file.write(".")
+
+    def runs(self):
+        return sum(entry.stat().st_size for entry in os.scandir(self.folder))
 
 
 class UnplannedFn(SlowCountFn):

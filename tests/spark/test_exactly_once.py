@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import chain
 
 import pytest
-from fns import CountFn, OddFn, SlowCountFn, expected
+from fns import CountFn, NotesRuns, OddFn, SlowCountFn, expected
 
 from sdf import MonotonicWatermark, StagedRunner, run_sdf
 from sdf.bundle import Bundle
@@ -40,22 +40,6 @@ def lose_blocks(sc):
         rdd.unpersist(True)
         rdd.persist(level)
     return lost
-
-
-class NotesRuns(SlowCountFn):
-    """Writes down each time that process() runs, so that a test can count replays."""
-
-    def __init__(self, folder, seconds=0.01):
-        super().__init__(seconds)
-        self.folder = folder
-
-    def process(self, element, tracker):
-        with open(os.path.join(self.folder, str(os.getpid())), "a") as file:
-            file.write(".")
-        yield from super().process(element, tracker)
-
-    def runs(self):
-        return sum(entry.stat().st_size for entry in os.scandir(self.folder))
 
 
 def test_blocks_lost_before_the_first_action_and_again_later(sc, tmp_path):

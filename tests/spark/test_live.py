@@ -10,7 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 import pytest
-from fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, ScaledFn, SlowCountFn, StrangeFn, UnplannedFn, expected
+from fns import (
+    EVERY_FN,
+    CountFn,
+    NotesRuns,
+    OddFn,
+    OnlyDefersFn,
+    ScaledFn,
+    SlowCountFn,
+    StrangeFn,
+    UnplannedFn,
+    expected,
+)
 
 from sdf import UNBOUNDED, LiveRunner, OffsetRange, Progress, TaggedOutput, run_direct, run_sdf
 from sdf.errors import CoordinatorError, InvalidTypeError, InvalidValueError, SplitError, UnboundedError
@@ -119,37 +130,31 @@ def test_to_df(sc):
 
 def test_cache_keeps_the_records(sc, tmp_path):
     """A cached result is computed once."""
-
-    class Notes(CountFn):
-        def process(self, element, tracker):
-            with open(tmp_path / str(os.getpid()), "a") as file:
-                file.write(".")
-            yield from super().process(element, tracker)
-
-    result = live_run(sc, ELEMENTS, Notes()).cache()
+    fn = NotesRuns(tmp_path)
+    result = live_run(sc, ELEMENTS, fn).cache()
     assert result.count() == 211
-    runs = sum(path.stat().st_size for path in tmp_path.iterdir())
+    runs = fn.runs()
     assert Counter(result.collect()) == expected(ELEMENTS)
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) == runs
+    assert fn.runs() == runs
     result.unpersist()
 
 
 def test_take_and_first_do_not_run_the_whole_job(sc, tmp_path):
     """take(n) runs one lane as far as it needs; a later action gives every record once all the same."""
 
-    class Counted(CountFn):
+    class NotesRecords(NotesRuns):
         def process(self, element, tracker):
-            with open(tmp_path / str(os.getpid()), "a", buffering=1) as file:
-                for record in super().process(element, tracker):
-                    file.write("\n")
-                    yield record
+            for record in CountFn.process(self, element, tracker):
+                self.note()
+                yield record
 
-    result = live_run(sc, [("big", 4_000_000)], Counted())
+    fn = NotesRecords(tmp_path)
+    result = live_run(sc, [("big", 4_000_000)], fn)
     taken = result.take(3)
     assert len(taken) == 3
     assert result.first() == taken[0]
     assert len(result.report.tasks) == 0
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 3 + 1
+    assert fn.runs() == 3 + 1
     small = live_run(sc, SKEWED, SlowCountFn())
     assert len(small.take(5)) == 5
     assert Counter(small.collect()) == expected(SKEWED)
