@@ -1,13 +1,23 @@
-# Everything sets itself up: a virtual environment in .venv, and a Java 17 runtime where none is found.
+# Everything sets itself up: a virtual environment in .venv, and a Java 17 runtime where none is found. What the demo needs
+# is there first, in seconds; the rest comes with the first target that needs it.
+BEGAN := $(shell date +%s)
 PYTHON ?= python3
 BIN := .venv/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 BENCH := "claims.py" "throughput.py" "startup.py --slots 2" "startup.py --slots 8" "connectors.py" "memory.py" \
 	"streams.py" "growth.py" "report.py" "lanes.py" "simulate.py" \
-	"skew.py --kind cpu --slots 2" "skew.py --kind wait --slots 8"
+	"skew.py --kind cpu --slots 2" "skew.py --kind wait --slots 8" \
+	"skew.py --kind wait --slots 4 --seconds 1 --rounds 3 --ways StagedRunner LiveRunner" \
+	"skew.py --kind wait --slots 4 --seconds 2 --rounds 3 --ways StagedRunner LiveRunner" \
+	"skew.py --kind cpu --slots 2 --seconds 1 --rounds 3 --ways StagedRunner LiveRunner" \
+	"skew.py --kind cpu --slots 2 --seconds 2 --rounds 3 --ways StagedRunner LiveRunner" \
+	"skew.py --kind wait --slots 4 --seconds 2 --rounds 3 --busy 4 --only giant --ways StagedRunner LiveRunner" \
+	"skew.py --kind wait --slots 4 --seconds 5 --rounds 3 --busy 4 --only giant --ways StagedRunner LiveRunner" \
+	"skew.py --kind wait --slots 4 --seconds 10 --busy 4 --only giant --ways StagedRunner LiveRunner"
 BENCH_LONG := "growth.py --elements 100 1000 10000 100000 1000000" "memory.py --gigabytes 4 --files 100000" \
 	"streams.py --batches 2000" "connectors.py --only gzip --gzip-megabytes 3500 --rounds 1" \
 	"simulate.py --slots 10 100 1000 10000 --losses 0 --late 0" \
@@ -28,22 +38,27 @@ define measure
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-core test-quick test-thorough test-long soak check lint docs bench bench-quick bench-long bench-peers clean
+.PHONY: help setup demo test test-core test-quick test-thorough test-long test-versions soak check lint docs bench bench-quick bench-long bench-peers clean
 
 help:  ## Show this help
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 setup: .venv/ready  ## Create .venv with all that is needed, and Java if there is none
 
-.venv/ready: setup.cfg pyproject.toml
+.venv/demo-ready: setup.cfg pyproject.toml
 	@./.ci/need-java
-	@./.ci/need-chromium
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(PIP_INSTALL) --editable '.[avro]'
 	@touch $@
 
-demo: setup  ## Run the main job: count records of real Avro files, one of them huge, on Spark
+.venv/ready: .venv/demo-ready
+	@./.ci/need-chromium
+	$(PIP_INSTALL) --editable '.[test]'
+	@touch $@
+
+demo: .venv/demo-ready  ## Run the main job: count records of real Avro files, one of them huge, on Spark
 	$(BIN)/python examples/read_fn.py
+	@echo "make demo took $$(($$(date +%s) - $(BEGAN))) s, setup and run."
 
 test: setup  ## Run all tests but the long ones
 	$(PYTEST) -m "not long and not soak"
@@ -60,6 +75,10 @@ test-thorough: setup  ## Run those that make test runs beside the quick ones
 test-long: setup  ## Run the fault runs
 	$(PYTEST) -rP -m long
 
+test-versions:  ## Run the core and both runners on the oldest and the newest of all that is promised
+	@./.ci/need-java
+	$(PYTHON) .ci/versions.py
+
 soak: setup  ## Run the faults in numbers that take half an hour
 	$(PYTEST) -rP -m soak
 
@@ -73,7 +92,7 @@ docs: setup  ## Build the documentation into build/docs
 
 check: lint test test-long  ## What CI runs, if its machine is fast enough
 
-bench: setup  ## Measure everything into benchmarks/RESULTS.md, in half an hour
+bench: setup  ## Measure everything into docs/benchmarks.md and benchmarks/RESULTS.md, in half an hour
 	$(call measure,benchmarks/results,$(BENCH),)
 
 bench-quick: setup  ## See that all benchmarks work, in minutes

@@ -10,7 +10,7 @@ import importlib.util
 from harness import Bench, in_turn
 
 from sdf import DoFn, OffsetRange, OffsetRangeTracker
-from sdf.invoker import Invoker
+from sdf.execution.invoker import Invoker
 
 
 class CountFn(DoFn):

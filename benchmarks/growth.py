@@ -14,12 +14,12 @@ import time
 from harness import Bench, Timed, forget_peak, in_processes, in_turn, peak_megabytes, resident_megabytes
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
-from sdf.backlog import Backlog
-from sdf.disk import Disk
-from sdf.expansion import Expanded
-from sdf.journal import Journal
-from sdf.planner import Limits, Tuning, deal, plan_stage
-from sdf.work import Work, enter
+from sdf.execution.expansion import Expanded
+from sdf.journal.journal import Journal
+from sdf.journal.storage import Disk
+from sdf.scheduling.factoring import Limits, Tuning, deal, plan_stage
+from sdf.scheduling.run_state import RunState, enter
+from sdf.scheduling.work_queue import WorkQueue
 
 SLOTS = 2
 RUNNERS = {"LiveRunner": LiveRunner(), "StagedRunner": StagedRunner()}
@@ -102,8 +102,8 @@ def plan(number, dealing):
     """
     before = resident_megabytes()
     forget_peak()
-    work = Work(OneFn())
-    backlog = Backlog(work.costs)
+    work = RunState(OneFn())
+    backlog = WorkQueue(work.costs)
     adding = 0.0
     for start in range(0, number, 1000):
         elements = elements_of(start, min(start + 1000, number))

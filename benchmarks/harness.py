@@ -2,7 +2,7 @@
 
 Ratios are of medians taken within one run: the ways to do a thing run A B A B, after each ran once to warm up; those
 that take minutes run only as often as ``--rounds`` says, and say so. A JSON file is named after the question and what
-was asked otherwise than usual. `results.py` makes RESULTS.md of them.
+was asked otherwise than usual. `results.py` makes the pages of them.
 """
 
 from __future__ import annotations
@@ -131,7 +131,6 @@ class Bench:
         self._tables: list[Table] = []
         self._claims: list[tuple[str, float, str, bool]] = []
         self._notes: list[str] = []
-        self._pictures: dict[str, str] = {}
         self._sc: Any = None
         self.machine = (
             f"{_processor()}, {os.cpu_count()} cores, {_gigabytes():.0f} GB, Python {platform.python_version()}"
@@ -210,10 +209,6 @@ class Bench:
         self._notes.append(text)
         print(text, flush=True)
 
-    def picture(self, title: str, svg: str) -> None:
-        """Add a drawing."""
-        self._pictures[title] = svg
-
     def end(self) -> None:
         """Print the claims, and save everything."""
         if self._sc is not None:
@@ -243,7 +238,6 @@ class Bench:
                 for what, figure, limit, holds in self._claims
             ],
             "notes": self._notes,
-            "pictures": self._pictures,
         }
         fresh = self._file().with_suffix(".new")
         fresh.write_text(json.dumps(found, indent=1, default=str) + "\n")

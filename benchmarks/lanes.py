@@ -17,13 +17,13 @@ import time
 from harness import Bench, forget_peak, peak_megabytes, resident_megabytes
 
 from sdf import DoFn, OffsetRange
-from sdf.expansion import expand
+from sdf.execution.expansion import expand
+from sdf.lanes.coordinator import Coordinator
+from sdf.lanes.messages import Assign, Declined, Heartbeat, Hello, Ready, Returned, Sealed, StealRequest, Verdict, write
+from sdf.lanes.wire import channels, lane_proof, nonce
+from sdf.scheduling.run_state import RunState
 from sdf.spark import serde
-from sdf.spark.coordinator import Coordinator
-from sdf.spark.messages import Ask, Assign, Back, Beat, Declined, Hello, Ready, Sealed, Verdict, write
-from sdf.spark.server import Server
-from sdf.spark.wire import channels, lane_proof, nonce
-from sdf.work import Work
+from sdf.spark.live.server import Server
 
 BEATS = 5
 
@@ -63,10 +63,10 @@ class TalkingLane:
             message = serde.loads(payload)
             if isinstance(message, Assign):
                 self.items += message.items
-            elif isinstance(message, Ask) and len(self.items) > 1:
+            elif isinstance(message, StealRequest) and len(self.items) > 1:
                 self.offered, self.items = self.items[1:], self.items[:1]
-                self.say(Back(tuple(item.id for item in self.offered)))
-            elif isinstance(message, Ask):
+                self.say(Returned(tuple(item.id for item in self.offered)))
+            elif isinstance(message, StealRequest):
                 self.say(Declined("nothing ran"))
             elif isinstance(message, Verdict):
                 self.items += [] if message.accepted else self.offered
@@ -80,7 +80,7 @@ class TalkingLane:
             return False
         if self.beats < BEATS:
             self.beats += 1
-            self.say(Beat(self.items[0].id, True, 2.0 * self.beats, 0.02 * self.beats, 0.1, len(self.items) - 1))
+            self.say(Heartbeat(self.items[0].id, True, 2.0 * self.beats, 0.02 * self.beats, 0.1, len(self.items) - 1))
             return True
         self.beats = 0
         self.done += 1
@@ -139,7 +139,7 @@ class Counted(Coordinator):
 def serve(lanes, items_per_lane):
     """Serve so many lanes; return what a row of the table says."""
     fn = OneFn()
-    work = Work(fn)
+    work = RunState(fn)
     expanded = expand(fn, 0)
     items = list(work.add(expanded for _ in range(lanes * items_per_lane)))
     half = lanes // 2

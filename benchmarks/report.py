@@ -17,9 +17,11 @@ from unittest import mock
 from harness import Bench, in_turn
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
-from sdf.items import WorkItem
-from sdf.running import Running
-from sdf.spark import display, live, staged
+from sdf.execution.measured_run import Running
+from sdf.execution.work_items import WorkItem
+from sdf.spark import display
+from sdf.spark.live import runner as live
+from sdf.spark.staged import run as staged
 
 
 class CountFn(DoFn):
@@ -60,7 +62,7 @@ def noting_seconds():
     def note():
         kept = []
         for _ in range(10_000):
-            kept.append(running.ran(0, 0.0, 1.0, 1))
+            kept.append(running.ran(0, 0.0, 1.0))
             assert not running.slow_blocks()
 
     return statistics.median(seconds_of(note) for _ in range(5)) / 10_000
@@ -121,8 +123,8 @@ def main():
             open(os.devnull, "w") as nowhere,
             mock.patch("sys.stderr", nowhere),
             cpu.of(live._Watch, "__call__"),
-            cpu.of(staged._Run, "_show"),
-            made.of(staged._Run, "_report"),
+            cpu.of(staged.StagedRun, "_show"),
+            made.of(staged.StagedRun, "_report"),
             cpu.of(display._Bar, "__call__"),
         ):
             taken = in_turn({"without": lambda run=run: run(False), "with": lambda run=run: run(True)}, given.rounds)

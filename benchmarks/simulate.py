@@ -16,7 +16,6 @@ from simulated_live import LiveSimulation
 from simulated_staged import StagedSimulation
 
 NAMES = ["flatMap", "32 per slot by hand", "StagedRunner", "LiveRunner"]
-LINES = ["#9aa4b0", "#c77d0a", "#2f6fb2", "#d1495b"]
 LIMITS = {"LiveRunner": 1.03, "StagedRunner": 1.03}
 
 
@@ -32,25 +31,6 @@ def run(name, slots, sizes):
     makespan = simulation.run()
     stages = simulation.stages if name == "StagedRunner" else 1
     return makespan, simulation.driver.seconds, simulation.sent, stages, peak_megabytes() - before
-
-
-def drawn(found):
-    """Return a picture of efficiency over slots, a line for each policy; ``found`` maps its name to (slots, share)."""
-    counts = sorted({slots for points in found.values() for slots, _ in points})
-    place = {slots: 60 + 480 * number / max(1, len(counts) - 1) for number, slots in enumerate(counts)}
-    parts = ['<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 300" font-family="sans-serif" font-size="12">']
-    parts += ['<rect width="760" height="300" fill="white"/>']
-    for percent in range(0, 101, 20):
-        y = 260 - 2.3 * percent
-        parts += [
-            f'<path d="M60 {y}H540" stroke="#d1d9e0"/><text x="52" y="{y + 4}" text-anchor="end">{percent} %</text>'
-        ]
-    parts += [f'<text x="{x}" y="280" text-anchor="middle">{slots:,}</text>' for slots, x in place.items()]
-    for (name, points), colour in zip(found.items(), LINES, strict=False):
-        path = " ".join(f"{place[slots]:.0f},{260 - 230 * share:.1f}" for slots, share in points)
-        parts += [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>']
-        parts += [f'<text x="550" y="{264 - 230 * points[-1][1]:.0f}" fill="{colour}">{name}</text>']
-    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def main():
@@ -83,7 +63,6 @@ def main():
             "driver": "{:.1f} s", "of a core": "{:.2%}", "memory": "{:,.0f} MB",
         },
     )  # fmt: skip
-    found = {}
     for slots in given.slots:
         sizes = (
             slots * given.elements, given.seconds, given.alpha, given.spread, given.period, given.losses, given.late,
@@ -92,12 +71,10 @@ def main():
         for name in given.only:
             makespan, seconds, messages, stages, megabytes = in_processes(1, run, name, slots, sizes)[0]
             table.row(name, slots, makespan / given.seconds, messages, stages, seconds, seconds / makespan, megabytes)
-            found.setdefault(name, []).append((slots, given.seconds / makespan))
             if name in LIMITS and not given.losses and not given.late:
                 what = f"{name}, {slots:,} simulated slots, {given.elements} elements and {given.seconds:g} s each"
                 bench.claim(f"{what}, over ideal", makespan / given.seconds, at_most=LIMITS[name])
                 bench.claim(f"{what}, driver's share of a core", seconds / makespan, at_most=0.2)
-    bench.picture("efficiency over slots", drawn(found))
     bench.end()
 
 

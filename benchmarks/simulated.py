@@ -14,8 +14,8 @@ from bisect import bisect_right
 import attrs
 
 from sdf import DoFn, OffsetRange
-from sdf.expansion import Expanded
-from sdf.work import enter
+from sdf.execution.expansion import Expanded
+from sdf.scheduling.run_state import enter
 
 UNITS = 10_000  # of each element
 

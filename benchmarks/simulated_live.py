@@ -6,31 +6,31 @@ import itertools
 from simulated import Driver, Launcher, UnitsFn, entered
 
 from sdf import OffsetRange
-from sdf.backlog import Backlog
-from sdf.planner import deal
-from sdf.spark.beats import LOOK_SECONDS, Beats
-from sdf.spark.coordinator import Coordinator
-from sdf.spark.messages import (
-    Ask,
+from sdf.lanes.coordinator import Coordinator
+from sdf.lanes.heartbeat import LOOK_SECONDS, HeartbeatSchedule
+from sdf.lanes.messages import (
     Assign,
-    Back,
-    Beat,
     Declined,
     Fail,
+    Heartbeat,
     Hello,
     Ready,
+    Returned,
     Sealed,
     Split,
+    StealRequest,
     Verdict,
     read,
     write,
 )
-from sdf.values import Parts
-from sdf.work import Work
+from sdf.scheduling.factoring import deal
+from sdf.scheduling.run_state import RunState
+from sdf.scheduling.work_queue import WorkQueue
+from sdf.serialization.values import Parts
 
 
 class SimulatedLane:
-    """An attempt at a lane that takes simulated time: what `sdf.spark.lane` does, without running anything."""
+    """An attempt at a lane that takes simulated time: what `sdf.lanes.lane` does, without running anything."""
 
     def __init__(self, simulation, number, now):
         self.simulation = simulation
@@ -42,7 +42,7 @@ class SimulatedLane:
         self.began = self.each = 0.0
         self.start = self.stop = 0
         self.epoch = 0  # of what is due when
-        self.beats = Beats(now)
+        self.beats = HeartbeatSchedule(now)
         self.totals = [0, 0, 0.0, 0.0]
         self.ran = []
         self.say(Hello(number, "worker", now))
@@ -88,15 +88,15 @@ class SimulatedLane:
         self.go_on(now)
 
     def looks(self, now, epoch):
-        """Beat if that is due; look again when that may be."""
+        """Heartbeat if that is due; look again when that may be."""
         if epoch != self.epoch or self.item is None or self.lost:
             return
         left = self.seconds_left(now)
-        beat = Beat(self.item.id, True, float(self.units(now)), now - self.began, left, len(self.queue))
+        beat = Heartbeat(self.item.id, True, float(self.units(now)), now - self.began, left, len(self.queue))
         next_at = self.beats.news_at  # it may be news that is not due yet
         if self.beats.due(beat, now):
             self.say(beat)
-            self.beats.said(beat, now)
+            self.beats.sent(beat, now)
             next_at = min(self.beats.next_at, self.slot.changes(now) + LOOK_SECONDS)
         self.simulation.at(max(next_at, now + LOOK_SECONDS), self.looks, epoch)
 
@@ -107,8 +107,8 @@ class SimulatedLane:
             self.queue.extend(message.items)
             if self.item is None:
                 self.go_on(now)
-        elif isinstance(message, Ask):
-            self.answer(now, message.worth_seconds)
+        elif isinstance(message, StealRequest):
+            self.answer(now, message.min_piece_seconds)
         elif isinstance(message, Verdict):
             self.judged(now, message.accepted)
         elif isinstance(message, Sealed):
@@ -120,7 +120,7 @@ class SimulatedLane:
     def answer(self, now, worth):
         if self.offer is None and self.queue:
             self.offered, self.queue = self.queue, []
-            self.offer = Back(tuple(item.id for item in self.offered))
+            self.offer = Returned(tuple(item.id for item in self.offered))
             self.say(self.offer)
             return
         if self.item is None or self.offer is not None:
@@ -159,8 +159,8 @@ class LiveSimulation:
         self.events, self.numbers, self.sent = [], itertools.count(), 0
         self.now, self.outbox = 0.0, []
         slots = len(world.slots)  # LiveRunner(lanes=...) has as many lanes as there will be slots
-        work = Work(UnitsFn())
-        backlog = Backlog(work.costs)
+        work = RunState(UnitsFn())
+        backlog = WorkQueue(work.costs)
         self.driver(0.0, entered, world, work, backlog)
         shares = self.driver(0.0, lambda _: deal(backlog, work.costs, slots, cut=work.cut))
         self.starts = Launcher(world.overheads)

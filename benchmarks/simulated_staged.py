@@ -8,11 +8,11 @@ from collections import deque
 from simulated import Driver, Launcher, UnitsFn, entered
 
 from sdf import OffsetRange
-from sdf.invoker import Residual
-from sdf.items import Outcome, Part
-from sdf.planner import Limits, Tuning
-from sdf.stages import StagePlanner
-from sdf.work import Work
+from sdf.execution.invoker import Residual
+from sdf.execution.work_items import Outcome, Part
+from sdf.scheduling.factoring import Limits, Tuning
+from sdf.scheduling.run_state import RunState
+from sdf.scheduling.stage_planner import StagePlanner
 
 
 class StagedSimulation:
@@ -26,7 +26,7 @@ class StagedSimulation:
     def __init__(self, world):
         self.world = world
         self.driver = Driver()
-        self.work = Work(UnitsFn())
+        self.work = RunState(UnitsFn())
         self.planner = StagePlanner(self.work, Tuning(0.5, 0.2, None), Limits(1, None, None))
         self.driver(0.0, entered, world, self.work, self.planner.backlog)
         self.starts = Launcher(world.overheads)
@@ -79,7 +79,7 @@ class StagedSimulation:
                 self.at(self.driver.free + self.world.overheads.job_seconds, self.waits, task, plan)
         seconds = self.planner.seconds_until_due(now)
         if seconds < math.inf:
-            self.at(now + seconds, self.nothing)
+            self.at(now + max(seconds, 0.001), self.nothing)
 
     def _assigns(self, _now, stage):
         tasks = list(enumerate(stage.tasks, self.sent))

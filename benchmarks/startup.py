@@ -19,7 +19,7 @@ from harness import Bench, in_turn
 
 from sdf import DoFn, LiveRunner, OffsetRange, OffsetRangeTracker, StagedRunner, run_sdf
 from sdf.io import MatchFiles, ReadLines
-from sdf.spark import staged
+from sdf.spark.staged import run as staged
 
 PLAIN, WITH_TRACKER = "plain mapPartitions", "mapPartitions with a tracker"
 BLOCK_SECONDS = 0.005  # in the mean
@@ -123,14 +123,14 @@ class Startup:
     def stages(self, idle):
         """Measure what Spark takes of a stage: `simulate.py` has these figures as options."""
         submitted = []
-        submit = staged._Run._submit
+        submit = staged.StagedRun._submit
 
         def timed(run, plan):
             began = time.perf_counter()
             submit(run, plan)
             submitted.append(time.perf_counter() - began)
 
-        with mock.patch.object(staged._Run, "_submit", timed):
+        with mock.patch.object(staged.StagedRun, "_submit", timed):
             self.sdf([waits(round(self.given.seconds * self.given.slots / BLOCK_SECONDS))], WaitFn(), StagedRunner())
         tasks = self.given.tasks
 

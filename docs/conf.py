@@ -11,3 +11,12 @@ autodoc_typehints = "none"  # they are in the signatures
 napoleon_use_ivar = True
 default_role = "code"
 exclude_patterns = ["_build"]
+
+
+def setup(app):
+    """Make a link to a file beside docs/ a download: of a Markdown file MyST says that there is no such page."""
+
+    def make_downloads(app, docname, source):
+        source[0] = source[0].replace("](../", "](path:../")
+
+    app.connect("source-read", make_downloads)

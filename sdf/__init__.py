@@ -5,22 +5,22 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from sdf.bytekeys import ByteKeyRangeTracker
 from sdf.direct import run_direct
-from sdf.dofn import DoFn, TaggedOutput
 from sdf.errors import SdfError
-from sdf.offsets import GrowableOffsetRangeTracker, OffsetRangeTracker, UnsplittableTracker
-from sdf.progress import RunProgress, StreamProgress
-from sdf.report import RunReport
-from sdf.restrictions import UNBOUNDED, ByteKeyRange, OffsetRange
-from sdf.trackers import Progress, RestrictionTracker
-from sdf.watermarks import ManualWatermark, MonotonicWatermark, WalltimeWatermark, WatermarkEstimator
+from sdf.model.byte_key_tracker import ByteKeyRangeTracker
+from sdf.model.dofn import DoFn, TaggedOutput
+from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker, UnsplittableTracker
+from sdf.model.restrictions import UNBOUNDED, ByteKeyRange, OffsetRange
+from sdf.model.trackers import Progress, RestrictionTracker
+from sdf.model.watermarks import ManualWatermark, MonotonicWatermark, WalltimeWatermark, WatermarkEstimator
+from sdf.reporting.progress import RunProgress, StreamProgress
+from sdf.reporting.run_report import RunReport
 
 if TYPE_CHECKING:
-    from sdf.spark.live import LiveRunner
+    from sdf.spark.live.runner import LiveRunner
     from sdf.spark.run import run_sdf
-    from sdf.spark.staged import StagedRunner
-    from sdf.spark.stream import Batch, StreamSummary, stream_sdf
+    from sdf.spark.staged.runner import StagedRunner
+    from sdf.spark.stream.stream import Batch, StreamSummary, stream_sdf
 
 __all__ = [
     "UNBOUNDED",
@@ -52,12 +52,12 @@ __all__ = [
 ]
 
 _NEEDS_SPARK = {
-    "Batch": "sdf.spark.stream",
-    "LiveRunner": "sdf.spark.live",
-    "StagedRunner": "sdf.spark.staged",
-    "StreamSummary": "sdf.spark.stream",
+    "Batch": "sdf.spark.stream.stream",
+    "LiveRunner": "sdf.spark.run",  # where both are: the one knows the other's options then
+    "StagedRunner": "sdf.spark.run",
+    "StreamSummary": "sdf.spark.stream.stream",
     "run_sdf": "sdf.spark.run",
-    "stream_sdf": "sdf.spark.stream",
+    "stream_sdf": "sdf.spark.stream.stream",
 }
 
 

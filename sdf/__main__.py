@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from sdf import journaltool
+from sdf.journal import tool
 
 __all__ = ["main"]
 
@@ -15,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return 0 if it went well."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["journal"]:
-        return journaltool.main(given[1:], "sdf journal")
+        return tool.main(given[1:], "sdf journal")
     options = argparse.ArgumentParser(
         prog="sdf", description=__doc__, epilog="sdf journal show|verify|clean DIR: see sdf journal --help"
     )

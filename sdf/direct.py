@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sdf.dofn import DoFn, TaggedOutput, call_hook, check_fn, check_tags
-from sdf.errors import DeferError, InvalidValueError, OutputError, show
-from sdf.expansion import checked_size, expand
-from sdf.invoker import Invoker
-from sdf.items import Outcome, Part, WorkItem
-from sdf.ledger import Ledger
-from sdf.restrictions import is_integer
+from sdf.errors import DeferError, InvalidTypeError, InvalidValueError, OutputError, show
+from sdf.execution.expansion import checked_size, expand
+from sdf.execution.invoker import Invoker
+from sdf.execution.work_items import Outcome, Part, WorkItem
+from sdf.model.dofn import DoFn, TaggedOutput, call_hook, check_fn, check_tags
+from sdf.numbers import as_integer, is_integer
+from sdf.scheduling.ledger import Ledger
 
 __all__ = ["run_direct"]
 
@@ -48,12 +48,18 @@ def run_direct(
     Raises:
         SdfError: any of the tree; a ProcessError has the original exception as its cause.
     """
+    if isinstance(elements, (DoFn, str, bytes)) or not isinstance(elements, Iterable):
+        raise InvalidTypeError(
+            f"run_direct() needs a list of elements, or another iterable, and then a DoFn (got {show(elements)}). One "
+            f"element is a list of one: run_direct([element], fn)."
+        )
     check_fn(fn, side_inputs, "run_direct()")
     names = check_tags(tags, "run_direct()")
+    split_every = as_integer(split_every)
     if split_every is not None and (not is_integer(split_every) or split_every < 1):
         raise InvalidValueError(f"run_direct() split_every must be an integer >= 1, or None (got {show(split_every)}).")
     outputs: dict[str, list[Any]] = {name: [] for name in ("main", *names)}
-    ledger = Ledger(partial(checked_size, fn))
+    ledger = Ledger(partial(checked_size, fn), name=type(fn).__name__)
     order = None if seed is None else random.Random(seed)
     call_hook(fn, "setup")
     try:

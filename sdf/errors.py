@@ -16,7 +16,7 @@
     |   |-- WatermarkError      ValueError     a watermark that went backwards
     |   `-- CheckError          AssertionError check_dofn() found broken rules
     |-- ProcessError            RuntimeError   the user's own code raised
-    |-- MissingExtraError       ImportError    a connector needs a library that is not installed
+    |-- MissingExtraError       ImportError    a library that sdf does not bring is needed and not installed
     |-- SourceError             OSError        what is to be read is not there
     |   `-- SourceChangedError                 it is not what it was when the run was planned
     |-- ReadError               ValueError     what was read is not what the format allows
@@ -70,6 +70,20 @@ __all__ = [
     "UnpicklableError",
     "WatermarkError",
 ]
+
+# What the extras in setup.cfg bring, by the name that is imported; a test compares the two.
+REQUIREMENTS = {
+    "apache_beam": "apache-beam>=2.60",
+    "confluent_kafka": "confluent-kafka>=2.3",
+    "fastavro": "fastavro>=1.9",
+    "fsspec": "fsspec>=2023.12",
+    "lmdb": "lmdb>=1.4",
+    "pyarrow": "pyarrow>=14",
+    "rapidgzip": "rapidgzip>=0.16",
+    "sqlalchemy": "sqlalchemy>=2",
+    "tqdm": "tqdm>=4.65",
+    "zstandard": "zstandard>=0.22",
+}
 
 
 class SdfError(Exception):
@@ -131,7 +145,7 @@ class ProcessError(SdfError, RuntimeError):
 
 
 class MissingExtraError(SdfError, ImportError):
-    """A connector needs a library that is not installed; the message names the extra that brings it."""
+    """A library that sdf does not bring is needed and not installed; the message says how to install it."""
 
 
 class SourceError(SdfError, OSError):
@@ -186,10 +200,27 @@ class ReplayError(LedgerError):
     """A pinned part gave another number of records when it ran again: process() is not deterministic."""
 
 
-def show(value: object, limit: int = 200) -> str:
-    """Return ``repr(value)`` for use in a message: on one line, cut in the middle beyond ``limit`` characters."""
+def how_to_install(library: str) -> str:
+    """Return the command that installs a library of an extra, for use in a message.
+
+    It names the library and not the extra: sdf itself may have come from a checkout, a wheel or an archive.
+
+    Args:
+        library: the name that is imported.
+    """
+    return f"pip install '{REQUIREMENTS[library]}'"
+
+
+def show(value: object, limit: int = 200, path: str = "") -> str:
+    """Return ``repr(value)`` for use in a message: on one line, cut in the middle beyond ``limit`` characters.
+
+    Args:
+        value: what is shown.
+        limit: characters.
+        path: one that the message names elsewhere; ``...`` stands for it.
+    """
     try:
-        text = repr(value)
+        text = without(path, repr(value)) if path else repr(value)
     except Exception as error:
         text = f"<{type(value).__name__} whose repr() raises {type(error).__name__}>"
     if len(text) > limit:
@@ -199,11 +230,27 @@ def show(value: object, limit: int = 200) -> str:
     return text
 
 
+def without(path: str, text: str) -> str:
+    """Return a text with ``...`` for a path that the message names elsewhere."""
+    text = text.replace(repr(path), "...")
+    return text.replace(path, "...") if "/" in path.strip("/") else text  # a bare name may be a part of any word
+
+
 def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as failure:
         return f"<a message that cannot be shown, {type(failure).__name__}>"
+
+
+def _path_of(element: object) -> str:
+    """Return the path by which an element is known, "" if it has none."""
+    try:
+        is_path = isinstance(element, str) or hasattr(element, "__fspath__")
+        path = str(element) if is_path else getattr(element, "path", "")
+    except Exception:  # of a property
+        return ""
+    return path if isinstance(path, str) else ""
 
 
 class blame:  # noqa: N801, reads as a statement
@@ -214,12 +261,15 @@ class blame:  # noqa: N801, reads as a statement
 
     Args:
         where: gives the "who and where" of the message; called only on failure.
+        work: the element that it was about, and perhaps a restriction of it. Where a `SourceError` or a `ReadError`
+            names the path of the element, that is not told again.
     """
 
-    __slots__ = ("_where",)
+    __slots__ = ("_where", "_work")
 
-    def __init__(self, where: Callable[[], str]) -> None:
+    def __init__(self, where: Callable[[], str], *work: object) -> None:
         self._where = where
+        self._work = work
 
     def __enter__(self) -> None:
         pass
@@ -230,10 +280,24 @@ class blame:  # noqa: N801, reads as a statement
         if not isinstance(error, (Exception, SystemExit)):
             return
         if not isinstance(error, SdfError) or type(error).__module__ != SdfError.__module__:
-            explained: SdfError = ProcessError(f"{self._where()} raised {type(error).__name__}: {_text(error)}")
+            explained: SdfError = ProcessError(f"{self._context('')} raised {type(error).__name__}: {_text(error)}")
         elif error.has_context:
             return
         else:
-            explained = type(error)(f"{self._where()}: {error}")
+            read = isinstance(error, (ReadError, SourceError))
+            explained = type(error)(f"{self._context(str(error) if read else '')}: {error}")
         explained.has_context = True
         raise explained from error
+
+    def _context(self, message: str) -> str:
+        """Return who, where and on what, but for the path that the message names, and what is told by then."""
+        where = self._where()
+        if not self._work:
+            return where
+        element, *restriction = self._work
+        path = _path_of(element)
+        if not message.startswith((f"{path} ", f"{path}:", f"{path},")) and repr(path) not in message:
+            path = ""
+        where += "".join(f" on {show(one, path=path)}" for one in restriction)
+        shown = show(element, path=path)
+        return where if path and (shown == "..." or shown in where) else f"{where} of element {shown}"

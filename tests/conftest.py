@@ -9,7 +9,8 @@ import pytest
 HERE = Path(__file__).parent
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # a third less CPU time in tests
-os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE / "spark"), str(HERE), os.environ.get("PYTHONPATH", "")])
+FOLDERS = sorted({str(path.parent) for path in HERE.rglob("*.py") if path.parent.name != "support"})
+os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])
 
 
 def pytest_collection_modifyitems(items):

@@ -5,9 +5,20 @@ from collections import Counter
 
 import attrs
 import pytest
+from support.fns import CountFn
+from support.integers import KINDS
 
-from sdf import ByteKeyRange, DoFn, ManualWatermark, OffsetRange, RestrictionTracker, TaggedOutput, run_direct
-from sdf.dofn import check_tags
+from sdf import (
+    ByteKeyRange,
+    DoFn,
+    ManualWatermark,
+    OffsetRange,
+    OffsetRangeTracker,
+    RestrictionTracker,
+    TaggedOutput,
+    UnsplittableTracker,
+    run_direct,
+)
 from sdf.errors import (
     ClaimError,
     DeferError,
@@ -19,26 +30,14 @@ from sdf.errors import (
     UnboundedError,
     UnclaimedWorkError,
 )
-from sdf.restrictions import UNBOUNDED
+from sdf.model.dofn import check_tags
+from sdf.model.restrictions import UNBOUNDED
 
 ELEMENTS = [("a", 5), ("b", 0), ("c", 23), ("a", 5)]
 EXPECTED = [(name, i) for name, count in ELEMENTS for i in range(count)]
 TABLE = [bytes([one, two]) for one in range(1, 6) for two in (0, 128, 255)]
 EVERY = pytest.mark.parametrize("split_every", [None, 1, 2, 3, 4, 5, 7, 22, 23, 24, 1000])
 SEED = pytest.mark.parametrize("seed", [None, 0, 1, 2])
-
-
-class CountFn(DoFn):
-    """The DoFn of the README."""
-
-    def get_initial_restriction(self, element):
-        return OffsetRange(0, element[1])
-
-    def process(self, element, tracker):
-        for i in range(*tracker.current_restriction()):
-            if not tracker.try_claim(i):
-                return
-            yield element[0], i
 
 
 class TupleFn(CountFn):
@@ -466,7 +465,7 @@ def returning(method, value):
         (
             returning("restriction_size", -1),
             InvalidValueError,
-            "ReturnsFn.restriction_size() of OffsetRange(start=0, stop=3) of element ('a', 3): it must return a finite",
+            "ReturnsFn.restriction_size() on OffsetRange(start=0, stop=3) of element ('a', 3): it must return a finite",
         ),
         (
             returning("restriction_size", float("nan")),
@@ -656,3 +655,93 @@ def test_watermark_state_goes_on_in_the_residual():
 
     run_direct([("a", 6)], MarkFn(), split_every=2)
     assert seen == [-1, 0, 2]
+
+
+@KINDS
+def test_positions_and_bounds_may_be_integers_of_any_kind(kind):
+    """What a library counts in needs no int() around it, in a DoFn that is split too."""
+
+    class AnyKindFn(CountFn):
+        def get_initial_restriction(self, element):
+            return kind(0), kind(element[1])
+
+        def process(self, element, tracker):
+            for i in range(*tracker.current_restriction()):
+                if not tracker.try_claim(kind(i)):
+                    return
+                yield i
+
+    assert run_direct([("a", 5)], AnyKindFn(), split_every=kind(2)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("elements", "shown"),
+    [("notes.txt", "'notes.txt'"), (b"x", "b'x'"), (5, "5"), (CountFn(), "<")],
+    ids=["text", "bytes", "number", "DoFn"],
+)
+def test_elements_are_given_as_a_list(elements, shown):
+    """One string is no list of its letters, and the DoFn comes second."""
+    message = f"run_direct() needs a list of elements, or another iterable, and then a DoFn (got {shown}"
+    with pytest.raises(InvalidTypeError, match=re.escape(message)):
+        run_direct(elements, CountFn())
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        (
+            {"get_initial_restriction": lambda self, element: (yield OffsetRange(0, 3))},
+            "it returned a generator, which is no restriction. Return the restriction, do not yield it.",
+        ),
+        (
+            {"create_tracker": lambda self, element, restriction: OffsetRangeTracker},
+            "it must return a RestrictionTracker, an instance of it (got <class",
+        ),
+        (
+            {"create_tracker": lambda self, element, restriction: restriction},
+            "it must return a RestrictionTracker, an instance of it (got OffsetRange(",
+        ),
+    ],
+    ids=["yields its restriction", "a class for a tracker", "a restriction for a tracker"],
+)
+def test_a_wrong_return_is_told(methods, message):
+    """In terms of what the method has to return."""
+    fn = type("WrongFn", (CountFn,), methods)()
+    with pytest.raises(InvalidTypeError, match=re.escape(message)):
+        run_direct([("a", 3)], fn)
+
+
+@pytest.mark.parametrize("side_inputs", [[1], "limits", 5], ids=repr)
+def test_side_inputs_are_a_mapping(side_inputs):
+    """A list has no names."""
+    message = f"run_direct() side_inputs must map names to values (got {side_inputs!r})."
+    with pytest.raises(InvalidTypeError, match=re.escape(message)):
+        run_direct([("a", 3)], CountFn(), side_inputs=side_inputs)
+
+
+class CustomFn(CountFn):
+    """With a tracker of the user's."""
+
+    def create_tracker(self, element, restriction):
+        return UnsplittableTracker(restriction)
+
+
+@pytest.mark.parametrize("base", [CountFn, CustomFn])
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda tracker: tracker.start, "the tracker in process() has no 'start': it offers try_claim()"),
+        (lambda tracker: tracker.claim(0), "the tracker in process() has no 'claim': it offers try_claim()"),
+        (list, "the tracker in process() cannot be iterated over. Ask it once where to start, and claim each position"),
+    ],
+    ids=["start", "claim", "iterated over"],
+)
+def test_a_tracker_says_what_it_offers(base, use, message):
+    """To who takes it for the restriction, or misspells it."""
+
+    class UsesFn(base):
+        def process(self, element, tracker):
+            yield use(tracker)
+
+    with pytest.raises(ProcessError, match=re.escape(message)):
+        run_direct([("a", 3)], UsesFn())

@@ -1,12 +1,24 @@
 """The exception tree, its messages, and blame()."""
 
 import pickle
+from pathlib import PurePosixPath
 
+import attrs
 import cloudpickle
 import pytest
 
 from sdf import errors
-from sdf.errors import ClaimError, ProcessError, SdfError, SplitError, blame, show
+from sdf.errors import (
+    ClaimError,
+    ProcessError,
+    ReadError,
+    SdfError,
+    SourceChangedError,
+    SourceError,
+    SplitError,
+    blame,
+    show,
+)
 
 BUILTINS = {
     "CheckError": AssertionError,
@@ -145,6 +157,78 @@ def test_blame_turns_any_other_exception_into_a_process_error():
 def test_blame_treats_a_users_subclass_of_sdf_error_as_the_users():
     """A user's subclass may have any constructor, so it is wrapped like every foreign exception."""
     assert type(blamed(UsersError("mine"))) is ProcessError
+
+
+@attrs.frozen
+class Pinned:
+    """An element that has a path, and more."""
+
+    path: str
+    size: int
+
+
+def text_about(error, *work):
+    with pytest.raises(SdfError) as caught, blame(lambda: "Fn.process()", *work):
+        raise error
+    return str(caught.value)
+
+
+def test_blame_names_restriction_and_element():
+    """Where the error does not."""
+    assert text_about(ReadError("broken"), "/a/b", (0, 9)) == "Fn.process() on (0, 9) of element '/a/b': broken"
+
+
+@pytest.mark.parametrize("told", ["/a/b at byte 3: broken", "/a/b: broken", "'/a/b' is broken", "no '/a/b' is there"])
+@pytest.mark.parametrize("kind", [ReadError, SourceError, SourceChangedError])
+def test_a_path_that_a_read_error_names_is_told_once(kind, told):
+    """An element that is no more than this path is left out."""
+    assert text_about(kind(told), "/a/b", (0, 9)) == f"Fn.process() on (0, 9): {told}"
+
+
+FILE = Pinned("/a/b", 5)
+
+
+@pytest.mark.parametrize(
+    ("element", "restriction", "context"),
+    [
+        (FILE, (0, 9), "Fn.process() on (0, 9) of element Pinned(path=..., size=5)"),
+        (FILE, (FILE, 9), "Fn.process() on (Pinned(path=..., size=5), 9)"),
+        (FILE, Pinned("/a/b", 6), "Fn.process() on Pinned(path=..., size=6) of element Pinned(path=..., size=5)"),
+        (PurePosixPath("/a/b"), "/a/b@x", "Fn.process() on '...@x' of element PurePosixPath(...)"),
+    ],
+)
+def test_what_is_known_of_an_element_beside_its_path_is_told_once(element, restriction, context):
+    """By the restriction, if that has it."""
+    assert text_about(ReadError("/a/b: broken"), element, restriction) == f"{context}: /a/b: broken"
+
+
+@pytest.mark.parametrize(
+    ("element", "told"),
+    [("a", "a broken line"[2:]), ("it", "item 5 is broken"), ("/a/b", "/a/bc: broken"), ("", "broken")],
+)
+def test_a_path_that_only_looks_like_what_is_told_is_named(element, told):
+    """It may be a part of a word, or of another path."""
+    assert text_about(ReadError(told), element) == f"Fn.process() of element {element!r}: {told}"
+
+
+def test_an_error_of_anything_else_names_the_element():
+    """What a user's own code or a rule of the contract says of a text does not tell that it is the element."""
+    assert text_about(KeyError("a"), "a") == "Fn.process() of element 'a' raised KeyError: 'a'"
+    assert text_about(ClaimError("'a' is no position"), "a") == "Fn.process() of element 'a': 'a' is no position"
+
+
+def test_an_element_whose_path_raises_is_named():
+    """The error that is explained comes first."""
+
+    class Odd:
+        @property
+        def path(self):
+            raise OSError("no path")
+
+        def __repr__(self):
+            return "Odd"
+
+    assert text_about(ReadError("broken"), Odd()) == "Fn.process() of element Odd: broken"
 
 
 def test_blame_adds_context_once():

@@ -1,29 +1,30 @@
 """Connectors: DoFns that read real data and can be split anywhere. Each is written against the public surface only.
 
-Each needs an extra, for example ``pip install 'sdf[files,avro]'``; the error that misses one names it.
+Each needs an extra, for example ``pip install '.[files,avro]'`` in a checkout of sdf. An error that misses a library of
+one says how to install it.
 """
 
 from __future__ import annotations
 
 from sdf.io.avro import ReadAvro
-from sdf.io.blocks import FileBlocks
-from sdf.io.csv import ReadCsv
-from sdf.io.files import FileBlock
-from sdf.io.fixed import ReadRecords, ReadSlices
-from sdf.io.jsonlines import ReadJsonLines
-from sdf.io.kafka import ReadKafka
-from sdf.io.kafkaclient import KafkaRecord, TopicPartition
-from sdf.io.kafkatail import TailKafka, WatchTopics
-from sdf.io.lines import ReadLines
+from sdf.io.files.blocks import FileBlocks
+from sdf.io.files.file_fn import FileBlock
+from sdf.io.files.match import MatchFiles
+from sdf.io.files.pinned import FileInfo
+from sdf.io.follow.tail import TailLines
+from sdf.io.follow.watch import WatchFiles
+from sdf.io.kafka.client import KafkaRecord, TopicPartition
+from sdf.io.kafka.tail import TailKafka, WatchTopics
+from sdf.io.kafka.topic import ReadKafka
 from sdf.io.lmdb import ReadLmdb
-from sdf.io.match import MatchFiles
 from sdf.io.parquet import ReadParquet
-from sdf.io.pinned import FileInfo
-from sdf.io.table import ReadTable, TableQuery
-from sdf.io.tabletail import TailTable
-from sdf.io.tail import TailLines
-from sdf.io.text import BadRecord
-from sdf.io.watch import WatchFiles
+from sdf.io.tables.table import ReadTable, TableQuery
+from sdf.io.tables.tail import TailTable
+from sdf.io.text.csv import ReadCsv
+from sdf.io.text.fixed import ReadRecords, ReadSlices
+from sdf.io.text.json_lines import ReadJsonLines
+from sdf.io.text.lines import ReadLines
+from sdf.io.text.text_fn import BadRecord
 
 __all__ = [
     "BadRecord",

@@ -18,9 +18,9 @@ from typing import Any, BinaryIO
 from sdf import TaggedOutput
 from sdf.errors import InvalidValueError, ReadError, show
 from sdf.io.extras import need
-from sdf.io.files import FileFn, FileRange
-from sdf.io.pinned import FileInfo
-from sdf.io.text import BadRecord
+from sdf.io.files.file_fn import FileFn, FileRange
+from sdf.io.files.pinned import FileInfo
+from sdf.io.text.text_fn import BadRecord
 
 __all__ = ["ReadAvro"]
 
@@ -127,7 +127,7 @@ class _AvroFile:
     """
 
     def __init__(self, file: io.BufferedReader, info: FileInfo, reader_schema: Any) -> None:
-        self._fastavro = need("fastavro", "avro", "ReadAvro")
+        self._fastavro = need("fastavro", "ReadAvro")
         self._file = file
         self._source = _Source(file)
         self._reader_schema = reader_schema
@@ -263,7 +263,7 @@ class _Source:
 
 def _as_schema(schema: Any) -> Any:
     """Return a schema as it is given; raise unless it is None or one that fastavro understands."""
-    fastavro = need("fastavro", "avro", "ReadAvro")
+    fastavro = need("fastavro", "ReadAvro")
     if schema is not None:
         try:
             fastavro.parse_schema(schema)

@@ -1,32 +1,32 @@
-"""Libraries that a connector needs and sdf does not: imported when needed, missed by the name of their extra."""
+"""Libraries that a connector needs and sdf does not: imported when needed; an error says how to install one."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from sdf.errors import MissingExtraError
+from sdf.errors import MissingExtraError, how_to_install
 
 __all__ = ["need"]
 
 
-def need(module: str, extra: str, who: str) -> Any:
+def need(module: str, who: str) -> Any:
     """Return an imported module.
 
     Args:
-        module: its dotted name.
-        extra: the extra of sdf that brings it.
+        module: its dotted name, of a library in `sdf.errors.REQUIREMENTS`.
         who: the connector that needs it.
 
     Raises:
-        MissingExtraError: if it is not installed, with the line that installs it.
+        MissingExtraError: if it is not installed, with the command that installs it.
     """
+    library = module.split(".")[0]
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or module.split(".")[0] != error.name.split(".")[0]:
+        if error.name is None or library != error.name.split(".")[0]:
             raise
         raise MissingExtraError(
-            f"{who} needs {error.name}, which is not installed here. Install it with: pip install 'sdf[{extra}]' "
+            f"{who} needs {library}, which is not installed here. Install it with: {how_to_install(library)} "
             f"(on the driver and on every executor)."
         ) from error

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from sdf import ByteKeyRange, DoFn
-from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
+from sdf import ByteKeyRange
+from sdf.errors import InvalidTypeError, SourceError, show
+from sdf.io.connector import Connector
 from sdf.io.extras import need
+from sdf.io.options import as_size
 
 __all__ = ["ReadLmdb"]
 
@@ -23,7 +25,7 @@ _opened: dict[str, tuple[Any, int]] = {}  # by real path: the environment, and h
 _opening = Lock()
 
 
-class ReadLmdb(DoFn):
+class ReadLmdb(Connector):
     """Reads LMDB. Element: a path, or ``(path, name)`` of a named database. Gives ``(key, value)``, both bytes.
 
     Position: the first ``block_prefix_bytes`` bytes of a key, or all of a shorter one; all keys that begin with them
@@ -49,13 +51,7 @@ class ReadLmdb(DoFn):
         self, *, block_prefix_bytes: int | None = None, with_position: bool = False, lock: bool = True
     ) -> None:
         if block_prefix_bytes is not None:
-            if not isinstance(block_prefix_bytes, int) or isinstance(block_prefix_bytes, bool):
-                raise InvalidTypeError(
-                    f"ReadLmdb block_prefix_bytes must be an integer, a number of bytes, or None "
-                    f"(got {show(block_prefix_bytes)})."
-                )
-            if block_prefix_bytes < 1:
-                raise InvalidValueError(f"ReadLmdb block_prefix_bytes must be >= 1 (got {block_prefix_bytes}).")
+            block_prefix_bytes = as_size(block_prefix_bytes, "ReadLmdb block_prefix_bytes")
         self.block_prefix_bytes = block_prefix_bytes
         self.with_position = with_position
         self.lock = lock
@@ -94,7 +90,7 @@ class ReadLmdb(DoFn):
     def _cursor(self, element: Any) -> Iterator[Any]:
         """Return a context manager that gives a cursor; it sees the database as it is now."""
         path, name = _split(element)
-        lmdb = need("lmdb", "lmdb", "ReadLmdb")
+        lmdb = need("lmdb", "ReadLmdb")
         with _environment(lmdb, path, self.lock) as environment:
             try:
                 database = environment.open_db(None if name is None else name.encode(), create=False)

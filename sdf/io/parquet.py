@@ -14,7 +14,7 @@ from typing import Any
 
 from sdf.errors import InvalidTypeError, ReadError, show
 from sdf.io.extras import need
-from sdf.io.files import FileFn, FileRange
+from sdf.io.files.file_fn import FileFn, FileRange
 
 __all__ = ["ReadParquet"]
 
@@ -55,7 +55,7 @@ class ReadParquet(FileFn):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(block_size=block_size, storage_options=storage_options)
-        need("pyarrow.parquet", "parquet", "ReadParquet")
+        need("pyarrow.parquet", "ReadParquet")
         self.columns = None if columns is None else _as_names(columns)
         self.batches = batches
         self.with_position = with_position
@@ -65,7 +65,7 @@ class ReadParquet(FileFn):
         path = restriction.file.path
         if restriction.start == restriction.stop:
             return
-        parquet = need("pyarrow.parquet", "parquet", "ReadParquet")
+        parquet = need("pyarrow.parquet", "ReadParquet")
         with self.open(restriction) as opened:
             with _blame(path):
                 file = parquet.ParquetFile(opened)

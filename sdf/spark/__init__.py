@@ -1,16 +1,11 @@
-"""The Spark runners, and the only package of sdf that names pyspark.
+"""The runners on Spark, and the only package of sdf that names pyspark.
 
-`run` hands an RDD of elements to a runner; both expand it on the workers (`payload`), in a Spark job that `jobs` runs.
+`run` hands an RDD of elements to a runner. A Spark job on the workers expands it into work items (`payload`, `jobs`).
 
-Follow one element through `staged`: its work items are planned into stages, and what each task did is entered in the
-ledger. `stage.StageTask` runs a task on an executor and writes its block (`blocks`), whose receipt comes back to the
-driver (`receipts`). The result reads the committed blocks (`stage.ReadCommitted`).
+- `staged`: stages of tasks. A task that has spent its budget gives back the rest, which joins a later stage.
+- `live`: one Spark job of lanes, which split stragglers while they run (`sdf.lanes`).
+- `stream`: `stream_sdf`, micro-batches with a journal.
+- `source`: a DoFn as a data source of Spark SQL.
 
-Follow it through `live`: its work items are dealt out to lanes. `link.LaneTask` is the task that runs a lane on an
-executor and yields its records; what it does at each step is in `lane`. It talks to the driver in the words of `wire`,
-restrictions told as in `sdf.values`. There `server` has the sockets, `coordinator` takes what lanes say, `giving`
-decides what each lane runs next and when it is sealed, and `balance` who gives to whom.
-
-Follow it through `stream`: `batches` is the loop of the driver and speaks to the journal, `microbatch` runs one step of
-one batch, with the tasks and the readers of `stage`.
+`broadcasts` frees what a run has sent when nobody can use it any more; `actions` are the RDDs that runners return.
 """

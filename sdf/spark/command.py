@@ -14,11 +14,11 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 
-from sdf.dofn import DoFn
-from sdf.errors import SdfError
-from sdf.spark.live import LiveRunner
+from sdf.errors import InvalidValueError, SdfError
+from sdf.model.dofn import DoFn
+from sdf.spark.live.runner import LiveRunner
 from sdf.spark.run import run_sdf
-from sdf.spark.staged import StagedRunner
+from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["run"]
 
@@ -69,12 +69,17 @@ def _made(options: argparse.ArgumentParser, given: argparse.Namespace) -> tuple[
     sys.path.insert(0, os.getcwd())
     try:
         made: Any = getattr(importlib.import_module(module), name)
-        values = dict(_option(each) for each in given.option)
-        made = made if isinstance(made, DoFn) else made(**values)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         options.error(
             f"{given.fn!r} is no DoFn: {type(error).__name__}: {error}. Write MODULE:FN, as in sdf.io:ReadLines"
         )
+    if callable(made) and not isinstance(made, DoFn):
+        try:
+            made = made(**dict(map(_option, given.option)))
+        except SdfError as error:  # which names the DoFn and its option
+            options.error(str(error))
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            options.error(f"{given.fn!r} cannot be made: {type(error).__name__}: {error}")
     if not isinstance(made, DoFn):
         options.error(f"{given.fn!r} is no DoFn but {made!r}")
     file = Path(f"{module}.py").absolute()
@@ -84,7 +89,7 @@ def _made(options: argparse.ArgumentParser, given: argparse.Namespace) -> tuple[
 def _option(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise ValueError(f"{text!r} is not NAME=VALUE")
+        raise InvalidValueError(f"--option {text!r} is not NAME=VALUE")
     try:
         return name, json.loads(value)
     except ValueError:

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sdf.errors import InvalidTypeError, MissingExtraError, show
-from sdf.progress import RunProgress, StreamProgress
+from sdf.errors import InvalidTypeError, MissingExtraError, how_to_install, show
+from sdf.reporting.progress import RunProgress, StreamProgress
 
 __all__ = ["Display", "display"]
 
@@ -71,7 +71,7 @@ class Display:
                 while self._latest is None and not ended:
                     self._changed.wait()
                 progress, self._latest = self._latest, None
-                if progress is None:
+                if progress is None or self._broken:
                     self._thread = None
                     self._changed.notify_all()
                     return
@@ -108,7 +108,8 @@ def display(progress: bool | Callable[[Any], Any] | None, who: str) -> Display |
         if progress is None:
             return None
         raise MissingExtraError(
-            f"{who} progress=True needs tqdm. Install it with pip install 'sdf[progress]', or pass a function."
+            f"{who} progress=True needs tqdm, which is not installed here. Install it with: {how_to_install('tqdm')} "
+            f"(on the driver), or pass a function."
         ) from error
     return Display(_Bar(tqdm))
 

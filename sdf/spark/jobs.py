@@ -14,12 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread, SparkContext
 from pyspark.errors.exceptions.captured import CapturedException
 
 from sdf import errors
 from sdf.errors import SdfError, StageError
+from sdf.spark.actions import cancel
 
 __all__ = ["Ended", "Jobs", "slot_counter"]
 
@@ -88,9 +89,7 @@ class Jobs:
         self._cancelled = True
         for thread in self._threads:
             while thread.is_alive():
-                try:
-                    self._sc.cancelJobsWithTag(self._tag)
-                except (Py4JError, OSError, AttributeError):  # the context itself is gone, and its jobs with it
+                if not cancel(self._sc, self._tag):
                     thread.join(1.0)
                     break
                 thread.join(0.1)

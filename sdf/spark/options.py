@@ -1,26 +1,81 @@
-"""Checks of the runners' options; for the fields of their attrs classes."""
+"""The runners' options: fields for numbers of any kind, checked, and what is told of an option that there is not."""
 
 from __future__ import annotations
 
-from typing import Any
+import difflib
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import attrs
 
-from sdf.errors import InvalidValueError, show
-from sdf.restrictions import is_integer
+from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.numbers import as_integer, as_number, is_integer, is_number
 
-__all__ = ["count", "positive"]
+__all__ = ["count", "positive", "runner"]
+
+T = TypeVar("T")
+
+_options: dict[str, list[str]] = {}  # of each runner, by its name
 
 
-def positive(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """Raise InvalidValueError unless ``value`` is a positive, finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+def runner(kind: type[T]) -> type[T]:
+    """Let an attrs class raise InvalidTypeError for an option that it has not, with those that it has."""
+    _options[kind.__name__] = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]
+    kind.__init__ = _telling(kind.__name__, kind.__init__)  # type: ignore[method-assign]
+    return kind
+
+
+def _telling(who: str, init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def telling(self: Any, *given: Any, **options: Any) -> None:
+        known = ", ".join(_options[who])
+        if given:
+            raise InvalidTypeError(
+                f"{who} takes no option without its name (got {show(given[0], 80)}). Its options are {known}."
+            )
+        for name, value in options.items():
+            if name not in _options[who]:
+                raise InvalidTypeError(
+                    f"{who} has no option {name!r} (got {name}={show(value, 80)}). {_meant(name, _options[who])}"
+                    f"Its options are {known}."
+                )
+        init(self, **options)
+
+    return telling
+
+
+def _meant(name: str, names: list[str]) -> str:
+    others = [other for other, options in _options.items() if name in options]
+    if others:
+        return f"{others[0]} has it. "
+    close = difflib.get_close_matches(name.lower(), names, n=1)
+    return f"Did you mean {close[0]}=? " if close else ""
+
+
+def positive(default: float | None) -> Any:
+    """Return a field for a positive, finite number, or None if that is its default."""
+    return _field(default, as_number, _is_positive)
+
+
+def count(default: int | None) -> Any:
+    """Return a field for an integer >= 1, or None if that is its default."""
+    return _field(default, as_integer, _is_count)
+
+
+def _field(default: Any, converter: Any, validator: Any) -> Any:
+    checked = attrs.validators.optional(validator) if default is None else validator
+    return attrs.field(default=default, converter=converter, validator=checked)
+
+
+def _is_positive(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not is_number(value) or not 0 < value < math.inf:
         who = type(instance).__name__
         raise InvalidValueError(f"{who} {attribute.name} must be a positive number (got {show(value)}).")
 
 
-def count(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """Raise InvalidValueError unless ``value`` is an integer >= 1."""
+def _is_count(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not is_integer(value) or value < 1:
         who = type(instance).__name__
         raise InvalidValueError(f"{who} {attribute.name} must be an integer >= 1 (got {show(value)}).")

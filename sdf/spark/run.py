@@ -7,12 +7,13 @@ from typing import Any
 
 from pyspark import RDD
 
-from sdf.dofn import DoFn, check_fn, check_tags
 from sdf.errors import InvalidTypeError, show
-from sdf.progress import RunProgress
+from sdf.model.dofn import DoFn, check_fn, check_tags
+from sdf.reporting.progress import RunProgress
 from sdf.spark.display import display
-from sdf.spark.live import LiveRunner
-from sdf.spark.staged import StagedRunner
+from sdf.spark.elements import check_rdd
+from sdf.spark.live.runner import LiveRunner
+from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["run_sdf"]
 
@@ -31,7 +32,8 @@ def run_sdf(
     Works from several threads at once, and under the caller's job group and scheduler pool.
 
     Args:
-        rdd: the elements: small descriptors, such as paths. They are collected on the driver.
+        rdd: the elements: small descriptors, such as paths. They are collected on the driver. Of a
+            DataFrame take ``df.rdd``.
         fn: the DoFn.
         runner: `StagedRunner` with options; None for its defaults.
         side_inputs: values by name, passed to `process`; an RDD is collected, and passed as a list.
@@ -49,18 +51,18 @@ def run_sdf(
         InvalidTypeError, InvalidValueError, UnpicklableError: for wrong arguments, before any job runs.
         UnboundedError: if the work of an element has no end; that is for ``stream_sdf``.
         ProcessError: if user code raised; the worker's traceback is its cause. With `LiveRunner` that happens in your
-            action, which raises Spark's own exception, a ``Py4JJavaError``, with the text of this one in it.
+            action, which raises Spark's own exception, with the text of this one in it: a
+            ``pyspark.errors.PythonException`` once there is a SparkSession, a ``Py4JJavaError`` otherwise.
         SdfError: any other of the tree. No job is left running.
     """
-    if not isinstance(rdd, RDD):
-        raise InvalidTypeError(
-            f"run_sdf() needs an RDD (got {show(rdd)}). Use sc.parallelize(elements), DataFrame.rdd, or "
-            f"run_direct(elements, fn) without Spark."
-        )
+    check_rdd(rdd, "run_sdf()", "or run_direct(elements, fn) without Spark")
     check_fn(fn, side_inputs, "run_sdf()")
     names = check_tags(tags, "run_sdf()")
     if runner is not None and not isinstance(runner, (StagedRunner, LiveRunner)):
-        raise InvalidTypeError(f"run_sdf() runner must be a StagedRunner or a LiveRunner (got {show(runner)}).")
+        raise InvalidTypeError(
+            f"run_sdf() runner must be a StagedRunner or a LiveRunner (got {show(runner)}). Pass an instance, such as "
+            f"runner=LiveRunner()."
+        )
     values = {name: value.collect() if isinstance(value, RDD) else value for name, value in (side_inputs or {}).items()}
     outputs = (runner or StagedRunner()).run(rdd, fn, values, names, display(progress, "run_sdf()"))
     return outputs if names else outputs["main"]

@@ -6,18 +6,103 @@ it comes back, so with two of them (PySpark has a copy of cloudpickle) one class
 
 from __future__ import annotations
 
+import copy
+import io
 import pickle
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from pyspark import cloudpickle
+from pyspark.serializers import BatchedSerializer, CloudPickleSerializer
 
-from sdf import pickling
+from sdf.errors import SdfError, UnpicklableError, show
+from sdf.lanes.messages import TooLongError
+from sdf.serialization import pickling
 
-__all__ = ["dumps", "loads"]
+__all__ = ["dump_records", "dumps", "dumps_at_most", "loads", "of_records"]
 
 loads = pickle.loads
+_dumps: Callable[[Any], bytes] = cloudpickle.dumps
 
 
 def dumps(value: Any, what: str) -> bytes:
     """Return ``value`` pickled; raise UnpicklableError, which calls it ``what``, if that fails."""
-    return pickling.dumps(value, what, cloudpickle.dumps)
+    return pickling.dumps(value, what, _dumps)
+
+
+def dumps_at_most(value: Any, what: str, most_bytes: int) -> bytes:
+    """Return ``value`` pickled; raise TooLongError if that is longer, without making it."""
+    return pickling.dumps(value, what, partial(_dump_at_most, most_bytes))
+
+
+def _dump_at_most(most_bytes: int, value: Any) -> bytes:
+    file = _Limited(most_bytes)
+    cloudpickle.Pickler(file).dump(value)  # type: ignore[no-untyped-call]
+    return file.getvalue()
+
+
+class _Limited(io.BytesIO):
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__()
+        self._most_bytes = most_bytes
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > self._most_bytes:
+            raise TooLongError(f"pickled it takes more than {self._most_bytes:,} bytes.")
+        return super().write(data)
+
+
+def dump_records(records: Sequence[Any], who: str) -> bytes:
+    """Return records pickled, together.
+
+    Raises:
+        UnpicklableError: naming the DoFn, ``who``, and the first record that does not pickle.
+    """
+    try:
+        return _dumps(records)
+    except SdfError:
+        raise
+    except Exception as error:
+        raise UnpicklableError(
+            f"{who}.process() gave a record that cannot leave the Python worker, since it does not pickle: "
+            f"{show(_unpicklable(records))} ({type(error).__name__}: {error}). Yield plain values: what was read from "
+            f"a file, a connection or a client, not the thing itself."
+        ) from error
+
+
+def _unpicklable(records: Sequence[Any]) -> Any:
+    for record in records:
+        try:
+            _dumps(record)
+        except Exception:  # any failure means: this one is it
+            return record
+    return records
+
+
+class _RecordPickler(CloudPickleSerializer):
+    """PySpark's pickler, which names the DoFn whose record does not pickle; what it writes is the same."""
+
+    def __init__(self, who: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._who = who
+
+    def dumps(self, obj: Sequence[Any]) -> bytes:
+        return dump_records(obj, self._who)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CloudPickleSerializer)
+
+    def __repr__(self) -> str:
+        return "CloudPickleSerializer()"
+
+    __hash__ = CloudPickleSerializer.__hash__
+
+
+def of_records(serializer: Any, who: str) -> Any:
+    """Return a SparkContext's serializer for the records of a DoFn, once per batch; another one than usual as it is."""
+    if not isinstance(serializer, BatchedSerializer) or type(serializer.serializer) is not CloudPickleSerializer:
+        return serializer
+    named = copy.copy(serializer)
+    named.serializer = _RecordPickler(who)
+    return named

@@ -14,12 +14,12 @@ import pytest
 
 from sdf import TaggedOutput, run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceChangedError
-from sdf.invoker import Invoker
+from sdf.execution.invoker import Invoker
 from sdf.io import avro as avro_module
 from sdf.io.avro import ReadAvro
-from sdf.io.blocks import FileBlocks
-from sdf.io.pinned import FileInfo
-from sdf.io.text import BadRecord
+from sdf.io.files.blocks import FileBlocks
+from sdf.io.files.pinned import FileInfo
+from sdf.io.text.text_fn import BadRecord
 from sdf.testing import check_dofn
 
 MARKER = b"0123456789abcdef"
@@ -575,14 +575,14 @@ def test_block_size_must_be_a_number_of_bytes(size, error):
         ReadAvro(block_size=size)
 
 
-def test_without_fastavro_the_error_names_the_extra(monkeypatch, write):
+def test_without_fastavro_the_error_says_how_to_install_it(monkeypatch, write):
     """On the driver when it is made, on a worker when it runs."""
     made = ReadAvro()
     restriction = made.get_initial_restriction(write(avro(ROWS, rows(1), 1)))
     monkeypatch.setitem(sys.modules, "fastavro", None)
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'sdf[avro]'")):
+    with pytest.raises(MissingExtraError, match=re.escape("pip install 'fastavro>=1.9'")):
         ReadAvro()
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'sdf[avro]'")):
+    with pytest.raises(MissingExtraError, match=re.escape("pip install 'fastavro>=1.9'")):
         outputs_of(made, restriction.file.path, restriction)
 
 

@@ -12,8 +12,8 @@ import pytest
 from sdf import ByteKeyRange, DoFn, run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, SourceError
 from sdf.io.lmdb import ReadLmdb
+from sdf.serialization.values import Parts
 from sdf.testing import check_dofn
-from sdf.values import Parts
 
 lmdb = pytest.importorskip("lmdb")
 
@@ -255,7 +255,9 @@ def test_wrong_prefix(value, error):
 
 
 def test_missing_extra(monkeypatch, path):
-    """It names the extra."""
+    """It says how to install it."""
     monkeypatch.setitem(sys.modules, "lmdb", None)
-    with pytest.raises(MissingExtraError, match=re.escape("ReadLmdb needs lmdb") + ".*" + re.escape("'sdf[lmdb]'")):
+    with pytest.raises(
+        MissingExtraError, match=re.escape("ReadLmdb needs lmdb") + ".*" + re.escape("pip install 'lmdb>=1.4'")
+    ):
         run_direct([(path, "plain")], ReadLmdb())

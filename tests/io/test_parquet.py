@@ -14,10 +14,10 @@ import pytest
 
 from sdf import run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceChangedError
-from sdf.invoker import Invoker
-from sdf.io.blocks import FileBlocks
+from sdf.execution.invoker import Invoker
+from sdf.io.files.blocks import FileBlocks
+from sdf.io.files.pinned import FileInfo
 from sdf.io.parquet import ReadParquet
-from sdf.io.pinned import FileInfo
 from sdf.testing import check_dofn
 
 FRACTIONS = (0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999)
@@ -379,14 +379,14 @@ def test_block_size_must_be_a_number_of_bytes(size, error):
         ReadParquet(block_size=size)
 
 
-def test_without_pyarrow_the_error_names_the_extra(monkeypatch, plain):
+def test_without_pyarrow_the_error_says_how_to_install_it(monkeypatch, plain):
     """On the driver when it is made, on a worker when it runs."""
     made = ReadParquet()
     restriction = made.get_initial_restriction(plain)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'sdf[parquet]'")):
+    with pytest.raises(MissingExtraError, match=re.escape("pip install 'pyarrow>=14'")):
         ReadParquet()
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'sdf[parquet]'")):
+    with pytest.raises(MissingExtraError, match=re.escape("pip install 'pyarrow>=14'")):
         outputs_of(made, plain, restriction)
 
 

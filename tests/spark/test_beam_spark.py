@@ -14,7 +14,7 @@ from apache_beam.io import textio
 from apache_beam.io.watch import PollResult, _WatchGrowthDoFn, after_total_of
 from apache_beam.transforms.periodicsequence import ImpulseSeqGenDoFn
 from apache_beam.utils.timestamp import Duration
-from beam_dofns import Asking, Count, EachDay, Endless, Letters, Odd, RangeSource, bounded_source_dofn
+from support.beam_dofns import Asking, Count, EachDay, Endless, Letters, Odd, RangeSource, bounded_source_dofn
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf, stream_sdf
 from sdf.beam import from_beam

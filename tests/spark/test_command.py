@@ -83,16 +83,36 @@ def test_report_that_cannot_be_saved_is_found_out_before_the_run(tmp_path):
     assert "there is no directory" in done.stderr
 
 
-@pytest.mark.parametrize("fn", ["sdf.io", "sdf.io:Absent", "absent:Fn", "os:getcwd", "sdf.io:ReadCsv"])
+@pytest.mark.parametrize("fn", ["sdf.io", "sdf.io:Absent", "absent:Fn", "os:getcwd", "os:sep"])
 def test_what_is_no_dofn_is_said_before_spark_starts(tmp_path, fn):
-    """With how to write it."""
-    done = sdf("run", fn, "--input", "x", "--option", "nothing=1", cwd=tmp_path)
+    """The program ends as for any wrong argument."""
+    done = sdf("run", fn, "--input", "x", cwd=tmp_path)
     assert done.returncode == 2
     assert f"{fn!r} is no DoFn" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("fn", "given", "said"),
+    [
+        ("sdf.io:ReadCsv", ["sep=';'"], "ReadCsv has no option 'sep' (got sep=\"';'\"). Did you mean separator=? Its"),
+        ("sdf.io:ReadLines", ["block_size=0"], "ReadLines block_size must be >= 1 (got 0)."),
+        ("sdf.io:ReadRecords", [], "ReadRecords needs length=. Its docstring says what for."),
+        ("sdf.io:ReadLines", ["block_size"], "--option 'block_size' is not NAME=VALUE"),
+        ("mine:Fn", ["a=1"], "'mine:Fn' cannot be made: TypeError: "),
+    ],
+)
+def test_a_wrong_option_is_said_alone(tmp_path, fn, given, said):
+    """Before Spark starts; what was named is a DoFn."""
+    (tmp_path / "mine.py").write_text("from sdf import DoFn\nclass Fn(DoFn):\n    def __init__(self):\n        pass\n")
+    done = sdf("run", fn, "--input", "x", *(["--option", *given] if given else []), cwd=tmp_path)
+    assert done.returncode == 2
+    message = done.stderr.splitlines()[-1]
+    assert message.startswith(f"sdf: error: {said}")
+    assert "no DoFn" not in message
+
+
 def test_journal_is_passed_on(tmp_path):
-    """As python -m sdf.journal."""
+    """As python -m sdf.journal.journal."""
     done = sdf("journal", "verify", tmp_path, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "there is no journal here\n")
 

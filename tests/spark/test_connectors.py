@@ -4,11 +4,10 @@ import bz2
 import gzip
 import json
 import sqlite3
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from support.compressed_files import bgzf
 
 from sdf import LiveRunner, StagedRunner, run_direct, run_sdf
 from sdf.io import (
@@ -25,9 +24,6 @@ from sdf.io import (
     ReadSlices,
     ReadTable,
 )
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "io"))
-from compressed_files import bgzf
 
 pytestmark = pytest.mark.thorough
 

@@ -52,9 +52,9 @@ def test_the_tutorial_does_what_it_says(tmp_path):
                 if not command.startswith("pip install"):
                     assert_prints(command, expected, tmp_path)
         else:
-            assert body == "pip install sdf\n"
+            assert body == "pip install '.[files,gzip]'\n"
     assert [command.split()[-1] for command in done] == [
-        "slow.py", "fast.py", "pytest", "test_fast.py", "broken.py", "'sdf[files,gzip]'", "logs.py"
+        "slow.py", "fast.py", "pytest", "test_fast.py", "broken.py", "logs.py"
     ]  # fmt: skip
 
 

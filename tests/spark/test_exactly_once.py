@@ -2,22 +2,24 @@
 
 import itertools
 import os
+import random
 import signal
 import time
 from collections import Counter
 from itertools import chain
 
 import pytest
-from fns import CountFn, NotesRuns, OddFn, SlowCountFn, expected
+from support.fns import CountFn, NotesRuns, OddFn, SlowCountFn, expected
 
-from sdf import MonotonicWatermark, StagedRunner, run_sdf
-from sdf.bundle import Bundle
+from sdf import MonotonicWatermark, StagedRunner, TaggedOutput, run_sdf
 from sdf.errors import LedgerError
-from sdf.expansion import checked_size, expand
-from sdf.items import Outcome, WorkItem
-from sdf.ledger import Ledger
-from sdf.spark import receipts, serde
-from sdf.spark.blocks import Receipt, Stamp, batches, read_blocks, receipt_of
+from sdf.execution.bundle import Bundle
+from sdf.execution.expansion import checked_size, expand
+from sdf.execution.work_items import Outcome, WorkItem
+from sdf.scheduling.ledger import Ledger
+from sdf.spark import serde
+from sdf.spark.staged import receipts
+from sdf.spark.staged.stored_blocks import Receipt, Stamp, batches, read_blocks, receipt_of
 
 ELEMENTS = [("big", 200), ("a", 3), ("b", 0), ("c", 9)]
 MANY_STAGES = StagedRunner(budget_seconds=0.1)
@@ -156,6 +158,30 @@ class WatermarkFn(SlowCountFn):
             before = tracker.watermark.current()
             tracker.watermark.observe(i)
             yield name, i, before
+
+
+class RateLimitedFn(CountFn):
+    """Defers the rest now and then, as a server asks for it. Its records depend on element and restriction only."""
+
+    def process(self, element, tracker):
+        for i in range(*tracker.current_restriction()):
+            if random.random() < 0.05:
+                tracker.defer_remainder(0.01)
+                return
+            if not tracker.try_claim(i):
+                return
+            yield TaggedOutput("odd", (element[0], i)) if i % 2 else (element[0], i)
+
+
+def test_a_replay_goes_on_after_what_process_defers(sc):
+    """Where it defers may be another place than before: what was committed is run to its end in any case."""
+    elements = [("a", 100), ("b", 30)]
+    outputs = run_sdf(sc.parallelize(elements), RateLimitedFn(), tags=("odd",))
+    for _ in range(3):
+        assert lose_blocks(sc) > 0
+        records = Counter(chain.from_iterable(rdd.collect() for rdd in outputs.values()))
+        assert records == expected(elements)
+    outputs["main"].unpersist()
 
 
 def test_a_replay_starts_from_the_watermark_that_the_attempt_had(sc):

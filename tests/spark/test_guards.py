@@ -12,125 +12,150 @@ import pytest
 import sdf
 
 ONCE = "spark/test_exactly_once.py::"
-LIVE = "spark/test_live.py::"
-SERVER = "spark/test_live_server.py::"
+LIVE = "spark/live/test_live.py::"
+SERVER = "spark/live/test_live_server.py::"
+SENT = "spark/test_broadcasts.py::"
 MUTANTS = {
     "a reader believes any block": (
-        "spark/blocks.py",
+        "spark/staged/stored_blocks.py",
         "ours = message if message in committed else None",
         "ours = message",
         ONCE + "test_blocks_lost_before_the_first_action_and_again_later",
     ),
     "a reader believes any attempt": (
-        "spark/blocks.py",
+        "spark/staged/stored_blocks.py",
         "ours = message if message in committed else None",
         "ours = message",
         ONCE + "test_only_one_of_two_attempts_counts",
     ),
     "a lost block is computed again by the clock": (
-        "spark/stage.py",
+        "spark/staged/task.py",
         "if context.getLocalProperty(STAGE_PROPERTY) != ",
         "if None == ",
         ONCE + "test_blocks_lost_before_the_first_action_and_again_later",
     ),
     "a second attempt is committed too": (
-        "ledger.py",
+        "scheduling/ledger.py",
         "        if owner in self._sealed:\n            return None\n",
         "        self._sealed.pop(owner, None)\n",
         ONCE + "test_only_one_of_two_attempts_counts",
     ),
     "a residual is dropped": (
-        "ledger.py",
+        "scheduling/ledger.py",
         "todo += zip(children,",
         "todo += zip(children[1:], [] and",
         ONCE + "test_only_one_of_two_attempts_counts",
     ),
     "a block that was cut short is believed": (
-        "spark/blocks.py",
+        "spark/staged/stored_blocks.py",
         "    if ours is not None:\n        raise",
         "    if False:\n        raise",
         ONCE + "test_a_block_without_its_receipt_is_refused",
     ),
     "a replay that gives something else is believed": (
-        "spark/stage.py",
+        "spark/staged/task.py",
         "if found != self._counts[number]:",
         "if False:",
         ONCE + "test_a_process_that_is_not_deterministic_is_found_out",
     ),
     "parts that do not add up are believed": (
-        "expansion.py",
+        "execution/expansion.py",
         '        if flaw is not None:\n            raise SplitError(f"its parts',
         '        if False:\n            raise SplitError(f"its parts',
         "spark/test_run_sdf.py::test_a_broken_dofn_is_an_error_that_names_it",
     ),
     "a failed run leaves its jobs": (
-        "spark/staged.py",
+        "spark/staged/run.py",
         "            self._jobs.cancel()\n",
         "",
         "spark/test_run_sdf.py::test_a_failure_leaves_no_job_and_no_stored_block",
     ),
     "a lane ends unsealed": (
-        "spark/lane.py",
+        "lanes/lane.py",
         "            if self._sealed:\n                return None\n",
-        "            if self._items:\n                return None\n",
+        "            if self._executor.items:\n                return None\n",
         LIVE + "test_the_report",
     ),
     "a replay of a lane that gives something else is believed": (
-        "spark/giving.py",
-        "elif records != lane.sealed.records:",
-        "elif False:",
+        "lanes/assignment.py",
+        "if (records, tagged) != (lane.sealed.records, lane.tagged):",
+        "if False:",
         LIVE + "test_a_process_that_is_not_deterministic_is_found_out",
     ),
     "an undeclared tag is let through": (
-        "dofn.py",
+        "model/dofn.py",
         "        if self.declared is not None:\n",
         "        if False:\n",
         LIVE + "test_an_undeclared_tag_is_an_error_at_once",
     ),
     "the coordinator outlives its lanes": (
-        "spark/live.py",
-        "return self._in_jvm.get() is not None",
+        "spark/broadcasts.py",
+        "return not self.freed and self.sc._jsc is not None",
         "return True",
         LIVE + "test_the_coordinator_ends_when_the_rdd_is_forgotten",
     ),
     "the coordinator ends while the JVM needs it": (
-        "spark/live.py",
-        "return self._in_jvm.get() is not None",
+        "spark/broadcasts.py",
+        "return use.sc._jsc is not None and not use.in_jvm.refersTo(None)",
         "return False",
         LIVE + "test_the_coordinator_ends_when_the_rdd_is_forgotten",
     ),
+    "what was sent is freed while the JVM needs it": (
+        "spark/broadcasts.py",
+        "return use.sc._jsc is not None and not use.in_jvm.refersTo(None)",
+        "return False",
+        SENT + "test_it_is_kept_for_what_the_user_made_of_the_result",
+    ),
+    "a broadcast of another context is destroyed": (
+        "spark/broadcasts.py",
+        "if jsc is not None and not jsc.sc().isStopped():",
+        "if True:",
+        SENT + "test_freeing_it_after_the_end_of_its_context_frees_nothing_of_the_next",
+    ),
+    "an interrupted action leaves its job": (
+        "spark/actions.py",
+        "        cancelling.start()\n        cancelling.join()\n",
+        "",
+        "spark/test_processes.py::test_an_interrupted_action_takes_its_job_along",
+    ),
+    "a forked process tears down": (
+        "spark/payload.py",
+        "            while _loaded[os.getpid()]:\n                _tear_down_oldest()",
+        "            for one in _loaded.values():\n                [fn.teardown() for fn, _ in one.values()]",
+        "spark/test_run_sdf.py::test_teardown_does_not_run_in_a_process_that_process_forks",
+    ),
     "the secret is not asked for": (
-        "spark/server.py",
+        "spark/live/server.py",
         "if run is None or not hmac.compare_digest(proof, ",
         "if run is None or hmac.compare_digest(proof + b'x', ",
         SERVER + "test_a_stranger_with_a_wrong_secret_learns_nothing",
     ),
     "a stranger may stay": (
-        "spark/server.py",
+        "spark/live/server.py",
         "deadline <= now:",
         "deadline <= 0:",
         SERVER + "test_a_stranger_who_says_nothing_or_half_a_word_is_cut_off",
     ),
     "any number of strangers is let in": (
-        "spark/server.py",
+        "spark/live/server.py",
         "if len(self._strangers) > _MOST_STRANGERS:",
         "if False:",
         SERVER + "test_a_thousand_silent_connections_delay_a_run_by_less_than_a_second",
     ),
     "the driver is not asked for the secret": (
-        "spark/link.py",
+        "spark/live/link.py",
         "!= driver_proof(secret, theirs, mine):",
         "== b'':",
         SERVER + "test_a_lane_refuses_a_coordinator_that_does_not_know_the_secret",
     ),
     "a frame is believed unseen": (
-        "spark/wire.py",
+        "lanes/wire.py",
         "if not hmac.compare_digest(mac, self._mac(payload)):",
         "if self._mac(payload) == b'':",
-        "test_wire.py::test_frames_cannot_be_repeated_left_out_or_swapped",
+        "lanes/test_wire.py::test_frames_cannot_be_repeated_left_out_or_swapped",
     ),
     "a description may name any code": (
-        "values.py",
+        "serialization/values.py",
         "        if type(number) is not int or not 0 <= number < len(self._parts):\n",
         (
             "        if isinstance(number, str):\n            import importlib\n"
@@ -141,35 +166,35 @@ MUTANTS = {
         SERVER + "test_a_description_names_no_code",
     ),
     "a driver that is late goes on": (
-        "journal.py",
+        "journal/journal.py",
         "gone_on = self._void_attempts() > self._attempt or",
         "gone_on =",
-        "test_journal.py::test_a_driver_that_is_late_in_a_void_attempt_is_fenced",
+        "journal/test_journal.py::test_a_driver_that_is_late_in_a_void_attempt_is_fenced",
     ),
     "a driver whose batch was committed by another calls its sink": (
-        "journal.py",
+        "journal/journal.py",
         " or self._disk.size(block_name(self.next_seq)) is not None\n",
         "\n",
-        "test_journal.py::test_a_driver_whose_batch_another_has_committed_is_fenced_before_its_sink",
+        "journal/test_journal.py::test_a_driver_whose_batch_another_has_committed_is_fenced_before_its_sink",
     ),
     "a step without work has no plan": (
-        "spark/batches.py",
+        "spark/stream/micro_batches.py",
         "            return plan, Pin((), (), ())\n",
         (
             "            journal = self.checkpoint._journal\n"
             '            journal._disk.remove(journal._ahead(f"plan-{step.number}"))\n'
             "            return plan, Pin((), (), ())\n"
         ),
-        "spark/test_stream.py::test_what_comes_while_a_stream_is_down_is_not_lost_to_a_step_that_had_nothing_due",
+        "spark/stream/test_stream.py::test_what_comes_while_a_stream_is_down_is_not_lost_to_a_step_that_had_nothing_due",
     ),
     "a drain goes on beside a batch that another driver has planned": (
-        "spark/checkpoint.py",
+        "spark/stream/checkpoint.py",
         "        if self._journal.write_ahead(_FIRST_PLAN, changed) != changed:\n",
         "        if self._journal.write_ahead(_FIRST_PLAN, changed) is None:\n",
-        "spark/test_stream.py::test_a_drain_commits_nothing_where_another_driver_has_planned",
+        "spark/stream/test_stream.py::test_a_drain_commits_nothing_where_another_driver_has_planned",
     ),
     "a task leaves its input unread": (
-        "spark/stage.py",
+        "spark/staged/task.py",
         "((items, budget_seconds),) = partition",
         "items, budget_seconds = next(iter(partition))",
         "spark/test_run_sdf.py::test_setup_runs_once_per_worker",

@@ -1,12 +1,11 @@
 """The same records on every kind of master, and when a real executor dies."""
 
 import os
-import signal
 from collections import Counter
-from pathlib import Path
 
 import pytest
-from fns import EVERY_FN, SlowCountFn, expected
+from support.fns import EVERY_FN, SlowCountFn, expected
+from support.killing import kill_my_executor
 
 from sdf import StagedRunner, run_direct, run_sdf
 from sdf.spark.jobs import slot_counter
@@ -37,22 +36,6 @@ def test_work_is_split_and_nothing_is_lost(master):
     assert Counter(result.collect()) == expected(SKEWED)
     assert result.report.splits >= 3
     result.unpersist()
-
-
-def kill_my_executor(marker):
-    """Kill the JVM that this Python worker belongs to, unless ``marker`` says that it was done already."""
-    try:
-        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return
-    kill_jvm()
-
-
-def kill_jvm():
-    """Kill the JVM that this Python worker belongs to."""
-    daemon = Path(f"/proc/{os.getppid()}/status").read_text()
-    executor = int(next(line.split()[1] for line in daemon.splitlines() if line.startswith("PPid:")))
-    os.kill(executor, signal.SIGKILL)
 
 
 class KillsExecutor(SlowCountFn):

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fns import CountFn, SlowCountFn
+from support.fns import CountFn, SlowCountFn
 
 from sdf import (
     UNBOUNDED,
@@ -21,10 +21,10 @@ from sdf import (
     run_sdf,
     stream_sdf,
 )
-from sdf.disk import Disk
 from sdf.io import FileInfo, ReadAvro, ReadJsonLines, ReadLines
-from sdf.journal import Journal
-from sdf.ledger import Ledger
+from sdf.journal.journal import Journal
+from sdf.journal.storage import Disk
+from sdf.scheduling.ledger import Ledger
 from sdf.testing import check_dofn
 
 MISUSES = {}
@@ -53,7 +53,7 @@ class Fn(CountFn):
         return self._process(element, tracker)
 
 
-@produces("InvalidTypeError", "run_sdf() needs an RDD (got [1, 2]). Use sc.parallelize(elements)")
+@produces("InvalidTypeError", "run_sdf() needs an RDD of elements (got [1, 2]). Use sc.parallelize(elements)")
 def no_rdd(sc, folder):
     run_sdf([1, 2], CountFn())
 
@@ -141,7 +141,7 @@ def code_that_raises(sc, folder):
     run_sdf(sc.parallelize([3]), Fn(lambda element, tracker: 1 // 0))
 
 
-@produces("MissingExtraError", "pip install 'sdf[avro]'")
+@produces("MissingExtraError", "pip install 'fastavro>=1.9'")
 def a_library_that_is_not_there(sc, folder):
     kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "fastavro"}
     sys.meta_path.insert(0, blind := Blind("fastavro"))

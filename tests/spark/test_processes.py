@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,13 @@ import pytest
 pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parent.parent.parent
+ELSEWHERE = tempfile.gettempdir()  # with -c, Python would import the sdf of the directory, not that of a mutant
 ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 INTERRUPTED = """
 import os, signal, threading, time
 from pyspark import SparkContext
-from fns import SlowCountFn
+from support.fns import SlowCountFn
 from sdf import run_sdf
 
 sc = SparkContext("local[2]")
@@ -41,10 +43,97 @@ except KeyboardInterrupt:
 sc.stop()
 """
 
+INTERRUPTED_ACTIONS = """
+import os, signal, sys, threading, time
+from contextlib import suppress
+from pathlib import Path
+from pyspark import InheritableThread, SparkConf, SparkContext
+from support.fns import CountFn
+from sdf import LiveRunner, run_sdf
+
+folder = Path(sys.argv[1])
+
+class SlowForAWhile(CountFn):
+    def process(self, element, tracker):
+        for output in super().process(element, tracker):
+            if (folder / "slow").exists():
+                time.sleep(0.05)
+            yield output
+
+sc = SparkContext(conf=SparkConf().setMaster("local[4]").set("spark.scheduler.mode", "FAIR"))
+sc.setLogLevel("OFF")
+if sys.argv[2] == "notebook":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in place of PySpark's
+
+def active():
+    return set(sc.statusTracker().getActiveJobsIds())
+
+def status_of(job):
+    return sc.statusTracker().getJobInfo(job).status
+
+def waits(record):
+    while not (folder / "end").exists():
+        time.sleep(0.05)
+
+def of_somebody_else():
+    sc.setJobGroup("theirs", "a job that stays")
+    sc.setLocalProperty("spark.scheduler.pool", "theirs")
+    with suppress(Exception):  # Py4J disturbs the calls of other threads when one is interrupted, not their jobs
+        sc.parallelize([0], 1).map(waits).count()
+
+InheritableThread(target=of_somebody_else, daemon=True).start()
+while not active():
+    time.sleep(0.05)
+(theirs,) = active()
+
+def interrupt(group, is_time, interrupted):
+    while not is_time() or not interrupted:
+        time.sleep(0.05)
+        interrupted |= active() & set(sc.statusTracker().getJobIdsForGroup(group))
+    os.kill(os.getpid(), signal.SIGINT)
+
+def interrupt_action(name, action, is_time=lambda: True):
+    sc.setJobGroup(name, "to be interrupted")
+    interrupted = set()
+    threading.Thread(target=interrupt, args=(name, is_time, interrupted), daemon=True).start()
+    try:
+        action()
+    except KeyboardInterrupt:
+        (job,) = interrupted
+        while status_of(job) == "RUNNING":
+            time.sleep(0.05)
+        print(f"{name}: {status_of(job)}")
+
+shown = []
+
+result = run_sdf(sc.parallelize([("a", 1000)]), SlowForAWhile(), runner=LiveRunner(lanes=2), progress=shown.append)
+actions = {
+    "map": lambda: result.map(lambda record: record).count(),
+    "shuffle": lambda: result.reduceByKey(max).mapValues(str).collect(),
+    "save": lambda: result.saveAsTextFile(str(folder / "out")),
+    "take": lambda: result.take(900),
+}
+for name in sys.argv[3:]:
+    (folder / "slow").touch()
+    before = len(shown)
+    interrupt_action(name, actions[name], lambda: len(shown) > before + 1)
+    while not shown[-1].ended:
+        time.sleep(0.05)
+    print("bar:", shown[-1].done < shown[-1].known)
+    (folder / "slow").unlink()
+print("again:", len(set(result.collect())))
+
+stored = run_sdf(sc.parallelize([("a", 3)]), CountFn())
+interrupt_action("stored", lambda: stored.map(lambda _: time.sleep(60)).count())
+print("theirs:", status_of(theirs))
+(folder / "end").touch()
+sc.stop()
+"""
+
 TEARDOWN = """
 import os, sys
 from pyspark import SparkConf, SparkContext
-from fns import CountFn
+from support.fns import CountFn
 from sdf import run_sdf
 
 folder = sys.argv[1]
@@ -64,7 +153,7 @@ sc.stop()
 """
 
 
-def run(*command, cwd=ROOT):
+def run(*command, cwd=ELSEWHERE):
     done = subprocess.run(
         [sys.executable, *command],
         env=ENVIRONMENT,
@@ -86,6 +175,21 @@ def test_ctrl_c_cancels_the_jobs():
     assert "threads: []" in out
 
 
+@pytest.mark.parametrize(
+    ("handler", "actions"), [("notebook", ["map", "shuffle", "save", "take"]), ("pyspark", ["map"])]
+)
+def test_an_interrupted_action_takes_its_job_along(tmp_path, handler, actions):
+    """The job is cancelled, and no other's; the bar ends short of its end; the next action gives all records."""
+    out = run("-c", INTERRUPTED_ACTIONS, str(tmp_path), handler, *actions)
+    assert out.split("\n") == [
+        *(line for action in actions for line in (f"{action}: FAILED", "bar: True")),
+        "again: 1000",
+        "stored: FAILED",
+        "theirs: RUNNING",
+        "",
+    ]
+
+
 def test_teardown_runs_when_a_worker_leaves_by_itself(tmp_path):
     """Without reuse each worker leaves after its task, and tears down what it had set up."""
     assert "40" in run("-c", TEARDOWN, str(tmp_path))
@@ -105,7 +209,7 @@ EXAMPLES = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_run_as_they_are(name):
     """python examples/NAME.py prints what it promises."""
-    assert re.search(EXAMPLES[name], run(f"examples/{name}.py"))
+    assert re.search(EXAMPLES[name], run(ROOT / "examples" / f"{name}.py"))
 
 
 def test_the_readmes_first_program_runs(tmp_path):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 import threading
 import time
@@ -9,10 +10,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from fns import CountFn, SlowCountFn
+from support.fns import CountFn, SlowCountFn
 
 from sdf import DoFn, LiveRunner, OffsetRange, RunProgress, StagedRunner, run_sdf
-from sdf.errors import InvalidTypeError
+from sdf.errors import InvalidTypeError, MissingExtraError
+from sdf.spark.display import Display
 
 ELEMENTS = [("big", 250), *((str(i), 2) for i in range(10))]
 RUNNERS = pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=["staged", "live"])
@@ -87,14 +89,71 @@ class StuckFn(DoFn):
             yield i
 
 
-@RUNNERS
+@pytest.mark.parametrize(
+    "runner", [StagedRunner(), StagedRunner(budget_seconds=0.1), LiveRunner()], ids=["staged", "split in it", "live"]
+)
 def test_the_slowest_block_is_named(sc, runner):
-    """With its element and its position."""
+    """With its element and its position; that its task has given back the rest meanwhile makes it no shorter."""
     result = run_sdf(sc.parallelize(["a", "b", "c"], 3), StuckFn(), runner=runner)
     assert result.count() == 30
     element, position, seconds = result.report.slow_blocks[0]
     assert (element, position) == ("a", "5")
     assert seconds > 0.3
+
+
+class SlowStartFn(DoFn):
+    """Element: a number of positions. Takes long to open, wherever it begins."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, element)
+
+    def process(self, element, tracker):
+        time.sleep(0.4)
+        for i in range(*tracker.current_restriction()):
+            if not tracker.try_claim(i):
+                return
+            time.sleep(0.01)
+            yield i
+
+
+@RUNNERS
+def test_a_slow_start_is_told_of_each_piece_and_is_no_slow_block(sc, runner):
+    """The clock saw it, and opening again is left out of what one piece would take."""
+    result = run_sdf(sc.parallelize([200], 1), SlowStartFn(), runner=runner)
+    assert result.count() == 200
+    report = result.report
+    openings = [piece.opening_seconds for piece in report.pieces if piece.records]
+    assert len(openings) > 1
+    assert min(openings) > 0.1
+    assert f"before the first claim of 200, {len(openings):,} times" in str(report)
+    assert not [position for _, position, _ in report.slow_blocks if position in ("", "0.0")]
+    again = sum(openings) - next(piece.opening_seconds for piece in report.pieces if piece.id == 0)
+    assert report.unsplit_seconds == pytest.approx(sum(piece.seconds for piece in report.pieces) - again)
+
+
+@RUNNERS
+def test_report_names_the_straggler_and_its_runner(sc, runner):
+    """The one giant element."""
+    report = report_of(sc, SlowCountFn(), runner)
+    assert report.straggler.element == ("big", 250)
+    assert report.straggler.parts == len([piece for piece in report.pieces if piece.element == ("big", 250)]) > 1
+    assert "straggler: ('big', 250) took" in str(report)
+    assert report.runner == type(runner).__name__
+
+
+def test_what_goes_by_before_the_first_piece_is_known(sc):
+    """From the call on: elements are expanded, and a job starts."""
+    before = time.time()
+    report = report_of(sc, SlowCountFn(), StagedRunner())
+    assert before <= report.began <= min(piece.began for piece in report.pieces)
+    assert report.idle.before > 0
+
+
+@RUNNERS
+def test_idle_time_is_part_of_the_run(sc, runner):
+    """No more than all of it."""
+    report = report_of(sc, SlowCountFn(), runner)
+    assert 0 <= report.idle.seconds <= report.seconds
 
 
 @RUNNERS
@@ -119,7 +178,7 @@ def test_report_as_json_and_as_a_page(sc, runner, tmp_path):
     text = (tmp_path / "run.html").read_text()
     assert "SlowCountFn" in text
     assert text.count("<rect") >= len(report.tasks)
-    assert "without splitting, at best" in str(report)
+    assert "s without splitting" in str(report)
 
 
 @RUNNERS
@@ -154,6 +213,26 @@ def test_progress_that_fails_does_not_fail_the_run(sc, runner, caplog):
     assert len([record for record in caplog.records if record.name == "sdf.progress"]) == 1
 
 
+def test_progress_that_has_failed_is_not_shown_again():
+    """Also if something newer has come meanwhile; its thread ends."""
+    shown, newer = [], threading.Event()
+
+    def fail(progress):
+        shown.append(progress)
+        newer.wait(10)
+        raise RuntimeError("no screen")
+
+    display = Display(fail)
+    for done in (1.0, 2.0):
+        display.show(RunProgress("Fn", 1.0, done, 3.0, 1, 1, 0))
+        while not shown:
+            time.sleep(0.01)
+    newer.set()
+    display._thread.join(10)
+    assert len(shown) == 1
+    assert display._thread is None
+
+
 def test_progress_of_take_ends_though_the_run_does_not(sc):
     """take() runs some lanes only; the display is not left open."""
     seen = []
@@ -184,6 +263,13 @@ def test_bar(sc, capsys):
     said = capsys.readouterr().err
     assert "SlowCountFn" in said
     assert "270/270" in said
+
+
+def test_a_bar_without_tqdm_is_an_error_that_says_how_to_install_it(sc, monkeypatch):
+    """Before any job runs, as a bar was asked for."""
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with pytest.raises(MissingExtraError, match=re.escape("progress=True needs tqdm") + ".*pip install 'tqdm>=4.65'"):
+        run_sdf(sc.parallelize([]), CountFn(), progress=True)
 
 
 def test_nothing_is_drawn_where_there_is_no_terminal(sc, capsys):
@@ -245,6 +331,29 @@ def test_a_run_that_has_not_begun_says_so(sc):
     """Not that all was busy."""
     result = run_sdf(sc.parallelize([("a", 200)], 1), CountFn(), runner=LiveRunner())
     assert str(result.report) == "CountFn: nothing of 1 element has run yet"
+    assert json.loads(result.report.to_json())["efficiency"] == 0.0
+
+
+def test_a_run_that_failed_does_not_say_that_nothing_has_run(sc):
+    """Lanes ran, and none has ended."""
+
+    class FailsFn(CountFn):
+        def process(self, element, tracker):
+            yield from super().process(element, tracker)
+            raise ValueError("boom")
+
+    result = run_sdf(sc.parallelize([("a", 20)], 1), FailsFn(), runner=LiveRunner(lanes=1))
+    with pytest.raises(Exception, match="boom"):
+        result.count()
+    assert str(result.report) == "FailsFn: no lane has ended yet, of 1; a report tells of those that have"
+
+
+def test_more_lanes_than_slots_are_no_slots(sc):
+    """Four run at a time."""
+    result = run_sdf(sc.parallelize(ELEMENTS, 4), SlowCountFn(), runner=LiveRunner(lanes=12))
+    result.count()
+    assert (result.report.lanes, len(result.report.tasks)) == (12, 12)
+    assert 0 < result.report.slots <= 5  # one may be seen to come before another is seen to go
 
 
 class RendezvousFn(DoFn):
@@ -267,7 +376,7 @@ class RendezvousFn(DoFn):
 def test_new_slots_are_used_while_a_task_runs(sc, monkeypatch, tmp_path):
     """An executor came after the only slot had got its task, which ends only once there is another beside it."""
     counted = iter([1, 1])
-    monkeypatch.setattr("sdf.spark.staged.slot_counter", lambda sc: lambda: next(counted, 2))
+    monkeypatch.setattr("sdf.spark.staged.run.slot_counter", lambda sc: lambda: next(counted, 2))
     result = run_sdf(sc.parallelize([str(tmp_path / "a"), str(tmp_path / "b")], 1), RendezvousFn())
     assert sorted(result.collect()) == ["a", "b"]
     assert [slots for _, slots in result.report.slots_over_time] == [1, 2]

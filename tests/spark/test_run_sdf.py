@@ -1,5 +1,6 @@
 """run_sdf with the staged runner: what a user may rely on."""
 
+import multiprocessing
 import os
 import re
 import threading
@@ -8,22 +9,26 @@ from collections import Counter
 from contextlib import suppress
 
 import pytest
-from fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, SlowCountFn, expected
+from support.fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, SlowCountFn, expected
+from support.hooks import Counted, HookedFn, Ranged, Tiled, hooks
 
-from sdf import UNBOUNDED, DoFn, OffsetRange, StagedRunner, TaggedOutput, deferrals, run_direct, run_sdf
+from sdf import UNBOUNDED, DoFn, LiveRunner, OffsetRange, StagedRunner, TaggedOutput, run_direct, run_sdf
 from sdf.errors import (
     DeferError,
     InvalidTypeError,
     InvalidValueError,
     OutputError,
     ProcessError,
+    SdfError,
     SplitError,
     StageError,
     UnboundedError,
     UnclaimedWorkError,
     UnpicklableError,
 )
-from sdf.spark import staged
+from sdf.execution import deferrals
+from sdf.spark.payload import Payload
+from sdf.spark.staged import result as staged
 
 ONE_TASK = StagedRunner(max_tasks=1)  # nothing is cut before it runs
 ELEMENTS = [("a", 0), ("b", 1), ("c", 200), ("d", 7), ("c", 3)]
@@ -79,12 +84,16 @@ def test_the_result_is_an_rdd_like_any_other(sc):
     assert sorted(number for _, number in result.zipWithIndex().collect()) == list(range(50))
 
 
+@pytest.mark.thorough
 def test_the_result_has_a_few_partitions_per_slot_or_more_where_they_would_be_large(sc, monkeypatch):
     """However many tasks it took: to read each stored block in a task of its own would cost 10 ms a block."""
     elements, one_by_one = [(f"e{number}", 20) for number in range(50)], StagedRunner(max_items_per_stage=1)
+    monkeypatch.setattr(staged, "_SHORT_SECONDS", 0.0)  # of a short run there is one per slot
     result = run_sdf(sc.parallelize(elements), CountFn(), runner=one_by_one)
     assert (len(result.report.tasks), result.getNumPartitions()) == (50, 12)
     assert Counter(result.collect()) == expected(elements)
+    monkeypatch.setattr(staged, "_SHORT_SECONDS", 1e9)
+    assert run_sdf(sc.parallelize(elements), CountFn(), runner=one_by_one).getNumPartitions() == 4
     monkeypatch.setattr(staged, "_PARTITION_BYTES", 500)
     assert 12 < run_sdf(sc.parallelize(elements), CountFn(), runner=one_by_one).getNumPartitions() < 50
 
@@ -144,13 +153,14 @@ def test_setup_runs_once_per_worker(sc, tmp_path):
             with open(tmp_path / "setups", "a") as file:
                 file.write(f"{os.getpid()}\n")
 
-    result = run_sdf(sc.parallelize([("a", 100)]), NoteSetup(), runner=StagedRunner(budget_seconds=0.1))
-    assert result.count() == 100
+    result = run_sdf(sc.parallelize([("a", 200)]), NoteSetup(), runner=StagedRunner(budget_seconds=0.1))
+    assert result.count() == 200
     setups = (tmp_path / "setups").read_text().split()
     assert len(result.report.tasks) > len(setups)
     assert len(set(setups)) == len(setups)
 
 
+@pytest.mark.thorough
 def test_teardown_runs_when_a_worker_has_seen_newer_runs(sc, tmp_path):
     """A worker keeps the DoFns of its last eight runs; an older one is torn down there."""
 
@@ -161,6 +171,67 @@ def test_teardown_runs_when_a_worker_has_seen_newer_runs(sc, tmp_path):
     for fn in [NoteTeardown(), *[CountFn()] * 12]:
         assert run_sdf(sc.parallelize([("a", 8)], 8), fn, runner=StagedRunner(min_tasks=8)).count() == 8
     assert list(tmp_path.iterdir())
+
+
+class ForksFn(CountFn):
+    """Has a file from setup() to teardown(); gives whether it is there when a forked process has ended."""
+
+    def __init__(self, fork, folder):
+        self.fork, self.folder = fork, folder
+
+    def setup(self):
+        self.path = self.folder / str(os.getpid())
+        self.path.touch()
+
+    def teardown(self):
+        self.path.unlink()
+
+    def process(self, element, tracker):
+        for _ in super().process(element, tracker):
+            status = self.fork()
+            yield status, self.path.exists()
+
+
+def fork_with_multiprocessing():
+    child = multiprocessing.get_context("fork").Process(target=os.getpid)
+    child.start()
+    child.join()
+    return child.exitcode
+
+
+def fork_by_hand():
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+
+@pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
+@pytest.mark.parametrize("fork", [fork_with_multiprocessing, fork_by_hand])
+def test_teardown_does_not_run_in_a_process_that_process_forks(sc, tmp_path, fork, runner):
+    """What setup() made is still there when the forked process has ended."""
+    result = run_sdf(sc.parallelize([("a", 3)]), ForksFn(fork, tmp_path), runner=runner)
+    assert result.collect() == [(0, True)] * 3
+
+
+def test_a_forked_process_that_loads_a_dofn_tears_down_its_own(sc, tmp_path):
+    """It sets the DoFn up for itself, and tears that down when it leaves; the worker's is left alone."""
+    sent = Payload.send(sc, "forks", ForksFn(None, tmp_path), {})
+
+    def loads_in_both(partition):
+        list(partition)
+        mine, _ = sent.load()
+        pid = os.fork()
+        if pid == 0:
+            theirs, _ = sent.load()
+            os._exit(0 if theirs is not mine and theirs.path.exists() else 1)
+        status = os.waitpid(pid, 0)[1]
+        yield status, [path.name for path in tmp_path.iterdir()] == [mine.path.name]
+
+    try:
+        assert sc.parallelize([0], 1).mapPartitions(loads_in_both).collect() == [(0, True)]
+    finally:
+        sent.broadcast.destroy()
 
 
 def test_bundle_hooks_run_around_each_task(sc, tmp_path):
@@ -238,6 +309,31 @@ def test_a_failure_leaves_no_job_and_no_stored_block(sc, tmp_path):
     assert stored_rdds(sc) <= before
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", [Ranged, Tiled, Counted])
+def test_what_raises_on_the_driver_reaches_the_caller_with_its_name_and_leaves_no_job(sc, kind):
+    """Whichever of the DoFn's methods it is: while work is cut, when receipts come, and at the proof."""
+
+    def run():
+        hooks.entry, hooks.calls, hooks.raised = "run_sdf", 0, None
+        try:
+            return run_sdf(sc.parallelize([("a", 40), ("b defers", 9)], 2), HookedFn(kind)).count()
+        finally:
+            hooks.entry = None
+
+    before = stored_rdds(sc)
+    hooks.raises_at = None
+    assert run() == 49
+    calls = hooks.calls
+    for hooks.raises_at in (1, calls // 3, calls * 2 // 3, calls - 1):
+        with pytest.raises(SdfError, match=r"HookedFn.* of element \('.*raised ZeroDivisionError: boom in "):
+            run()
+        assert hooks.raised is not None
+        assert no_job_is_active(sc)
+    hooks.raises_at = None
+    assert len(stored_rdds(sc) - before) <= 4  # those of the run that succeeded
+
+
 def test_unpersist_frees_the_records_and_the_result_stays_right(sc):
     """unpersist() frees the blocks of all stages; used again, the pinned parts run again."""
     before = stored_rdds(sc)
@@ -249,6 +345,7 @@ def test_unpersist_frees_the_records_and_the_result_stays_right(sc):
     assert Counter(result.collect()) == expected([("a", 50)])
 
 
+@pytest.mark.thorough
 def test_several_threads_run_at_once(sc):
     """Runs in several threads do not disturb each other."""
     results = {}
@@ -329,6 +426,7 @@ def test_options_bound_tasks_and_items(sc):
     assert max(sum(begin <= at < end for begin, end in spans) for at, _ in spans) <= 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("runner", "queues"), [(StagedRunner(), True), (StagedRunner(max_tasks=4), False)])
 def test_the_next_stage_is_in_sparks_queue_before_slots_fall_idle(sc, caplog, runner, queues):
     """Unless no more tasks may run at once than max_tasks. Here the slots are 4; the log tells who began and ended."""
@@ -375,7 +473,7 @@ def test_a_deferred_residual_waits_and_then_runs(sc):
 
 
 BAD_CALLS = [
-    (lambda sc: run_sdf([1], CountFn()), InvalidTypeError, "run_sdf() needs an RDD (got [1])"),
+    (lambda sc: run_sdf([1], CountFn()), InvalidTypeError, "run_sdf() needs an RDD of elements (got [1])"),
     (lambda sc: run_sdf(sc.parallelize([1]), CountFn), InvalidTypeError, "pass CountFn()"),
     (lambda sc: run_sdf(sc.parallelize([1]), len), InvalidTypeError, "needs a DoFn (got <built-in function len>)"),
     (
@@ -493,7 +591,9 @@ def test_a_record_that_does_not_pickle_is_named(sc):
             tracker.try_claim(0)
             yield threading.Lock()
 
-    with pytest.raises(UnpicklableError, match=re.escape("a record of Locks.process() cannot be sent")):
+    with pytest.raises(
+        UnpicklableError, match=r"Locks.process\(\) gave a record that .* does not pickle: <unlocked _thread"
+    ):
         run_sdf(sc.parallelize([("a", 1)]), Locks())
 
 
@@ -563,6 +663,7 @@ def test_work_that_only_defers_comes_to_an_end(sc):
         deferrals._MOST_IDLE = most
 
 
+@pytest.mark.thorough
 def test_a_failing_teardown_fails_no_other_run(sc):
     """It is logged on the worker; the run that pushed the old DoFn out goes on."""
 

@@ -1,0 +1,326 @@
+"""One check of a DoFn: reads an element whole, then split in many ways, and compares what came out."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from copy import deepcopy
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import attrs
+
+from sdf.checking.budget import Budget, SpentError
+from sdf.checking.cuts import cuts
+from sdf.checking.records import Records, key_of
+from sdf.checking.steps import CheckedDoFn
+from sdf.errors import DeferError, InvalidTypeError, OutputError, SdfError, SourceError, show
+from sdf.execution.expansion import Expanded, checked_size, cut, expand
+from sdf.execution.invoker import Invoker, Residual
+from sdf.model.dofn import DoFn, TaggedOutput, call_hook
+from sdf.serialization import pickling
+
+__all__ = ["Check"]
+
+_MOST_IDLE = 100
+_READS_PER_CLAIM = 17  # of all of the work, that a check makes: 7 splits, each of which reads it 2.5 times
+_FEWEST_CLAIMS = 8  # to check of work that is too long to be checked whole, if the first read made so many
+
+
+@attrs.define
+class _Read:
+    """One attempt, and all that came of it."""
+
+    claims: int = 0
+    positions: list[Any] = attrs.field(factory=list)
+    records: Records = attrs.field(factory=Counter)
+    primary: Any = None
+    splits: list[Any] = attrs.field(factory=list)
+    deferred: list[Residual] = attrs.field(factory=list)
+
+
+class Check:
+    def __init__(
+        self,
+        fn: DoFn,
+        element: Any,
+        part: Any,
+        side_inputs: dict[str, Any],
+        tags: tuple[str, ...],
+        order: random.Random,
+        budget: Budget,
+    ) -> None:
+        self._fn = fn
+        self._element = element
+        self._part = part
+        self._budget = budget
+        self._side_inputs = side_inputs
+        self._tags = tags
+        self._order = order
+        self._driver_fn: DoFn | None = None
+        self._outputs: dict[Hashable, Any] = {}  # one output for each key, to show it
+        self._place: tuple[int, int] = (0, 0)  # of what is checked now: faults are told in the order of the claims
+        self._faults: list[tuple[tuple[int, int], str]] = []
+        self._skipped: list[str] = []
+        self._first_read_times = ""
+
+    @property
+    def faults(self) -> list[str]:
+        return [fault for _, fault in sorted(self._faults, key=lambda fault: fault[0])]
+
+    def send(self) -> None:
+        """Check that the DoFn pickles, and keep a copy that is not set up, as the driver's is not."""
+        self._attempt("sending it to the workers", self._check_pickles)
+        if not self.faults:
+            self._driver_fn = deepcopy(self._fn)
+
+    def _check_planning(self, restriction: Any) -> None:
+        if self._driver_fn is not None:
+            checked_size(self._driver_fn, self._element, restriction)
+            cut(self._driver_fn, self._element, restriction, 0.5)
+
+    def run(self, fractions: tuple[float | Fraction, ...]) -> CheckedDoFn:
+        try:
+            return self._run(fractions)
+        finally:
+            self._attempt("teardown", lambda: call_hook(self._fn, "teardown"))
+
+    def _run(self, fractions: tuple[float | Fraction, ...]) -> CheckedDoFn:
+        try:
+            expanded = expand(self._fn, self._element, restriction=self._part)
+        except SourceError:  # no rule is broken: what is to be read is not there
+            raise
+        except SdfError as error:
+            self._fault(f"the initial restriction: {type(error).__name__}: {error}")
+            return CheckedDoFn(0, 0, 0)
+        what = "planning on the driver, where setup() does not run"
+        self._attempt(what, lambda: self._check_planning(expanded.restriction))
+        whole = self._attempt("the whole read", lambda: self._first_read(expanded.restriction))
+        if whole is None:
+            return self._result(_Read())
+        part, read = whole
+        checks: list[tuple[str, tuple[int, int], Callable[[], None]]] = [
+            ("reading it twice", (0, 0), lambda: self._check_again(part, read.records)),
+        ]
+        if not self._skipped:
+            checks.append(("split_restriction()", (0, 0), lambda: self._check_pieces(expanded, read.records)))
+        for at, number, fraction in cuts(part, read.claims, read.positions, fractions):
+            checks.append(("", (at, number), partial(self._check_split, part, at, fraction, read.records)))
+        self._make(checks)
+        return self._result(read)
+
+    def _result(self, read: _Read) -> CheckedDoFn:
+        note = self._first_read_times if self._skipped else ""
+        return CheckedDoFn(read.claims, read.records.total(), self._budget.splits, tuple(self._skipped), note)
+
+    def _make(self, checks: list[tuple[str, tuple[int, int], Callable[[], None]]]) -> None:
+        """Make one check after the other, as long as there is time; note which of them were left out."""
+        self._budget.known = len(checks)
+        try:
+            for _, self._place, check in checks:
+                self._budget.look()
+                check()
+                self._budget.done += 1
+        except SpentError:
+            left = [what for what, _, _ in checks[self._budget.done :]]
+            self._skipped += [what for what in left if what]
+            if "" in left:
+                self._skipped.append(f"{left.count(''):,} of {[what for what, _, _ in checks].count(''):,} splits")
+
+    def _first_read(self, restriction: Any) -> tuple[Any, _Read] | None:
+        """Read all, or as much as there is time to check; return what was read, a restriction, and the read.
+
+        None if not even that came to its end in time.
+        """
+        budget = self._budget
+        began_seconds = budget.spent_seconds()
+        try:
+            return restriction, self._read_all(restriction)
+        except SpentError:
+            claims = budget.claims
+        finally:
+            self._first_read_times = budget.times_of_read(began_seconds)
+            budget.go_on()
+        try:
+            budget.look()
+            most = max(_FEWEST_CLAIMS, math.isqrt(int(budget.seconds / (_READS_PER_CLAIM * budget.claim_seconds()))))
+            most = min(most, max(2, claims - 1))  # a split needs something to cut off: one claim would be too few
+            read = self._read(restriction, None, most, 0.0, lambda residual: None)
+            if read.primary is None:
+                return restriction, self._read_all(restriction)
+            if read.primary != restriction:
+                self._skipped.append(f"all but {show(read.primary)} of {show(restriction)}")
+            return read.primary, read
+        except SpentError:
+            self._skipped.append(f"all of {show(restriction)}")
+            return None
+
+    def _check_again(self, restriction: Any, expected: Records) -> None:
+        again = self._attempt("the second read", lambda: self._read_all(restriction))
+        if again is not None:
+            self._compare("reading it twice", expected, again.records)
+
+    def _attempt(self, what: str, act: Callable[[], Any]) -> Any:
+        try:
+            return act()
+        except SdfError as error:
+            self._fault(f"{what}: {type(error).__name__}: {error}")
+            return None
+
+    def _fault(self, text: str) -> None:
+        self._faults.append((self._place, text))
+
+    def _check_pickles(self) -> None:
+        pickling.dumps(self._fn, type(self._fn).__name__)
+
+    def _through_pickle(self, restriction: Any) -> Any:
+        pickling.dumps(restriction, f"restriction {show(restriction)}")
+        copy = deepcopy(restriction)  # what unpickling gives; that itself would redefine a class local to a test
+        if copy != restriction:
+            raise InvalidTypeError(
+                f"restriction {show(restriction)} does not equal its copy after pickling ({show(copy)}). Make it a "
+                f"frozen value, such as an attrs.frozen class."
+            )
+        return copy
+
+    def _check_pieces(self, expanded: Expanded, expected: Records) -> None:
+        def read_pieces() -> Records:
+            found: Records = Counter()
+            for piece, _ in self._order.sample(expanded.pieces, len(expanded.pieces)):
+                found += self._read_all(self._through_pickle(piece)).records
+            return found
+
+        what = f"reading the {len(expanded.pieces)} parts of split_restriction()"
+        found = self._attempt(what, read_pieces)
+        if found is not None:
+            self._compare(what, expected, found)
+
+    def _check_split(self, whole: Any, at: int, fraction: float | Fraction, expected: Records) -> None:
+        what = f"split at {float(fraction):.3g} after claim {at}"
+        parts = self._attempt(what, lambda: self._read_split(whole, None, at, fraction, nested=True))
+        if parts is None:
+            return
+        read, rest = parts
+        if read.splits:
+            what = f"{what}, into {show(read.primary)} and {', '.join(show(residual) for residual in read.splits)}"
+        self._compare(what, expected, read.records + rest)
+        if read.primary is not None:
+            what = f"running the primary again after the {what}"
+            again = self._attempt(what, lambda: self._read(self._through_pickle(read.primary)))
+            if again is not None:
+                self._compare(what, read.records, again.records)
+
+    def _read_split(
+        self, restriction: Any, watermark: Any, at: int, fraction: float | Fraction, *, nested: bool
+    ) -> tuple[_Read, Records]:
+        """Read a restriction and split it after claim ``at``.
+
+        Returns:
+            The attempt, and the records of all that was cut off from it; a coin decides whether that ran while the
+            attempt waited or after it.
+        """
+        rest: Records = Counter()
+        later: list[Residual] = []
+
+        def run(residual: Residual) -> None:
+            part = self._through_pickle(residual.restriction)
+            if nested:
+                below = self._order.randint(1, 3)
+                read, further = self._read_split(part, residual.watermark, below, fraction, nested=False)
+                rest.update(read.records + further)
+            else:
+                rest.update(self._read_all(part, residual.watermark).records)
+
+        on_split = run if self._order.random() < 0.5 else later.append
+        read = self._read(restriction, watermark, at, fraction, on_split)
+        self._budget.splits += len(read.splits)
+        for residual in later + read.deferred:
+            run(residual)
+        return read, rest
+
+    def _read_all(self, restriction: Any, watermark: Any = None) -> _Read:
+        """Read a restriction, and at once whatever process() defers of it."""
+        total = self._read(restriction, watermark)
+        deferred, idle = total.deferred, 0
+        while deferred:
+            read = self._read(self._through_pickle(deferred[0].restriction), deferred[0].watermark)
+            idle = 0 if read.claims else idle + 1
+            if idle > _MOST_IDLE:
+                raise DeferError(
+                    f"process() deferred {show(deferred[0].restriction)} {idle} times in a row without a claim; "
+                    f"a finite restriction must come to its end"
+                )
+            total.records.update(read.records)
+            total.claims += read.claims
+            deferred = deferred[1:] + read.deferred
+        return total
+
+    def _read(
+        self,
+        restriction: Any,
+        watermark: Any = None,
+        at: int = 0,
+        fraction: float | Fraction = 0.0,
+        on_split: Callable[[Residual], None] | None = None,
+    ) -> _Read:
+        """Run one attempt; after claim ``at`` split it and pass what was cut off to ``on_split``."""
+        read = _Read()
+
+        def on_claim(claims: int, position: Any) -> None:
+            read.claims = claims
+            read.positions.append(position)
+            self._budget.claimed()
+            if claims == at and on_split is not None:
+                residual = invoker.split(fraction)
+                if residual is not None:
+                    read.splits.append(residual.restriction)
+                    on_split(residual)
+
+        call_hook(self._fn, "start_bundle")
+        invoker = Invoker(
+            self._fn,
+            self._element,
+            restriction,
+            side_inputs=self._side_inputs,
+            watermark=watermark,
+            on_claim=on_claim,
+        )
+        for output in self._until_spent(invoker):
+            if isinstance(output, TaggedOutput) and output.tag not in self._tags:
+                raise OutputError(
+                    f"process() gave {show(output)}, but the declared tags are {show(self._tags)}. Pass "
+                    f"tags=({output.tag!r}, ...) to check_dofn()"
+                )
+            read.records[self._keep(output)] += 1
+        call_hook(self._fn, "finish_bundle")
+        read.primary = invoker.primary
+        read.deferred = invoker.residuals[len(read.splits) :]
+        return read
+
+    def _until_spent(self, invoker: Invoker) -> Iterator[Any]:
+        """Yield the outputs; end with SpentError if the time is up, also where user code took that for its own."""
+        try:
+            yield from invoker.run()
+        except SdfError:
+            if not self._budget.interrupted:
+                raise
+        if self._budget.interrupted:
+            raise SpentError
+
+    def _keep(self, output: Any) -> Hashable:
+        key = key_of(output)
+        self._outputs.setdefault(key, output)
+        return key
+
+    def _compare(self, what: str, expected: Records, found: Records) -> None:
+        lost, doubled = expected - found, found - expected
+        counts = [
+            f"{how}: {records.total()}, for example {show(self._outputs[next(iter(records))])}"
+            for records, how in ((lost, "missing"), (doubled, "too many"))
+            if records
+        ]
+        if counts:
+            self._fault(f"{what}: {'; '.join(counts)}")

@@ -1,0 +1,60 @@
+"""Where check_dofn splits: after which claims, and how much of what is unclaimed the primary keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.model.restrictions import OffsetRange
+from sdf.numbers import as_integer
+
+__all__ = ["as_fractions", "cuts"]
+
+_MOST_CLAIMS = 40  # to split at; of more, these are spread evenly, the first and the last among them
+
+
+def as_fractions(value: Any, who: str) -> tuple[float | Fraction, ...]:
+    """Return shares of remaining work; raise unless they are numbers from 0 to 1."""
+    given = tuple(value) if isinstance(value, Iterable) else value
+    message = f"{who} fractions must be an iterable of numbers from 0 to 1, such as (0.0, 0.5) (got {show(given)})."
+    if not isinstance(given, tuple) or any(isinstance(one, bool) or not isinstance(one, Real) for one in given):
+        raise InvalidTypeError(message)
+    if not all(0 <= one <= 1 for one in given):
+        raise InvalidValueError(message)
+    return tuple(one if isinstance(one, Fraction) else float(one) for one in given)
+
+
+def cuts(
+    whole: Any, made: int, positions: list[Any], fractions: tuple[float | Fraction, ...]
+) -> Iterator[tuple[int, int, float | Fraction]]:
+    """Yield what to try: after which claim, a number, and a fraction. The first of them are spread over all claims.
+
+    So are the fractions: each round has every claim once, and one fraction after the other.
+    """
+    claims = _spread(made)
+    width = len(claims).bit_length()
+    claims = [at for _, at in sorted((int(f"{place:0{width}b}"[::-1], 2), at) for place, at in enumerate(claims))]
+    tried = [[*fractions, *_near_next_block(whole, positions, at)] for at in claims]
+    for turn in range(max(map(len, tried), default=0)):
+        for place, (at, here) in enumerate(zip(claims, tried, strict=True)):
+            if turn < len(here):
+                number = (turn + place) % len(here)
+                yield at, number, here[number]
+
+
+def _near_next_block(whole: Any, positions: list[Any], at: int) -> list[Fraction]:
+    """Return the fractions that cut an offset range just before, at, and just after the block that follows a claim."""
+    if not isinstance(whole, OffsetRange) or at >= len(positions):
+        return []
+    claimed, following = as_integer(positions[at - 1]), as_integer(positions[at])
+    cuts = (cut for cut in (following - 1, following, following + 1) if claimed < cut < whole.stop)
+    return [Fraction(cut - claimed, whole.stop - claimed) for cut in cuts]
+
+
+def _spread(claims: int) -> list[int]:
+    if claims <= _MOST_CLAIMS:
+        return list(range(1, claims + 1))
+    return sorted({1 + number * (claims - 1) // (_MOST_CLAIMS - 1) for number in range(_MOST_CLAIMS)})

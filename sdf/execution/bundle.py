@@ -1,0 +1,129 @@
+"""Runs the work items of one task, one after the other, and hands back what it is told to.
+
+The thread that iterates `Bundle.outputs` does the work. A second thread may call `Bundle.hand_back` at any time: what
+was not started is given back whole, and the running work item is split if enough of it is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+from sdf.execution.executor import Executor
+from sdf.execution.work_items import (
+    CANNOT,
+    JUST_OPENED,
+    NOTHING_CLAIMED,
+    TOO_LITTLE,
+    Outcome,
+    Part,
+    WorkItem,
+    units,
+)
+from sdf.model.dofn import DoFn, call_hook
+
+__all__ = ["Bundle"]
+
+
+class Bundle:
+    """One attempt at one task.
+
+    Args:
+        fn: the DoFn, set up.
+        items: its work items, in the order to run them.
+        side_inputs: keyword arguments for `process`.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        fn: DoFn,
+        items: Sequence[WorkItem],
+        *,
+        side_inputs: Mapping[str, Any] | None = None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._fn = fn
+        self._items = items
+        self._executor = Executor(fn, side_inputs=side_inputs, clock=clock)
+        self._clock = clock
+        self._lock = Lock()
+        self._stop = len(items)  # work items from here on are not started
+        self._next = 0
+        self._parts: list[Part] = []
+        self._refused: str | None = None
+        self._began = clock()
+
+    def outputs(self) -> Iterator[Any]:
+        """Yield all outputs. Only once they have ended, `outcome` is the truth."""
+        call_hook(self._fn, "start_bundle")
+        while True:
+            with self._lock:
+                if self._next == self._stop:
+                    break
+                item = self._items[self._next]
+                self._next += 1
+            with self._executor.start(item).outputs() as outputs:
+                yield from outputs
+            with self._lock:
+                part = self._executor.end()
+            if part is not None:
+                self._parts.append(part)
+        call_hook(self._fn, "finish_bundle")
+
+    def outcome(self) -> Outcome:
+        """Return what was done with the work items."""
+        ran, slow = self._executor.take_report()
+        seconds = self._clock() - self._began
+        return Outcome(self._stop, tuple(self._parts), self._executor.units, seconds, ran, slow, self._refused)
+
+    def note_claim(self) -> None:
+        """Note how far the running work item is (`Running.note`); called from the other thread, often, to the end."""
+        with self._lock:
+            if self._executor.running is not None:
+                self._executor.running.note()
+
+    def hand_back(self, min_piece_seconds: float) -> bool:
+        """Give back what was not started, and split the running work item, if more than so many seconds are left.
+
+        Called from another thread than the one that iterates. A work item that took long to get to its first claim, to
+        open a file say, runs as long again before it is split, so that opening is at most half of the time.
+
+        Returns:
+            True if there is nothing more to give back. False: the running work item has claimed nothing yet, was just
+            opened, has too little left or cannot be split now, so ask again. `outcome` says what was last in the way.
+        """
+        self._refused = self._hand_back(min_piece_seconds)
+        return self._refused is None
+
+    def _hand_back(self, min_piece_seconds: float) -> str | None:
+        """Do that; return what is in the way."""
+        with self._lock:
+            if self._next == 0:
+                return "nothing was started"  # else a short budget would get nowhere
+            running = self._executor.running
+            done = left_seconds = 0.0
+            if running is not None:
+                done, _ = running.units()
+                left_seconds = running.seconds_left()
+                if done > 0:  # it may have become dear, which its mean does not tell
+                    left_seconds = max(left_seconds, running.seconds_left_at_most())
+            elapsed = self._clock() - self._began
+            if left_seconds + self._unstarted_seconds(elapsed, self._executor.units + done) <= min_piece_seconds:
+                return TOO_LITTLE
+            self._stop = self._next
+        if running is None or left_seconds <= min_piece_seconds:
+            return TOO_LITTLE
+        opening = running.opening_seconds()
+        if opening is not None and running.seconds() < 2 * opening:
+            return JUST_OPENED
+        if running.split(0):
+            return None
+        return CANNOT if running.invoker.started else NOTHING_CLAIMED
+
+    def _unstarted_seconds(self, elapsed: float, done: float) -> float:
+        """Return the seconds that the rest may take: by size or by number, whichever says more."""
+        unstarted = self._items[self._next : self._stop]
+        by_number = len(unstarted) * elapsed / self._next
+        return max(by_number, sum(map(units, unstarted)) * elapsed / done if done > 0 else 0.0)

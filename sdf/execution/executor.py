@@ -1,0 +1,148 @@
+"""Runs work items one after the other in a worker, and adds up what they did: under a task's bundle and under a lane.
+
+What becomes of the rest of a work item that was split or deferred is up to the caller: a bundle gives it back with its
+receipt, a lane offers it to the coordinator, `run_to_end` runs it here.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from sdf.execution.deferrals import Deferrals
+from sdf.execution.expansion import checked_size
+from sdf.execution.invoker import Residual
+from sdf.execution.measured_run import Running
+from sdf.execution.work_items import Part, Ran, SlowBlock, WorkItem, slowest, units
+from sdf.model.dofn import DoFn, call_hook
+
+__all__ = ["Executor", "residual_item", "run_to_end"]
+
+
+class Executor:
+    """One attempt at some work items, one at a time.
+
+    Args:
+        fn: the DoFn, set up.
+        side_inputs: keyword arguments for `process`.
+        clock: monotonic seconds.
+
+    Attributes:
+        running: the work item that runs, None between two.
+        items: how many have ended.
+        units: the size of all that they did.
+        seconds: how long that took.
+        records: how many they gave, over all outputs.
+    """
+
+    def __init__(self, fn: DoFn, *, side_inputs: Mapping[str, Any] | None, clock: Callable[[], float]) -> None:
+        self._fn = fn
+        self._side_inputs = side_inputs
+        self._clock = clock
+        self._began = clock()
+        self.running: Running | None = None
+        self.items = 0
+        self.units = 0.0
+        self.seconds = 0.0
+        self.records = 0
+        self._ran: dict[int, Ran] = {}
+        self._slow: tuple[SlowBlock, ...] = ()
+
+    def start(self, item: WorkItem) -> Running:
+        """Make a work item run; call `end` when its outputs have ended."""
+        self.running = Running(
+            self._fn,
+            item,
+            side_inputs=self._side_inputs,
+            clock=self._clock,
+            expected_seconds=self._expected_seconds(item),
+        )
+        return self.running
+
+    def _expected_seconds(self, item: WorkItem) -> float:
+        """Return what it should take by what ran before it, 0 if that tells nothing.
+
+        A piece of unknown size is less than the whole that it was cut from, nobody knows how much less.
+        """
+        tells = self.units > 0 and (item.size is not None or item.parent is None)
+        return units(item) * self.seconds / self.units if tells else 0.0
+
+    def end(self, known_as: int | None = None) -> Part | None:
+        """Add up what the running work item did; return what became of it if it did not run whole.
+
+        Args:
+            known_as: the work item that the driver knows it as; None: by its own id.
+        """
+        running = self.running
+        assert running is not None
+        done, part = running.done()
+        known = running.item.id if known_as is None else known_as
+        ran = running.ran(known, self._began, done)
+        self.items += 1
+        self.units += done
+        self.seconds += running.seconds()
+        self.records += ran.records
+        self._ran[known] = self._ran[known].and_then(ran) if known in self._ran else ran
+        if slow := running.slow_blocks():
+            self._slow = slowest(*self._slow, *(attrs.evolve(block, item_id=known) for block in slow))
+        self.running = None
+        return part
+
+    def take_report(self) -> tuple[tuple[Ran, ...], tuple[SlowBlock, ...]]:
+        """Return how each work item ran since the last call, by what the driver knows, and the slowest blocks."""
+        ran, slow = tuple(self._ran.values()), self._slow
+        self._ran, self._slow = {}, ()
+        return ran, slow
+
+
+def residual_item(fn: DoFn, item: WorkItem, residual: Residual, number: int, parent: int) -> WorkItem:
+    """Return the work item of a residual that stays in this worker, where the driver knows it as part of its parent."""
+    size = checked_size(fn, item.element, residual.restriction)
+    return WorkItem(number, item.element_id, item.element, residual.restriction, size, parent, residual.watermark)
+
+
+def run_to_end(
+    fn: DoFn,
+    items: Iterable[WorkItem],
+    *,
+    side_inputs: Mapping[str, Any] | None = None,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> Iterator[Any]:
+    """Yield the outputs of work items that nobody splits; what `process` defers is run here too, when it is due.
+
+    Args:
+        fn: the DoFn, set up.
+        items: the work items, in the order to run them.
+        side_inputs: keyword arguments for `process`.
+        clock: monotonic seconds.
+        sleep: waits for so many seconds.
+
+    Raises:
+        DeferError: if work was deferred too often in a row without a claim.
+    """
+    executor = Executor(fn, side_inputs=side_inputs, clock=clock)
+    deferrals = Deferrals(type(fn).__name__)
+    numbers = itertools.count(-1, -1)  # of what the driver does not know
+    call_hook(fn, "start_bundle")
+    orders = itertools.count()
+    todo = [(0.0, next(orders), item) for item in items]  # a heap, by when each is due
+    while todo:
+        due, _, item = heapq.heappop(todo)
+        if due > clock():
+            sleep(due - clock())
+        with executor.start(item).outputs() as outputs:
+            yield from outputs
+        part = executor.end()
+        if part is None:
+            continue
+        deferrals.note(item, part.primary)
+        for residual in part.residuals:
+            child = residual_item(fn, item, residual, next(numbers), item.id)
+            due = clock() + deferrals.delay_seconds(child, residual.delay_seconds)
+            heapq.heappush(todo, (due, next(orders), child))
+    call_hook(fn, "finish_bundle")

@@ -1,0 +1,112 @@
+"""Makes the work items of an element, and cuts them smaller: all that happens to a restriction before it is handed out.
+
+`expand` runs on the workers, once per element; `cut` and `checked_size` also on the driver, to plan.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import attrs
+
+from sdf.errors import InvalidTypeError, InvalidValueError, SplitError, UnboundedError, blame, show
+from sdf.model.dofn import DoFn
+from sdf.model.restrictions import as_restriction, tiling_flaw
+from sdf.model.trackers import RestrictionTracker, as_pair
+
+__all__ = ["Expanded", "checked_size", "cut", "expand"]
+
+
+@attrs.frozen
+class Expanded:
+    """An element with its initial restriction, the parts of it to start from, each with its size, and a remark."""
+
+    element: Any
+    restriction: Any
+    pieces: tuple[tuple[Any, float | None], ...]
+    note: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expanded, (self.element, self.restriction, self.pieces, self.note)
+
+
+def expand(fn: DoFn, element: Any, *, unbounded: bool = False, restriction: Any = None) -> Expanded:
+    """Ask a DoFn for the initial restriction of an element and for its split; check both.
+
+    Args:
+        fn: the DoFn.
+        element: the input.
+        unbounded: whether work without an end is welcome.
+        restriction: what to take for the initial one, None to ask the DoFn.
+
+    Raises:
+        UnboundedError: if the work has no end.
+        SplitError: if `split_restriction` lost or doubled something.
+        SdfError: any other of the tree, naming method and element.
+    """
+    name, method = type(fn).__name__, "create_tracker"
+    with blame(lambda: f"{name}.get_initial_restriction()", element):
+        whole = restriction
+        if restriction is None:
+            whole = as_restriction(fn.get_initial_restriction(element), "it returned")
+    where = blame(lambda: f"{name}.{method}()", element, whole)
+    with where:
+        tracker: Any = fn.create_tracker(element, whole)
+        if not isinstance(tracker, RestrictionTracker):
+            raise InvalidTypeError(f"it must return a RestrictionTracker, an instance of it (got {show(tracker)})")
+        bounded = tracker.is_bounded()
+    if not bounded and not unbounded:
+        raise UnboundedError(
+            f"{name}.get_initial_restriction() gave {show(whole)} for element {show(element)}, which has no end. "
+            f"Run it with stream_sdf(), or give the restriction a stop."
+        )
+    with where:
+        method = "split_restriction"
+        given = fn.split_restriction(element, whole)
+        if not isinstance(given, Iterable):
+            raise InvalidTypeError(f"it must yield restrictions or return an iterable of them (got {show(given)})")
+        parts = [as_restriction(part, "it yielded") for part in given]
+        flaw = tiling_flaw(whole, parts, lambda part: checked_size(fn, element, part))
+        if flaw is not None:
+            raise SplitError(f"its parts do not add up to the restriction: {flaw}. Yield parts in order, without gaps")
+        method = "remark"
+        note = fn.remark(element, whole) or None
+        if note is not None and not isinstance(note, str):
+            raise InvalidTypeError(f"it must return a string or None (got {show(note)})")
+    return Expanded(element, whole, tuple((part, checked_size(fn, element, part)) for part in parts or [whole]), note)
+
+
+def checked_size(fn: DoFn, element: Any, restriction: Any) -> float | None:
+    """Return `DoFn.restriction_size`, finite and >= 0, or None if unknown.
+
+    Raises:
+        InvalidValueError: if it is anything else.
+    """
+    with blame(lambda: f"{type(fn).__name__}.restriction_size()", element, restriction):
+        size: Any = fn.restriction_size(element, restriction)
+        if size is None:
+            return None
+        real = isinstance(size, numbers.Real) and not isinstance(size, bool)
+        if not real or not 0 <= size < math.inf:
+            raise InvalidValueError(f"it must return a finite number >= 0, or None (got {show(size)})")
+        return int(size) if isinstance(size, numbers.Integral) else float(size)
+
+
+def cut(fn: DoFn, element: Any, restriction: Any, fraction: float | Fraction) -> tuple[Any, Any] | None:
+    """Cut a restriction that nobody has started at a fraction of its work; None if it cannot be cut there.
+
+    Raises:
+        SplitError: if the two parts do not add up.
+    """
+    with blame(lambda: f"{type(fn).__name__}'s tracker, cutting {show(restriction)} of element {show(element)},"):
+        pair = as_pair(fn.create_tracker(element, restriction).try_split(fraction))
+        if pair is None:
+            return None
+        flaw = tiling_flaw(restriction, pair, lambda part: checked_size(fn, element, part))
+        if flaw is not None:
+            raise SplitError(f"try_split() gave parts that do not add up: {flaw}")
+        return pair

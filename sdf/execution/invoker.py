@@ -1,0 +1,340 @@
+"""Runs one work item until it is done, split or deferred, and enforces the contract of `process`.
+
+One thread iterates `Invoker.run`, which runs `process`. Any other thread may call `Invoker.split` and
+`Invoker.progress` meanwhile: to stop a work item from outside is to split it at 0, after which the next claim of
+`process` is refused. So nothing has to be looked up per claim: for the built-in trackers the ``try_claim`` that
+`process` calls is the tracker's own method, and per output record the invoker costs one step of a generator.
+
+An output before the first claim, or after a refused one, belongs to no block of this work item. To look at each output
+would cost time per record. So the outputs are counted, in C, and the counts are compared: at the first claim there must
+be none, and at the end no more than when a claim was refused. Where the caller passes ``on_claim``, as `run_direct` and
+`check_dofn` do, each output is looked at, and the message shows it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from fractions import Fraction
+from itertools import compress, repeat
+from numbers import Real
+from operator import length_hint
+from threading import Lock
+from typing import Any
+
+import attrs
+
+from sdf.errors import (
+    ClaimError,
+    InvalidTypeError,
+    OutputError,
+    SplitError,
+    blame,
+    show,
+)
+from sdf.execution.tracker_views import LockedTracker, sides
+from sdf.model.dofn import DoFn
+from sdf.model.restrictions import tiling_flaw
+from sdf.model.trackers import Progress, RestrictionTracker, as_delay, as_pair
+
+__all__ = ["Invoker", "Residual"]
+
+
+@attrs.frozen
+class Residual:
+    """Work that was cut off or deferred, to be run as a work item of its own.
+
+    Attributes:
+        restriction: what is left.
+        delay_seconds: how long `process` asked to wait; 0 for what a runner split off.
+        watermark: the state of the watermark estimator from before the split, or None.
+        deferred: whether `process` deferred it; otherwise a runner split it off.
+    """
+
+    restriction: Any
+    delay_seconds: float = 0
+    watermark: Any = None
+    deferred: bool = False
+
+
+class Invoker:
+    """One attempt at one work item. `run` once; `split` and `progress` from any thread.
+
+    Args:
+        fn: the DoFn, set up.
+        element: the input.
+        restriction: the part of its work to do.
+        side_inputs: keyword arguments for `process`.
+        watermark: state of a watermark estimator to go on from, or None.
+        on_claim: called in the thread of `process` after each successful claim, with the number of claims so far and
+            the position. With it each output is looked at too, which costs something per record.
+
+    Attributes:
+        residuals: what was cut off, in the order of the cuts; so their work is in the reverse order.
+    """
+
+    def __init__(
+        self,
+        fn: DoFn,
+        element: Any,
+        restriction: Any,
+        *,
+        side_inputs: Mapping[str, Any] | None = None,
+        watermark: Any = None,
+        on_claim: Callable[[int, Any], None] | None = None,
+    ) -> None:
+        self._fn = fn
+        self._element = element
+        self._restriction = restriction
+        self._side_inputs = side_inputs or {}
+        self._on_claim = on_claim
+        self._claims = 0
+        self.residuals: list[Residual] = []
+        self._nothing_claimed = False
+        self._finished = False
+        self._stopped = False  # by a runner: what was unclaimed is the last residual
+        self._failure: Exception | None = None
+        self._ones: repeat[bool] | None = None  # counts down the outputs, once process() has returned them
+        self._begun = False  # whether the tracker told of the first claim
+        self._records_at_refusal: int | None = None
+        self._split_lock = Lock()
+        with self._blame("create_tracker"):
+            tracker = fn.create_tracker(element, restriction)
+            if not isinstance(tracker, RestrictionTracker):
+                raise InvalidTypeError(f"it must return a RestrictionTracker (got {show(tracker)})")
+            self._tracker, seen = sides(tracker, self._at_edge, self._note_failure)
+        with self._blame("create_watermark_estimator"):
+            self._watermark = fn.create_watermark_estimator(element, restriction)
+            if self._watermark is not None and watermark is not None:
+                self._watermark.restore(watermark)
+        seen.defer_remainder = self._defer
+        seen.watermark = self._watermark
+        if on_claim is not None:
+            seen.try_claim = self._observed_claim
+            if hasattr(seen, "try_return_record_at"):
+                seen.try_return_record_at = self._observed_record
+        self._seen = seen
+
+    def run(self) -> Iterator[Any]:
+        """Yield the outputs of `process`; when they have ended, everything was claimed or deferred, or it raises.
+
+        Raises:
+            ContractError: one of its subclasses, with the DoFn, element and restriction.
+            ProcessError: if `process` itself raised; the original exception is its cause.
+        """
+        with self.outputs() as outputs:
+            yield from outputs
+
+    @contextmanager
+    def outputs(self) -> Iterator[Iterable[Any]]:
+        """Return a context manager that gives what `run` yields: for a generator, which saves a step for each record.
+
+        Leave it when they have ended; it raises what `run` raises.
+        """
+        with self._blame("process"):
+            outputs = self._fn.process(self._element, self._seen, **self._side_inputs)
+            if outputs is None:
+                outputs = ()
+            if isinstance(outputs, (str, bytes, dict)) or not isinstance(outputs, Iterable):
+                raise InvalidTypeError(f"it must yield records or return an iterable of them (got {show(outputs)})")
+            if self._on_claim is not None and isinstance(outputs, Iterator):
+                outputs = self._checked(outputs)
+            self._ones = repeat(True, sys.maxsize)
+            yield compress(outputs, self._ones)
+            with self._split_lock:
+                self._finished = True
+                if self._failure is not None:
+                    raise self._failure
+            self._check_records()
+            if not self._nothing_claimed:
+                self._tracker.check_done()
+
+    @property
+    def primary(self) -> Any:
+        """Return the part that this attempt owns; None if all was deferred before any claim."""
+        return None if self._nothing_claimed else self._tracker.current_restriction()
+
+    def parts(self) -> tuple[Any, tuple[Residual, ...]]:
+        """Return primary and residuals as they are at one moment, though other threads split."""
+        with self._split_lock:
+            return self.primary, tuple(self.residuals)
+
+    @property
+    def started(self) -> bool:
+        """Tell whether `process` has claimed something."""
+        return bool(self._tracker.started)
+
+    @property
+    def last_claimed(self) -> Any:
+        """Return the position that `process` claimed or tried last; None before any, or if the tracker does not say."""
+        return self._tracker.last_claimed
+
+    def progress(self) -> Progress:
+        """Return the work done and left of the current restriction."""
+        with self._blame("progress"):
+            progress = self._tracker.progress()
+            if not isinstance(progress, Progress):
+                raise InvalidTypeError(f"it must return a Progress(completed, remaining) (got {show(progress)})")
+            done: Any = progress.completed
+            left: Any = 0 if progress.remaining is None else progress.remaining
+            integers = type(done) is int and type(left) is int  # as of most; to ask for Real takes its time
+            if not integers and not (isinstance(done, Real) and isinstance(left, Real)):
+                raise InvalidTypeError(
+                    f"Progress(completed, remaining) holds numbers; only remaining may be None (got {show(progress)})"
+                )
+            return progress
+
+    def split(self, fraction_of_remainder: float | Fraction) -> Residual | None:
+        """Cut off the end of what is unclaimed; 0 makes `process` stop at its next claim. Thread-safe.
+
+        Returns:
+            The residual, or None if nothing can be cut off now: nothing was claimed yet, little is left, or the
+            tracker declines.
+
+        Raises:
+            SplitError: if the two parts are not exactly what was split. `run` raises it too, at its end.
+        """
+        with self._split_lock:
+            if self._finished or not self._tracker.started:
+                return None
+            state = None if self._watermark is None else self._watermark.state()
+            try:
+                with self._blame("try_split"):
+                    rest = self._cut(lambda: self._tracker.try_split(fraction_of_remainder), Residual(None, 0, state))
+                self._stopped = self._stopped or (rest is not None and fraction_of_remainder == 0)
+                return rest
+            except Exception as error:
+                self._note_failure(error)
+                raise
+
+    def _note_failure(self, error: Exception) -> None:
+        """Remember an error that `process` may swallow, or does not see; the first is raised at the end."""
+        if self._failure is None:
+            self._failure = error
+
+    def _cut(self, cut: Callable[[], Any], template: Residual) -> Residual | None:
+        before = self._tracker.current_restriction()
+        pair = as_pair(cut())
+        if pair is None:
+            return None
+        primary, residual = pair
+        for first in (primary, self._tracker.current_restriction()):
+            flaw = tiling_flaw(before, (first, residual), self._size)
+            if flaw is not None:
+                raise SplitError(
+                    f"after try_split() the primary {show(first)} and the residual {show(residual)} are not what was "
+                    f"split, {show(before)}: {flaw}"
+                )
+        cut_off = attrs.evolve(template, restriction=residual)
+        self.residuals.append(cut_off)
+        return cut_off
+
+    def _defer(self, delay_seconds: float = 0) -> None:
+        """Do what ``tracker.defer_remainder`` promises; runs in the thread of `process`."""
+        try:
+            self._defer_rest(as_delay(delay_seconds))
+        except Exception as error:
+            self._note_failure(error)
+            raise
+
+    def _defer_rest(self, delay_seconds: float) -> None:
+        with self._split_lock:
+            state = None if self._watermark is None else self._watermark.state()
+            template = Residual(None, delay_seconds, state, deferred=True)
+            if self._tracker.started:
+                cut_off = self._cut(lambda: self._deferred_pair(delay_seconds), template)
+                if cut_off is None and self._stopped:  # the runner came first, and cut off the same
+                    rest = self.residuals[-1]
+                    delay_seconds = max(rest.delay_seconds, delay_seconds)
+                    self.residuals[-1] = attrs.evolve(rest, delay_seconds=delay_seconds, deferred=True)
+            elif not self._nothing_claimed and not self._is_done():
+                # All of it is deferred, whatever the tracker makes of splitting an unclaimed restriction.
+                if isinstance(self._tracker, LockedTracker):
+                    self._tracker.refused = True
+                else:
+                    self._tracker.try_split(0)  # so that claims are refused from now on
+                self._nothing_claimed = True
+                self.residuals.append(attrs.evolve(template, restriction=self._restriction))
+
+    def _is_done(self) -> bool:
+        try:
+            self._tracker.check_done()
+        except Exception:  # raising is how a tracker says no
+            return False
+        return True
+
+    def _deferred_pair(self, delay_seconds: float) -> Any:
+        residual = self._tracker.defer_remainder(delay_seconds)
+        return None if residual is None else (self._tracker.current_restriction(), residual)
+
+    def _observed_claim(self, position: Any) -> bool:
+        if self._nothing_claimed:
+            error = ClaimError("try_claim() after defer_remainder(). Return from process() after deferring.")
+            self._note_failure(error)
+            raise error
+        claimed = bool(self._tracker.try_claim(position))
+        if claimed:
+            self._claims += 1
+            assert self._on_claim is not None
+            self._on_claim(self._claims, position)
+        return claimed
+
+    def _observed_record(self, is_at_split_point: bool, record_start: Any) -> bool:
+        if is_at_split_point:
+            return self._observed_claim(record_start)
+        return bool(self._tracker.try_return_record_at(False, record_start))
+
+    @property
+    def records(self) -> int:
+        """Return how many outputs `process` has given so far."""
+        return 0 if self._ones is None else sys.maxsize - length_hint(self._ones)
+
+    def _at_edge(self) -> None:
+        """Compare the number of outputs with the claims: called by the tracker at the first one and at a refused one.
+
+        Raises:
+            OutputError: for an output before the first claim; `run` raises it too, should `process` catch it.
+        """
+        first, self._begun = not self._begun, True
+        if self._ones is None:
+            return  # process() has not returned its outputs yet: it may have made all of them already
+        if first and self.records:
+            error = self._before_claim()
+            self._note_failure(error)
+            raise error
+        if self._tracker.refused:
+            self._records_at_refusal = self.records
+
+    def _before_claim(self) -> OutputError:
+        return OutputError(
+            f"it gave {_counted(self.records)} before its first claim; claim a block first, then yield what is in it"
+        )
+
+    def _check_records(self) -> None:
+        if self.records and not self._begun:
+            raise self._before_claim()
+        late = 0 if self._records_at_refusal is None else self.records - self._records_at_refusal
+        if late:
+            raise OutputError(
+                f"it gave {_counted(late)} after a refused claim, of {show(self._tracker.last_claimed)}; that block is "
+                f"someone else's. Return as soon as try_claim() is False"
+            )
+
+    def _checked(self, outputs: Iterable[Any]) -> Iterator[Any]:
+        for output in outputs:
+            if self._tracker.refused:
+                raise OutputError(f"it gave {show(output)} after a refused claim; that block is someone else's")
+            if not self._tracker.started:
+                raise OutputError(f"it gave {show(output)} before its first claim; claim a block first")
+            yield output
+
+    def _size(self, restriction: Any) -> float | None:
+        return self._fn.restriction_size(self._element, restriction)
+
+    def _blame(self, method: str) -> blame:
+        return blame(lambda: f"{type(self._fn).__name__}.{method}()", self._element, self._restriction)
+
+
+def _counted(records: int) -> str:
+    return "1 output" if records == 1 else f"{records:,} outputs"

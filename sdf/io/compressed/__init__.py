@@ -1,0 +1,1 @@
+"""Where compressed files can be entered."""

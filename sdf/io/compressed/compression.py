@@ -1,0 +1,140 @@
+"""Which compression a file has, what positions in its restriction mean, and how its text is opened.
+
+codec           positions                               parts
+``""``          bytes of the file                       anywhere
+``bzip2``       the byte in which a block begins        at the blocks
+``bgzf``        the first byte of a block               at the blocks
+``gzip index``  bytes of the text, found by an index    anywhere
+``gzip``        0 of ``[0, 1)``                         one
+``zstd``        0 of ``[0, 1)``                         one
+
+What ``with_position`` gives, and a `BadRecord` has, is a record's offset in the text. Not so of ``bzip2`` and ``bgzf``:
+how much text is in the blocks before is not known there. It is the position of the record's block, shifted to the left,
+plus its place in the text of the block: ``(block << 26) + place`` of bzip2, ``(block << 16) + place`` of BGZF. Such
+positions increase, but are offsets of bytes neither in the file nor in the text. The first record of a file has 0.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, how_to_install, show
+from sdf.io.compressed.bgzf import BgzfBlocks, block_size
+from sdf.io.compressed.bzip2 import Bzip2Blocks
+from sdf.io.compressed.gzip_index import SeekIndices, indexed_text
+from sdf.io.compressed.unpacked import unpack
+from sdf.io.files.file_fn import FileFn, FileRange
+
+__all__ = ["BLOCKS", "GZIP_INDEX", "CompressedFn"]
+
+GZIP_INDEX = "gzip index"
+BLOCKS: dict[str, type[Bzip2Blocks] | type[BgzfBlocks]] = {"bzip2": Bzip2Blocks, "bgzf": BgzfBlocks}
+_ONE_PIECE = ("gzip", "zstd")
+_COMPRESSIONS = ("infer", "bzip2", "bgzf", "gzip", "zstd", None)
+_SUFFIXES = {".bz2": "bzip2", ".gz": "gzip", ".bgz": "gzip", ".zst": "zstd"}
+_BGZF_HEAD_BYTES = 18
+
+
+class CompressedFn(FileFn):
+    """Readers of files that may be compressed. Subclass it with `process`, which looks at the codec of a restriction.
+
+    Args:
+        compression: ``"bzip2"``, ``"bgzf"``, ``"gzip"``, ``"zstd"``, None for files that are read as they are, or
+            ``"infer"``: by the end of the name, ``.bz2``, ``.gz``, ``.bgz`` or ``.zst``; what turns out to be BGZF,
+            which is gzip in blocks, is read as that.
+        index_dir: where the seek indices of gzip files are kept, for this run and later ones: a path, or a URL, which
+            is opened with ``storage_options``. None: in a directory of this user's in the temporary directory of each
+            machine, so that on a cluster each makes its own, when it first reads a part of the file. Nothing is ever
+            deleted there.
+        options: as for `FileFn`: ``block_size``, which counts bytes of the text of a gzip file, and of the file itself
+            for the others; ``storage_options``.
+    """
+
+    def __init__(self, *, compression: str | None = "infer", index_dir: str | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        who = type(self).__name__
+        if compression not in _COMPRESSIONS:
+            raise InvalidValueError(f"{who} compression must be one of {_COMPRESSIONS} (got {show(compression)}).")
+        if index_dir is not None and not isinstance(index_dir, (str, os.PathLike)):
+            raise InvalidTypeError(f"{who} index_dir must be a path or a URL, or None (got {show(index_dir)}).")
+        self.compression = compression
+        self.index_dir = None if index_dir is None else os.fspath(index_dir)
+
+    def get_initial_restriction(self, element: Any) -> FileRange:
+        plain = super().get_initial_restriction(element)
+        kind = self._kind(plain)
+        if not kind or plain.start == plain.stop:
+            return plain
+        with self.open(plain) as file:
+            if self.compression == "infer" and kind == "gzip" and block_size(file.read(_BGZF_HEAD_BYTES)) is not None:
+                kind = "bgzf"
+            if kind in BLOCKS:
+                return attrs.evolve(plain, codec=kind)
+            if (plain.start, plain.stop) != (0, plain.file.size):
+                raise InvalidValueError(
+                    f"{type(self).__name__} cannot read a block of a {kind} file (got {show(element)}): nothing begins "
+                    f"at a given byte there. Leave out FileBlocks; only bzip2 and BGZF files have blocks of their own."
+                )
+            return self._of_gzip(plain, file) if kind == "gzip" else self._whole(plain, kind)
+
+    def _kind(self, plain: FileRange) -> str:
+        if self.compression != "infer":
+            return self.compression or ""
+        return _SUFFIXES.get(os.path.splitext(plain.file.path)[1].lower(), "")
+
+    def _of_gzip(self, plain: FileRange, file: io.BufferedReader) -> FileRange:
+        try:
+            index, note = self._indices().get(plain.file, file)
+        except MissingExtraError:
+            return self._whole(plain, "gzip", f"; to split it: {how_to_install('rapidgzip')}")
+        if index is None:
+            return attrs.evolve(self._whole(plain, "gzip"), note=note)
+        text, size = indexed_text(file, index, plain.file.path, type(self).__name__)
+        with text:
+            return attrs.evolve(plain, stop=size, codec=GZIP_INDEX, note=note)
+
+    def _whole(self, plain: FileRange, kind: str, remark: str = "") -> FileRange:
+        return attrs.evolve(plain, start=0, stop=1, codec=kind, note=f"{kind}: read in one piece{remark}")
+
+    def _indices(self) -> SeekIndices:
+        return SeekIndices(self.index_dir, self.storage_options, type(self).__name__)
+
+    def in_one_piece(self, element: Any) -> FileRange:
+        """Return the restriction of a file that is not to be split; `open_text` reads it, whatever its compression."""
+        plain = super().get_initial_restriction(element)
+        kind = (
+            self._kind(plain) if plain.file.size else ""
+        )  # a file without a byte is no text of any kind, and has none
+        return attrs.evolve(plain, start=0, stop=1, codec=kind)
+
+    def restriction_size(self, element: Any, restriction: FileRange) -> float | None:
+        size = super().restriction_size(element, restriction)
+        return size if size is None or restriction.codec not in _ONE_PIECE else size * restriction.file.size
+
+    @contextmanager
+    def open_text(self, restriction: FileRange) -> Iterator[io.BufferedReader]:
+        """Open the text of a file at its start, for a ``with`` statement, whatever part a restriction is."""
+        with self.open(restriction) as file:
+            if restriction.codec == "":
+                yield file
+            else:
+                with self.unpack(restriction, file) as text:
+                    yield text
+
+    def unpack(self, restriction: FileRange, file: io.BufferedReader) -> io.BufferedReader:
+        """Return the text of a compressed file that is open at its start."""
+        kind = restriction.codec if restriction.codec in ("bzip2", "zstd") else "gzip"
+        return unpack(file, kind, restriction.file.path, type(self).__name__)
+
+    def indexed_text(self, restriction: FileRange, file: io.BufferedReader) -> tuple[io.BufferedReader, int]:
+        """Return the text of a gzip file as a seekable file, and its size; make the index again where it has gone."""
+        index, note = self._indices().get(restriction.file, file)
+        if index is None:
+            raise ReadError(f"{restriction.file.path}: the seek index has gone, and there is none any more. {note}.")
+        return indexed_text(file, index, restriction.file.path, type(self).__name__)

@@ -1,0 +1,1 @@
+"""Files as elements: found, pinned to what they were, cut into ranges of bytes."""

@@ -1,0 +1,226 @@
+"""Files: what names one as an element, and which part of it a work item reads.
+
+A file may change while a run reads it, and a run may read a part again. So a reader first writes down what the file is
+(`FileInfo`), and that travels in every restriction (`FileRange`): whoever opens the file later gets the bytes of then,
+or an error. What was appended since belongs to a later read.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import attrs
+
+from sdf import OffsetRangeTracker, Progress, RestrictionTracker
+from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.io.connector import Connector
+from sdf.io.files.match import MatchFiles
+from sdf.io.files.pinned import FileInfo, check_file, look_up, open_file
+from sdf.io.options import as_options, as_size
+from sdf.numbers import as_integer, is_integer
+
+__all__ = ["FileBlock", "FileFn", "FileRange", "FileRangeTracker"]
+
+
+@attrs.frozen
+class FileBlock:
+    """A part of a file, as `FileBlocks` gives it; an element of every reader.
+
+    Attributes:
+        file: the file it is a part of.
+        start: offset of its first byte.
+        stop: offset after its last byte.
+        previous: id of the block before it, None of the first.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: unless it lies in the file.
+    """
+
+    file: FileInfo
+    start: int
+    stop: int
+    previous: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.file, FileInfo):
+            raise InvalidTypeError(
+                f"FileBlock file must be a FileInfo, as MatchFiles gives it (got {show(self.file)})."
+            )
+        for name, value in (("start", self.start), ("stop", self.stop)):
+            offset = as_integer(value)
+            if not is_integer(offset):
+                raise InvalidTypeError(
+                    f"FileBlock {name} must be an integer, the offset of a byte (got {show(value)})."
+                )
+            object.__setattr__(self, name, offset)
+        if not 0 <= self.start <= self.stop <= self.file.size:
+            raise InvalidValueError(
+                f"FileBlock must have 0 <= start <= stop <= {self.file.size}, the size of {self.path} (got start="
+                f"{self.start}, stop={self.stop})."
+            )
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.file.path
+
+    @property
+    def file_size(self) -> int:
+        """The size of the file in bytes."""
+        return self.file.size
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the file ends with it."""
+        return self.stop == self.file.size
+
+    @property
+    def id(self) -> str:
+        """Names it: the same whenever the same file is split in the same way, another once the file has changed."""
+        pinned = f"{self.file.size},{self.file.mtime},{self.file.version}"
+        return f"{self.path}@{zlib.crc32(pinned.encode()):08x}:{self.start}-{self.stop}"
+
+
+@attrs.frozen
+class FileRange:
+    """Positions ``[start, stop)`` of a file as it was: the restriction of all readers of files.
+
+    Attributes:
+        start: the first position.
+        stop: the position after the last.
+        file: what the file was when the restriction was made.
+        codec: what positions are, and how to read from one: ``""`` for the offsets of bytes.
+        note: a remark for the report of the run.
+    """
+
+    start: int
+    stop: int
+    file: FileInfo
+    codec: str = ""
+    note: str = ""
+
+
+class FileRangeTracker(RestrictionTracker):
+    """Tracks a `FileRange` as `OffsetRangeTracker` does its offsets; the file stays pinned.
+
+    Args:
+        restriction: the range.
+        block_from: see `FileFn.block_from`. Splits are moved up to there: whatever is cut off has a block to read, and
+            a runner is told where nothing can be cut off, or it would cut ever smaller parts with nothing in them.
+    """
+
+    def __init__(self, restriction: FileRange, block_from: Callable[[int], int] = int) -> None:
+        self._whole = restriction
+        self._offsets = OffsetRangeTracker((restriction.start, restriction.stop))
+        self._block_from = block_from
+
+    def current_restriction(self) -> FileRange:
+        start, stop = self._offsets.current_restriction()
+        return attrs.evolve(self._whole, start=start, stop=stop)
+
+    def try_claim(self, position: int) -> bool:
+        return self._offsets.try_claim(position)
+
+    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[FileRange, FileRange] | None:
+        offsets = self._offsets
+        start, stop = offsets.current_restriction()
+        if offsets.refused or not start < stop:
+            return None
+        claimed = start + int(offsets.progress().completed) if offsets.started else start - 1
+        cut = self._block_from(claimed + max(1, int((stop - claimed) * fraction_of_remainder)))
+        if not cut < stop:
+            return None
+        pair = offsets.try_split(Fraction(cut - claimed, stop - claimed))
+        if pair is None:
+            return None
+        return tuple(attrs.evolve(self._whole, start=start, stop=stop) for start, stop in pair)  # type: ignore[return-value]
+
+    def check_done(self) -> None:
+        self._offsets.check_done()
+
+    def progress(self) -> Progress:
+        return self._offsets.progress()
+
+
+class FileFn(Connector):
+    """What readers of files share: their elements, the pinning, the first split. Subclass it with `process`.
+
+    An element is a path, a `FileInfo`, which `MatchFiles` gives, or a `FileBlock`, which `FileBlocks` gives.
+
+    Args:
+        block_size: split each file into parts of so many bytes from the start; None leaves that to the runner, which
+            cuts by what it sees.
+        storage_options: arguments for the file system, as fsspec takes them.
+    """
+
+    def __init__(self, *, block_size: int | None = None, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.block_size = None if block_size is None else as_size(block_size, f"{type(self).__name__} block_size")
+        self.storage_options = as_options(storage_options, type(self).__name__)
+
+    def get_initial_restriction(self, element: Any) -> FileRange:
+        if isinstance(element, FileBlock):
+            return FileRange(element.start, element.stop, element.file)
+        file = self.file_of(element)
+        return FileRange(0, file.size, file)
+
+    def split_restriction(self, element: Any, restriction: FileRange) -> Iterator[FileRange]:
+        step = self.block_size or max(1, restriction.stop - restriction.start)
+        for start in range(restriction.start, restriction.stop, step):
+            yield attrs.evolve(restriction, start=start, stop=min(start + step, restriction.stop))
+
+    def create_tracker(self, element: Any, restriction: FileRange) -> RestrictionTracker:
+        return FileRangeTracker(restriction, partial(self.block_from, element, restriction))
+
+    def block_from(self, element: Any, restriction: FileRange, position: int) -> int:
+        """Return where the first block at or after a position begins, as far as that is known without the file.
+
+        Override it where it is known. The default is the position: a block may begin anywhere.
+        """
+        return position
+
+    def remark(self, element: Any, restriction: FileRange) -> str:
+        return restriction.note
+
+    def path_matcher(self) -> MatchFiles:
+        """Return a DoFn that makes elements of this one of paths and patterns."""
+        return MatchFiles(storage_options=self.storage_options)
+
+    def file_of(self, element: Any) -> FileInfo:
+        """Return the file that an element names, as it is now if the element is a path.
+
+        Raises:
+            InvalidTypeError: if it is something else.
+            SourceError: if there is no such file.
+        """
+        if isinstance(element, FileBlock):
+            return element.file
+        if isinstance(element, FileInfo):
+            return element
+        if isinstance(element, (str, os.PathLike)):
+            return look_up(os.fspath(element), self.storage_options, type(self).__name__)
+        raise InvalidTypeError(
+            f"{type(self).__name__} reads a path, a FileInfo or a FileBlock (got {show(element)}). Let MatchFiles list "
+            f"the files, or map your elements to paths."
+        )
+
+    @contextmanager
+    def open(self, restriction: FileRange) -> Iterator[io.BufferedReader]:
+        """Open the file of a restriction, for a ``with`` statement; see `open_file`.
+
+        Raises:
+            SourceChangedError: also at the end, if the file changed meanwhile: what was read may be of both versions.
+        """
+        with open_file(restriction.file, self.storage_options) as file:
+            try:
+                yield file
+            except Exception:  # which may come of the change
+                check_file(restriction.file, self.storage_options)
+                raise
+            check_file(restriction.file, self.storage_options)

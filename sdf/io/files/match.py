@@ -1,0 +1,198 @@
+"""MatchFiles: the files that a path, a directory or a pattern names."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from typing import Any
+
+from sdf import OffsetRange
+from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
+from sdf.io.connector import Connector
+from sdf.io.extras import need
+from sdf.io.files.pinned import FileInfo, as_file_info, file_system, reaching
+from sdf.io.options import as_options
+
+__all__ = ["MatchFiles", "pattern_root"]
+
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # what says that a name leads nowhere
+
+
+class MatchFiles(Connector):
+    """Lists files. Element: a path, a directory or a pattern such as ``s3://logs/2026-*/*.gz``. Gives `FileInfo`.
+
+    The files of an element come in the order of their paths. Like Hadoop's, it leaves out files whose name begins with
+    ``_`` or ``.``, such as ``_SUCCESS``, and those in directories named so, unless the element itself names them, as
+    ``logs/_tmp`` and ``logs/_*.txt`` do. A name that exists is never taken for a pattern, whatever signs are in it. A
+    pattern names files, and ``**`` any number of directories; it does not list the directories that it matches. Links
+    to files are followed, links to directories below the element are not. A path that ends in ``/`` is a directory,
+    which matters for ``https://``.
+
+    Args:
+        recursive: also list what is in directories below a directory.
+        regex: only files whose name, without its directory, matches all of this regular expression.
+        hidden: do not leave out what begins with ``_`` or ``.``.
+        missing_ok: give nothing where nothing is found, instead of an error.
+        storage_options: arguments for the file system, as fsspec takes them.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for an option, or an element, of the wrong type or value.
+        SourceError: when it runs, if an element names nothing and ``missing_ok`` is not set, or cannot be listed.
+
+    Source: the directory scanner of Apache Apex Malhar's file splitter; the pattern syntax is fsspec's.
+    """
+
+    def __init__(
+        self,
+        *,
+        recursive: bool = True,
+        regex: str | None = None,
+        hidden: bool = False,
+        missing_ok: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if regex is not None and not isinstance(regex, str):
+            raise InvalidTypeError(f"MatchFiles regex must be a regular expression, as a string (got {show(regex)}).")
+        try:
+            self.regex = None if regex is None else re.compile(regex)
+        except re.error as error:
+            raise InvalidValueError(
+                f"MatchFiles regex must be a regular expression (got {show(regex)}): {error}."
+            ) from error
+        self.recursive = recursive
+        self.hidden = hidden
+        self.missing_ok = missing_ok
+        self.storage_options = as_options(storage_options, "MatchFiles")
+
+    def get_initial_restriction(self, element: Any) -> OffsetRange:
+        if not isinstance(element, (str, os.PathLike)):
+            raise InvalidTypeError(f"MatchFiles lists a path, a directory or a pattern (got {show(element)}).")
+        return OffsetRange(0, 1)  # a listing is made in one piece
+
+    def process(self, element: Any, tracker: Any) -> Iterator[FileInfo]:
+        if tracker.try_claim(0):
+            yield from self.list(os.fspath(element))
+
+    def list(self, path: str) -> list[FileInfo]:
+        """Return the files that a path, a directory or a pattern names, sorted by path."""
+        fs, inner = file_system(path, self.storage_options, "MatchFiles")
+        info, root, pattern = _look(fs, inner), inner, ""
+        if info is None and (above := pattern_root(fs, inner)) is not None:
+            root, pattern = above, inner.removeprefix(above)
+            found = _glob(fs, inner, root)
+        elif info is not None and (info["type"] == "directory" or path.endswith("/")):
+            found = _find(fs, inner, None if self.recursive else 1)
+        else:
+            found = {} if info is None else {inner: info}
+        files = {name: file for name, entry in sorted(found.items()) if (file := _as_file(fs, name, entry)) is not None}
+        if not files and not self.missing_ok and (info is None or info["type"] != "directory"):
+            directories = [name for name, entry in found.items() if entry["type"] == "directory"]
+            only = f"; what it matches is no file, such as {min(found)!r}" if found else ""
+            if directories:
+                only = f"; it matches directories, such as {min(directories)!r}: end it with '/*'"
+            raise SourceError(f"MatchFiles: {path!r} names no file{only}. Pass missing_ok=True if that may be.")
+        wanted = [name for name in files if self._wanted(name, root, pattern)]
+        return [as_file_info(_outer(fs, path, name), files[name]) for name in wanted]
+
+    def _wanted(self, name: str, root: str, pattern: str) -> bool:
+        """Tell whether a file is to be read, by its name, and by its path and the pattern's below the element's."""
+        below = name.removeprefix(root).strip("/").split("/")
+        if not self.hidden and any(
+            part.startswith(("_", ".")) and not sign.startswith(part[0])  # a pattern may name what is hidden
+            for part, sign in zip_longest(below, _signs(pattern, len(below)), fillvalue="")
+        ):
+            return False
+        return self.regex is None or self.regex.fullmatch(name.rpartition("/")[2]) is not None
+
+
+def pattern_root(fs: Any, name: str) -> str | None:
+    """Return the directory in which all lies that a pattern may name; None if it is none."""
+    signs = [name.find(sign) for sign in "*?[" if sign in name]
+    return fs._parent(name[: min(signs)] + "x") if signs else None
+
+
+def _signs(pattern: str, depth: int) -> list[str]:
+    """Return a pattern's part for each part of a path; ``**`` stands for as many as are left, or for none."""
+    parts = pattern.strip("/").split("/")
+    if "**" not in parts:
+        return parts
+    first, after = parts.index("**"), len(parts) - parts[::-1].index("**")
+    return parts[:first] + ["**"] * (depth - len(parts) + after - first) + parts[after:]
+
+
+def _look(fs: Any, name: str) -> Any:
+    """Return what a file system says of a name, None if it says that there is no such thing."""
+    try:
+        with reaching(name, "MatchFiles"):
+            return fs.info(name)
+    except FileNotFoundError:
+        return None
+    except SourceError as error:
+        if getattr(error.__cause__, "errno", None) in _NO_FILE:
+            return None
+        raise
+
+
+def _as_file(fs: Any, name: str, entry: Mapping[str, Any]) -> Any:
+    """Return what is known of a file of a listing, None if it is no file."""
+    if entry.get("islink") or (entry["type"] == "file" and entry.get("size") is None):
+        entry = _look(fs, name)  # a listing tells of the link and not of the file, or does not tell the size
+    return entry if entry is not None and entry["type"] == "file" else None
+
+
+def _glob(fs: Any, pattern: str, root: str) -> dict[str, Any]:
+    """Return what matches a pattern, of what is below a directory."""
+    try:
+        matches = re.compile(need("fsspec.utils", "MatchFiles").glob_translate(pattern)).match
+    except ValueError as error:
+        raise InvalidValueError(f"MatchFiles cannot make anything of the pattern {pattern!r}: {error}.") from error
+    if not _walks(fs):
+        with reaching(pattern, "MatchFiles"):
+            found: dict[str, Any] = fs.glob(pattern, detail=True)
+        return found
+    depth = None if "**" in pattern else pattern.count("/") - root.rstrip("/").count("/")
+    return {name: entry for name, entry in _find(fs, root, depth).items() if matches(name)}
+
+
+def _find(fs: Any, root: str, depth: int | None) -> dict[str, Any]:
+    """Return what is in a directory and, up to a depth, in those below it."""
+    if not _walks(fs):
+        with reaching(root, "MatchFiles"):
+            found: dict[str, Any] = fs.find(root, maxdepth=depth, detail=True)
+        return found
+    found, todo = {}, [(root, 1)]
+    while todo:
+        directory, level = todo.pop()
+        try:
+            with reaching(directory, "MatchFiles"):
+                entries = fs.ls(directory, detail=True)
+        except FileNotFoundError:  # it has gone since it was listed itself
+            continue
+        except SourceError as error:
+            if not isinstance(error.__cause__, NotADirectoryError):
+                raise
+            continue
+        for entry in entries:
+            if entry["type"] == "directory" and entry["name"] not in found and (depth is None or level < depth):
+                todo.append((entry["name"], level + 1))
+            found[entry["name"]] = entry
+    return found
+
+
+def _walks(fs: Any) -> bool:
+    """Tell whether a file system finds files by fsspec's own walk, which leaves out directories that it cannot list."""
+    own = need("fsspec", "MatchFiles").AbstractFileSystem.find
+    return getattr(fs.find, "__func__", None) is own
+
+
+def _outer(fs: Any, path: str, name: str) -> str:
+    """Return a name of a file system as a path with the protocols that the element has."""
+    if "://" not in path:
+        return name
+    head, chain, rest = path.partition("::")
+    if "://" in head:
+        return f"{fs.unstrip_protocol(name)}{chain}{rest}"
+    return f"{head}{chain}{_outer(fs, rest, name)}"  # such as simplecache::s3://...

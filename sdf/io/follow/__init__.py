@@ -1,0 +1,1 @@
+"""Files and directories that grow, for streams."""

@@ -1,0 +1,204 @@
+"""Where a file that is followed is now, how long it is, and whether it has ended.
+
+A file system may give the number of a file that has gone to the next one, and a file that was cut short may grow again
+beyond what it was. So a file is known by its first bytes, too, and by the last that were read. A file that was renamed
+may still be written to, by a program that has not opened the new one yet. So it has ended only when it has been quiet
+for a while. One that is missing may come back, too.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import chain
+from typing import Any
+
+import attrs
+
+from sdf.errors import SourceError
+from sdf.io.files.pinned import FileInfo, file_system, is_local, look_up
+from sdf.io.follow.tail_parts import Tail
+
+__all__ = ["Finder", "FileState", "read_bytes"]
+
+_LOOKS = 3  # a file that is renamed just then may be missing under both its names
+_MISSED = 8  # looks a scan apart: WatchFiles, which may be late, has missed it in three of its scans by then
+
+
+@attrs.frozen
+class FileState:
+    """A file as it is now.
+
+    Attributes:
+        file: it is open, and stays the same whatever takes its name; empty if it has gone.
+        size: how many bytes there are.
+        ended: whether no more will come.
+        after: the files that go on, in their order.
+        moved, missed, missed_at: of `Tail`.
+        lost: why there may have been more bytes, if so.
+    """
+
+    file: Any
+    size: int
+    ended: bool = False
+    after: tuple[FileInfo, ...] = ()
+    moved: bool = False
+    missed: int = 0
+    missed_at: float = 0.0
+    lost: str = ""
+
+
+@attrs.frozen
+class Finder:
+    """Finds files that may have been renamed.
+
+    Attributes:
+        storage_options: for fsspec.
+        rotated_seconds: how long a file that was renamed must have been quiet to have ended.
+        by_name: whether what comes in the place of a file goes on.
+    """
+
+    storage_options: Mapping[str, Any]
+    rotated_seconds: float
+    by_name: bool
+
+    @contextmanager
+    def look(self, at: Tail) -> Iterator[FileState]:
+        """Open a file where it is now."""
+        state = self._state(at)
+        with state.file:
+            yield state
+
+    def located(self, file: FileInfo) -> FileInfo:
+        """Return a local file with its path without links, unless that is known from before."""
+        fs, inner = file_system(file.path, self.storage_options, "TailLines")
+        return attrs.evolve(file, real=os.path.realpath(inner)) if not file.real and is_local(fs, "TailLines") else file
+
+    def _state(self, at: Tail) -> FileState:
+        file = at.file
+        for path in chain.from_iterable(self._names(at) for _ in range(_LOOKS)):
+            found = self._open(path, file)
+            if found is None:
+                continue
+            opened, there = found
+            if _is_same(opened, there.size, at):
+                if path == file.path:
+                    return FileState(opened, there.size)
+                quiet = time.time() - _touched(opened, there) > self.rotated_seconds
+                after = self._after(at)
+                return FileState(
+                    opened, there.size, quiet and bool(after or not self.by_name), after, moved=not self.by_name
+                )
+            opened.close()
+            if path == file.path and not at.moved:
+                after = (*at.after, attrs.evolve(self.located(there), watch=file.watch))
+                return FileState(io.BytesIO(), 0, ended=True, after=after, lost="was cut short or written anew")
+        return self._missing(at)
+
+    def _missing(self, at: Tail) -> FileState:
+        """Return what is known of a file that is not there, nor beside where it was."""
+        nothing, inside, lost = io.BytesIO(), at.start - at.base, "has gone"
+        after = self._after(at)
+        if self.by_name:
+            return FileState(nothing, inside, bool(after), after, moved=at.moved, lost=lost)
+        watch = at.file.watch
+        if watch is not None and not os.path.exists(watch.root):
+            return FileState(nothing, inside, moved=at.moved, lost=lost)  # such as a volume that is not mounted
+        now = time.time()
+        apart = self.rotated_seconds / _MISSED if watch is None else watch.interval_seconds
+        missed, missed_at = at.missed, at.missed_at
+        if not missed or not 0 <= now - missed_at < apart:  # a stream that was down did not look meanwhile
+            missed, missed_at = missed + 1, now
+        return FileState(
+            nothing, inside, missed >= _MISSED, moved=at.moved, missed=missed, missed_at=missed_at, lost=lost
+        )
+
+    def _after(self, at: Tail) -> tuple[FileInfo, ...]:
+        """Return the files that have come in the place of one, as far as they were there at a look."""
+        now = self._now(at.file.path) if self.by_name else None
+        if now is None or now.version == (at.after or (at.file,))[-1].version:
+            return at.after
+        return (*at.after, self.located(now))
+
+    def _now(self, path: str) -> FileInfo | None:
+        try:
+            return look_up(path, self.storage_options, "TailLines")
+        except SourceError as error:
+            if error.__cause__ is not None and not isinstance(error.__cause__, FileNotFoundError):
+                raise  # that it cannot be reached does not say that it has gone
+            return None
+
+    def _names(self, at: Tail) -> Iterator[str]:
+        """Yield the name of a file, then those that it may have now."""
+        file = at.file
+        yield file.path
+        fs, inner = file_system(file.path, self.storage_options, "TailLines")
+        folders = {os.path.dirname(inner): None}
+        if file.real:
+            folders[os.path.dirname(file.real)] = None  # where the file of a link is renamed, or that of one of before
+        below = []
+        for entry in chain.from_iterable(_entries(fs, folder) for folder in folders):
+            if entry["type"] == "directory":
+                below.append(entry["name"])
+            elif _has_number(entry, file) and entry["name"] != inner:
+                yield entry["name"]
+        for name in below:  # such as archive/
+            with suppress(PermissionError):
+                yield from (entry["name"] for entry in _entries(fs, name) if _has_number(entry, file))
+
+    def _open(self, path: str, file: FileInfo) -> tuple[Any, FileInfo] | None:
+        """Open what has a name, and say what it is; None unless it is a file, from before to after it was opened."""
+        before = self._now(path)
+        if before is None or before.version != file.version:
+            return None
+        fs, inner = file_system(path, self.storage_options, "TailLines")
+        try:
+            opened = fs.open(inner, "rb")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        now = self._now(path)
+        if now is None or now.version != file.version:
+            opened.close()
+            return None
+        return opened, now
+
+
+def _entries(fs: Any, folder: str) -> list[Any]:
+    """Return what is in a directory, nothing if it has gone."""
+    try:
+        entries: list[Any] = fs.ls(folder, detail=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return entries
+
+
+def _touched(opened: Any, there: FileInfo) -> float:
+    """Return when an open file was last written or renamed, in seconds since the epoch; 0 if nothing tells."""
+    try:
+        return os.fstat(opened.fileno()).st_ctime  # nobody sets that to another time
+    except (AttributeError, OSError):  # it has no number of the system's
+        return there.mtime or 0.0
+
+
+def _has_number(entry: Any, file: FileInfo) -> bool:
+    return entry["type"] == "file" and str(entry.get("ino")) == file.version
+
+
+def _is_same(opened: Any, size: int, at: Tail) -> bool:
+    """Tell whether a file begins as the one that was read, and has what was read last."""
+    inside = at.start - at.base
+    return (
+        size >= inside
+        and read_bytes(opened, 0, len(at.head)) == at.head
+        and read_bytes(opened, inside - len(at.last), inside) == at.last
+    )
+
+
+def read_bytes(opened: Any, start: int, stop: int) -> bytes:
+    """Return the bytes ``[start, stop)`` of an open file, as far as they are there."""
+    opened.seek(start)
+    data: bytes = opened.read(stop - start)
+    return data

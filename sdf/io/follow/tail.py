@@ -1,0 +1,168 @@
+"""TailLines: follows a file that grows, from byte to byte, in streams.
+
+Positions are bytes read since the beginning, over all files that had the name: where a file was replaced, as log
+rotation does, or cut short, the next byte of the stream is the first of the new one. A block is some whole lines, and
+how long it is the reader finds out; so a claim names both its ends. A line that has no end yet is left for later.
+
+Where a file is now, and whether it has ended, `sdf.io.follow.file_states` finds out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from sdf import UNBOUNDED, RestrictionTracker
+from sdf.errors import InvalidValueError, ReadError, SourceChangedError
+from sdf.io.files.file_fn import FileBlock, FileRange
+from sdf.io.follow.file_states import FileState, Finder, read_bytes
+from sdf.io.follow.tail_parts import Piece, Tail, TailTracker
+from sdf.io.options import as_seconds
+from sdf.io.text.lines import ReadLines
+
+__all__ = ["TailLines"]
+
+_PIECE_BYTES = 1 << 20
+_KNOWN_BYTES = 64  # of a file, at its start and before what is to be read
+
+log = logging.getLogger("sdf.io.tail")
+
+
+class TailLines(ReadLines):
+    """Follows files line by line, in streams. Element: a path, `FileInfo`, or `FileBlock` to begin at its start.
+
+    Gives a line when it has its end. Of a path, whatever file has that name is followed: where another comes in its
+    place, it first reads on in the old one, if that is in the directory, or right below, under another name, until it
+    has been quiet for a while, and gives what is there as the last line; then it begins with the new one. Of a
+    `FileInfo`, which `WatchFiles` gives, that file alone is followed, until it was renamed and has been quiet, or has
+    been missing for a while. A file that gets shorter is begun anew. What may have been lost is said in the log.
+
+    Args:
+        poll_seconds: how long to wait where nothing is new.
+        rotated_seconds: how long a file that was renamed must have been quiet to have ended. One that is missing in
+            eight looks over that time has ended, too; one that `WatchFiles` gave, in eight looks that are an interval
+            of that apart, and not while the watched directory is away.
+        options: as for `ReadLines`, but compressed files cannot be followed: one that is named so is an error, unless
+            ``compression`` is None.
+
+    Source: `tail -F`; rotation as logrotate does it.
+    """
+
+    def __init__(self, *, poll_seconds: float = 1.0, rotated_seconds: float = 10.0, **options: Any) -> None:
+        super().__init__(**options)
+        self.poll_seconds = as_seconds(poll_seconds, "TailLines poll_seconds")
+        self.rotated_seconds = as_seconds(rotated_seconds, "TailLines rotated_seconds")
+
+    def get_initial_restriction(self, element: Any) -> Tail:  # type: ignore[override]
+        start = element.start if isinstance(element, FileBlock) else 0
+        file = self.file_of(element)
+        kind = self._kind(FileRange(start, file.size, file))
+        if kind:
+            raise InvalidValueError(
+                f"TailLines cannot follow a {kind} file (got {file.path!r}). Leave such files out by the pattern, or "
+                f"by the regex of WatchFiles; where only the name says so, pass compression=None."
+            )
+        return Tail(start, UNBOUNDED, 0, self._finder(element).located(file))
+
+    def split_restriction(self, element: Any, restriction: Any) -> Iterator[Any]:
+        yield restriction
+
+    def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
+        return TailTracker(restriction)
+
+    def remark(self, element: Any, restriction: Any) -> str:
+        return ""
+
+    def truncate(self, element: Any, restriction: Tail) -> Tail | None:
+        """Keep what is there now, also in the files that go on, and a last line without its end."""
+        if restriction.ended or restriction.stop is not UNBOUNDED:
+            return restriction
+        finder = self._finder(element)
+        with finder.look(restriction) as state:
+            end, after = max(restriction.start, restriction.base + state.size), []
+        if state.lost:
+            log.warning("%s %s; if there was more than was read, that is lost", restriction.file.path, state.lost)
+        stop = end
+        for file in state.after:
+            with finder.look(Tail(stop, UNBOUNDED, stop, file)) as there:
+                after.append(attrs.evolve(file, size=there.size))
+            stop += there.size
+        return attrs.evolve(restriction, stop=stop, after=tuple(after)) if restriction.start < stop else None
+
+    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        at: Tail = tracker.current_restriction()
+        if not at.is_empty:
+            with self._finder(element).look(at) as state:
+                yield from self._process(at, state, tracker)
+
+    def _finder(self, element: Any) -> Finder:
+        return Finder(self.storage_options, self.rotated_seconds, by_name=isinstance(element, (str, os.PathLike)))
+
+    def _process(self, at: Tail, state: FileState, tracker: Any) -> Iterator[Any]:
+        growing = at.stop is UNBOUNDED
+        inside = at.start - at.base
+        end = state.size if growing else at.stop - at.base - sum(file.size for file in at.after)
+        if state.size < end > inside:
+            raise SourceChangedError(
+                f"{at.file.path}: bytes up to {end} were planned to be read, but only {state.size} of that file are "
+                f"there. Keep rotated files for as long as a stream may have to read them again."
+            )
+        rest = at
+        if growing:
+            rest = attrs.evolve(
+                at,
+                moved=state.moved,
+                missed=state.missed,
+                missed_at=state.missed_at,
+                after=state.after,
+            )
+        while inside < end:
+            data = self._lines(at.file.path, state.file, inside, end, to_the_end=not growing or state.ended)
+            if not data:
+                break
+            head = rest.head + data[: max(0, _KNOWN_BYTES - inside)] if len(rest.head) == inside else rest.head
+            last = (rest.last + data[-_KNOWN_BYTES:])[-_KNOWN_BYTES:]
+            start = rest.start
+            rest = attrs.evolve(rest, start=start + len(data), head=head, last=last)
+            if not tracker.try_claim(Piece(start, rest)):
+                return
+            yield from self.records(at.file.path, inside, data)
+            inside += len(data)
+        here, has_read = rest.start, rest.start > at.start
+        after = state.after if growing else at.after
+        if not growing and (not after or inside < end):
+            return
+        if growing and not state.ended:
+            if has_read or rest == at or tracker.try_claim(Piece(here, rest)):
+                tracker.defer_remainder(self.poll_seconds)
+        elif not after:
+            if tracker.try_claim(Piece(here, attrs.evolve(rest, ended=True))):
+                tracker.defer_remainder()  # so that this part has a stop, and comes again as it was
+        elif has_read:
+            tracker.defer_remainder()  # a part never lies in two files
+        elif tracker.try_claim(Piece(here, Tail(here, at.stop, here, after[0], after=after[1:]))):
+            tracker.defer_remainder()
+        if growing and state.ended and state.lost:
+            log.warning("%s %s after byte %d; if there was more, that is lost", at.file.path, state.lost, inside)
+
+    def _lines(self, path: str, opened: Any, start: int, end: int, *, to_the_end: bool) -> bytes:
+        """Return some whole lines, none if there is none; what is left at the end is one if nothing will follow."""
+        size = _PIECE_BYTES
+        while True:
+            data = read_bytes(opened, start, min(end, start + size))
+            if to_the_end and start + len(data) == end:
+                return data
+            if self.delimiter in data:
+                return data[: data.rfind(self.delimiter) + len(self.delimiter)]
+            if len(data) > self.max_record_bytes:
+                raise ReadError(
+                    f"{path} at byte {start}: a line has more than {self.max_record_bytes} bytes so far. If the "
+                    f"delimiter is right, allow more with max_record_bytes."
+                )
+            if start + size >= end:
+                return b""
+            size *= 2  # a long line; no more of the file than it takes

@@ -1,0 +1,194 @@
+"""WatchFiles: the files that a path, a directory or a pattern names, and those that come to be there.
+
+A scan is a block, its position is its number. It compares what is there with what was seen, file by file, so neither a
+file that is late nor one of the same second is missed, and a clock that is set back does not matter. What was seen goes
+on in the residual, what a scan found stays in the primary: whoever runs that again gives the same files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import attrs
+
+from sdf import UNBOUNDED, RestrictionTracker
+from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.io.connector import Connector
+from sdf.io.files.file_fn import FileBlock
+from sdf.io.files.match import MatchFiles, pattern_root
+from sdf.io.files.pinned import FileInfo, Watch, file_system, is_local
+from sdf.io.follow.known_files import KnownFile, compare
+from sdf.io.options import as_seconds
+
+__all__ = ["Scans", "WatchFiles"]
+
+
+@attrs.frozen
+class Scans:
+    """The scans ``[start, stop)`` of an element.
+
+    Attributes:
+        start: number of the first scan.
+        stop: number after the last one, or UNBOUNDED.
+        seen: what was there before the first scan.
+        found: what the first scan found, once it has been made; None before.
+    """
+
+    start: int
+    stop: Any = UNBOUNDED
+    seen: tuple[Any, ...] = ()
+    found: tuple[Any, ...] | None = None
+
+
+@attrs.frozen
+class Scan:
+    """A scan that was made: what it gives, and what is there now. The position of a claim."""
+
+    number: int
+    found: tuple[Any, ...]
+    seen: tuple[Any, ...]
+
+
+class ScanTracker(RestrictionTracker):
+    """Tracks scans. Nobody else can make one, so only what comes after the last one can be cut off."""
+
+    def __init__(self, scans: Scans) -> None:
+        self._scans = scans
+        self._made: Scan | None = None
+        self._refused = False
+
+    def current_restriction(self) -> Scans:
+        return self._scans
+
+    def try_claim(self, position: Scan) -> bool:
+        if not position.number < self._scans.stop:
+            self._refused = True
+            return False
+        self._made = position
+        if self._scans.found is None:
+            self._scans = attrs.evolve(self._scans, found=position.found)
+        return True
+
+    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Scans, Scans] | None:
+        if self._refused or fraction_of_remainder != 0:
+            return None
+        after = self._scans.start if self._made is None else self._made.number + 1
+        if not after < self._scans.stop:
+            return None
+        seen = self._scans.seen if self._made is None else self._made.seen
+        residual = Scans(after, self._scans.stop, seen)
+        self._scans = attrs.evolve(self._scans, stop=after, seen=())  # what was found is enough to give it again
+        return self._scans, residual
+
+    def check_done(self) -> None:
+        last = self._scans.start - 1 if self._made is None else self._made.number
+        if not self._refused and not last >= self._scans.stop - 1:
+            raise ValueError(f"scan {last + 1} of {show(self._scans)} was not made")
+
+    def is_bounded(self) -> bool:
+        return self._scans.stop is not UNBOUNDED
+
+
+class WatchFiles(Connector):
+    """Watches for files, in streams. Element: a path, a directory or a pattern. Gives `FileInfo`, sorted by path.
+
+    What it has seen is what is there: files that go away are forgotten, so its state is as large as the listing. With
+    ``"ignore"``, local files are forgotten when three scans in a row have missed them, and it reads their first bytes.
+    As long as the local directory itself is away, as one of a volume that is not mounted, nothing is forgotten.
+
+    Args:
+        interval_seconds: how long after a scan the next is made.
+        modified: what becomes of a file that has changed: ``"reread"`` gives it again; ``"tail"`` gives what was
+            appended, as a `FileBlock`, which may end inside of a record, and the whole file if it was replaced or has
+            shrunk; ``"ignore"`` gives each file once, under whatever name or link, and another that has come in its
+            place: what `TailLines` wants. A copy is another file: leave copies of rotated files out of the pattern.
+        recursive, regex, hidden, storage_options: as of `MatchFiles`.
+
+    Source: the directory scanner of Apache Apex Malhar's file splitter, which compares times only.
+    """
+
+    def __init__(self, *, interval_seconds: float = 5.0, modified: str = "reread", **options: Any) -> None:
+        if modified not in ("reread", "tail", "ignore"):
+            raise InvalidValueError(f"WatchFiles modified must be 'reread', 'tail' or 'ignore' (got {show(modified)}).")
+        self.interval_seconds = as_seconds(interval_seconds, "WatchFiles interval_seconds")
+        self.modified = modified
+        self._match = MatchFiles(**{"missing_ok": True, **options})
+
+    @classmethod
+    def option_names(cls) -> set[str]:
+        return super().option_names() | MatchFiles.option_names()
+
+    def get_initial_restriction(self, element: Any) -> Scans:
+        if not isinstance(element, (str, os.PathLike)):
+            raise InvalidTypeError(f"WatchFiles watches a path, a directory or a pattern (got {show(element)}).")
+        return Scans(0)
+
+    def create_tracker(self, element: Any, restriction: Scans) -> ScanTracker:
+        return ScanTracker(restriction)
+
+    def process(self, element: Any, tracker: Any) -> Iterator[FileInfo | FileBlock]:
+        scans: Scans = tracker.current_restriction()
+        if scans.found is not None:  # made before, to be given again
+            if tracker.try_claim(Scan(scans.start, scans.found, ())):
+                yield from scans.found
+            return
+        there = tuple(self._match.list(os.fspath(element)))
+        before = tuple(_file(one) for one in scans.seen)
+        root = self._root(element, {one.path for one in (*before, *there)})
+        if root is not None and not there and not os.path.exists(root):  # that says nothing of the files in it
+            tracker.defer_remainder(self.interval_seconds)
+            return
+        found: tuple[Any, ...]
+        seen: tuple[Any, ...]
+        if self.modified == "ignore" and root is not None:
+            known = tuple(one if isinstance(one, KnownFile) else KnownFile(one, 0, b"") for one in scans.seen)
+            new, seen = compare(known, there)
+            watch = Watch(root, self.interval_seconds)
+            found = tuple(
+                attrs.evolve(file, real=os.path.realpath(file.path.removeprefix("file://")), watch=watch)
+                for file in new
+            )
+            is_new = [one.lasting for one in known] != [one.lasting for one in seen]
+        else:
+            found, seen = tuple(self._changes(before, there)), there
+            is_new = bool(found or {file.path for file in before} - {file.path for file in there})
+        if is_new and tracker.try_claim(Scan(scans.start, found, seen)):
+            yield from found
+        tracker.defer_remainder(self.interval_seconds)
+
+    def _root(self, element: Any, paths: set[str]) -> str | None:
+        """Return the directory in which it looks, None if that is not on this machine.
+
+        What has no pattern is the path of a directory, unless it is that of a file that is there, or was.
+        """
+        path = os.fspath(element)
+        fs, inner = file_system(path, self._match.storage_options, "WatchFiles")
+        if not is_local(fs, "WatchFiles"):
+            return None
+        pattern = None if os.path.lexists(inner) else pattern_root(fs, inner)
+        if pattern is not None:
+            return pattern
+        return os.path.dirname(inner) if {path, inner} & paths else inner
+
+    def _changes(self, seen: tuple[FileInfo, ...], there: tuple[FileInfo, ...]) -> Iterator[FileInfo | FileBlock]:
+        before = {file.path: file for file in seen}
+        versions = {file.version for file in seen if file.version is not None}
+        for file in there:
+            old = before.get(file.path)
+            if self.modified == "ignore":
+                if file.version not in versions and (old is None or old.version != file.version):
+                    yield file
+                continue
+            replaced = old is not None and (old.version != file.version or file.size < old.size)
+            if old is None or replaced or (old != file and self.modified == "reread"):
+                yield file
+            elif self.modified == "tail" and file.size > old.size:
+                yield FileBlock(file, old.size, file.size)
+
+
+def _file(one: FileInfo | KnownFile) -> FileInfo:
+    """Return a file that was seen, with whatever `modified` that was."""
+    return one.file if isinstance(one, KnownFile) else one

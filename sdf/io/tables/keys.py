@@ -1,0 +1,183 @@
+"""The keys of database tables as positions: integers, byte strings and texts.
+
+The database must order keys as positions are ordered, else rows would be lost at the seams. Integers leave no doubt.
+Byte strings and texts do: a database may compare texts by the rules of a language, pad them, or ignore case. They are
+read only where the order of bytes can be had, and the position is made of the very value that the database compares.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from sdf import ByteKeyRange
+from sdf.errors import ReadError, SourceError, show
+from sdf.io.extras import need
+
+__all__ = ["ByteKeys", "IntegerKeys", "KeyRange", "first_text", "keys_of", "sqlalchemy"]
+
+# By dialect: the collation that compares bytes, how to ask for the encoding of text, and which it must be.
+_BYTE_ORDER = {
+    "postgresql": ("C", "SHOW server_encoding", "UTF8"),
+    "sqlite": ("BINARY", "PRAGMA encoding", "UTF-8"),
+}
+_SURROGATES = range(0xD800, 0xE000)  # code points that are no characters
+_CHARACTERS = 0x110000 - len(_SURROGATES)
+
+
+@attrs.frozen
+class KeyRange:
+    """Integer keys ``[start, stop)`` of a table that had keys in ``[first, end)`` when the run was planned."""
+
+    start: int
+    stop: int
+    first: int
+    end: int
+
+
+class IntegerKeys:
+    """Keys that are integers, in blocks of so many key values, counted from the first."""
+
+    def __init__(self, column: Any, where: str) -> None:
+        sa = sqlalchemy()
+        self.order = sa.type_coerce(column, sa.BigInteger())
+        self.where = where
+
+    def whole(self, low: Any, high: Any) -> KeyRange:
+        if low is None:
+            return KeyRange(0, 0, 0, 0)
+        first, end = _checked(low, int, self.where), _checked(high, int, self.where) + 1
+        return KeyRange(first, end, first, end)
+
+    def plan(self, part: KeyRange, step: int) -> tuple[Any, Callable[[Any], int]]:
+        """Return the condition that the keys of a part meet, and what gives the block of a key."""
+        first = part.first
+
+        def block_at_or_after(position: int) -> int:
+            return min(position + (first - position) % step, part.end)
+
+        def block_of(key: Any) -> int:
+            number: int = _checked(key, int, self.where)
+            return number - (number - first) % step
+
+        low, high = block_at_or_after(part.start), block_at_or_after(part.stop) - 1
+        if low > high:
+            return sqlalchemy().false(), block_of  # low may be one more than the greatest integer that there is
+        return self.order.between(low, high), block_of
+
+
+class ByteKeys:
+    """Keys that are byte strings, or texts in UTF-8; each is a block."""
+
+    def __init__(self, order: Any, where: str, kind: type, lowest: str) -> None:
+        self.order = order
+        self.where = where
+        self._kind = kind
+        self._lowest = lowest
+
+    def position(self, key: Any) -> bytes:
+        key = _checked(key, self._kind, self.where)
+        return (key.encode() if self._kind is str else key) or b"\x00"  # the empty key is none for a ByteKeyRange
+
+    def whole(self, low: Any, high: Any) -> ByteKeyRange:
+        if low is None:
+            return ByteKeyRange(b"", b"\x00")
+        return ByteKeyRange(self.position(low), self.position(high) + b"\x00")
+
+    def plan(self, part: ByteKeyRange, step: int) -> tuple[Any, Callable[[Any], bytes]]:
+        sa = sqlalchemy()
+        conditions = [sa.true()]
+        if part.start > b"\x00":
+            low = self._bound(part.start)
+            conditions.append(sa.false() if low is None else self.order >= low)
+        if part.stop:
+            high = self._bound(part.stop)
+            conditions.extend([] if high is None else [self.order < high])
+        return sa.and_(*conditions), self.position
+
+    def _bound(self, position: bytes) -> Any:
+        return first_text(position, self._lowest) if self._kind is str else position
+
+
+def keys_of(connection: Any, column: Any, kind: Any, where: str) -> IntegerKeys | ByteKeys:
+    """Return what the keys in a column are.
+
+    Args:
+        connection: to the database.
+        column: that the keys are in.
+        kind: its type.
+        where: who reads which key of which table, for messages.
+
+    Raises:
+        SourceError: if they are nothing to make ranges of, or if the database does not order them by their bytes.
+    """
+    sa = sqlalchemy()
+    if isinstance(kind, sa.Integer):
+        return IntegerKeys(column, where)
+    is_text = isinstance(kind, sa.String)
+    if not is_text and not isinstance(kind, (sa.LargeBinary, sa.BINARY, sa.VARBINARY)):
+        raise SourceError(f"{where} must be integers, byte strings or texts (it is {kind!r}).")
+    dialect = connection.dialect.name
+    if dialect not in _BYTE_ORDER:
+        raise SourceError(
+            f"{where} is of type {kind!r}, and how {dialect} orders that is not known to be the order of "
+            f"bytes. Choose a key of integers."
+        )
+    if not is_text:
+        return ByteKeys(sa.type_coerce(column, sa.LargeBinary()), where, bytes, "")
+    collation, ask, encoding = _BYTE_ORDER[dialect]
+    found = connection.exec_driver_sql(ask).scalar()
+    if found != encoding:
+        raise SourceError(
+            f"{where} is text in a database whose encoding is {found}; its order is that of bytes only in "
+            f"{encoding}. Choose a key of integers or byte strings."
+        )
+    if dialect == "postgresql":  # char(n) and citext compare in ways of their own, whatever the collation
+        return ByteKeys(sa.cast(column, sa.Text()).collate(collation), where, str, "\x01")
+    return ByteKeys(sa.type_coerce(column, sa.Text()).collate(collation), where, str, "\x00")
+
+
+def first_text(bound: bytes, lowest: str) -> str | None:
+    """Return the first text whose UTF-8 is not less than ``bound``, which may be no UTF-8; None if there is none.
+
+    Args:
+        bound: any bytes, such as a split makes.
+        lowest: the lowest character of the database. PostgreSQL has no NUL.
+    """
+    try:
+        text, rest = bound.decode(), b""
+    except UnicodeDecodeError as error:
+        text, rest = bound[: error.start].decode(), bound[error.start :]
+    if lowest > "\x00" and "\x00" in text:
+        return text[: text.index("\x00")] + lowest
+    if not rest:
+        return text
+    found = bisect_left(range(_CHARACTERS), rest, key=lambda number: _character(number).encode())
+    if found < _CHARACTERS:
+        return text + _character(found)
+    shorter = text.rstrip(_character(_CHARACTERS - 1))  # nothing that begins with text is great enough
+    if not shorter:
+        return None
+    last = ord(shorter[-1]) + 1
+    return shorter[:-1] + chr(_SURROGATES.stop if last == _SURROGATES.start else last)
+
+
+def _character(number: int) -> str:
+    return chr(number if number < _SURROGATES.start else number + len(_SURROGATES))
+
+
+def _checked(key: Any, kind: type, where: str) -> Any:
+    if type(key) is not kind:
+        raise ReadError(
+            f"{where} should be of type {kind.__name__} only (got {show(key)}). Mend that row, or leave it "
+            f"out with TableQuery(where=...)."
+        )
+    return key
+
+
+def sqlalchemy(who: str = "ReadTable") -> Any:
+    """Return the library."""
+    return need("sqlalchemy", who)

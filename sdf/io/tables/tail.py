@@ -1,0 +1,112 @@
+"""TailTable: the rows that are added to a database table, in the order of a key that grows, in streams.
+
+What has been read is known by the key alone, so a row must not become visible after one with a greater key has been
+read. Where several transactions write at the same time, numbers that a sequence gives out do not become visible in
+order: let one writer write, give the key at commit, or follow a log of changes instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sdf import UNBOUNDED, DoFn, OffsetRange, RestrictionTracker
+from sdf.errors import InvalidTypeError, ReadError, SourceError, show
+from sdf.io.options import as_seconds
+from sdf.io.tables.keys import KeyRange
+from sdf.io.tables.table import ReadTable
+from sdf.numbers import as_integer, is_integer
+
+__all__ = ["TailTable"]
+
+_LOWEST = -(2**63)
+
+
+class TailTable(ReadTable):
+    """Follows tables that rows are added to, in streams. Element: a name or a `TableQuery`. Gives rows as dicts.
+
+    Position: a key. Keys must be distinct integers, each greater than all that became visible before it; a row that
+    becomes visible later with a lower key is not read. Rows must not be changed or removed once a batch has read them:
+    after a crash they may be read again, and must be the same.
+
+    Args:
+        url: of the database, as SQLAlchemy takes it, such as ``"postgresql+psycopg://user@host/name"``.
+        key: name of a column of integers that has an index.
+        after: read only rows with a greater key; None for all.
+        poll_seconds: how long to wait where nothing is new.
+        chunk_rows: rows fetched at a time.
+        columns, with_position, engine_options: as of `ReadTable`.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
+        SourceError: when it runs, if there is no such database, table or column, if the key is no integer, or if the
+            database says so.
+        ReadError: when it runs, if a key is there twice, or a value is not of its column's type, as SQLite allows.
+
+    Source: the incrementing mode of Kafka Connect's JDBC source.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str,
+        after: int | None = None,
+        poll_seconds: float = 1.0,
+        chunk_rows: int = 10_000,
+        columns: Sequence[str] | None = None,
+        with_position: bool = False,
+        engine_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            url,
+            key=key,
+            chunk_rows=chunk_rows,
+            columns=columns,
+            with_position=with_position,
+            engine_options=engine_options,
+        )
+        self.after = as_integer(after)
+        if after is not None and not is_integer(self.after):
+            raise InvalidTypeError(f"TailTable after must be an integer, or None for all rows (got {show(after)}).")
+        self.poll_seconds = as_seconds(poll_seconds, "TailTable poll_seconds")
+
+    def get_initial_restriction(self, element: Any) -> OffsetRange:  # type: ignore[override]
+        if not isinstance(super().get_initial_restriction(element), KeyRange):
+            raise SourceError(f"TailTable: the key {self.key!r} of {show(element)} must be integers that grow.")
+        return OffsetRange(_LOWEST if self.after is None else self.after + 1, UNBOUNDED)
+
+    def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
+        return DoFn.create_tracker(self, element, restriction)
+
+    def truncate(self, element: Any, restriction: OffsetRange) -> OffsetRange:
+        """Keep what is there now."""
+        if restriction.stop is not UNBOUNDED:
+            return restriction
+        with self._reading(self._query_of(element)) as (connection, table):
+            _, greatest = table.ends()
+            last = connection.scalar(greatest)
+        return OffsetRange(restriction.start, restriction.start if last is None else max(restriction.start, last + 1))
+
+    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        query = self._query_of(element)
+        start, stop = tracker.current_restriction()
+        with self._reading(query) as (connection, table):
+            key_column = table.keys.order
+            condition = key_column >= start if stop is UNBOUNDED else key_column.between(start, stop - 1)
+            last = None
+            for *values, key in self._rows(query, connection, table.in_order(condition)):
+                if key == last:
+                    raise ReadError(
+                        f"TailTable: {query} in {self.shown_url} has two rows with the key {self.key} = {key}. Choose "
+                        f"a key that is unique."
+                    )
+                if not tracker.try_claim(key):
+                    return
+                last = key
+                record = dict(zip(table.names, values, strict=True))
+                yield ((query.table, key), record) if self.with_position else record
+        if stop is UNBOUNDED:
+            tracker.defer_remainder(self.poll_seconds)
+        else:
+            tracker.try_claim(stop)

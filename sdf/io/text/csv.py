@@ -1,0 +1,305 @@
+"""ReadCsv: the rows of CSV files, read by Python's own parser.
+
+Anyone can see where a line starts, but not whether that is in the middle of a quoted field. So each line has to be a
+row by itself, and one that is not is an error. That is safe: where fields hold newlines, all lines before the first row
+that goes on in the next line are whole rows. So whichever part that row belongs to sees it as it is, and raises; what
+parts after it made of the rest is never handed out.
+"""
+
+from __future__ import annotations
+
+import copy
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, repeat
+from typing import Any
+
+import attrs
+
+from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, show
+from sdf.io.files.file_fn import FileBlock, FileRange
+from sdf.io.text.lines import as_encoding
+from sdf.io.text.text_fn import TextFn
+
+__all__ = ["ReadCsv"]
+
+_BOM = "\ufeff"
+_LONGEST_FIELD = 2**31 - 1  # the most that the parser takes on every platform
+_CHUNK_BYTES = 1 << 15  # parsed at once: rows that wait until a whole cell is parsed cost a fifth more
+_UNREADABLE = (UnicodeDecodeError, csv.Error)
+
+
+class ReadCsv(TextFn):
+    """Reads CSV. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of a cell of the file.
+
+    A row ends in LF or CRLF. With names, rows are dicts, one that has not as many fields as there are names is bad, and
+    blank lines are skipped, as by ``csv.DictReader``. Without, rows are lists, and a blank line is an empty one, as by
+    ``csv.reader``. All fields are strings.
+
+    Args:
+        header: True: the first row of the file names its columns. A sequence of names: no row does. False: rows are
+            lists.
+        separator: stands between fields.
+        quotechar: stands around a field that holds separators; None if there are no quotes.
+        doublequote: a quote inside a quoted field is written twice.
+        escapechar: takes the meaning from the character after it.
+        skipinitialspace: spaces after a separator do not belong to the field.
+        quoted_newlines: quoted fields may hold newlines. Then nobody can tell where rows start but by reading from the
+            start: each file is read in one piece, and the report says so. Without it such a field is an error.
+        encoding: of the text, as for `ReadLines`. A byte order mark at the start of a file is dropped.
+        options: as for `TextFn`: ``with_position``, ``on_error``, ``max_record_bytes``, ``compression``,
+            ``index_dir``, ``block_size``, ``storage_options``.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
+        ReadError: when it runs, for a row that cannot be read. Also with ``on_error="tag"`` if that leaves open where
+            the rows after it start, or what the columns are.
+
+    Source: RFC 4180; the dialects of Python's csv module, always ``strict``.
+    """
+
+    _restriction: FileRange  # of an attempt; see process()
+
+    def __init__(
+        self,
+        *,
+        header: bool | Sequence[str] = True,
+        separator: str = ",",
+        quotechar: str | None = '"',
+        doublequote: bool = True,
+        escapechar: str | None = None,
+        skipinitialspace: bool = False,
+        quoted_newlines: bool = False,
+        encoding: str = "utf-8",
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        if quoted_newlines and self.block_size is not None:
+            raise InvalidValueError("ReadCsv block_size is of no use with quoted_newlines: files are not split then.")
+        _check_signs(separator=separator, quotechar=quotechar, escapechar=escapechar)
+        self.header = header is True
+        self.names = None if isinstance(header, bool) else _as_names(header)
+        self.dialect: dict[str, Any] = {
+            "delimiter": separator,
+            "quotechar": quotechar,
+            "doublequote": doublequote,
+            "escapechar": escapechar,
+            "skipinitialspace": skipinitialspace,
+            "quoting": csv.QUOTE_NONE if quotechar is None else csv.QUOTE_MINIMAL,
+            "strict": True,
+        }
+        self.quoted_newlines = quoted_newlines
+        if not isinstance(encoding, str):
+            raise InvalidTypeError(f"ReadCsv encoding must be a name such as 'utf-8' (got {show(encoding)}).")
+        self.encoding = as_encoding(encoding, self.delimiter, "ReadCsv")
+
+    @classmethod
+    def option_names(cls) -> set[str]:
+        return super().option_names() - {"delimiter"}  # rows end in LF or CRLF
+
+    def setup(self) -> None:
+        # The parser's own limit, 131,072 characters a field, holds for the process; how long a row may be we check.
+        csv.field_size_limit(max(csv.field_size_limit(), min(self.max_record_bytes, _LONGEST_FIELD)))
+
+    def get_initial_restriction(self, element: Any) -> FileRange:
+        if not self.quoted_newlines:
+            return super().get_initial_restriction(element)
+        if isinstance(element, FileBlock):
+            raise InvalidValueError(
+                f"ReadCsv with quoted_newlines reads files from their start, not blocks of them (got {show(element)}). "
+                f"Leave out FileBlocks."
+            )
+        return attrs.evolve(self.in_one_piece(element), note="csv: quoted newlines, read in one piece")
+
+    def restriction_size(self, element: Any, restriction: FileRange) -> float | None:
+        return restriction.file.size if self.quoted_newlines else super().restriction_size(element, restriction)
+
+    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        restriction: FileRange = tracker.current_restriction()
+        attempt = copy.copy(self)  # it learns what the columns of this file are called
+        if not self.quoted_newlines:
+            attempt._restriction = restriction
+            return super(ReadCsv, attempt).process(element, tracker)
+        rows = attempt._rows_of(restriction) if tracker.try_claim(0) else ()
+        return attempt._outputs(restriction.file.path, rows)
+
+    def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
+        if self.header and offset == 0:
+            end = data.find(b"\n") + 1 or len(data)
+            self.names = self._names_in(path, data[:end])
+            offset, data = end, data[end:]
+        elif self.header and self.names is None:
+            self.names = self._names_in(path, self._first_line())
+        return self._chunks(path, offset, data)
+
+    def _chunks(self, path: str, offset: int, data: bytes) -> Iterator[Any]:
+        start = 0
+        while start < len(data):
+            end = data.find(b"\n", start + _CHUNK_BYTES) + 1 or len(data)
+            yield from self._lines(path, offset + start, data[start:end])
+            start = end
+
+    def _lines(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
+        """Return what to give for lines, each of which should be a row."""
+        names, rows = self.names, self._parse(offset, data)
+        if rows is not None and not self.with_position:
+            if names is None:
+                return rows
+            if set(map(len, rows)) <= {0, len(names)}:
+                return map(dict, map(zip, repeat(names), filter(None, rows)))
+        return self._outputs(path, self._one_by_one(path, offset, data, rows))
+
+    def _parse(self, offset: int, data: bytes) -> list[list[str]] | None:
+        """Return the rows of all lines; None if each line has to be looked at, since one is no row by itself."""
+        try:
+            lines = self._text(offset, data).split("\n")
+            if not lines[-1]:
+                lines.pop()  # the text ended in a newline
+            rows = list(csv.reader(lines, **self.dialect))
+        except _UNREADABLE:
+            return None
+        count = data.count(b"\n") + (not data.endswith(b"\n"))
+        return rows if len(rows) == len(lines) == count else None
+
+    def _one_by_one(
+        self, path: str, offset: int, data: bytes, rows: list[list[str]] | None
+    ) -> Iterator[tuple[int, tuple[bytes], Any]]:
+        """Return for each line its offset, the line, and its row, or the error that it is none."""
+        lines = data.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        starts = list(accumulate((len(line) + 1 for line in lines), initial=offset))  # and where the last ends
+        given = map(self._row, repeat(path), starts, lines) if rows is None else rows
+        return zip(starts, zip(lines, strict=True), given, strict=False)
+
+    def _row(self, path: str, offset: int, line: bytes) -> list[str] | Exception:
+        """Return the row that a line is, or why it cannot be read.
+
+        Raises:
+            ReadError: if the row goes on in the next line.
+        """
+        try:
+            row: list[str] = next(csv.reader(_one_line(self._text(offset, line)), **self.dialect))
+        except _UNREADABLE as error:
+            return error
+        except _GoesOnError:
+            raise ReadError(
+                f"{path} at byte {offset}: this row does not end with its line, since a quoted field holds a newline "
+                f"or a quote is missing (in {show(line)}). If fields may hold newlines pass quoted_newlines=True to "
+                f"ReadCsv; files are not split then."
+            ) from None
+        return row
+
+    def _rows_of(self, restriction: FileRange) -> Iterator[tuple[int, list[bytes], Any]]:
+        """Yield the rows of a whole file, each with its offset and its lines."""
+        path, longest = restriction.file.path, self.max_record_bytes
+        start = end = 0  # of what was read of a row
+        row_lines: list[bytes] = []
+
+        def lines() -> Iterator[str]:
+            nonlocal end
+            while line := file.readline(longest + 1):
+                row_lines.append(line)
+                end += len(line)
+                if end - start > longest:
+                    raise ReadError(
+                        f"{path} at byte {start}: this row has more than {longest} bytes. If no quote is missing, "
+                        f"allow more with max_record_bytes."
+                    )
+                yield self._text(end - len(line), line)
+
+        with self.open_text(restriction) as file:
+            try:
+                for row in csv.reader(lines(), **self.dialect):
+                    if self.header and self.names is None:
+                        self.names = self._as_columns(path, row)
+                    else:
+                        yield start, row_lines, row
+                    row_lines.clear()
+                    start = end
+            except _UNREADABLE as error:
+                read = b"".join(row_lines)[:200]
+                raise ReadError(
+                    f"{path} at byte {start}: {error} (in {show(read)}). {self.advice(error, start, read)}"
+                    f"With quoted_newlines this leaves open where the next row starts, so it is an error whatever "
+                    f"on_error says."
+                ) from error
+
+    def _outputs(self, path: str, rows: Iterable[tuple[int, Iterable[bytes], Any]]) -> Iterator[Any]:
+        """Yield what to give for rows, or for the errors in place of them, each with its offset and its lines."""
+        for at, lines, row in rows:
+            names = self.names
+            if isinstance(row, Exception):
+                flaw = row
+            elif names is None or len(row) == len(names):
+                record = row if names is None else dict(zip(names, row, strict=False))
+                yield ((path, at), record) if self.with_position else record
+                continue
+            elif row:
+                flaw = ValueError(f"expected {len(names)} fields, found {len(row)}")
+            else:
+                continue
+            yield self.bad(path, at, b"".join(lines).removesuffix(b"\n"), flaw)
+
+    def _text(self, offset: int, data: bytes) -> str:
+        text = data.decode(self.encoding)
+        return text.removeprefix(_BOM) if offset == 0 else text
+
+    def _first_line(self) -> bytes:
+        with self.open_text(self._restriction) as file:
+            line: bytes = file.readline(self.max_record_bytes + 1)
+        if len(line) > self.max_record_bytes:
+            raise ReadError(
+                f"{self._restriction.file.path}: its first line has more than {self.max_record_bytes} bytes. If it "
+                f"should have, allow more with max_record_bytes."
+            )
+        return line
+
+    def _names_in(self, path: str, line: bytes) -> tuple[str, ...]:
+        row = self._row(path, 0, line.removesuffix(b"\n"))
+        if isinstance(row, Exception):
+            raise ReadError(
+                f"{path}: its first line, which should name the columns, cannot be read: {row}. "
+                f"{self.advice(row, 0, line)}".rstrip()
+            ) from row
+        return self._as_columns(path, row)
+
+    def _as_columns(self, path: str, row: list[str]) -> tuple[str, ...]:
+        if not row or len(set(row)) < len(row):
+            raise ReadError(
+                f"{path}: its first line must name each column, no two alike (got {show(row)}). If it is a row "
+                f"like the others pass header=['a', 'b', ...] or header=False to ReadCsv."
+            )
+        return tuple(row)
+
+
+class _GoesOnError(Exception):
+    """The parser asks for the next line."""
+
+
+def _one_line(line: str) -> Iterator[str]:
+    yield line
+    raise _GoesOnError
+
+
+def _as_names(header: Any) -> tuple[str, ...]:
+    strings = isinstance(header, Sequence) and not isinstance(header, str) and all(isinstance(n, str) for n in header)
+    if not strings:
+        raise InvalidTypeError(f"ReadCsv header must be True, False or a list of names (got {show(header)}).")
+    if not header or len(set(header)) < len(header):
+        raise InvalidValueError(f"ReadCsv header must name each column, no two alike (got {show(header)}).")
+    return tuple(header)
+
+
+def _check_signs(**signs: str | None) -> None:
+    """Raise unless what has a meaning in CSV is one character each, all different, and no end of a line."""
+    for name, sign in signs.items():
+        if sign is None and name != "separator":
+            continue
+        if not isinstance(sign, str):
+            raise InvalidTypeError(f"ReadCsv {name} must be a character (got {show(sign)}).")
+        if len(sign) != 1 or sign in "\r\n":
+            raise InvalidValueError(f"ReadCsv {name} must be one character, not the end of a line (got {sign!r}).")
+    given = [sign for sign in signs.values() if sign is not None]
+    if len(set(given)) < len(given):
+        raise InvalidValueError(f"ReadCsv needs different characters for {', '.join(signs)} (got {show(given)}).")

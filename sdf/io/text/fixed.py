@@ -1,0 +1,115 @@
+"""ReadRecords and ReadSlices: bytes in pieces of a fixed length, counted from the start of the file or of each block.
+
+Both claim cells, as text does (`Cells`), so that nothing happens per piece but cutting it out.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+from sdf.errors import InvalidValueError, ReadError, show
+from sdf.io.files.file_fn import FileFn, FileRange
+from sdf.io.options import as_size
+from sdf.io.text.text_fn import CELL_BYTES, Cells
+
+__all__ = ["FixedFn", "ReadRecords", "ReadSlices"]
+
+
+class FixedFn(FileFn):
+    """Readers of pieces of ``length`` bytes. Subclass it with `span`.
+
+    Args:
+        length: of a piece, in bytes.
+        with_position: yield ``((path, offset), piece)`` instead of ``piece``.
+        options: as for `FileFn`: ``block_size``, ``storage_options``.
+    """
+
+    def __init__(self, length: int, *, with_position: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.length = as_size(length, f"{type(self).__name__} length")
+        self.with_position = with_position
+
+    @abstractmethod
+    def span(self, restriction: FileRange, cell: int, end: int) -> tuple[int, int]:
+        """Return where the pieces of the cell ``[cell, end)`` start and stop; the first starts at the former."""
+
+    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        restriction: FileRange = tracker.current_restriction()
+        path, length = restriction.file.path, self.length
+        cell_size = max(1, CELL_BYTES // length) * length  # whole pieces, or a cell would cut a slice in two
+        cells = Cells.of(element, restriction, self.block_size, cell_size)
+        cell = cells.at_or_after(restriction.start)
+        with self.open(restriction) as file:
+            while tracker.try_claim(cell):
+                end = cells.after(cell)
+                start, stop = self.span(restriction, cell, end)
+                if start < stop:
+                    file.seek(start)
+                    data = file.read(stop - start)
+                    pieces = range(0, len(data), length)
+                    if self.with_position:
+                        yield from (((path, start + at), data[at : at + length]) for at in pieces)
+                    else:
+                        yield from [data[at : at + length] for at in pieces]
+                cell = end
+
+
+class ReadRecords(FixedFn):
+    """Reads records of a fixed length. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of a cell.
+
+    Records start at the multiples of the length in the file, and belong to the part that they start in. The last of a
+    file may be short.
+
+    Args:
+        length: of a record, in bytes.
+        partial: ``"keep"`` a short last record, or make it an ``"error"``.
+        options: ``with_position``, to get ``((path, offset), record)``; ``block_size`` and ``storage_options`` as for
+            `FileFn`.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
+        ReadError: when it runs, for a short record with ``partial="error"``.
+
+    Source: FixedWidthBlockReader of Apache Apex Malhar, FixedLengthInputFormat of Apache Hadoop.
+    """
+
+    def __init__(self, length: int, *, partial: str = "keep", **options: Any) -> None:
+        super().__init__(length, **options)
+        if partial not in ("keep", "error"):
+            raise InvalidValueError(f"ReadRecords partial must be 'keep' or 'error' (got {show(partial)}).")
+        self.partial = partial
+
+    def span(self, restriction: FileRange, cell: int, end: int) -> tuple[int, int]:
+        length, size = self.length, restriction.file.size
+        start, stop = (-(-position // length) * length for position in (cell, end))
+        if stop > size and start < size and self.partial == "error":
+            last = stop - length
+            raise ReadError(
+                f"{restriction.file.path} at byte {last}: the last record has {size - last} bytes, ReadRecords expects "
+                f"{length}. If the length is right the file is cut off; partial='keep' reads it all the same."
+            )
+        return start, min(stop, size)
+
+
+class ReadSlices(FixedFn):
+    """Cuts blocks into slices. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of a cell.
+
+    A block is the element if that is a `FileBlock`, or a part of ``block_size`` bytes of the element; the whole file if
+    it is neither. Slices start at the multiples of the length in their block; the last of a block may be short: 13
+    bytes in blocks of 10 give slices of 4, 4, 2 and 3.
+
+    Args:
+        length: of a slice, in bytes.
+        options: ``with_position``, to get ``((path, offset), slice)``; ``block_size`` and ``storage_options`` as for
+            `FileFn`.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
+
+    Source: FSSliceReader of Apache Apex Malhar.
+    """
+
+    def span(self, restriction: FileRange, cell: int, end: int) -> tuple[int, int]:
+        return cell, end

@@ -1,0 +1,235 @@
+"""Text in files: which records belong to which part, and how they are found. What a record means is the readers'.
+
+A file is laid out in cells of at most `CELL_BYTES`. A cell is the block of a claim: its position is its first byte, and
+its records are those that start in it, however long the last of them is. So nothing happens per record, memory holds
+one cell and one record, and a part that begins anywhere begins with the next cell. The cells of a file, or of a
+`FileBlock`, never depend on how it is split.
+
+To find the first record of a cell one looks for a delimiter that ends at the cell's start or in it. That is right only
+if delimiters cannot overlap, which is why those that could are refused.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import attrs
+
+from sdf import TaggedOutput
+from sdf.errors import InvalidValueError, ReadError, show
+from sdf.io.compressed.compression import BLOCKS, GZIP_INDEX, CompressedFn
+from sdf.io.files.file_fn import FileBlock, FileRange
+from sdf.io.options import as_size
+from sdf.io.text.block_text import read_blocks
+from sdf.io.text.delimited import Delimited, check_delimiter
+
+__all__ = ["CELL_BYTES", "BadRecord", "Cells", "Delimited", "TextFn", "check_delimiter"]
+
+CELL_BYTES = 1 << 18  # benchmarks/throughput.py: what is read, decoded and split at once stays in the cache
+
+
+@attrs.frozen
+class BadRecord:
+    """A record that could not be read, as it goes to the tag ``bad``.
+
+    Attributes:
+        path: of its file.
+        offset: of its first byte; of compressed text see `sdf.io.compressed.compression`.
+        data: its bytes as they are in the file, without the delimiter; the CR of a line that ends in CRLF is kept.
+        error: why.
+    """
+
+    path: str
+    offset: int
+    data: bytes
+    error: str
+
+
+@attrs.frozen
+class Cells:
+    """The cells of the bytes ``[start, stop)``: every ``block_size`` and every ``cell_size`` bytes one begins.
+
+    Attributes:
+        start: of the first cell.
+        stop: of the last.
+        block_size: of the parts that the file is split into from the start.
+        cell_size: of a cell, at most; counted anew in each of those parts.
+    """
+
+    start: int
+    stop: int
+    block_size: int
+    cell_size: int
+
+    @classmethod
+    def of(cls, element: Any, restriction: FileRange, block_size: int | None, cell_size: int = CELL_BYTES) -> Cells:
+        start, stop = (element.start, element.stop) if isinstance(element, FileBlock) else (0, restriction.file.size)
+        return cls(start, stop, block_size or cell_size, cell_size)
+
+    def after(self, position: int) -> int:
+        """Return the first cell that begins after a position; that may be the stop."""
+        block, inside = divmod(position - self.start, self.block_size)
+        in_block = min((inside // self.cell_size + 1) * self.cell_size, self.block_size)
+        return min(self.start + block * self.block_size + in_block, max(self.stop, position + 1))
+
+    def at_or_after(self, position: int) -> int:
+        """Return the first cell that begins at a position or after it."""
+        return self.start if position <= self.start else self.after(position - 1)
+
+
+class TextFn(CompressedFn):
+    """Readers of records that end in a delimiter. Subclass it with `records`.
+
+    Args:
+        delimiter: the bytes that end a record.
+        with_position: yield ``((path, offset), record)`` instead of ``record``; of compressed text see
+            `sdf.io.compressed.compression`.
+        on_error: ``"raise"``, or ``"tag"`` to give what cannot be read as a `BadRecord` to the tag ``bad``.
+        max_record_bytes: a record that is longer, with what ends it, is an error: it had to be held in memory.
+        options: see `CompressedFn`: ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
+    """
+
+    def __init__(
+        self,
+        *,
+        delimiter: bytes = b"\n",
+        with_position: bool = False,
+        on_error: str = "raise",
+        max_record_bytes: int = 1 << 28,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        who = type(self).__name__
+        check_delimiter(delimiter, who)
+        if on_error not in ("raise", "tag"):
+            raise InvalidValueError(f"{who} on_error must be 'raise' or 'tag' (got {show(on_error)}).")
+        self.delimiter = delimiter
+        self.with_position = with_position
+        self.on_error = on_error
+        self.max_record_bytes = as_size(max_record_bytes, f"{who} max_record_bytes")
+
+    def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
+        """Return the outputs for whole records.
+
+        Args:
+            path: of their file.
+            offset: of the first of them.
+            data: the records, each with its delimiter; the last record of a file may have none.
+        """
+        raise NotImplementedError
+
+    def bad(self, path: str, offset: int, data: bytes, error: Exception) -> TaggedOutput:
+        """Return what to yield in place of a record that cannot be read, or raise: as ``on_error`` says.
+
+        Raises:
+            ReadError: naming file, offset and cause.
+        """
+        if self.on_error == "tag":
+            return TaggedOutput("bad", BadRecord(path, offset, data, f"{type(error).__name__}: {error}"))
+        raise ReadError(
+            f"{path} at byte {offset}: {self.flaw(error)} (in {show(data)}). {self.advice(error, offset, data)}"
+            f"To go on without such records pass on_error='tag', and tags=('bad',) to the runner."
+        ) from error
+
+    def flaw(self, error: Exception) -> str:
+        """Return what is wrong with a record, and where in it."""
+        return str(error)
+
+    def advice(self, error: Exception, offset: int, data: bytes) -> str:
+        """Return what to do about bytes that are no text, a sentence and a space; nothing about other errors."""
+        if not isinstance(error, UnicodeDecodeError):
+            return ""
+        if offset == 0 and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return "It begins as text in UTF-16 does, which cannot be split: convert the file to UTF-8. "
+        return self.encoding_advice()
+
+    def encoding_advice(self) -> str:
+        """Return how to read text in another encoding, a sentence and a space; nothing if the reader has no option."""
+        known = getattr(self, "encoding", None)
+        if known is None:
+            return ""
+        return f"If the text is not {known}, name its encoding: {type(self).__name__}(encoding='latin-1'), say. "
+
+    def block_from(self, element: Any, restriction: FileRange, position: int) -> int:
+        if restriction.codec == "":
+            return Cells.of(element, restriction, self.block_size).at_or_after(position)
+        if restriction.codec == GZIP_INDEX:
+            return Cells(0, restriction.stop, self.block_size or CELL_BYTES, CELL_BYTES).at_or_after(position)
+        return position
+
+    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        return chain.from_iterable(self._records(element, tracker))  # saves a step of a generator per record
+
+    def _records(self, element: Any, tracker: Any) -> Iterator[Iterable[Any]]:
+        restriction: FileRange = tracker.current_restriction()
+        path = restriction.file.path
+        with self.open(restriction) as file:
+            for offset, data in self._pieces(element, restriction, tracker, file):
+                yield self.records(path, offset, data)
+
+    def _pieces(
+        self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader
+    ) -> Iterator[tuple[int, bytes]]:
+        """Return whole records, claimed block by block, with the offset of the first; as the codec asks."""
+        if restriction.codec == "":
+            return self._blocks(element, restriction, tracker, file)
+        if restriction.codec in BLOCKS:
+            blocks = BLOCKS[restriction.codec](file, restriction.file.size, restriction.file.path)
+            return read_blocks(blocks, tracker, self.delimiter, self.max_record_bytes, restriction.file.path)
+        if restriction.codec == GZIP_INDEX:
+            return self._indexed(restriction, tracker, file)
+        return self._in_one_piece(restriction, tracker, file)
+
+    def _indexed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
+        """Read the text of a gzip file through its index as if it were a file itself."""
+        text, size = self.indexed_text(restriction, file)
+        with text:
+            unpacked = attrs.evolve(restriction, file=attrs.evolve(restriction.file, size=size))
+            yield from self._blocks(None, unpacked, tracker, text)
+
+    def _in_one_piece(
+        self, restriction: FileRange, tracker: Any, file: io.BufferedReader
+    ) -> Iterator[tuple[int, bytes]]:
+        if not tracker.try_claim(restriction.start):
+            return
+        with self.unpack(restriction, file) as text:
+            records = Delimited(text, 0, self.delimiter, self.max_record_bytes, restriction.file.path)
+            start = 0
+            while data := records.read(start + CELL_BYTES):
+                yield start, data
+                start = records.at
+
+    def _blocks(
+        self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader
+    ) -> Iterator[tuple[int, bytes]]:
+        """Claim one cell after the other and yield its records, with the offset of the first."""
+        cells = Cells.of(element, restriction, self.block_size)
+        records: Delimited | None = None  # None as long as no start of a record is known
+        cell = cells.at_or_after(restriction.start)
+        while tracker.try_claim(cell):
+            end = cells.after(cell)
+            if records is None:
+                start = self._first_start(file, cell, end)
+                if start is not None:
+                    file.seek(start)
+                    records = Delimited(file, start, self.delimiter, self.max_record_bytes, restriction.file.path)
+            if records is not None and records.at < end:
+                start = records.at
+                data = records.read(end)
+                if data:
+                    yield start, data
+            cell = end
+
+    def _first_start(self, file: io.BufferedReader, cell: int, end: int) -> int | None:
+        """Return the offset of the first record that starts in ``[cell, end)``, None if none does."""
+        if cell == 0:
+            return 0
+        before = max(0, cell - len(self.delimiter))
+        file.seek(before)
+        found = file.read(end - before).find(self.delimiter)
+        start = before + found + len(self.delimiter)
+        return start if found >= 0 and start < end else None

@@ -1,0 +1,246 @@
+"""The chain of a journal's blocks: what a block is, where the last one is, and what may follow it.
+
+Reading only; `sdf.journal.journal` writes. To find the last block takes the reading of two, and no listing where HEAD
+is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from sdf.errors import JournalCorruptError, JournalError, JournalRuleError, show
+from sdf.journal.storage import Disk
+
+__all__ = [
+    "HEAD",
+    "VERSION",
+    "Block",
+    "blob_name",
+    "block_name",
+    "canonical",
+    "check_commit",
+    "corrupt",
+    "find_head",
+    "read_ahead",
+    "read_blob",
+    "sha256",
+    "verify",
+]
+
+VERSION = 1
+HEAD = "HEAD"
+_BLOCK_NAME = re.compile(r"blocks/\d{20}\.json")
+_SEED_KEYS = {"config", "inputs", "kind", "prev", "seq", "time", "v"}
+_KEYS = {
+    "seed": _SEED_KEYS,
+    "commit": _SEED_KEYS | {"output", "checkpoint", "prev_checkpoint", "watermark", "status"},
+}
+
+
+@attrs.frozen
+class Block:
+    """A block of the chain: its number, the hash of its bytes, and what it says."""
+
+    seq: int
+    hash: str
+    data: Mapping[str, Any]
+
+
+def find_head(disk: Disk) -> Block | None:
+    """Return the last block, None if there is none; reads few blocks, and lists nothing where HEAD is there."""
+    hint = _hint(disk)
+    if hint is not None and disk.size(block_name(hint["seq"])) is None:  # it was synced before HEAD named it
+        raise JournalCorruptError(corrupt(disk, block_name(hint["seq"]), "HEAD names it, and it is missing"))
+    seq = _listed(disk) if hint is None else hint["seq"]
+    if seq is None:
+        return None
+    block = read_block(disk, seq)
+    if hint is not None and hint["hash"] != block.hash:
+        raise JournalCorruptError(corrupt(disk, block_name(seq), "HEAD names another hash of it"))
+    if disk.size(block_name(seq + 1)) is None:
+        return block
+    after = read_block(disk, seq + 1)
+    if after.data["prev"] != block.hash:
+        raise JournalCorruptError(corrupt(disk, block_name(seq + 1), f"it does not follow block {seq}"))
+    return after if disk.size(block_name(seq + 2)) is None else read_block(disk, _last(disk))
+
+
+def _hint(disk: Disk) -> Any:
+    """Return what HEAD says, None if it is missing or torn."""
+    try:
+        hint = json.loads(disk.read(HEAD))
+        known = type(hint["seq"]) is int and hint["seq"] >= 0 and isinstance(hint["hash"], str)
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return hint if known else None
+
+
+def _listed(disk: Disk) -> int | None:
+    """Return the number of the last block by a listing, None if there is none; without HEAD, any may be missing."""
+    numbers = [int(name[7:27]) for name in disk.names("blocks") if _BLOCK_NAME.fullmatch(name)]
+    missing = next((seq for seq, number in enumerate(numbers) if seq != number), None)
+    if missing is not None:
+        raise JournalCorruptError(
+            corrupt(disk, block_name(missing), "it is missing, and so is HEAD, but later ones are there")
+        )
+    return numbers[-1] if numbers else None
+
+
+def _last(disk: Disk) -> int:
+    """Return the number of the last block, by asking for O(log n) of them."""
+    present, absent = 0, 1
+    while disk.size(block_name(absent)) is not None:
+        present, absent = absent, absent * 2
+    while absent - present > 1:
+        middle = (present + absent) // 2
+        present, absent = (middle, absent) if disk.size(block_name(middle)) is not None else (present, middle)
+    return present
+
+
+def read_block(disk: Disk, seq: int) -> Block:
+    """Return a block.
+
+    Raises:
+        JournalCorruptError: if it is missing, or is no block of that number.
+    """
+    try:
+        content = disk.read(block_name(seq))
+    except FileNotFoundError as error:
+        raise JournalCorruptError(corrupt(disk, block_name(seq), "it is missing")) from error
+    data = parse(disk, block_name(seq), content)
+    if data.get("seq") != seq or not _KEYS.get(str(data.get("kind")), {None}) <= data.keys():
+        raise JournalCorruptError(corrupt(disk, block_name(seq), f"it is no block of number {seq}"))
+    return Block(seq, sha256(content), data)
+
+
+def parse(disk: Disk, name: str, content: bytes) -> Any:
+    """Return the JSON object in a file of this version.
+
+    Raises:
+        JournalCorruptError: if it is none.
+        JournalError: if a newer sdf wrote it.
+    """
+    try:
+        data = json.loads(content)
+        version = data["v"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise JournalCorruptError(corrupt(disk, name, "it is not what sdf writes")) from error
+    if version != VERSION:
+        raise JournalError(
+            f"{disk.root}/{name} has version {show(version)}, this sdf knows {VERSION}. Use the sdf that wrote it."
+        )
+    return data
+
+
+def verify(disk: Disk) -> Iterator[Block]:
+    """Yield all blocks, from the seed on, each checked against the one before it.
+
+    Raises:
+        JournalCorruptError, JournalRuleError: at the first that is not right.
+    """
+    before = None
+    names = disk.names("blocks")
+    for name in names:
+        if not _BLOCK_NAME.fullmatch(name):
+            raise JournalCorruptError(corrupt(disk, name, "sdf writes no file of that name"))
+    for seq in range(int(names[-1][7:27]) + 1 if names else 0):
+        block = read_block(disk, seq)
+        if before is not None:
+            if block.data["prev"] != before.hash:
+                raise JournalCorruptError(corrupt(disk, block_name(seq - 1), f"block {seq} names another hash of it"))
+            check_commit(before, block.data)
+        yield block
+        before = block
+
+
+def read_blob(disk: Disk, reference: Mapping[str, Any]) -> bytes:
+    """Return the bytes that a block refers to; raise JournalCorruptError if they are not there, or are others."""
+    name = blob_name(reference)
+    try:
+        data = disk.read(name)
+    except FileNotFoundError as error:
+        raise JournalCorruptError(corrupt(disk, name, "it is missing")) from error
+    if sha256(data) != reference["sha256"]:
+        raise JournalCorruptError(corrupt(disk, name, "its content is not what its name says"))
+    return data
+
+
+def read_ahead(disk: Disk, name: str) -> Any:
+    """Return what was written ahead in a file; raise JournalCorruptError if it is something else."""
+    entry = parse(disk, name, disk.read(name))
+    told = entry.pop("sha256", None)
+    if not {"content", "prev"} <= entry.keys() or told != sha256(canonical(entry)):
+        raise JournalCorruptError(corrupt(disk, name, "its content is not what its hash says"))
+    return entry
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def check_commit(before: Block, data: Mapping[str, Any]) -> None:
+    """Raise unless a commit block follows from the block before it.
+
+    A commit block says: ``inputs``, a list of ``{"id", "start", "stop"}`` with every input in its order; ``output``,
+    ``{"start", "stop"}`` in records; ``checkpoint`` and ``prev_checkpoint``, blobs with the work left after this batch
+    and after the one before, None for none; ``watermark``; ``status``, "running" or "done".
+
+    Raises:
+        JournalRuleError: naming the rule.
+    """
+    old = before.data
+    seed = old["kind"] == "seed"
+    ids = old["inputs"] if seed else [entry["id"] for entry in old["inputs"]]
+    reached = [0] * len(ids) if seed else [entry["stop"] for entry in old["inputs"]]
+    intervals = [*data["inputs"], data["output"]]
+    rules = {
+        "blocks are numbered in order": data["seq"] == before.seq + 1 and data["kind"] == "commit",
+        "it names the hash of the block before": data["prev"] == before.hash,
+        "time does not go back": data["time"] >= old["time"],
+        "an interval is 0 <= start <= stop": all(
+            type(one["start"]) is int and type(one["stop"]) is int and 0 <= one["start"] <= one["stop"]
+            for one in intervals
+        ),
+        "the output goes on where it was": data["output"]["start"] == (0 if seed else old["output"]["stop"]),
+        "the inputs are the same, in order": [entry["id"] for entry in data["inputs"]] == ids,
+        "each input goes on where it was": [entry["start"] for entry in data["inputs"]] == reached,
+        "it names the checkpoint before": data["prev_checkpoint"] == old.get("checkpoint"),
+        "the watermark is neither dropped nor lowered": seed
+        or old["watermark"] is None
+        or (data["watermark"] is not None and data["watermark"] >= old["watermark"]),
+        "a checkpoint is dropped only when all is done": data["status"] == "done" or data["checkpoint"] is not None,
+        "something has advanced": any(one["start"] < one["stop"] for one in intervals)
+        or any(data[key] != old.get(key) for key in ("checkpoint", "watermark", "status")),
+        "nothing follows when all is done": old.get("status") != "done",
+        "the configuration is the seed's": data["config"] == old["config"],
+    }
+    broken = [rule for rule, holds in rules.items() if not holds]
+    if broken:
+        raise JournalRuleError(
+            f"block {data['seq']} breaks the chain: {broken[0]} (after {show(dict(old))}: {show(dict(data))})."
+        )
+
+
+def canonical(data: Any) -> bytes:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def block_name(seq: int) -> str:
+    return f"blocks/{seq:020d}.json"
+
+
+def blob_name(reference: Mapping[str, Any]) -> str:
+    return f"blobs/{reference['sha256']}"
+
+
+def corrupt(disk: Disk, name: str, flaw: str) -> str:
+    return (
+        f"{disk.root}/{name}: {flaw}. A crash does not do that; restore the checkpoint directory from a copy, or begin "
+        f"anew with an empty one. `python -m sdf.journal.journal verify {disk.root}` says how far the chain is whole."
+    )

@@ -1,0 +1,287 @@
+"""The journal of a stream: what was read, what was given out, what is left. It survives crashes and says how to go on.
+
+It is a chain of small blocks, one per batch, each a JSON file that names the hash of the one before it. **Every block
+carries all that the next one needs**: how far every input was read and how far the output got, as half-open intervals
+that are there also when they are empty, the watermark, and the name of a blob with the work that is left. So whoever
+resumes reads one block, however long the chain and however many empty batches there were.
+
+A batch is written ahead, because where work is split depends on the clock: first the *plan*, what will be read, and
+before anyone outside has seen a record the *pin*, what was read. A driver that finds them follows them to the letter
+under the same batch id. The block is the commit. All of these are created, never replaced: of two drivers, the one that
+comes second to a block is told so and stops.
+
+An attempt at a batch may come to nothing, where there was nothing to read. It is then declared void, by one more file,
+and the next attempt has a number of its own: nobody mixes up what belongs to one and to the other, even if a crash
+leaves half of it there, or another driver is still at it.
+
+    HEAD                          sequence number and hash of the last block; a hint, which a crash may leave one behind
+    blocks/00000000000000000007.json
+    ahead/<number of the next block>.<number of the attempt>.plan-0.json, ...pin-0.json, ...void.json
+    blobs/<sha256 of the content>
+
+Source: the metadata chain of Open Data Fabric, with its RFC-014.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from sdf.errors import (
+    JournalCorruptError,
+    JournalDiskError,
+    JournalError,
+    JournalFencedError,
+    JournalRuleError,
+    show,
+)
+from sdf.journal.chain import (
+    HEAD,
+    VERSION,
+    Block,
+    blob_name,
+    block_name,
+    canonical,
+    check_commit,
+    corrupt,
+    find_head,
+    read_ahead,
+    read_blob,
+    sha256,
+)
+from sdf.journal.storage import Disk
+
+__all__ = ["START", "Journal"]
+
+START = "start"
+
+
+class Journal:
+    """The journal in a directory, at its last block.
+
+    Args:
+        disk: where it is.
+        config: what a stream must have in common with the one that began the journal, as JSON data.
+        inputs: the names of the inputs, in order.
+        clock: the time, in milliseconds since the epoch.
+
+    Raises:
+        JournalError: if the journal there belongs to another stream.
+        JournalCorruptError: if its last block cannot be read.
+
+    Attributes:
+        head: the last block; sequence number 0 is the seed, which holds no batch.
+    """
+
+    def __init__(self, disk: Disk, *, config: Mapping[str, Any], inputs: list[str], clock: Callable[[], int]) -> None:
+        self._disk = disk
+        self._clock = clock
+        with self._writing():
+            for directory in ("blobs", "ahead", "blocks"):  # a driver that died may not have come to it
+                disk.sync(directory)
+            head = find_head(disk)
+        if head is None:
+            seed = {"config": config, "inputs": inputs, "kind": "seed", "prev": None, "seq": 0, "time": clock()}
+            head = self._create(0, {**seed, "v": VERSION})
+        elif head.data["config"] != config:
+            raise JournalError(
+                f"the journal in {disk.root} belongs to another stream: it was begun with {show(head.data['config'])}, "
+                f"this is {show(dict(config))}. Use another checkpoint directory, or the DoFns that it was begun with."
+            )
+        self.head = head
+        self._attempt = self._void_attempts()
+        self._move_head()
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the batch that comes next."""
+        return self.head.seq + 1
+
+    # What is written ahead of a block.
+
+    def ahead(self, name: str) -> Any:
+        """Return what this attempt at the next block has written ahead under a name, None if nothing.
+
+        Raises:
+            JournalCorruptError: if it is not what was written.
+        """
+        try:
+            entry = read_ahead(self._disk, self._ahead(name))
+        except FileNotFoundError:
+            return None
+        return entry["content"] if entry["prev"] == self.head.hash else None
+
+    def write_ahead(self, name: str, content: Any) -> Any:
+        """Write something ahead of the next block, unless it is there already; return what is there, to be followed.
+
+        Raises:
+            JournalCorruptError: if the last block has gone.
+            JournalFencedError: if another driver has gone on to another attempt, or has committed this one.
+        """
+        self._check_there()
+        entry = {"content": content, "prev": self.head.hash, "seq": self.next_seq, "v": VERSION}
+        data = canonical({**entry, "sha256": sha256(canonical(entry))})
+        with self._writing():
+            try:
+                self._disk.create(self._ahead(name), data)
+            except FileExistsError:
+                there = self.ahead(name)
+                if there is not None:
+                    return there
+                self._disk.replace(self._ahead(name), data)  # of a batch that was never to be
+        gone_on = self._void_attempts() > self._attempt or self._disk.size(block_name(self.next_seq)) is not None
+        if gone_on:  # what another driver had written there it may have removed, so that ours was the first again
+            raise self.fenced()
+        return content
+
+    def _check_there(self) -> None:
+        """Raise if the last block has gone, as when the directory was removed: a chain without it would be none."""
+        if self._disk.size(block_name(self.head.seq)) is None:
+            raise JournalCorruptError(corrupt(self._disk, block_name(self.head.seq), "it has gone while a stream ran"))
+
+    def void(self) -> None:
+        """Declare that this attempt at the next block came to nothing; nobody outside has seen anything of it."""
+        mine = self._prefix()
+        with self._writing():
+            with suppress(FileExistsError):  # another driver followed the same attempt, and saw the same
+                self._disk.create(f"{mine}void.json", canonical({"v": VERSION}))
+            for name in self._disk.names("ahead"):
+                if name < mine or (name.startswith(mine) and not name.endswith(".void.json")):
+                    self._disk.remove(name)
+        self._attempt += 1
+
+    def _void_attempts(self) -> int:
+        """Return how many attempts at the next block came to nothing."""
+        prefix = f"ahead/{self.next_seq:020d}."
+        names = [name.removeprefix(prefix) for name in self._disk.names("ahead") if name.startswith(prefix)]
+        return max((int(name[:20]) + 1 for name in names if name.endswith(".void.json")), default=0)
+
+    def _ahead(self, name: str) -> str:
+        if name == START:  # what a stream begins with outlives attempts
+            return f"ahead/{self.next_seq:020d}.{START}.json"
+        return f"{self._prefix()}{name}.json"
+
+    def _prefix(self) -> str:
+        """Return how the names of this attempt's files begin: wide enough for ever, as they are compared as text."""
+        return f"ahead/{self.next_seq:020d}.{self._attempt:020d}."
+
+    # Blobs.
+
+    def put(self, data: bytes) -> dict[str, Any]:
+        """Store bytes under the name of their content, and return what a block says of them."""
+        reference = {"sha256": sha256(data), "size": len(data)}
+        with self._writing():
+            if self._disk.size(blob_name(reference)) != len(data):
+                self._disk.replace(blob_name(reference), data)
+        return reference
+
+    def get(self, reference: Mapping[str, Any]) -> bytes:
+        """Return the bytes that a block refers to.
+
+        Raises:
+            JournalCorruptError: if they are not there, or are others.
+        """
+        return read_blob(self._disk, reference)
+
+    # Blocks.
+
+    def advance(self, read: Sequence[int], records: int, **fields: Any) -> Block:
+        """Append the block of a batch that read so much more of each input, in order, and gave so many records.
+
+        Args:
+            read: for each input.
+            records: of the output.
+            fields: ``checkpoint``, ``watermark`` and ``status``; see `check_commit`.
+        """
+        before = self.head.data
+        begun = before["kind"] == "commit"
+        reached = before["inputs"] if begun else [{"id": name, "stop": 0} for name in before["inputs"]]
+        given = before["output"]["stop"] if begun else 0
+        inputs = [
+            {"id": one["id"], "start": one["stop"], "stop": one["stop"] + more}
+            for one, more in zip(reached, read, strict=True)
+        ]
+        return self.commit({"inputs": inputs, "output": {"start": given, "stop": given + records}, **fields})
+
+    def commit(self, fields: Mapping[str, Any]) -> Block:
+        """Append a block: from now on the batch has happened. Then forget what was written ahead of it.
+
+        Args:
+            fields: ``inputs``, ``output``, ``checkpoint``, ``watermark`` and ``status``; see `check_commit`.
+
+        Raises:
+            JournalRuleError: if it does not follow from the last block; then nothing was written.
+            JournalCorruptError: if the last block has gone.
+            JournalFencedError: if another driver has written this block.
+        """
+        self._check_there()
+        before = self.head
+        data = {
+            **fields,
+            "config": before.data["config"],
+            "kind": "commit",
+            "prev": before.hash,
+            "prev_checkpoint": before.data.get("checkpoint"),
+            "seq": self.next_seq,
+            "time": max(self._clock(), before.data["time"]),  # a clock that was set back stops nobody
+            "v": VERSION,
+        }
+        check_commit(before, data)
+        if (
+            data["checkpoint"] is not None
+            and self._disk.size(blob_name(data["checkpoint"])) != data["checkpoint"]["size"]
+        ):
+            raise JournalRuleError(f"block {data['seq']}: its checkpoint {show(data['checkpoint'])} is not stored.")
+        self.head = self._create(self.next_seq, data)
+        self._attempt = 0
+        self._move_head()
+        with self._writing():
+            for name in self._disk.names("ahead"):
+                if name < f"ahead/{self.next_seq:020d}":
+                    self._disk.remove(name)
+            old = before.data.get("prev_checkpoint")
+            if old is not None and old not in (data["checkpoint"], before.data["checkpoint"]):
+                self._disk.remove(blob_name(old))
+        return self.head
+
+    def _create(self, seq: int, data: Mapping[str, Any]) -> Block:
+        content = canonical(data)
+        with self._writing():
+            try:
+                self._disk.create(block_name(seq), content)
+            except FileExistsError as error:
+                raise self.fenced() from error
+        return Block(seq, sha256(content), json.loads(content))
+
+    def fenced(self) -> JournalFencedError:
+        """Return the error of a driver that another one has overtaken."""
+        return JournalFencedError(
+            f"another driver is ahead of this one in the journal in {self._disk.root}: this one stops, so that no "
+            f"batch happens twice. Run one driver for each checkpoint directory."
+        )
+
+    def _move_head(self) -> None:
+        head = canonical({"hash": self.head.hash, "seq": self.head.seq})
+        with self._writing():
+            try:
+                if self._disk.read(HEAD) == head:
+                    return
+            except FileNotFoundError:
+                pass
+            self._disk.replace(HEAD, head)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Explain what the system says against writing."""
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, JournalError):
+                raise
+            raise JournalDiskError(
+                f"the journal in {self._disk.root} cannot be used: {error}. What is committed stays so, and a "
+                f"batch that the sink has seen without a commit comes again with the same records: make room there, or "
+                f"make it writable, and start the stream again."
+            ) from error

@@ -1,0 +1,174 @@
+"""Pending work of a stream, as it stands in the journal: JSON where values have such a description, else pickled."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import io
+import json
+import pickle
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import attrs
+import cloudpickle
+
+from sdf.errors import JournalCorruptError, JournalError, show
+from sdf.model.restrictions import UNBOUNDED
+from sdf.serialization import pickling
+from sdf.serialization.stored_types import located, module_of, stored_name, tag
+from sdf.serialization.values import ValuesError, describe, read
+
+__all__ = ["Pending", "dump", "from_data", "from_json", "load", "to_data", "to_json"]
+
+_VERSION = 3
+_READS = (2, 3)  # 2 named all types by their modules of then
+
+
+@attrs.frozen
+class Pending:
+    """A part of an element that a stream has still to do.
+
+    Attributes:
+        step: which DoFn of the chain it is for.
+        element: the input.
+        restriction: the part.
+        watermark: state of the watermark estimator to go on from, None for none.
+        due: not to be run before, in milliseconds since the epoch; 0 for at once.
+        tried: whether it was run since anything last came of a batch; then it had nothing to give.
+        held: the watermark before its element was made, None for none: no record that comes of it is older.
+    """
+
+    step: int
+    element: Any
+    restriction: Any
+    watermark: Any = None
+    due: int = 0
+    tried: bool = False
+    held: Any = None
+
+
+def to_data(value: Any) -> Any:
+    """Return a value as JSON data; `from_data` gives it back."""
+    try:
+        description = describe(value, _name)
+        json.dumps(description, allow_nan=False)
+    except Exception:  # of whatever kind: such a value is pickled instead
+        return ["pickle", base64.b64encode(_pickled(value)).decode()]
+    return description
+
+
+def _pickled(value: Any) -> bytes:
+    """Return a value pickled: its classes by name where that can be, so that those of `__main__` stay what they are."""
+    try:
+        return _dumped(_ByName, value)
+    except Exception:  # what has no name of its own is pickled by value
+        return pickling.dumps(value, f"{show(value)}, for the journal,", partial(_dumped, _ByValue))
+
+
+class _Tagged:
+    """Pickles the types of sdf by their tags."""
+
+    def persistent_id(self, value: Any) -> str | None:
+        if value is UNBOUNDED:
+            return tag(type(value).__module__, "UNBOUNDED")
+        return tag(value.__module__, value.__qualname__) if isinstance(value, type) else None
+
+
+class _ByName(_Tagged, pickle.Pickler):
+    pass
+
+
+class _ByValue(_Tagged, cloudpickle.Pickler):  # type: ignore[misc]
+    pass
+
+
+def _dumped(pickler: Callable[[Any], Any], value: Any) -> bytes:
+    file = io.BytesIO()
+    pickler(file).dump(value)
+    return file.getvalue()
+
+
+class _Unpickler(pickle.Unpickler):
+    def persistent_load(self, pid: Any) -> Any:
+        return _named(pid)
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        return super().find_class(module_of(module_name), global_name)
+
+
+def from_data(data: Any) -> Any:
+    """Return the value that `to_data` described.
+
+    Raises:
+        JournalCorruptError: if it cannot be made, for instance because its class has gone.
+    """
+    try:
+        if isinstance(data, list) and data and data[0] == "pickle":
+            return _Unpickler(io.BytesIO(base64.b64decode(data[1]))).load()
+        return read(data, _named)
+    except Exception as error:
+        raise JournalCorruptError(
+            f"the journal holds {show(data)}, which cannot be made into a value here: {type(error).__name__}: {error}. "
+            f"Resume with the program, and the versions of its libraries, that wrote it."
+        ) from error
+
+
+def _name(value: Any, name: str) -> str:
+    """Name what is found under that name in its module; not a lambda, or a class that a function made."""
+    stored = stored_name(value.__module__, name)
+    if _named(stored) is not value:
+        raise ValuesError(f"{stored} is something else than {show(value)}.")
+    return stored
+
+
+def _named(name: str) -> Any:
+    """Return what has a name, wherever it is: a journal is one's own, as the program is."""
+    module, path = located(name)
+    value = importlib.import_module(module)
+    for step in path.split("."):
+        value = getattr(value, step)
+    return value
+
+
+def to_json(work: Pending) -> dict[str, Any]:
+    """Return pending work as JSON data."""
+    return {
+        "step": work.step,
+        "element": to_data(work.element),
+        "restriction": to_data(work.restriction),
+        "watermark": to_data(work.watermark),
+        "due": work.due,
+        "tried": work.tried,
+        "held": to_data(work.held),
+    }
+
+
+def from_json(data: dict[str, Any]) -> Pending:
+    """Return the pending work that `to_json` described."""
+    values = {name: from_data(data[name]) for name in ("element", "restriction", "watermark", "held")}
+    return Pending(step=data["step"], due=data["due"], tried=data["tried"], **values)
+
+
+def dump(state: dict[str, Any], pending: Iterable[Pending]) -> bytes:
+    """Return a checkpoint: what a stream knows, and its pending work, a line each."""
+    lines = [{**state, "v": _VERSION}, *map(to_json, pending)]
+    return b"".join(json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n" for line in lines)
+
+
+def load(checkpoint: bytes) -> tuple[dict[str, Any], list[Pending]]:
+    """Return what `dump` wrote.
+
+    Raises:
+        JournalError: if a newer sdf wrote it.
+        JournalCorruptError: if it holds a value that cannot be made here.
+    """
+    first, *lines = checkpoint.splitlines()
+    state: dict[str, Any] = json.loads(first)
+    if state["v"] not in _READS:
+        raise JournalError(
+            f"the checkpoint of this stream has version {show(state['v'])}, this sdf knows {_VERSION}. Use the sdf "
+            f"that wrote it."
+        )
+    return state, [from_json(json.loads(line)) for line in lines]

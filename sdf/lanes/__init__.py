@@ -1,0 +1,1 @@
+"""Live splitting: lanes that run work items and steal from one another, and the coordinator on the driver. No Spark."""

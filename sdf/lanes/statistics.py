@@ -1,0 +1,99 @@
+"""What came of a run with lanes, for its report and its progress. No decision depends on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sdf.lanes.attempts import LaneState
+from sdf.reporting.progress import RunProgress
+from sdf.reporting.run_report import RunReport
+from sdf.scheduling.run_state import RunState
+
+__all__ = ["Statistics"]
+
+
+class Statistics:
+    """See the module's docstring.
+
+    Args:
+        work: the work of the run.
+        lanes: its lanes.
+
+    Attributes:
+        retries: how often a lane was begun anew because its attempt was lost.
+        replays: how often a lane that had ended was run again.
+        refusals: why victims gave nothing, and how often.
+    """
+
+    def __init__(self, work: RunState, lanes: Sequence[LaneState]) -> None:
+        self._work = work
+        self._lanes = lanes
+        self._seconds = self._began = 0.0
+        self._slots: list[tuple[float, int]] = []  # from when on so many attempts were connected
+        self._ended = False
+        self.retries = self.replays = 0
+        self.refusals: Counter[str] = Counter()
+
+    def attempts(self, connected: int, now: float) -> None:
+        """Note how many attempts are connected from now on."""
+        if self._ended:
+            return
+        before = self._slots[-1][1] if self._slots else 0
+        if before == 0:
+            self._began = now
+        self._slots.append((self._active_seconds(now), connected))
+        if connected == 0:
+            self._seconds = self._slots[-1][0]
+
+    def _active_seconds(self, now: float) -> float:
+        """Return for how long attempts have been connected; between two actions a run stands still."""
+        running = bool(self._slots) and self._slots[-1][1] > 0 and not self._ended
+        return self._seconds + (now - self._began if running else 0.0)
+
+    def all_sealed(self, now: float) -> None:
+        """Note that the run has ended; whatever is run again is not part of it."""
+        self._seconds = self._active_seconds(now)
+        self._ended = True
+
+    def progress(self, now: float, tasks_busy: int) -> RunProgress:
+        """Return how far the run is."""
+        return RunProgress(
+            name=self._work.name,
+            seconds=self._active_seconds(now),
+            done=min(sum(map(_units_done, self._lanes)), self._work.known_units),
+            known=self._work.known_units,
+            tasks_busy=tasks_busy,
+            slots=len(self._lanes),
+            splits=self._work.splits,
+        )
+
+    def report(self, now: float) -> RunReport:
+        """Return what has been done so far."""
+        sealed = [(lane, lane.sealed) for lane in self._lanes if lane.sealed is not None]
+        return RunReport(
+            name=self._work.name,
+            elements=self._work.ledger.elements(),
+            stages=1,
+            splits=self._work.splits,
+            split_elements=self._work.split_elements(),
+            seconds=self._active_seconds(now),
+            slots=max((connected for _, connected in self._slots), default=len(self._lanes)),
+            tasks=tuple(task for _, task in sealed),
+            retries=self.retries,
+            replays=self.replays,
+            notes=tuple(self._work.notes),
+            pieces=self._work.pieces((task.began, lane.ran.values()) for lane, task in sealed),
+            slow_blocks=self._work.slow_blocks(block for lane, _ in sealed for block in lane.slow),
+            refusals=tuple(self.refusals.most_common()),
+            slots_over_time=tuple(self._slots),
+            runner="LiveRunner",
+            lanes=len(self._lanes),
+        )
+
+
+def _units_done(lane: LaneState) -> float:
+    if lane.sealed is not None:
+        return lane.units
+    running = (one.done.units + (0.0 if one.heartbeat is None else one.heartbeat.units) for one in lane.attempts)
+    return max(running, default=0.0)

@@ -1,0 +1,1 @@
+"""What a user subclasses and is given: DoFn, restrictions, trackers, watermark estimators."""

@@ -1,0 +1,215 @@
+"""DoFn: what a user subclasses, and TaggedOutput, what `process` yields for an output other than the main one."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, NoReturn
+
+from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, blame, show
+from sdf.model.byte_key_tracker import ByteKeyRangeTracker
+from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
+from sdf.model.restrictions import UNBOUNDED, ByteKeyRange, OffsetRange
+from sdf.model.trackers import RestrictionTracker
+from sdf.model.watermarks import WatermarkEstimator
+
+__all__ = ["DoFn", "TaggedOutput", "call_hook", "check_fn", "check_tags"]
+
+
+class DoFn(ABC):
+    """Work that can be split while it runs. Two methods are required, the rest have defaults.
+
+    An instance is pickled on the driver and lives once in each Python worker, where it runs many work items, one at a
+    time. It needs no ``super().__init__()``, nothing is stored on it. Open clients in `setup`, not in ``__init__``:
+    they do not pickle. `process` must be deterministic for a given element and restriction, because Spark may run a
+    part again.
+    """
+
+    @abstractmethod
+    def get_initial_restriction(self, element: Any) -> Any:
+        """Return all the work of an element. Called on a worker, once per element.
+
+        Returns:
+            An `OffsetRange`, a ``(start, stop)`` tuple of integers, a `ByteKeyRange`, or a value of your own (see
+            `sdf.model.restrictions`), then with `create_tracker`.
+        """
+
+    @abstractmethod
+    def process(self, element: Any, tracker: Any, *args: Any, **side_inputs: Any) -> Iterable[Any] | None:
+        """Yield the outputs of one part of an element: claim a block, yield what is in it, and so on.
+
+        Called on a worker, once per work item and attempt, as a generator function or one that returns an iterable.
+        Between claims a runner may shorten ``tracker.current_restriction()``; the next claim then tells. Nothing may
+        be yielded before the first claim or after a refused one, and everything must be claimed or deferred.
+
+        Args:
+            element: the input.
+            tracker: the view of a tracker: ``try_claim(position)``, ``current_restriction()``,
+                ``defer_remainder(delay_seconds)``, ``is_bounded()``, ``watermark``, and for the built-in trackers the
+                RangeTracker words.
+            args: never given; with it here, type checkers accept a `process` that takes only what it needs.
+            side_inputs: as given to the runner, by name.
+        """
+
+    def split_restriction(self, element: Any, restriction: Any) -> Iterable[Any]:
+        """Yield parts of the initial restriction, in order, that add up to it. Called on a worker, once per element.
+
+        A runner splits further by what it sees at run time; this is for the boundaries that only the author knows.
+        """
+        yield restriction
+
+    def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
+        """Return a new tracker. Called on a worker per attempt, and on the driver to plan: it must not need `setup`."""
+        if isinstance(restriction, OffsetRange):
+            growing = restriction.stop is UNBOUNDED
+            return GrowableOffsetRangeTracker(restriction) if growing else OffsetRangeTracker(restriction)
+        if isinstance(restriction, ByteKeyRange):
+            return ByteKeyRangeTracker(restriction)
+        raise InvalidTypeError(
+            f"{type(self).__name__} has no tracker for a restriction of type {type(restriction).__name__} "
+            f"(got {show(restriction)} for element {show(element)}). Override create_tracker(element, restriction), or "
+            f"use OffsetRange or ByteKeyRange."
+        )
+
+    def restriction_size(self, element: Any, restriction: Any) -> float | None:
+        """Return the work in a restriction, finite and >= 0, in any steady unit, or None if unknown.
+
+        The default is what the tracker says remains. Called on workers and on the driver, also concurrently: it must
+        not need `setup`.
+        """
+        return self.create_tracker(element, restriction).progress().remaining
+
+    def remark(self, element: Any, restriction: Any) -> str | None:
+        """Return a remark on an element for the report of the run, such as why it cannot be split; None for none.
+
+        Called on a worker, once per element, with its initial restriction.
+        """
+        return None
+
+    def truncate(self, element: Any, restriction: Any) -> Any:
+        """Return what is still to be done of a restriction when a stream is drained, None for nothing.
+
+        Called on the driver, after `setup`.
+        The default keeps finite work and drops work without an end.
+        """
+        return restriction if self.create_tracker(element, restriction).is_bounded() else None
+
+    def create_watermark_estimator(self, element: Any, restriction: Any) -> WatermarkEstimator | None:
+        """Return the estimator that `process` reaches as ``tracker.watermark``; the default is none."""
+        return None
+
+    def setup(self) -> None:
+        """Open what the DoFn needs. Called once per Python worker, before anything else there."""
+
+    def teardown(self) -> None:
+        """Close what `setup` opened, such as connections.
+
+        Best effort: it runs where a Python worker leaves by itself or has seen eight newer runs. Spark kills the idle
+        workers at the end of an application, and those run nothing; never leave work to it that must be done. It runs
+        in the process that ran `setup` alone, not in those that `process` forks.
+        """
+
+    def start_bundle(self) -> None:
+        """Called on a worker before the first work item of each task."""
+
+    def finish_bundle(self) -> None:
+        """Called on a worker after the last work item of each task. It returns None: it cannot output."""
+
+    def on_commit(self, element: Any, restriction: Any) -> None:
+        """Called on the driver in streams, at least once, after the batch that holds this part is committed.
+
+        `setup` is called there before it.
+        """
+
+
+class TaggedOutput:
+    """An output for the tag ``tag`` instead of the main output; yield it from `process`.
+
+    The tag must be declared: ``run_sdf(..., tags=("bad",))``. It is a message to the runner, not a record, and so it
+    refuses to be pickled: an undeclared one is caught when it would leave the process.
+
+    Attributes:
+        declared: the tags that `process` may use, where records do not leave the process at once: in a lane, whose
+            records the user's own functions get. None where the runner looks at each record anyway.
+    """
+
+    __slots__ = ("tag", "value")
+
+    declared: ClassVar[tuple[str, ...] | None] = None
+
+    def __init__(self, tag: str, value: Any) -> None:
+        self.tag = tag
+        self.value = value
+        if self.declared is not None:
+            self.check(self.declared)
+
+    def check(self, declared: tuple[str, ...], who: str = "process()") -> None:
+        """Raise OutputError, which calls the method that gave it ``who``, unless its tag is one of those."""
+        if self.tag not in declared:
+            raise OutputError(
+                f"{who} gave {show(self)}, but the declared tags are {show(declared)}. "
+                f"Pass tags=({self.tag!r}, ...) to the runner."
+            )
+
+    def __repr__(self) -> str:
+        return f"TaggedOutput({self.tag!r}, {self.value!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise OutputError(
+            f"process() gave {show(self)}, but no tags are declared. Pass tags=({self.tag!r},) to the runner."
+        )
+
+
+def check_fn(fn: Any, side_inputs: Mapping[str, Any] | None, who: str) -> None:
+    """Raise unless ``fn`` is a DoFn instance whose `process` takes these side inputs; called before any job.
+
+    Raises:
+        InvalidTypeError: naming ``who`` was given what, and how to mend it.
+    """
+    if isinstance(fn, type) and issubclass(fn, DoFn):
+        raise InvalidTypeError(
+            f"{who} needs an instance of a DoFn: pass {fn.__name__}() (got the class {fn.__name__})."
+        )
+    if not isinstance(fn, DoFn):
+        raise InvalidTypeError(
+            f"{who} needs a DoFn (got {show(fn)}). Subclass sdf.DoFn with get_initial_restriction() and process()."
+        )
+    if side_inputs is not None and not isinstance(side_inputs, Mapping):
+        raise InvalidTypeError(f"{who} side_inputs must map names to values (got {show(side_inputs)}).")
+    names = list(side_inputs or ())
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidTypeError(f"{who} side_inputs must map names to values (got the keys {show(names)}).")
+    try:
+        inspect.signature(fn.process).bind(None, None, **dict.fromkeys(names))
+    except TypeError as error:
+        call = ", ".join(["element", "tracker", *(f"{name}=" for name in names)])
+        raise InvalidTypeError(
+            f"{type(fn).__name__}.process() cannot be called as process({call}): {error}. Its signature is "
+            f"process{inspect.signature(fn.process)}."
+        ) from None
+
+
+def check_tags(tags: Any, who: str) -> tuple[str, ...]:
+    """Return the declared tags as a tuple; raise unless they are distinct names other than "main"."""
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise InvalidTypeError(f"{who} tags must be a tuple of names (got {show(tags)}); one tag is tags=('bad',).")
+    names = tuple(tags)
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidTypeError(f"{who} tags must be names (got {show(names)}).")
+    if len({"main", *names}) != len(names) + 1:
+        raise InvalidValueError(f"{who} tags must be distinct names, none of them 'main' (got {show(names)}).")
+    return names
+
+
+def call_hook(fn: DoFn, name: str) -> None:
+    """Call ``setup``, ``teardown``, ``start_bundle`` or ``finish_bundle``.
+
+    Raises:
+        OutputError: if it returns something, since none of them can output.
+        ProcessError: if it raises.
+    """
+    with blame(lambda: f"{type(fn).__name__}.{name}()"):
+        given = getattr(fn, name)()
+        if given is not None:
+            raise OutputError(f"it must return None, it cannot output (got {show(given)})")

@@ -1,0 +1,288 @@
+"""Trackers of integer offsets: bounded, growing, and kept in one piece.
+
+Two vocabularies, one tracker: the restriction tracker's (`try_claim`, `try_split`, `check_done`) and the older
+RangeTracker's (`try_return_record_at`, `try_split_at_position`, `fraction_consumed`). They meet in one number, the
+position last consumed: claimed positions are consumed, and a split cuts at unconsumed positions only.
+
+Sources: RangeTracker of the Dataflow SDK 1.9.1; OffsetRangeTracker and GrowableOffsetRangeTracker of Apache Beam.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from threading import Lock
+from typing import Any
+
+from sdf.errors import ClaimError, InvalidTypeError, UnclaimedWorkError, show
+from sdf.model.restrictions import UNBOUNDED, OffsetRange, Unbounded, as_restriction
+from sdf.model.trackers import Progress, RestrictionTracker, as_fraction
+from sdf.numbers import as_integer, is_integer
+
+__all__ = ["GrowableOffsetRangeTracker", "OffsetRangeTracker", "UnsplittableTracker"]
+
+
+class OffsetRangeTracker(RestrictionTracker):
+    """Tracks claims of increasing offsets in an `OffsetRange`; thread-safe.
+
+    Worked numbers: [100, 200) claimed up to 130, split at 0.7, gives [100, 179) and [179, 200).
+
+    Args:
+        restriction: an `OffsetRange`, or a ``(start, stop)`` tuple.
+    """
+
+    def __init__(self, restriction: OffsetRange | tuple[int, int]) -> None:
+        whole = as_restriction(restriction, f"{type(self).__name__}() was given")
+        if not isinstance(whole, OffsetRange):
+            raise InvalidTypeError(f"{type(self).__name__} needs an OffsetRange (got {show(restriction)}).")
+        self._lock = Lock()
+        self._start = whole.start
+        self._stop: Any = whole.stop
+        self._last: Any = whole.start - 1  # the last position claimed or tried; start - 1 before any
+        self._record: Any = whole.start - 1  # the last record inside a block
+        self._refused = False
+        self._fence: Any = whole.start  # claims below it need no more looking at: the start before any, then the stop
+
+    def current_restriction(self) -> OffsetRange:
+        return OffsetRange(self._start, self._stop)
+
+    def try_claim(self, position: int) -> bool:
+        """Claim the block at ``position``; False at or past the stop. The hot path: once per block.
+
+        Raises:
+            ClaimError: if it is not an integer, does not increase, lies before the start, or follows a refused claim.
+        """
+        with self._lock:
+            if type(position) is int and position > self._last and position >= self._record and not self._refused:
+                self._last = position
+                return position < self._fence or self._at_fence(position)
+        return self._claim_unusual(position)
+
+    def _at_fence(self, position: Any) -> bool:
+        """Settle a claim that is not below the fence, the first one or one past the stop; the lock is held."""
+        self._last = position
+        self._refused = not position < self._stop
+        self._fence = self._stop
+        self._edge()
+        return not self._refused
+
+    def _edge(self) -> None:
+        """Hear of the first claim, and of one that is refused; the lock is held."""
+
+    _fault: Callable[[str], ClaimError] = ClaimError  # the runner hears of errors that process() may swallow
+
+    def _claim_unusual(self, position: Any) -> bool:
+        where = repr(self.current_restriction())
+        position = as_integer(position)
+        with self._lock:
+            if not is_integer(position) and position is not UNBOUNDED:
+                raise self._fault(f"try_claim() positions must be integers: got {show(position)} in {where}.")
+            if self._refused:
+                raise self._fault(
+                    f"try_claim({position!r}) after a refused claim of {self._last} in {where}. "
+                    f"Return from process() as soon as try_claim() is False."
+                )
+            if position < self._start:
+                raise self._fault(f"try_claim() positions must be >= the start: got {position} in {where}.")
+            if position <= self._last or position < self._record:
+                before = max(self._last, self._record)
+                raise self._fault(f"try_claim() positions must increase: got {position} after {before} in {where}.")
+            return self._at_fence(position)
+
+    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[OffsetRange, OffsetRange] | None:
+        exact = as_fraction(fraction_of_remainder)
+        estimate = self._estimated_stop()
+        with self._lock:
+            consumed = max(self._last, self._record)
+            if consumed is UNBOUNDED or self._refused:
+                return None
+            end = max(estimate, consumed + 1) if self._stop is UNBOUNDED else self._stop
+            split = consumed + max(1, math.floor((end - consumed) * exact))
+            residual_stop = self._stop
+            if split > end or split >= residual_stop or not self._cut(split):
+                return None
+            return OffsetRange(self._start, split), OffsetRange(split, residual_stop)
+
+    def _cut(self, stop: int) -> bool:
+        """Lower the stop, while the lock is held. False if a claim got there first, which the lock rules out here."""
+        self._stop = stop
+        self._fence = min(self._fence, stop)
+        return True
+
+    def _estimated_stop(self) -> Any:
+        """Return the present end of an unbounded range, ``start - 1`` where it is unknown."""
+        return self._start - 1
+
+    def check_done(self) -> None:
+        """Return if every offset was claimed.
+
+        A reader whose last block starts before ``stop - 1`` shows that it looked by claiming the stop, in vain.
+
+        Raises:
+            UnclaimedWorkError: naming what is unclaimed.
+        """
+        with self._lock:
+            last_needed = UNBOUNDED if self._stop is UNBOUNDED else self._stop - 1
+            if self._start == self._stop or self._last >= last_needed:
+                return
+            unclaimed = f"[{self._last + 1}, {self._stop}) of {OffsetRange(self._start, self._stop)!r}"
+        raise UnclaimedWorkError(
+            f"{unclaimed} is unclaimed, that work would be lost. "
+            f"Claim until try_claim() returns False (at the end of the input claim the restriction's stop), "
+            f"or call tracker.defer_remainder()."
+        )
+
+    def progress(self) -> Progress:
+        """Return offsets done and left; the offset claimed last counts as left. [100, 200) at 130: (30, 70)."""
+        estimate = self._estimated_stop()
+        with self._lock:
+            if self._refused:
+                size = 0 if self._stop is UNBOUNDED else self._stop - self._start
+                return Progress(size, 0)
+            at = max(self._last, self._record, self._start)
+            if self._stop is not UNBOUNDED:
+                at = min(at, self._stop)
+                return Progress(at - self._start, self._stop - at)
+            return Progress(at - self._start, max(at, estimate) - at if estimate >= self._start else None)
+
+    def is_bounded(self) -> bool:
+        return self._stop is not UNBOUNDED or self._last is UNBOUNDED
+
+    # The older interface: a reader that returns records, some of which are not split points.
+
+    def start_position(self) -> int:
+        """Return the first position of the range; it never moves."""
+        return self._start
+
+    def stop_position(self) -> int | Unbounded:
+        """Return the position where the range ends; a split lowers it."""
+        stop: int | Unbounded = self._stop
+        return stop
+
+    def try_return_record_at(self, is_at_split_point: bool, record_start: int) -> bool:
+        """Tell whether the record that starts at ``record_start`` may be returned, and if so, consume it.
+
+        At a split point this is `try_claim`. Any other record belongs to the block of the last split point: always
+        True, also past the stop.
+
+        Raises:
+            ClaimError: as `try_claim`; for other records, if there was no split point yet or positions decrease.
+        """
+        if is_at_split_point:
+            return self.try_claim(record_start)
+        record_start = as_integer(record_start)
+        with self._lock:
+            if not is_integer(record_start):
+                raise self._fault(f"try_return_record_at() positions must be integers (got {show(record_start)}).")
+            last = max(self._last, self._record)
+            if self._last < self._start or self._refused or record_start < last:
+                rule = (
+                    "needs a split point before it" if self._last < self._start
+                    else "comes after a refused record" if self._refused
+                    else f"must not precede {last}"
+                )  # fmt: skip
+                raise self._fault(
+                    f"try_return_record_at(False, {record_start}) {rule} in OffsetRange({self._start}, {self._stop})."
+                )
+            self._record = record_start
+            return True
+
+    def try_split_at_position(self, split_position: int) -> bool:
+        """Cut the range at a position that is not consumed yet. False: nothing changed, also before the first record.
+
+        [100, 200) at 110: 109, 110, 200 and 210 are refused, 111 and 199 accepted.
+        """
+        split_position = as_integer(split_position)
+        if not is_integer(split_position):
+            raise InvalidTypeError(f"try_split_at_position() needs an integer (got {show(split_position)}).")
+        with self._lock:
+            started = self._last >= self._start
+            if not started or self._refused or not max(self._last, self._record) < split_position < self._stop:
+                return False
+            return self._cut(split_position)
+
+    def fraction_consumed(self) -> float:
+        """Return the share of positions consumed: 0.0 before the first, 1.0 once refused. [3, 6) at 4: 1/3."""
+        with self._lock:
+            if self._refused:
+                return 1.0
+            if self._last < self._start or self._stop is UNBOUNDED:
+                return 0.0
+            consumed: float = (max(self._last, self._record) - self._start) / (self._stop - self._start)
+            return min(1.0, consumed)
+
+    # What the invoker asks.
+
+    @property
+    def started(self) -> bool:
+        """Tell whether there was a claim; before it, a running attempt must not be split (apache/beam#32044)."""
+        return bool(self._last >= self._start)
+
+    @property
+    def last_claimed(self) -> Any:
+        """Return the position claimed or tried last, None before any."""
+        return self._last if self._last >= self._start else None
+
+    @property
+    def refused(self) -> bool:
+        """Tell whether a claim was refused; after it, nothing may be claimed, deferred or split."""
+        return self._refused
+
+
+class GrowableOffsetRangeTracker(OffsetRangeTracker):
+    """Tracks offsets of something that still grows: ``[start, UNBOUNDED)`` with an estimate of its present end.
+
+    A split bounds the primary; the growing tail is always in the residual. Claim ``UNBOUNDED`` when the input has
+    ended for good. With a finite stop it is an `OffsetRangeTracker`.
+
+    Args:
+        restriction: an `OffsetRange` or a tuple.
+        estimate: returns the present end (exclusive, an integer that may fall) or None if it is unknown. Called at each
+            split and each request for progress, outside the lock: keep one connection, and do not fetch data.
+    """
+
+    def __init__(
+        self, restriction: OffsetRange | tuple[int, Any], estimate: Callable[[], int | None] = lambda: None
+    ) -> None:
+        super().__init__(restriction)
+        self._estimate = estimate
+
+    def _estimated_stop(self) -> Any:
+        estimate = as_integer(self._estimate()) if self._stop is UNBOUNDED else None
+        return self._start - 1 if estimate is None else max(estimate, self._start)
+
+
+class UnsplittableTracker(RestrictionTracker):
+    """Keeps a runner from sharing out a restriction, while it can still be stopped and resumed (`try_split(0)`).
+
+    For work that must happen in order in one place. Atomic work needs no such thing: ``OffsetRange(0, 1)`` has one
+    claim and no split point.
+
+    Args:
+        wrapped: the tracker to wrap, or an offset range for the usual one.
+    """
+
+    def __init__(self, wrapped: RestrictionTracker | OffsetRange | tuple[int, int]) -> None:
+        self._wrapped = wrapped if isinstance(wrapped, RestrictionTracker) else OffsetRangeTracker(wrapped)
+
+    def current_restriction(self) -> Any:
+        return self._wrapped.current_restriction()
+
+    def try_claim(self, position: Any) -> bool:
+        return self._wrapped.try_claim(position)
+
+    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Any, Any] | None:
+        return self._wrapped.try_split(0) if as_fraction(fraction_of_remainder) == 0 else None
+
+    def check_done(self) -> None:
+        self._wrapped.check_done()
+
+    def progress(self) -> Progress:
+        return self._wrapped.progress()
+
+    def is_bounded(self) -> bool:
+        return self._wrapped.is_bounded()
+
+    def defer_remainder(self, delay_seconds: float = 0) -> Any:
+        return self._wrapped.defer_remainder(delay_seconds)

@@ -1,0 +1,1 @@
+"""What a run tells its user: progress, the report, the page."""

@@ -1,0 +1,230 @@
+"""Pages for browsers, drawn as plain HTML and SVG: one file, no script, no network; light or dark as the reader has it.
+
+What is too narrow to be seen is drawn together with its neighbours, so a page stays small, however much is in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = ["COLOURS", "MOST_ROWS", "Box", "bars", "document", "figures", "steps", "table", "text", "timeline", "write"]
+
+COLOURS = 8
+MOST_ROWS = 256
+
+_WIDTH = 1000.0
+_MOST_BOXES = 12_000
+_MOST_BARS = 500
+_NARROWEST = 0.4
+_MOST_TICKS = 10
+_GOES_ON_WIDTH = 200.0  # of what is said where a timeline goes on, and of the tick's label beside it
+
+_STYLE = """
+:root { color-scheme: light dark; --text: #1f2328; --back: #ffffff; --soft: #656d76; --line: #d1d9e0; --card: #f6f8fa;
+  --other: #9aa4b0; --other2: #b6bec8; --c0: #d1495b; --c1: #2f6fb2; --c2: #2e8b57; --c3: #c77d0a; --c4: #7a4fb5;
+  --c5: #0f8b8d; --c6: #a1557d; --c7: #6b7a1e; }
+@media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --back: #0d1117; --soft: #9198a1; --line: #3d444d;
+  --card: #151b23; --other: #59636e; --other2: #454e58; --c0: #ff7b89; --c1: #6cb0f5; --c2: #56d394; --c3: #f0b24a;
+  --c4: #b794f6; --c5: #4fd1d3; --c6: #e08fb9; --c7: #c0cf5c; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back); margin: 2rem auto;
+  max-width: 1080px; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
+p { margin: .3rem 0; } .soft { color: var(--soft); }
+.says { margin: .3rem 0; overflow-wrap: anywhere; }
+.figures { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1rem 0; }
+.figures div { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .4rem .9rem; }
+.figures b { display: block; font-size: 1.2rem; font-variant-numeric: tabular-nums; }
+.figures span { color: var(--soft); fill: var(--soft); font-size: .8rem; }
+svg { display: block; width: 100%; height: auto; background: var(--card); border: 1px solid var(--line);
+  border-radius: 6px; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--soft); } svg line { stroke: var(--line); }
+svg text.mark, svg path { fill: var(--text); }
+rect.o { fill: var(--other); } rect.p { fill: var(--other2); } i.o, i.p { background: var(--other); }
+.key { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .4rem 0; font-size: .85rem; }
+.key i, .says i, summary i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .4em; }
+table { border-collapse: collapse; font-size: .85rem; } td, th { text-align: left; padding: .15rem 1rem .15rem 0;
+  border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+details { margin: .3rem 0; } summary { cursor: pointer; overflow-wrap: anywhere; }
+.node { font: 12px/1.6 ui-monospace, monospace; overflow-wrap: anywhere; }
+""" + "\n".join(f"rect.c{n} {{ fill: var(--c{n}); }} i.c{n} {{ background: var(--c{n}); }}" for n in range(COLOURS))
+
+
+@attrs.frozen
+class Box:
+    """A box of the timeline: a slot, from when until when, its class for the colour, and what it says."""
+
+    row: int
+    began: float
+    end: float
+    colour: str
+    says: str
+
+
+def document(title: str, parts: Iterable[str]) -> str:
+    """Return a whole page of its parts."""
+    body = "\n".join(part for part in parts if part)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="viewport" '
+        f'content="width=device-width">\n<title>{text(title)}</title>\n<link rel="icon" href="data:,">\n'
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{text(title)}</h1>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def write(path: str | PathLike[str], page: str) -> None:
+    """Write a page over what is there; halves of characters, which no encoding has, become question marks."""
+    content = page.encode("utf-8", "replace")
+    with open(path, "wb") as file:
+        file.write(content)
+
+
+def figures(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return numbers in a row, each with what it is."""
+    return f"<div class=figures>{''.join(f'<div><b>{text(b)}</b><span>{text(s)}</span></div>' for b, s in pairs)}</div>"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table; numbers stand to the right."""
+    cells = "".join(f"<th>{text(name)}</th>" for name in head)
+    lines = "".join(
+        f"<tr>{''.join(f'<td{_number_class(value)}>{text(_cell(value))}</td>' for value in row)}</tr>" for row in rows
+    )
+    return f"<table><tr>{cells}</tr>{lines}</table>"
+
+
+def _number_class(value: object) -> str:
+    return " class=n" if isinstance(value, (int, float)) else ""
+
+
+def _cell(value: object) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def text(text: str) -> str:
+    return escape(text, quote=True)
+
+
+def timeline(
+    boxes: list[Box], rows: int, span: float, *, most_rows: int = MOST_ROWS, most_boxes: int = _MOST_BOXES
+) -> Iterator[str]:
+    """Yield the SVG of a timeline.
+
+    Args:
+        boxes: what is in it; what ends later is cut off, and it is said when it ends.
+        rows: how many there are, also empty ones.
+        span: its seconds.
+        most_rows: no more are drawn.
+        most_boxes: about so many; what lies closer is drawn together.
+    """
+    drawn = min(rows, most_rows)
+    height = 22.0 if drawn <= 16 else 10.0 if drawn <= 64 else 3.0
+    scale = _WIDTH / span if span > 0 else 0.0
+    total = drawn * height + 18
+    yield f'<svg viewBox="0 0 {_WIDTH:g} {total:g}" role="img" aria-label="timeline of {rows} slots">'
+    end = max((box.end for box in boxes), default=0.0)
+    goes_on = end > 1.001 * span
+    for tick in _ticks(span):
+        x = tick * scale
+        yield f'<line x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{total - 16:g}"/>'
+        if not goes_on or x < _WIDTH - _GOES_ON_WIDTH:
+            yield f'<text x="{x + 2:.1f}" y="{total - 4:g}">{tick:g} s</text>'
+    narrowest = max(_NARROWEST, _WIDTH * drawn / most_boxes)
+    by_row: list[list[Box]] = [[] for _ in range(drawn)]
+    for box in boxes:
+        if box.row < drawn and box.began < span:
+            by_row[box.row].append(box)
+    for row, in_row in enumerate(by_row):
+        for group in _joined(sorted(in_row, key=lambda box: box.began), narrowest / scale if scale else 0.0):
+            yield _drawn(group, scale, row * height + 1, height - (2 if height > 4 else 1), narrowest)
+    if goes_on:
+        where = f'x="{_WIDTH - 6:g}" y="{total - 4:g}" text-anchor="end"'
+        yield f"<text class=mark {where}>goes on until {end:,.2f} s</text>"
+    yield "</svg>"
+
+
+def _joined(boxes: list[Box], together_seconds: float) -> Iterator[list[Box]]:
+    """Yield the boxes of a row, those that begin within so many seconds together."""
+    held: list[Box] = []
+    for box in boxes:
+        if held and box.began - held[0].began >= together_seconds:
+            yield held
+            held = []
+        held.append(box)
+    if held:
+        yield held
+
+
+def _drawn(boxes: list[Box], scale: float, y: float, height: float, narrowest: float) -> str:
+    """Return the rectangle of boxes that are drawn as one, the paler the less of its time they filled."""
+    longest = max(boxes, key=lambda box: box.end - box.began)
+    more = f"; and {len(boxes) - 1:,} more here" if len(boxes) > 1 else ""
+    began, end = boxes[0].began * scale, min(max(box.end for box in boxes) * scale, _WIDTH)
+    width = max(end - began, narrowest)
+    filled = sum(box.end - box.began for box in boxes) * scale / width
+    pale = "" if filled > 0.9 else f' opacity="{max(filled, 0.15):.2f}"'
+    return (
+        f'<rect class={longest.colour} x="{began:.1f}" y="{y:g}" width="{width:.1f}" height="{height:g}"{pale}>'
+        f"<title>{text(longest.says + more)}</title></rect>"
+    )
+
+
+def _ticks(span: float) -> Iterator[float]:
+    """Yield round numbers of seconds: steps of 1, 2 or 5 times a power of ten."""
+    if span <= 0:
+        return
+    power = 10.0 ** math.floor(math.log10(span / _MOST_TICKS))
+    step = next(factor * power for factor in (1, 2, 5, 10) if span / (factor * power) <= _MOST_TICKS)
+    for number in range(int(0.9 * span / step) + 1):
+        yield round(number * step, 9)
+
+
+def bars(values: Sequence[tuple[float, str]], unit: str) -> Iterator[str]:
+    """Yield the SVG of a bar for each value, each with what it says; of many, neighbours as one, the highest of them.
+
+    Args:
+        values: the heights, not negative.
+        unit: of the values, for the axis.
+    """
+    together = max(1, -(-len(values) // _MOST_BARS))
+    groups = [values[first : first + together] for first in range(0, len(values), together)]
+    highest = max((value for value, _ in values), default=0.0)
+    width = _WIDTH / max(len(groups), 1)
+    yield f'<svg viewBox="0 0 {_WIDTH:g} 130" role="img" aria-label="{len(values)} values">'
+    for number, group in enumerate(groups):
+        value, says = max(group)
+        height = 100 * value / highest if highest > 0 else 0.0
+        yield (
+            f'<rect class=c1 x="{number * width:.1f}" y="{115 - height:.1f}" width="{max(width - 1, 0.5):.1f}" '
+            f'height="{height:.1f}"><title>{text(says)}</title></rect>'
+        )
+    yield f'<text x="4" y="12">{highest:,.4g} {text(unit)}</text></svg>'
+
+
+def steps(points: Sequence[tuple[float, int]], end: float, unit: str) -> Iterator[str]:
+    """Yield the SVG of a number over time.
+
+    Args:
+        points: pairs of seconds, and the number from then on.
+        end: the seconds at which it ends.
+        unit: of the number, for the axis.
+    """
+    points = [*points[: -1 : max(1, len(points) // _MOST_BARS)], *points[-1:]]
+    highest = max((number for _, number in points), default=0)
+    scale = _WIDTH / end if end > 0 else 0.0
+    ends = [*(at for at, _ in points[1:]), end]
+    yield f'<svg viewBox="0 0 {_WIDTH:g} 100" role="img" aria-label="{unit} over time">'
+    for (at, number), upto in zip(points, ends, strict=True):
+        height = 74 * number / highest if highest else 0.0
+        yield (
+            f'<rect class=c1 x="{at * scale:.1f}" y="{90 - height:.1f}" width="{max(upto - at, 0.0) * scale:.1f}" '
+            f'height="{height:.1f}"><title>{number:,} {text(unit)} from {at:.2f} s on</title></rect>'
+        )
+    yield f'<text x="4" y="12">{highest:,} {text(unit)}</text></svg>'

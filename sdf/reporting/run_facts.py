@@ -1,0 +1,183 @@
+"""RunFacts: what a run did, in numbers, and what stands out in them. How that is shown is decided above."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from sdf.reporting.findings import Idle, Straggler, idle, straggler
+from sdf.reporting.pieces import PieceRun, unsplit
+
+__all__ = ["RunFacts", "TaskRun", "count_of", "findings"]
+
+_SEEN = 0.05  # of the run: what is less is not worth a line
+_NOTHING_SECONDS = 0.005  # less is shown as 0.00
+
+
+def count_of(number: int, what: str) -> str:
+    """Return a number of things as text: 1 task, 2 tasks."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+@attrs.frozen
+class TaskRun:
+    """One committed task.
+
+    Attributes:
+        stage: number of its stage, from 0.
+        task: number in the stage.
+        worker: host and process id of the Python worker.
+        began: seconds since the epoch, on the worker's clock.
+        seconds: how long it ran; of a lane, without the time in which it waited for work.
+        work_items: how many work items it ran.
+        handed_back: how many work items it gave back, split off or whole.
+        records: how many records it gave, over all outputs.
+    """
+
+    stage: int
+    task: int
+    worker: str
+    began: float
+    seconds: float
+    work_items: int
+    handed_back: int
+    records: int
+
+
+@attrs.frozen
+class RunFacts:
+    """What a run did.
+
+    Attributes:
+        name: of the DoFn.
+        elements: how many there were.
+        stages: how many Spark jobs ran work items; 1 for `LiveRunner`, whose jobs are the user's.
+        splits: how often a work item was cut in two, planned or while it ran.
+        split_elements: the elements whose work was cut, in order.
+        seconds: from the call to the proof; of `LiveRunner` for how long lanes were connected, so far.
+        slots: the most tasks that Spark could run at once; of `LiveRunner` the most lanes that were connected at once,
+            all of them before any was.
+        tasks: one per committed task, in order of stage and task.
+        retries: how often a lane was begun anew because its attempt was lost; of `LiveRunner` only.
+        replays: how often a lane that had ended was run again; of `LiveRunner` only.
+        notes: pairs of an element and what `DoFn.remark` said of it, in order.
+        pieces: one per work item that was run; of `LiveRunner` of the lanes that have ended.
+        slow_blocks: element, position as text, and seconds, of the ten slowest blocks, the slowest first. A block is
+            seen from 0.1 s on, and its seconds are what it was seen for: at least so long.
+        refusals: why work that should have been split was not, and how often.
+        slots_over_time: pairs of seconds since the begin and the slots from then on; of `LiveRunner` the lanes that
+            were connected.
+        runner: name of the runner's class.
+        began: when the run did, seconds since the epoch, on the driver's clock; None: with its first task.
+        lanes: of `LiveRunner` how many there are. Tasks and pieces are of those that have ended. 0 of `StagedRunner`.
+    """
+
+    name: str
+    elements: int
+    stages: int
+    splits: int
+    split_elements: tuple[Any, ...] = attrs.field(repr=False)
+    seconds: float
+    slots: int
+    tasks: tuple[TaskRun, ...] = attrs.field(repr=False)
+    retries: int = 0
+    replays: int = 0
+    notes: tuple[tuple[Any, str], ...] = attrs.field(default=(), repr=False)
+    pieces: tuple[PieceRun, ...] = attrs.field(default=(), repr=False)
+    slow_blocks: tuple[tuple[Any, str, float], ...] = attrs.field(default=(), repr=False)
+    refusals: tuple[tuple[str, int], ...] = attrs.field(default=(), repr=False)
+    slots_over_time: tuple[tuple[float, int], ...] = attrs.field(default=(), repr=False)
+    runner: str = ""
+    began: float | None = attrs.field(default=None, repr=False)
+    lanes: int = 0
+
+    @property
+    def records(self) -> int:
+        """How many records there are, over all outputs."""
+        return sum(task.records for task in self.tasks)
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long tasks ran, added up."""
+        return sum(task.seconds for task in self.tasks)
+
+    @property
+    def efficiency(self) -> float:
+        """The share of all slot-seconds of the run in which tasks ran, 0 to 1; of a run that took no time 0."""
+        return min(1.0, self.busy_seconds / (self.seconds * self.slots)) if self.seconds > 0 else 0.0
+
+    @property
+    def ideal_seconds(self) -> float:
+        """How long the pieces would have taken if all slots had been busy to the end."""
+        pieces = sum(piece.seconds for piece in self.pieces)
+        return (pieces or self.busy_seconds) / self.slots
+
+    @property
+    def unsplit_seconds(self) -> float:
+        """About how long the same work takes on as many slots if no element is split, those that take longest first.
+
+        An estimate by the seconds that the pieces took, where each element is opened once
+        (`sdf.reporting.pieces.whole_seconds`).
+        """
+        return max((end for _, _, end in unsplit(self.pieces, self.slots)), default=0.0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all lanes have ended; of `StagedRunner` always."""
+        return len(self.tasks) >= self.lanes
+
+    @property
+    def comparable(self) -> bool:
+        """Whether there is something to say of how long the same work takes otherwise: all of it is known, and it takes
+        some time.
+        """
+        return self.complete and self.unsplit_seconds >= _NOTHING_SECONDS
+
+    @property
+    def untold(self) -> str | None:
+        """Why there is nothing to report yet, None if there is something."""
+        if self.tasks or not (self.elements or self.lanes):
+            return None
+        if self.slots_over_time and self.lanes:
+            return f"no lane has ended yet, of {self.lanes:,}; a report tells of those that have"
+        return f"nothing of {count_of(self.elements, 'element')} has run yet"
+
+    @property
+    def straggler(self) -> Straggler | None:
+        """The element that would have held up the run, None if there is none (`sdf.reporting.findings.straggler`), or
+        if the run is not complete.
+        """
+        return straggler(self.pieces, self.slots) if self.complete else None
+
+    @property
+    def idle(self) -> Idle | None:
+        """For how long no slot ran a piece (`sdf.reporting.findings.idle`), None if none has run, or if the run is not
+        complete.
+        """
+        if not self.pieces or not self.complete:
+            return None
+        began = min(task.began for task in self.tasks) if self.began is None else self.began
+        return idle(self.pieces, began=began, seconds=self.seconds)
+
+    @property
+    def division(self) -> str:
+        """How the work was divided, as text: tasks, stages, splits."""
+        return (
+            f"{count_of(len(self.tasks), 'task')} in {count_of(self.stages, 'stage')}; "
+            f"{count_of(self.splits, 'split')} of {count_of(len(self.split_elements), 'element')}"
+        )
+
+
+def findings(report: RunFacts) -> Iterator[str]:
+    """Yield a sentence for whatever stands out: the straggler, if there is one, and the time in which no piece ran,
+    from a twentieth of the run on. Of a run that is not complete only that is known.
+    """
+    if not report.complete:
+        yield f"lanes that have ended: {len(report.tasks):,} of {report.lanes:,}; the others are not in this report"
+    if report.straggler is not None:
+        yield f"straggler: {report.straggler}"
+    lost = report.idle
+    if lost is not None and lost.seconds >= max(_SEEN * report.seconds, _NOTHING_SECONDS):
+        yield f"no piece ran: {lost.seconds:.2f} s of {report.seconds:.2f} s ({lost})"

@@ -1,0 +1,94 @@
+"""What the timeline of a run shows: its boxes, as they were and without splitting, and the colours of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sdf.errors import show
+from sdf.reporting.findings import rows
+from sdf.reporting.html import COLOURS, Box, text
+from sdf.reporting.pieces import PieceRun, unsplit, whole_seconds
+from sdf.reporting.run_facts import RunFacts
+
+__all__ = ["as_it_was", "as_it_would_be", "colours_of", "key", "pieces_by_element"]
+
+_SEEN = 0.02  # of all seconds
+
+
+def pieces_by_element(pieces: Iterable[PieceRun]) -> dict[int, list[PieceRun]]:
+    """Return the pieces of each element."""
+    by_element: dict[int, list[PieceRun]] = {}
+    for piece in pieces:
+        by_element.setdefault(piece.element_id, []).append(piece)
+    return by_element
+
+
+def _seconds_by_element(pieces: Iterable[PieceRun]) -> dict[int, float]:
+    seconds: dict[int, float] = {}
+    for piece in pieces:
+        seconds[piece.element_id] = seconds.get(piece.element_id, 0.0) + piece.seconds
+    return seconds
+
+
+def colours_of(pieces: Sequence[PieceRun]) -> dict[int, str]:
+    """Return the class of each element that has a colour: those that took longest, and a part that can be seen."""
+    seconds = _seconds_by_element(pieces)
+    least = _SEEN * sum(seconds.values())
+    longest = sorted(seconds, key=lambda element: (-seconds[element], element))[:COLOURS]
+    longest = [element for element in longest if seconds[element] >= least]
+    return {element: f"c{number}" for number, element in enumerate(longest)}
+
+
+def key(pieces: Sequence[PieceRun], colours: dict[int, str], prefix: str = "") -> str:
+    """Return which colour is which element; ``prefix`` stands before each class."""
+    seconds = _seconds_by_element(pieces)
+    elements = {piece.element_id: piece.element for piece in pieces if piece.element_id in colours}
+    names = "".join(
+        f"<span><i class={prefix}{colour}></i>{text(show(elements[element], 60))} "
+        f"<span class={prefix}soft>{seconds[element]:,.2f} s</span></span>"
+        for element, colour in colours.items()
+    )
+    return f"<div class={prefix}key>{names}</div>"
+
+
+def _other(element: int) -> str:
+    return "o" if element % 2 else "p"
+
+
+def as_it_was(report: RunFacts, colours: dict[int, str]) -> tuple[int, list[Box]]:
+    """Return how many rows there are, one for each slot, and the boxes, one for each piece."""
+    began = min((task.began for task in report.tasks), default=0.0)
+    row_of = rows(report.pieces, [task.worker for task in report.tasks])
+    elements = _shown(report.pieces)
+    return max(row_of.values(), default=-1) + 1, [
+        Box(
+            row_of[piece.task],
+            piece.began - began,
+            piece.began - began + piece.seconds,
+            colours.get(piece.element_id, _other(piece.element_id)),
+            f"{elements[piece.element_id]}, {show(piece.restriction, 60)}: {piece.seconds:,.2f} s, {piece.records:,} "
+            f"records, {piece.origin}",
+        )
+        for piece in report.pieces
+    ]
+
+
+def as_it_would_be(report: RunFacts, colours: dict[int, str]) -> list[Box]:
+    """Return a box for each element, if none is split."""
+    elements, seconds = _shown(report.pieces), whole_seconds(report.pieces)
+    return [
+        Box(
+            slot,
+            end - seconds[element],
+            end,
+            colours.get(element, _other(element)),
+            f"{elements[element]}: about {seconds[element]:,.2f} s",
+        )
+        for element, slot, end in unsplit(report.pieces, report.slots)
+    ]
+
+
+def _shown(pieces: Iterable[PieceRun]) -> dict[int, str]:
+    """Return the text of each element, made once."""
+    elements = {piece.element_id: piece.element for piece in pieces}
+    return {element_id: show(element, 60) for element_id, element in elements.items()}

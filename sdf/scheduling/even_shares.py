@@ -1,0 +1,47 @@
+"""Deals parts of a stream's work out to tasks, as the planner deals out the work items of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from sdf.execution.expansion import Expanded, checked_size
+from sdf.execution.work_items import WorkItem
+from sdf.journal.pending import Pending
+from sdf.model.dofn import DoFn
+from sdf.scheduling.factoring import deal
+from sdf.scheduling.run_state import RunState
+from sdf.scheduling.work_queue import WorkQueue
+
+__all__ = ["even_shares", "as_work_item"]
+
+
+def even_shares(fn: DoFn, parts: Iterable[Pending], tasks: int) -> list[tuple[Pending, ...]]:
+    """Deal parts out to so many tasks of about the same size, and cut what is too big for one; none is empty.
+
+    Each task has its parts in their order, so that what came first is not left over again and again.
+    """
+    work = RunState(fn)
+    backlog = WorkQueue(work.costs)
+    origin: dict[int, Pending] = {}
+    for one in parts:
+        item = as_work_item(fn, work, one)
+        origin[item.element_id] = one
+        backlog.push(item)
+    shares = deal(backlog, work.costs, tasks, cut=work.cut)
+    return [
+        tuple(
+            attrs.evolve(origin[item.element_id], restriction=item.restriction, due=0)
+            for item in sorted(share, key=lambda item: item.element_id)
+        )
+        for share in shares
+        if share
+    ]
+
+
+def as_work_item(fn: DoFn, work: RunState, one: Pending) -> WorkItem:
+    """Enter a part in the record of a run, as an element of its own."""
+    size = checked_size(fn, one.element, one.restriction)
+    (item,) = work.add([Expanded(one.element, one.restriction, ((one.restriction, size),))])
+    return attrs.evolve(item, watermark=one.watermark)

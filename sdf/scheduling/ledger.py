@@ -1,0 +1,281 @@
+"""The ledger: who owns which part of every element. It is the one source of truth of a run.
+
+Every element starts as work items that tile its initial restriction. A work item has at most one owner (a task or a
+lane). Four things can happen to it, and each is checked when it happens:
+
+- `assign`: an owner gets work items that nobody owns, in the order in which it will run them;
+- `split`: a work item keeps its primary, and each residual becomes a new work item that nobody owns;
+- `release`: an owner gives back a work item that it did not start;
+- `seal`: what the owner holds now is its content for ever. Whatever of it runs again runs exactly that (`content`).
+
+Because a residual exists only from the moment its primary is recorded, it cannot run before its primary is pinned; and
+because only the first seal of an owner counts, a late copy of a task changes nothing. At the end `prove` shows that the
+sealed parts of every element, in order, tile what the element started with.
+
+No I/O, no threads, no Spark: the caller serialises the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from sdf.errors import LedgerError, SplitError, TilingError, blame, show
+from sdf.execution.invoker import Residual
+from sdf.execution.work_items import DEFERRED, PLANNED, WHILE_IT_RAN, Outcome, WorkItem
+from sdf.model.restrictions import tiling_flaw
+
+__all__ = ["Ledger"]
+
+
+@attrs.define(eq=False)
+class _Node:
+    """A work item's place among the parts of its element: what it holds now, then what was cut off, in order."""
+
+    item: WorkItem
+    holds: Any
+    owner: Hashable | None = None
+    children: Sequence[_Node] = ()
+    void: bool = False  # nothing of it was run: all of it is in its children
+
+
+class Ledger:
+    """See the module's docstring.
+
+    Args:
+        size: `DoFn.restriction_size`, for restrictions that have no other proof.
+        name: of the DoFn, for messages.
+    """
+
+    def __init__(self, size: Callable[[Any, Any], float | None], *, name: str = "the DoFn") -> None:
+        self._size = size
+        self._name = name
+        self._elements: list[tuple[Any, int, int]] = []  # each with its first node and the one behind its last
+        self._nodes: list[_Node] = []
+        self._owned: dict[Hashable, dict[int, _Node]] = {}
+        self._sealed: dict[Hashable, Hashable] = {}
+
+    def __len__(self) -> int:
+        """Return the number of work items."""
+        return len(self._nodes)
+
+    def elements(self) -> int:
+        """Return the number of elements."""
+        return len(self._elements)
+
+    def item(self, item_id: int) -> WorkItem:
+        """Return a work item as it was handed out."""
+        return self._nodes[item_id].item
+
+    def holds(self, item_id: int) -> Any:
+        """Return what a work item holds now, None if all of it was given away."""
+        return self._nodes[item_id].holds
+
+    def add_element(self, element: Any, restriction: Any, pieces: Iterable[tuple[Any, float | None]]) -> list[WorkItem]:
+        """Enter an element with its initial restriction, cut into (restriction, size) pieces; return its work items.
+
+        Raises:
+            SplitError: if the pieces do not tile the restriction.
+        """
+        element_id, first = len(self._elements), len(self._nodes)
+        items = [WorkItem(first + at, element_id, element, part, size) for at, (part, size) in enumerate(pieces)]
+        self._check(element, restriction, [item.restriction for item in items], "the initial work items")
+        self._nodes += [_Node(item, item.restriction) for item in items]
+        self._elements.append((restriction, first, len(self._nodes)))
+        return items
+
+    def _new(self, item: WorkItem) -> _Node:
+        node = _Node(item, item.restriction)
+        self._nodes.append(node)
+        return node
+
+    def _check(self, element: Any, whole: Any, parts: Sequence[Any], what: str) -> None:
+        if len(parts) == 1 and parts[0] is whole:  # as of most elements, of which there may be a million
+            return
+        with blame(lambda: f"{self._name}: comparing {what} of element {show(element)} with {show(whole)}"):
+            flaw = tiling_flaw(whole, parts, lambda restriction: self._size(element, restriction))
+        if flaw is not None:
+            raise SplitError(f"{self._name}: {what} of element {show(element)} do not add up: {flaw}.")
+
+    def assign(self, owner: Hashable, items: Iterable[WorkItem]) -> None:
+        """Give work items that nobody owns to ``owner``, after what it has.
+
+        Raises:
+            LedgerError: if one has an owner, or ``owner`` is sealed.
+        """
+        given = list(items)
+        nodes = {item.id: self._held(None, item.id) for item in given}
+        self._check_open(owner)
+        if len(nodes) < len(given):
+            raise LedgerError(f"{owner!r} was given a work item twice: {[item.id for item in given]}.")
+        for node in nodes.values():
+            node.owner = owner
+        self._owned.setdefault(owner, {}).update(nodes)
+
+    def _check_open(self, owner: Hashable) -> None:
+        if owner in self._sealed:
+            raise LedgerError(f"{owner!r} is sealed by attempt {self._sealed[owner]!r}; its content is fixed.")
+
+    def _held(self, owner: Hashable | None, item_id: int) -> _Node:
+        node = self._nodes[item_id] if 0 <= item_id < len(self._nodes) else None
+        if node is None or node.owner != owner or node.void:
+            whose = "nobody" if node is None else repr(node.owner)
+            raise LedgerError(f"work item {item_id} does not belong to {owner!r} (it belongs to {whose}).")
+        if owner is not None:
+            self._check_open(owner)
+        return node
+
+    def split(
+        self, owner: Hashable | None, item_id: int, primary: Any, residuals: Sequence[Residual]
+    ) -> list[WorkItem]:
+        """Record that a work item was split: it keeps ``primary``, each residual becomes a work item without owner.
+
+        Args:
+            owner: who owns it; None for one that nobody owns yet, which a planner cuts.
+            item_id: which one.
+            primary: what it keeps; None for nothing, all of it is in the residuals.
+            residuals: what was cut off, in the order of the cuts: the last lies next to the primary.
+
+        Returns:
+            One new work item per residual, in that order.
+
+        Raises:
+            SplitError: if primary and residuals do not tile what it held.
+        """
+        node = self._held(owner, item_id)
+        self._check_split(node, primary, residuals)
+        return self._split(node, primary, residuals, self._sizes(node, residuals))
+
+    def _check_split(self, node: _Node, primary: Any, residuals: Sequence[Residual]) -> None:
+        kept = [] if primary is None else [primary]
+        in_order = [residual.restriction for residual in reversed(residuals)]
+        self._check(node.item.element, node.holds, kept + in_order, f"the parts of work item {node.item.id}")
+
+    def _sizes(self, node: _Node, residuals: Sequence[Residual]) -> list[float | None]:
+        return [self._size(node.item.element, residual.restriction) for residual in residuals]
+
+    def _split(
+        self, node: _Node, primary: Any, residuals: Sequence[Residual], sizes: list[float | None]
+    ) -> list[WorkItem]:
+        item = node.item
+        if node.owner is None and primary is not None:  # a piece that is still to be handed out
+            node.item = attrs.evolve(item, restriction=primary, size=self._size(item.element, primary))
+        fresh = []
+        for residual, size in zip(residuals, sizes, strict=True):
+            child = WorkItem(
+                id=len(self._nodes),
+                element_id=item.element_id,
+                element=item.element,
+                restriction=residual.restriction,
+                size=size,
+                parent=item.id,
+                watermark=residual.watermark,
+                origin=DEFERRED if residual.deferred else WHILE_IT_RAN if node.owner is not None else PLANNED,
+            )
+            fresh.append(self._new(child))
+        node.children = (*reversed(fresh), *node.children)  # a later split lies before what earlier splits cut off
+        node.holds = primary
+        if primary is None:
+            node.void = True
+            self._drop(node)
+        return [child.item for child in fresh]
+
+    def release(self, owner: Hashable, item_id: int) -> WorkItem:
+        """Take back a work item that its owner did not start; return it as it stands now."""
+        node = self._held(owner, item_id)
+        node.item = self._as_it_stands(node)
+        self._drop(node)
+        return node.item
+
+    def _as_it_stands(self, node: _Node) -> WorkItem:
+        if node.holds is node.item.restriction:
+            return node.item
+        size = self._size(node.item.element, node.holds)
+        return attrs.evolve(node.item, restriction=node.holds, size=size)
+
+    def _drop(self, node: _Node) -> None:
+        if node.owner is not None:
+            del self._owned[node.owner][node.item.id]
+            node.owner = None
+
+    def seal(self, owner: Hashable, attempt: Hashable) -> bool:
+        """Fix what ``owner`` holds as what ``attempt`` ran; return whether that is the first, which alone counts."""
+        return self._sealed.setdefault(owner, attempt) == attempt
+
+    def commit(self, owner: Hashable, attempt: Hashable, outcome: Outcome) -> list[tuple[WorkItem, float]] | None:
+        """Enter all that one attempt did and seal its owner, or do nothing.
+
+        Returns:
+            The work items to run next, each with the delay in seconds that was asked for; None if another attempt was
+            committed before, or this one for the second time: then nothing changed.
+
+        Raises:
+            LedgerError: if the outcome speaks of other work items than the owner's.
+            SplitError: if a split does not add up.
+        """
+        if owner in self._sealed:
+            return None
+        nodes = list(self._owned.get(owner, {}).values())
+        started = {node.item.id: node for node in nodes[: outcome.started]}
+        ids = [part.item_id for part in outcome.parts]
+        if not (set(ids) <= set(started) and len(set(ids)) == len(ids) and 0 <= outcome.started <= len(nodes)):
+            raise LedgerError(
+                f"{owner!r}, attempt {attempt!r}, accounts for {outcome.started} work items and for parts of {ids}; it "
+                f"was given {len(nodes)}, and parts must be of those that it started, each once."
+            )
+        sizes = []
+        for part in outcome.parts:  # all that may raise comes before the first change
+            self._check_split(started[part.item_id], part.primary, part.residuals)
+            sizes.append(self._sizes(started[part.item_id], part.residuals))
+        todo = [(self.release(owner, node.item.id), 0.0) for node in nodes[outcome.started :]]
+        for part, part_sizes in zip(outcome.parts, sizes, strict=True):
+            children = self._split(started[part.item_id], part.primary, part.residuals, part_sizes)
+            todo += zip(children, (residual.delay_seconds for residual in part.residuals), strict=True)
+        self.seal(owner, attempt)
+        return todo
+
+    def sealed_by(self, owner: Hashable) -> Hashable | None:
+        """Return the attempt whose work counts for ``owner``, None if there is none yet."""
+        return self._sealed.get(owner)
+
+    def content_with_sizes(self, owner: Hashable) -> list[WorkItem]:
+        """Return what `content` does, each with the size of what is kept of it, for who counts what a replay does."""
+        return [self._as_it_stands(node) for node in self._owned.get(owner, {}).values()]
+
+    def content(self, owner: Hashable) -> list[WorkItem]:
+        """Return what ``owner`` holds, in order: the work items as far as it keeps them, which a replay must run."""
+        return [
+            node.item if node.holds is node.item.restriction else attrs.evolve(node.item, restriction=node.holds)
+            for node in self._owned.get(owner, {}).values()
+        ]
+
+    def prove(self) -> None:
+        """Return if the sealed parts of every element tile its initial restriction.
+
+        Raises:
+            TilingError: naming the element and the flaw.
+        """
+        for restriction, first, stop in self._elements:
+            parts = []
+            for node in self._leaves(self._nodes[first:stop]):
+                if node.owner not in self._sealed:
+                    raise TilingError(
+                        f"{self._name}: the run ended with {show(node.holds)} of element {show(node.item.element)} not "
+                        f"committed (owner: {node.owner!r}). Nothing of the result is handed out."
+                    )
+                parts.append(node.holds)
+            element = self._nodes[first].item.element
+            try:
+                self._check(element, restriction, parts, "the committed parts")
+            except SplitError as error:
+                raise TilingError(f"{error} Nothing of the result is handed out.") from None
+
+    def _leaves(self, nodes: Sequence[_Node]) -> Iterator[_Node]:
+        stack = list(reversed(nodes))
+        while stack:
+            node = stack.pop()
+            if not node.void:
+                yield node
+            stack.extend(reversed(node.children))

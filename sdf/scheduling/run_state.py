@@ -1,0 +1,207 @@
+"""RunState: what the driver knows of a run's work, whichever runner runs it: ledger, costs, deferrals, cuts."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from sdf.execution.deferrals import Deferrals
+from sdf.execution.expansion import Expanded, checked_size, cut
+from sdf.execution.invoker import Residual
+from sdf.execution.work_items import Outcome, Ran, SlowBlock, WorkItem, slowest, units
+from sdf.model.dofn import DoFn
+from sdf.model.restrictions import UNBOUNDED, OffsetRange
+from sdf.reporting.pieces import PieceRun
+from sdf.scheduling.cost_model import CostModel
+from sdf.scheduling.ledger import Ledger
+from sdf.scheduling.work_queue import WorkQueue
+
+__all__ = ["RunState", "enter"]
+
+_ROUNDING = Fraction(1, 1000)  # of an offset: a third of 15, told as a float, is 5
+
+
+class RunState:
+    """The work of one run.
+
+    Args:
+        fn: the DoFn, to size and to cut restrictions; it is not set up.
+
+    Attributes:
+        name: of the DoFn.
+        ledger: who owns which part.
+        costs: what it costs.
+        deferrals: how long deferred work waits.
+        known_units: all work that was entered, in the DoFn's unit.
+        splits: how often a work item was cut in two, so far.
+        notes: the elements on which the DoFn had a remark, each with it.
+    """
+
+    def __init__(self, fn: DoFn) -> None:
+        self._fn = fn
+        self.name = type(fn).__name__
+        self.ledger = Ledger(partial(checked_size, fn), name=self.name)
+        self.costs = CostModel()
+        self.deferrals = Deferrals(self.name)
+        self.known_units = 0.0
+        self.splits = 0
+        self.notes: list[tuple[Any, str]] = []
+        self._split_elements: dict[int, Any] = {}
+        self._halved: set[int] = set()  # the work items of unknown size that were split while they ran
+
+    def add(self, elements: Iterable[Expanded]) -> Iterator[WorkItem]:
+        """Enter elements; yield the work items to start from."""
+        for expanded in elements:
+            items = self.ledger.add_element(expanded.element, expanded.restriction, expanded.pieces)
+            for item in items:
+                self.known_units += units(item)
+            if expanded.note is not None:
+                self.notes.append((expanded.element, expanded.note))
+            if len(items) > 1:
+                self.note_split(items[0].id, len(items) - 1)
+            yield from items
+
+    def note_split(self, item_id: int, cuts: int) -> None:
+        """Count cuts of a work item, for the report."""
+        item = self.ledger.item(item_id)
+        self.splits += cuts
+        self._split_elements.setdefault(item.element_id, item.element)
+
+    def split_elements(self) -> tuple[Any, ...]:
+        """Return the elements that were cut, in order."""
+        return tuple(self._split_elements[key] for key in sorted(self._split_elements))
+
+    def cut(self, item: WorkItem, fraction: float) -> tuple[WorkItem, WorkItem] | None:
+        """Cut a work item that nobody owns, and enter it in the ledger; None if it cannot be cut.
+
+        The front gets about that share, of integer offsets that share rounded down, and neither side is without work:
+        a piece without work would never end the run, and where one is not made, a straggler would stay whole.
+        """
+        if type(item.restriction) is not OffsetRange or item.restriction.stop is UNBOUNDED:
+            return self._cut(item, fraction)
+        start, stop = item.restriction
+        if stop - start < 2:
+            return None
+        kept = min(max(1, int((stop - start) * Fraction(fraction) + _ROUNDING)), stop - start - 1)
+        return self._cut(item, Fraction(kept + 1, stop - start + 1))  # the remainder starts before the first offset
+
+    def _cut(self, item: WorkItem, fraction: float | Fraction) -> tuple[WorkItem, WorkItem] | None:
+        pair = cut(self._fn, item.element, item.restriction, fraction)
+        while pair is not None and checked_size(self._fn, item.element, pair[0]) == 0:
+            if not 0 < fraction < 0.5:
+                return None
+            fraction *= 2
+            pair = cut(self._fn, item.element, item.restriction, fraction)
+        if pair is None:
+            return None
+        front, rest = pair
+        (child,) = self.ledger.split(None, item.id, front, [Residual(rest, 0, item.watermark)])
+        self.known_units += units(self.ledger.item(item.id)) + units(child) - units(item)
+        self.note_split(item.id, 1)
+        return self.ledger.item(item.id), child
+
+    def split(
+        self, owner: Any, item_id: int, primary: Any, residuals: Sequence[Residual]
+    ) -> list[tuple[WorkItem, float]]:
+        """Enter that the owner of a work item kept ``primary`` of it.
+
+        Returns:
+            One new work item per residual that nobody owns, each with the seconds that it is to wait.
+
+        Raises:
+            SplitError: if the parts do not add up.
+            DeferError: if this work was deferred too often in a row without a claim.
+        """
+        self.deferrals.note(self.ledger.item(item_id), primary)
+        children = self.ledger.split(owner, item_id, primary, residuals)
+        self._note_unknown(self.ledger.item(item_id), primary, children)
+        self.note_split(item_id, len(children))
+        asked = [residual.delay_seconds for residual in residuals]
+        return [self._to_run(child, seconds) for child, seconds in zip(children, asked, strict=True)]
+
+    def pieces(self, tasks: Iterable[tuple[float, Iterable[Ran]]]) -> tuple[PieceRun, ...]:
+        """Return for the report how each work item ran.
+
+        Args:
+            tasks: for each task of the report when it began, seconds since the epoch, and how its work items ran.
+        """
+        return tuple(
+            PieceRun(
+                id=item.id,
+                element_id=item.element_id,
+                element=item.element,
+                restriction=self.ledger.holds(item.id),
+                origin=item.origin,
+                parent=item.parent,
+                task=task,
+                began=began + ran.began_seconds,
+                seconds=ran.seconds,
+                units=ran.units,
+                records=ran.records,
+                opening_seconds=ran.opening_seconds,
+            )
+            for task, (began, all_ran) in enumerate(tasks)
+            for ran in all_ran
+            for item in (self.ledger.item(ran.item_id),)
+        )
+
+    def slow_blocks(self, blocks: Iterable[SlowBlock]) -> tuple[tuple[Any, str, float], ...]:
+        """Return for the report the slowest blocks, as element, position and seconds."""
+        return tuple(
+            (self.ledger.item(block.item_id).element, block.position, block.seconds) for block in slowest(*blocks)
+        )
+
+    def commit(self, owner: Any, attempt: Any, outcome: Outcome) -> list[tuple[WorkItem, float]] | None:
+        """Enter all that one attempt did and seal its owner.
+
+        Returns:
+            The work items to run next that nobody owns, each with the seconds that it is to wait; None if another
+            attempt was committed before: then nothing changed.
+
+        Raises:
+            LedgerError, SplitError: if the outcome does not add up.
+            DeferError: if work was deferred too often in a row without a claim.
+        """
+        todo = self.ledger.commit(owner, attempt, outcome)
+        if todo is None:
+            return None
+        self.costs.observe(outcome, [self.ledger.item(part.item_id) for part in outcome.parts])
+        for part in outcome.parts:
+            self._note_unknown(self.ledger.item(part.item_id), part.primary, part.residuals)
+            self.note_split(part.item_id, len(part.residuals))
+            self.deferrals.note(self.ledger.item(part.item_id), part.primary)
+        return [self._to_run(item, seconds) for item, seconds in todo]
+
+    def _note_unknown(self, item: WorkItem, primary: Any, children: Sequence[Any]) -> None:
+        """Note that work of unknown size, which counts as 1, has become more: each child counts as 1 again.
+
+        What is kept of it counts as a half (`sdf.execution.measured_run.Running.done`).
+        """
+        if item.size is None:
+            self.known_units += len(children)
+            if item.id not in self._halved:
+                self._halved.add(item.id)
+                self.known_units -= 1.0 if primary is None else 0.5
+
+    def _to_run(self, item: WorkItem, asked_seconds: float) -> tuple[WorkItem, float]:
+        self.costs.inherit(item)
+        return item, self.deferrals.delay_seconds(item, asked_seconds)
+
+
+def enter(work: RunState, backlog: WorkQueue, elements: Iterable[Expanded]) -> None:
+    """Enter elements into the work of a run, and what there is to do into its backlog.
+
+    All that is made here lives as long as the run. The garbage collector would look at it again and again as it grows,
+    which takes half of the time for a million elements (benchmarks/growth.py); so it pauses.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for item in work.add(elements):
+            backlog.push(item)
+    finally:
+        if collects:
+            gc.enable()

@@ -1,0 +1,118 @@
+"""The work queue: work items that nobody has started, the biggest first, and the seconds that they should take."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator
+from itertools import chain
+
+from sdf.execution.work_items import WorkItem
+from sdf.scheduling.cost_model import CostModel
+
+_MANY = 1000  # in a heap; benchmarks/growth.py: the first stage of a million work items takes half of them
+_LOST = 1e-6  # of the highest sum so far: below that little of it is true
+_PIECES_PER_CHANGE = 64  # to weigh again; benchmarks/simulate.py: with 10,000 slots thousands wait
+
+__all__ = ["WorkQueue"]
+
+
+class WorkQueue:
+    """The work items that nobody runs, biggest first by estimated seconds."""
+
+    def __init__(self, costs: CostModel) -> None:
+        self._costs = costs
+        self._whole = _Biggest()  # by units: their costs lie on one line
+        self._cut = _Biggest()  # by seconds: each has a cost of its own, which may change
+        self._revision = costs.rates.revision
+        self._known = costs.known()
+
+    def __len__(self) -> int:
+        return len(self._whole) + len(self._cut)
+
+    def push(self, item: WorkItem) -> None:
+        """Add a work item."""
+        if item.parent is None and self._costs.rates.rate(item.id) is None:
+            self._whole.push(self._costs.counted(item), item)
+        else:
+            self._costs.rates.waits(item)
+            self._cut.push(self._costs.seconds_of(item), item)
+
+    def pop(self) -> WorkItem:
+        """Take the biggest."""
+        self._weigh()
+        if not len(self._cut):
+            return self._whole.pop()
+        per_item, per_unit = self._costs.fit() or (0.0, 1.0)
+        if len(self._whole) and self._cut.first() < per_item + per_unit * self._whole.first():
+            return self._whole.pop()
+        item = self._cut.pop()
+        self._costs.rates.taken(item)
+        return item
+
+    def seconds(self) -> float:
+        """Return the estimated seconds of all of it."""
+        self._weigh()
+        per_item, per_unit = self._costs.fit() or (0.0, 1.0)
+        return self._cut.total() + per_item * len(self._whole) + per_unit * self._whole.total()
+
+    def _weigh(self) -> None:
+        """Weigh again what was cut, if its cost may have changed; where much of it waits, if enough of it has."""
+        if not len(self._cut):
+            return
+        changes, known = self._costs.rates.revision - self._revision, self._costs.known()
+        if known != self._known or changes > len(self._cut) // _PIECES_PER_CHANGE:
+            self._revision, self._known = self._costs.rates.revision, known
+            waiting, self._cut = self._cut, _Biggest()
+            for item in waiting:
+                self._cut.push(self._costs.seconds_of(item), item)
+
+
+class _Biggest:
+    """Work items by weight, the heaviest first. Of many at once a heap costs more than to sort and take the last."""
+
+    def __init__(self) -> None:
+        self._total = self._highest = 0.0
+        self._sorted: list[tuple[float, int, WorkItem]] = []  # of equal ones the last is the oldest
+        self._fresh: list[tuple[float, int, WorkItem]] = []  # a heap, unless they are too many for that
+
+    def __len__(self) -> int:
+        return len(self._sorted) + len(self._fresh)
+
+    def __iter__(self) -> Iterator[WorkItem]:
+        return (item for _, _, item in chain(self._sorted, self._fresh))
+
+    def total(self) -> float:
+        """Return the sum of the weights; added up anew where so much was taken away that rounding is what is left."""
+        if self._total < _LOST * self._highest:
+            self._total = self._highest = -math.fsum(weight for weight, _, _ in chain(self._sorted, self._fresh))
+        return self._total
+
+    def push(self, weight: float, item: WorkItem) -> None:
+        self._total += weight
+        self._highest = max(self._highest, self._total)
+        entry = -weight, item.id, item
+        if len(self._fresh) < _MANY:
+            heapq.heappush(self._fresh, entry)
+        else:
+            self._fresh.append(entry)
+
+    def first(self) -> float:
+        """Return the highest weight."""
+        return -(self._sorted[-1] if self._from_sorted() else self._fresh[0])[0]
+
+    def pop(self) -> WorkItem:
+        """Take the heaviest, of equal ones the oldest."""
+        entry = self._sorted.pop() if self._from_sorted() else heapq.heappop(self._fresh)
+        self._total += entry[0]
+        return entry[2]
+
+    def _from_sorted(self) -> bool:
+        """Tell which of the two begins with the heaviest."""
+        if len(self._fresh) > _MANY:
+            self._sorted += self._fresh
+            self._sorted.sort(reverse=True)
+            self._fresh.clear()
+        if not self._fresh:
+            return True
+        return bool(self._sorted) and self._sorted[-1] < self._fresh[0]

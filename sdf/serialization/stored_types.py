@@ -1,0 +1,63 @@
+"""Stable names of the types of sdf that journals hold, so that a module may move and a checkpoint still resumes.
+
+A journal names a type of sdf by a tag, such as ``sdf:FileRange``, and any other type by its module and name.
+Checkpoints of version 2 had modules for all; `module_of` knows where those of sdf have gone.
+"""
+
+from __future__ import annotations
+
+__all__ = ["located", "module_of", "stored_name", "tag"]
+
+_TYPES = {
+    "sdf.model.restrictions": ("UNBOUNDED", "ByteKeyRange", "OffsetRange"),
+    "sdf.beam.trackers": ("BeamRestriction",),
+    "sdf.io.files.file_fn": ("FileBlock", "FileRange"),
+    "sdf.io.files.pinned": ("FileInfo", "Watch"),
+    "sdf.io.follow.known_files": ("KnownFile",),
+    "sdf.io.follow.tail_parts": ("Piece", "Tail"),
+    "sdf.io.follow.watch": ("Scan", "Scans"),
+    "sdf.io.kafka.client": ("KafkaRecord", "TopicPartition"),
+    "sdf.io.kafka.topic": ("KafkaRange", "Offsets"),
+    "sdf.io.tables.keys": ("KeyRange",),
+    "sdf.io.tables.table": ("TableQuery",),
+    "sdf.io.text.text_fn": ("BadRecord", "Cells"),
+}
+_BEFORE = {
+    "sdf.restrictions": "sdf.model.restrictions",
+    "sdf.beamtrackers": "sdf.beam.trackers",
+    "sdf.io.files": "sdf.io.files.file_fn",
+    "sdf.io.pinned": "sdf.io.files.pinned",
+    "sdf.io.known": "sdf.io.follow.known_files",
+    "sdf.io.tailparts": "sdf.io.follow.tail_parts",
+    "sdf.io.watch": "sdf.io.follow.watch",
+    "sdf.io.kafkaclient": "sdf.io.kafka.client",
+    "sdf.io.kafka": "sdf.io.kafka.topic",
+    "sdf.io.tablekeys": "sdf.io.tables.keys",
+    "sdf.io.table": "sdf.io.tables.table",
+    "sdf.io.text": "sdf.io.text.text_fn",
+}
+_TAGS = {(module, name): f"sdf:{name}" for module, names in _TYPES.items() for name in names}
+_PLACES = {tag: place for place, tag in _TAGS.items()}
+
+
+def tag(module: str, name: str) -> str | None:
+    """Return the tag of what has a name in a module, None if it has none."""
+    return _TAGS.get((module, name))
+
+
+def stored_name(module: str, name: str) -> str:
+    """Return what a journal calls what has a name in a module: its tag if it has one, else ``module:name``."""
+    return tag(module, name) or f"{module}:{name}"
+
+
+def located(stored: str) -> tuple[str, str]:
+    """Return the module, and the name in it, of what `stored_name` named, here or in a journal of version 2."""
+    if stored in _PLACES:
+        return _PLACES[stored]
+    module, _, name = stored.partition(":")
+    return module_of(module), name
+
+
+def module_of(module: str) -> str:
+    """Return where a module's stored types are now."""
+    return _BEFORE.get(module, module)

@@ -1,0 +1,115 @@
+"""RDDs whose actions take their job along when they are interrupted, as by the stop button of a notebook.
+
+PySpark leaves such a job running: KeyboardInterrupt ends the wait for its result, and nobody cancels it. PySpark's own
+handler of SIGINT, which a notebook does not use, wants to cancel all jobs, over the connection that is waiting.
+
+What is derived from these RDDs in Python has such actions too: every action of PySpark comes down to one of `_ACTIONS`,
+every RDD to one that `_DERIVING` has made. What others make of them has not: a DataFrame, ``sc.union([result, ...])``,
+``other.union(result)``; nor is ``sc.runJob(result, ...)`` an action of theirs.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import RDD, SparkContext
+from pyspark.core.rdd import PipelinedRDD
+
+__all__ = ["InterruptiblePipelinedRDD", "cancel"]
+
+_ACTIONS = (
+    "collect",
+    "collectWithJobGroup",
+    "countApprox",
+    "countApproxDistinct",
+    "lookup",
+    "meanApprox",
+    "saveAsHadoopDataset",
+    "saveAsHadoopFile",
+    "saveAsNewAPIHadoopDataset",
+    "saveAsNewAPIHadoopFile",
+    "saveAsPickleFile",
+    "saveAsSequenceFile",
+    "saveAsTextFile",
+    "sumApprox",
+    "take",
+)
+_DERIVING = ("cartesian", "coalesce", "mapPartitionsWithIndex", "partitionBy", "union", "zip")
+_TRIES = 10  # an interrupt disturbs the connections of other threads to the JVM too
+_PAUSE_SECONDS = 0.1
+
+
+def cancel(sc: SparkContext, tag: str) -> bool:
+    """Cancel the jobs with a tag; return False if the JVM, or the context, has gone, and they with it."""
+    for _ in range(_TRIES):
+        try:
+            sc.cancelJobsWithTag(tag)
+        except AttributeError:  # the context was stopped
+            return False
+        except (Py4JError, OSError):
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return True
+    return False
+
+
+@contextmanager
+def _cancelled_with_the_call(sc: SparkContext) -> Iterator[None]:
+    """Cancel the jobs that this thread starts within the ``with`` statement if an exception ends it."""
+    tag = f"sdf-{uuid.uuid4().hex}"
+    sc.addJobTag(tag)
+    try:
+        yield
+    except BaseException:
+        # In a thread of its own: this one's connection may have broken off amid an answer.
+        cancelling = threading.Thread(target=cancel, args=(sc, tag), name="sdf-cancel", daemon=True)
+        cancelling.start()
+        cancelling.join()
+        raise
+    finally:
+        with suppress(Py4JError, OSError, AttributeError):  # gone with the connection, or the context
+            sc.removeJobTag(tag)
+
+
+def _acts(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: RDD[Any], *args: Any, **kwargs: Any) -> Any:
+        with _cancelled_with_the_call(self.ctx):
+            return method(self, *args, **kwargs)
+
+    return call
+
+
+def _derives(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(self: RDD[Any], *args: Any, **kwargs: Any) -> Any:
+        derived = method(self, *args, **kwargs)
+        if type(derived) is PipelinedRDD:
+            derived.__class__ = InterruptiblePipelinedRDD
+        elif type(derived) is RDD:
+            derived.__class__ = _InterruptibleRDD
+        return derived
+
+    return call
+
+
+class _InterruptibleRDD(RDD[Any]):
+    pass
+
+
+class InterruptiblePipelinedRDD(PipelinedRDD[Any, Any]):
+    """A `PipelinedRDD` whose interrupted actions cancel their jobs."""
+
+
+for _class in (_InterruptibleRDD, InterruptiblePipelinedRDD):
+    for _name in _ACTIONS:
+        setattr(_class, _name, _acts(getattr(_class, _name)))
+    for _name in _DERIVING:
+        setattr(_class, _name, _derives(getattr(_class, _name)))

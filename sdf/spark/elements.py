@@ -1,0 +1,95 @@
+"""Checks of what a user gives as elements: that it is an RDD, and, in the warning of a log, that each is small."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from pyspark import RDD
+
+from sdf.errors import InvalidTypeError, show
+from sdf.model.dofn import DoFn
+from sdf.spark import serde
+
+__all__ = ["BIG_BYTES", "BigElement", "WarnsOnce", "big_element", "check_rdd"]
+
+BIG_BYTES = 1 << 20
+_TOGETHER = 100  # elements pickled at once to measure them: one by one each costs microseconds
+
+log = logging.getLogger("sdf.elements")
+
+
+def check_rdd(given: Any, who: str, otherwise: str = "") -> None:
+    """Raise InvalidTypeError unless it is an RDD.
+
+    DataFrames are known by the module of their class: to import it would take PyArrow and more, for Spark Connect.
+
+    Args:
+        given: the elements.
+        who: for the message.
+        otherwise: what else the caller may do, for the message.
+    """
+    if isinstance(given, RDD):
+        return
+    kinds = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(given).__mro__]
+    if any(kind.startswith("pyspark.sql.connect.") for kind in kinds):
+        raise InvalidTypeError(
+            f"{who} needs an RDD, and Spark Connect has none (got a {type(given).__name__} of it). Read through the "
+            f"DoFn with sdf.spark.source.data_source(fn, schema, elements=[...]), or use a classic session, made with "
+            f"SparkSession.builder.master(...) rather than remote(...)."
+        )
+    if any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds):
+        raise InvalidTypeError(  # no show(): the repr of a DataFrame may run it
+            f"{who} needs an RDD (got a DataFrame). Pass df.rdd, whose elements are Rows; where the DoFn expects "
+            f"something else, such as a path, map them to it: df.rdd.map(lambda row: row.path)."
+        )
+    if isinstance(given, DoFn):
+        raise InvalidTypeError(f"{who} takes the elements first, an RDD, and then the DoFn (got {show(given)}).")
+    or_else = f", {otherwise}" if otherwise else ""
+    raise InvalidTypeError(
+        f"{who} needs an RDD of elements (got {show(given)}). Use sc.parallelize(elements){or_else}."
+    )
+
+
+@attrs.frozen
+class BigElement:
+    """An element that is no small descriptor, as a worker tells the driver of it."""
+
+    shown: str
+    size_bytes: int
+
+
+def big_element(elements: Sequence[Any]) -> BigElement | None:
+    """Return the first element of more than `BIG_BYTES`, pickled; None if there is none."""
+    for start in range(0, len(elements), _TOGETHER):
+        some = elements[start : start + _TOGETHER]
+        if len(serde.dumps(some, "elements")) > BIG_BYTES:
+            for element in some:
+                size_bytes = len(serde.dumps(element, "an element"))
+                if size_bytes > BIG_BYTES:
+                    return BigElement(show(element, 100), size_bytes)
+    return None
+
+
+class WarnsOnce:
+    """Warns of the first big element of a run, in the log of the driver, where users look.
+
+    Args:
+        who: the name of the DoFn.
+    """
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+        self._warned = False
+
+    def __call__(self, big: BigElement) -> None:
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "%s: element %s has %.1f MiB, pickled. An element is a small descriptor, such as a path or a range of "
+                "keys: the driver holds it, and sends it along with every part of its work. Let it name where the data "
+                "is, and read that in process(). (Said of the first such element of a run.)",
+                self._who, big.shown, big.size_bytes / (1 << 20),
+            )  # fmt: skip

@@ -1,0 +1,140 @@
+"""A run as its server sees it: whatever is raised on the driver in its name fails this run, and no other.
+
+Code of the user's runs on the driver too, in the server's thread, which all runs share: `restriction_size` of work that
+goes back, `is_tiled_by` at the proof, what pickles an element. And sdf may have bugs. So every call of a coordinator is
+made here. After one that raises no other is made, since what it left half done may be wrong: nothing is sealed any
+more. The run's attempts, and those that Spark starts later, fail with that error, which names the DoFn, and so does the
+user's action.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+import attrs
+
+from sdf import errors
+from sdf.errors import LedgerError, SdfError
+from sdf.lanes.coordinator import Coordinator
+from sdf.lanes.messages import Fail, FromLane, Hello, ToLane
+from sdf.reporting.run_report import RunReport
+from sdf.spark.live.link import Address
+
+__all__ = ["Run"]
+
+log = logging.getLogger("sdf.server")
+
+_MOST_CHARACTERS = 10_000  # of an error, which each attempt is sent
+
+T = TypeVar("T")
+
+
+@attrs.define(eq=False)
+class Run:
+    """See the module's docstring. The server's thread calls it; `report` may be called from any.
+
+    Args:
+        address: by which its lanes reach it.
+        coordinator: of the run.
+        send: sends a message to an attempt.
+        alive: asked now and then; the run is forgotten when it says no.
+        watch: called often with the coordinator and the time, to look how far the run is.
+
+    Attributes:
+        failure: why the run has failed, None if it has not.
+    """
+
+    address: Address
+    coordinator: Coordinator
+    _send: Callable[[Hashable, ToLane], None]
+    _alive: Callable[[], bool]
+    _watch: Callable[[Coordinator, float], None] | None
+    _lock: threading.Lock = attrs.field(factory=threading.Lock)
+    _names: set[Hashable] = attrs.field(factory=set)  # of the attempts that are connected
+    failure: SdfError | None = attrs.field(default=None, init=False)
+
+    def connected(self, name: Hashable, hello: Hello) -> None:
+        """See `Coordinator.connected`."""
+        self._names.add(name)
+        if self.failure is not None:
+            self._send(name, Fail(self.failure))
+        self._contained(lambda: self.coordinator.connected(name, hello, time.monotonic()), None)
+
+    def received(self, name: Hashable, message: FromLane) -> None:
+        """See `Coordinator.received`."""
+        self._contained(lambda: self.coordinator.received(name, message, time.monotonic()), None)
+
+    def lost(self, name: Hashable) -> None:
+        """See `Coordinator.lost`."""
+        self._names.discard(name)
+        self._contained(lambda: self.coordinator.lost(name, time.monotonic()), None)
+
+    def tick(self) -> None:
+        """See `Coordinator.tick`."""
+        self._contained(lambda: self.coordinator.tick(time.monotonic()), None)
+
+    def waiting(self) -> bool:
+        """See `Coordinator.waiting`."""
+        return self._contained(self.coordinator.waiting, False)
+
+    def alive(self) -> bool:
+        """Tell whether anybody can still use the run."""
+        try:
+            return self._alive()
+        except BaseException as error:  # as in `_contained`
+            with self._lock:
+                self._fail(error)
+            return True
+
+    def look(self) -> None:
+        """Look how far the run is. If that fails nobody looks any more, and the run goes on."""
+        if self._watch is None:
+            return
+        try:
+            with self._lock:
+                self._watch(self.coordinator, time.monotonic())
+        except BaseException:  # as in `_contained`
+            log.exception("progress of %s cannot be shown any more; the run goes on", self.coordinator.name)
+            self._watch = None
+
+    def report(self) -> RunReport:
+        """Return what has been done so far; also of a run that has failed."""
+        with self._lock:
+            return self.coordinator.report(time.monotonic())
+
+    def _contained(self, call: Callable[[], T], otherwise: T) -> T:
+        if self.failure is not None:
+            return otherwise
+        with self._lock:
+            try:
+                return call()
+            except BaseException as error:  # SystemExit too would end the thread that serves all runs
+                self._fail(error)
+                return otherwise
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failure is not None:
+            return
+        log.error("%s failed on the driver", self.coordinator.name, exc_info=error)
+        self.failure = _explained(self.coordinator.name, error)
+        for name in self._names:
+            self._send(name, Fail(self.failure))
+        self.coordinator.failed(time.monotonic())
+
+
+def _explained(name: str, error: BaseException) -> SdfError:
+    """Return what the attempts of a run are told: an error of the tree, made of one text of some length."""
+    try:
+        text = str(error)
+    except Exception as failure:
+        text = f"<a message that cannot be shown, {type(failure).__name__}>"
+    if len(text) > _MOST_CHARACTERS:
+        text = f"{text[: _MOST_CHARACTERS // 2]} ... {text[-_MOST_CHARACTERS // 2 :]}"
+    before = f"{name} failed on the driver, and all its lanes with it:"
+    if isinstance(error, SdfError) and type(error).__module__ == errors.__name__:
+        return type(error)(f"{before} {text}")
+    return LedgerError(f"{before} {type(error).__name__}: {text}. The driver's log has the traceback.")

@@ -1,0 +1,234 @@
+"""The task that runs a lane: its connection to the coordinator, the thread that listens, the records that come out.
+
+Records go straight from `process` to the user's own functions in the same Python process. What is added to each is the
+step of a generator, and one in C that counts it. Where there are tags, a second generator picks those of one output.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import attrs
+
+from sdf.errors import CoordinatorError
+from sdf.execution.measured_run import Running
+from sdf.lanes.heartbeat import LOOK_SECONDS
+from sdf.lanes.lane import WAIT, Lane
+from sdf.lanes.messages import Bye, FromLane, Hello, write
+from sdf.lanes.wire import NONCE_BYTES, PROOF_BYTES, SILENCE_SECONDS, Channel, channels, driver_proof, lane_proof, nonce
+from sdf.model.dofn import TaggedOutput, call_hook
+from sdf.spark import serde
+from sdf.spark.payload import Payload
+
+__all__ = ["Address", "LaneTask"]
+
+_CONNECT_SECONDS = 5.0
+_TRIES = 4
+_PAUSE_SECONDS = 0.1
+
+
+@attrs.frozen
+class Address:
+    """Where the coordinator of a run is, the name of the run, and the secret by which it knows its lanes."""
+
+    host: str
+    port: int
+    run: bytes
+    secret: bytes = attrs.field(repr=False)
+
+
+class LaneTask:
+    """Runs one attempt at one lane and yields the records of one output; a function for ``mapPartitionsWithIndex``.
+
+    Args:
+        payload: the run's DoFn.
+        address: of the coordinator.
+        tag: number of the output, 0 for the main one.
+        tags: the declared tags.
+    """
+
+    def __init__(self, payload: Payload, address: Address, tag: int, tags: tuple[str, ...]) -> None:
+        self._payload = payload
+        self._address = address
+        self._tag = tag
+        self._tags = tags
+
+    def __call__(self, number: int, partition: Iterable[Any]) -> Iterator[Any]:
+        list(partition)  # read to its end, else Spark does not use the worker again
+        counts = dict.fromkeys(self._tags, 0)
+        records = self._records(number, counts)
+        return self._of_tag(records, counts) if self._tags else records
+
+    def _of_tag(self, records: Iterable[Any], counts: dict[str, int]) -> Iterator[Any]:
+        """Yield the records of one output, and count those of each tag: the lane tells the coordinator at its end."""
+        wanted = self._tags[self._tag - 1] if self._tag else None
+        for record in records:
+            if not isinstance(record, TaggedOutput):
+                if wanted is None:
+                    yield record
+                continue
+            if record.tag not in counts:
+                record.check(self._tags)
+            counts[record.tag] += 1
+            if record.tag == wanted:
+                yield record.value
+
+    def _records(self, number: int, counts: dict[str, int]) -> Iterator[Any]:
+        """Yield the outputs of one work item after the other, until the coordinator seals the lane."""
+        TaggedOutput.declared = self._tags  # before anything of the user's runs here
+        try:
+            fn, side_inputs = self._payload.load()
+            hello = Hello(number, f"{socket.gethostname()}/{os.getpid()}", time.time())
+            with Link(self._address, hello) as link:
+                lane = Lane(
+                    fn,
+                    side_inputs=side_inputs,
+                    clock=time.monotonic,
+                    send=link.send,
+                    tagged=lambda: tuple(counts.values()),
+                )
+                link.listen(lane)
+                call_hook(fn, "start_bundle")
+                try:
+                    while (running := _next(lane)) is not None:
+                        with running.outputs() as outputs:
+                            yield from outputs
+                except GeneratorExit:  # somebody has taken enough
+                    with suppress(CoordinatorError):
+                        link.send(Bye())
+                    raise
+                call_hook(fn, "finish_bundle")
+        finally:
+            TaggedOutput.declared = None
+
+
+def _next(lane: Lane) -> Running | None:
+    """Wait for what a lane runs next. It ends in any case: the link fails the lane if nothing is heard."""
+    with lane.changed:
+        while (running := lane.advance()) is WAIT:
+            lane.changed.wait(_PAUSE_SECONDS)
+    assert not isinstance(running, type(WAIT))
+    return running
+
+
+class Link:
+    """A lane's connection to the coordinator; a context manager.
+
+    Args:
+        address: where the coordinator is.
+        hello: the first message.
+
+    Raises:
+        CoordinatorError: if it cannot be reached, or something else answers there.
+    """
+
+    def __init__(self, address: Address, hello: Hello) -> None:
+        self._where = f"lane {hello.lane} on {hello.worker}"
+        self._coordinator = f"the coordinator on the driver at {address.host}:{address.port}"
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._send_lock = threading.Lock()
+        self._socket, self._to_driver, self._to_lane = self._connect(address)
+        self.send(hello)
+
+    def _connect(self, address: Address) -> tuple[socket.socket, Channel, Channel]:
+        failure: OSError | None = None
+        for number in range(_TRIES):
+            time.sleep(number * _PAUSE_SECONDS)
+            try:
+                connection = socket.create_connection((address.host, address.port), _CONNECT_SECONDS)
+            except OSError as error:
+                failure = error
+                continue
+            try:
+                return (connection, *self._shake_hands(connection, address))
+            except OSError as error:
+                connection.close()
+                failure = error
+        raise CoordinatorError(
+            f"{self._where} cannot reach {self._coordinator} ({type(failure).__name__}: {failure}). LiveRunner needs "
+            f"one port of the driver that the executors can reach, for as long as the result is in use: name it with "
+            f"LiveRunner(host=..., port=...), or use StagedRunner(), which needs none."
+        ) from failure
+
+    @staticmethod
+    def _shake_hands(connection: socket.socket, address: Address) -> tuple[Channel, Channel]:
+        mine, secret = nonce(), address.secret
+        theirs = _receive(connection, NONCE_BYTES)
+        connection.sendall(address.run + mine + lane_proof(secret, theirs, mine))
+        if _receive(connection, PROOF_BYTES) != driver_proof(secret, theirs, mine):
+            raise ConnectionError("something else than the coordinator of this run answers there")
+        connection.settimeout(SILENCE_SECONDS)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return channels(secret, theirs, mine)
+
+    def send(self, message: FromLane) -> None:
+        """Send a message to the coordinator; raise CoordinatorError if it does not take it."""
+        try:
+            with self._send_lock:
+                self._socket.sendall(self._to_driver.frame(write(message)))
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: OSError) -> CoordinatorError:
+        return CoordinatorError(
+            f"{self._where} lost its connection to {self._coordinator} ({type(error).__name__}: {error}). What this "
+            f"attempt did does not count; Spark runs the lane again where it retries tasks (local[N,4], not local[N])."
+        )
+
+    def listen(self, lane: Lane) -> None:
+        """Pass on to ``lane`` what the coordinator says, and let it say how far it is, until the link is closed."""
+        self._thread = threading.Thread(target=self._listen, args=(lane,), name="sdf-link", daemon=True)
+        self._thread.start()
+
+    def _listen(self, lane: Lane) -> None:
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._socket, selectors.EVENT_READ)
+                heard_at = time.monotonic()
+                while not self._closed:
+                    if selector.select(LOOK_SECONDS):
+                        received = self._socket.recv(1 << 16)
+                        heard_at = time.monotonic()
+                        if not received:
+                            raise ConnectionError("it was closed")
+                        for payload in self._to_lane.feed(received):
+                            lane.receive(serde.loads(payload))
+                    lane.look()
+                    if lane.waits and time.monotonic() - heard_at > SILENCE_SECONDS:
+                        raise TimeoutError(f"it said nothing for {SILENCE_SECONDS:.0f} s")
+        except CoordinatorError as error:
+            lane.fail(error)
+        except OSError as error:
+            if not self._closed:
+                lane.fail(self._lost(error))
+        except Exception as error:  # handed to the thread that runs the lane
+            lane.fail(error)
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        self._closed = True
+        with suppress(OSError):  # the other side was faster
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that listens
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_CONNECT_SECONDS)
+        self._socket.close()
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        more = connection.recv(size - len(received))
+        if not more:
+            raise ConnectionError("it hung up")
+        received += more
+    return received

@@ -1,0 +1,223 @@
+"""LiveRunner: splits stragglers while they run, lazily, with nothing persisted.
+
+The result is one lazy RDD of lanes, and a coordinator that serves them from a thread of the driver. Follow it in three
+places: `sdf.lanes.lane` is what an attempt at a lane does, `sdf.lanes.coordinator` what is decided for it, and
+`sdf.lanes.wire` how the two talk. `link` and `server` carry that over sockets.
+
+Elements are expanded at the call, in one small job, as RDD.sortByKey() does; all else happens in the user's actions.
+A run is served as long as an RDD lives that was made from its lanes, in Python or in the JVM, but no longer than the
+SparkContext; the runs of a program share one thread and one port.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import attrs
+from pyspark import RDD, SparkContext
+
+from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.lanes.coordinator import Coordinator
+from sdf.lanes.messages import ToLane
+from sdf.model.dofn import DoFn
+from sdf.numbers import as_integer, is_integer
+from sdf.reporting.progress import RunProgress
+from sdf.reporting.run_report import RunReport
+from sdf.scheduling.factoring import deal
+from sdf.scheduling.run_state import RunState, enter
+from sdf.scheduling.work_queue import WorkQueue
+from sdf.spark import broadcasts, serde
+from sdf.spark.actions import InterruptiblePipelinedRDD
+from sdf.spark.display import Display
+from sdf.spark.elements import WarnsOnce
+from sdf.spark.jobs import Jobs, slot_counter
+from sdf.spark.live.link import LaneTask
+from sdf.spark.live.server import Run, Server
+from sdf.spark.options import count, positive, runner
+from sdf.spark.payload import Payload, expand_elements, sending
+
+__all__ = ["LiveRunner"]
+
+_GONE_SECONDS = 1.0  # without lanes an action has ended, take() say
+
+_servers: dict[tuple[str, str, tuple[int, int]], Server] = {}
+_servers_lock = threading.Lock()
+
+
+def _as_port(value: Any) -> Any:
+    return tuple(map(as_integer, value)) if isinstance(value, tuple) else as_integer(value)
+
+
+def _ports(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    pair = value if isinstance(value, tuple) and len(value) == 2 else (value, value)
+    if not all(is_integer(port) for port in pair):
+        raise InvalidTypeError(f"LiveRunner port must be a port, or a tuple (first, last) (got {show(value)}).")
+    if not 0 <= pair[0] <= pair[1] <= 65535 or (pair[0] == 0 and pair[1] > 0):
+        raise InvalidValueError(f"LiveRunner port must be from 1 to 65535, or 0 for any free one (got {show(value)}).")
+
+
+def _host(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise InvalidTypeError(f"LiveRunner host must be an address or a name (got {show(value)}).")
+    if value in ("0.0.0.0", "::"):
+        raise InvalidValueError(
+            f"LiveRunner host must be one address of the driver, by which executors reach it (got {value!r}). To bind "
+            f"to another than they use, set spark.driver.bindAddress and spark.driver.host."
+        )
+
+
+@runner
+@attrs.frozen(kw_only=True)
+class LiveRunner:
+    """Splits what takes too long while it runs; the result is lazy, and nothing is persisted.
+
+    Records go straight into the functions that are mapped over the result. A second action runs the same work again,
+    and gives the same records; ``cache()`` the result if it is used twice. It needs one port of the driver that the
+    executors can reach.
+
+    Args:
+        lanes: how many tasks run the work. None: as many as Spark has slots when `run_sdf` is called.
+        host: the address of the driver to listen on, and by which executors reach it. None: ``spark.driver.host``.
+        port: where to listen; 0 is any free port, and ``(first, last)`` the first free one of these.
+        min_piece_seconds: the smallest piece worth moving to another lane.
+        patience_seconds: how long a lane that has run dry waits for others to have something to give, and holds its
+            slot. It takes a claim of somebody to have something to give, so this is longer than a first claim takes.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for an option of the wrong type, out of range, or that there is not.
+    """
+
+    lanes: int | None = count(None)
+    host: str | None = attrs.field(default=None, validator=_host)
+    port: int | tuple[int, int] = attrs.field(default=0, converter=_as_port, validator=_ports)
+    min_piece_seconds: float = positive(0.05)
+    patience_seconds: float = positive(60.0)
+
+    def run(
+        self,
+        rdd: RDD[Any],
+        fn: DoFn,
+        side_inputs: Mapping[str, Any],
+        tags: tuple[str, ...],
+        display: Display | None,
+    ) -> dict[str, RDD[Any]]:
+        """Expand the elements now and return one lazy RDD per output, each with its ``report``. Called by `run_sdf`."""
+        with sending(rdd.context, fn, side_inputs) as payload:
+            return self._lanes(rdd, RunState(fn), payload, tags, display)
+
+    def _lanes(
+        self, rdd: RDD[Any], work: RunState, payload: Payload, tags: tuple[str, ...], display: Display | None
+    ) -> dict[str, RDD[Any]]:
+        sc = rdd.context
+        backlog = self._expand(rdd, work, payload)
+        lanes = self.lanes or slot_counter(sc)()  # now: executors come while the elements are expanded
+        shares = deal(backlog, work.costs, lanes, cut=work.cut)
+        base = sc.parallelize(list(range(lanes)), lanes)
+        served = _serve(
+            *self._where(sc),
+            self.port if isinstance(self.port, tuple) else (self.port, self.port),
+            lambda send: Coordinator(
+                work,
+                shares,
+                send=send,
+                min_piece_seconds=self.min_piece_seconds,
+                patience_seconds=self.patience_seconds,
+            ),
+            broadcasts.use_of(payload.broadcast),
+            None if display is None else _Watch(display),
+        )
+        return {
+            name: LaneRDD(base, LaneTask(payload, served.address, tag, tags), work.name, name, served.report)
+            for tag, name in enumerate(("main", *tags))
+        }
+
+    @staticmethod
+    def _expand(rdd: RDD[Any], work: RunState, payload: Payload) -> WorkQueue:
+        events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        jobs = Jobs(rdd.context, payload.run_id, events)
+        backlog = WorkQueue(work.costs)
+        try:
+            elements = expand_elements(rdd, payload, work.name, jobs, events, WarnsOnce(work.name))
+        except BaseException:
+            jobs.cancel()
+            raise
+        enter(work, backlog, elements)
+        return backlog
+
+    def _where(self, sc: SparkContext) -> tuple[str, str]:
+        """Return the address to bind to, and the name by which executors reach it."""
+        if self.host is not None:
+            return self.host, self.host
+        if (sc.master or "").split("[")[0] == "local":
+            return "127.0.0.1", "127.0.0.1"
+        conf = sc.getConf()
+        host = conf.get("spark.driver.host") or socket.gethostname()
+        return conf.get("spark.driver.bindAddress") or host, host
+
+
+def _serve(
+    bind: str,
+    host: str,
+    ports: tuple[int, int],
+    coordinator: Callable[[Callable[[Hashable, ToLane], None]], Coordinator],
+    alive: Callable[[], bool],
+    watch: _Watch | None,
+) -> Run:
+    """Serve a run, on the server that is at that address already if there is one."""
+    where = bind, host, ports
+    with _servers_lock:
+        while True:
+            if where not in _servers:
+                _servers[where] = Server(bind, host, range(ports[0], ports[1] + 1))
+            run = _servers[where].open(coordinator, alive, watch)
+            if run is not None:
+                return run
+            _servers.pop(where).close()
+
+
+class LaneRDD(InterruptiblePipelinedRDD):
+    """The lanes of a run as an RDD, with its `RunReport` as it is now."""
+
+    def __init__(self, base: RDD[Any], task: LaneTask, who: str, name: str, report: Callable[[], RunReport]) -> None:
+        super().__init__(base, task)
+        self._jrdd_deserializer = serde.of_records(self.ctx.serializer, who)
+        self._name = f"{who}: {name}"
+        self._report = report
+        self._making = threading.Lock()
+
+    @property
+    def _jrdd(self) -> Any:
+        """The RDD in the JVM. Most are never made: what is mapped over the lanes takes their place."""
+        with self._making:
+            first = self._jrdd_val is None
+            jrdd = super()._jrdd
+            return jrdd.setName(self._name) if first else jrdd
+
+    @property
+    def report(self) -> RunReport:
+        """What the lanes have done so far."""
+        return self._report()
+
+
+class _Watch:
+    """Shows how far the lanes are, as long as there are any; called by the server often."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._seen_at: float | None = None
+        self._last: RunProgress | None = None
+
+    def __call__(self, coordinator: Coordinator, now: float) -> None:
+        if coordinator.running():
+            self._seen_at = now
+            if self._display.due() or self._last is None:
+                self._last = coordinator.progress(now)
+                self._display.show(self._last)
+        elif self._seen_at is not None and (now - self._seen_at > _GONE_SECONDS or coordinator.sealed()):
+            last = coordinator.progress(now) if coordinator.sealed() or self._last is None else self._last
+            self._seen_at = self._last = None
+            self._display.show(attrs.evolve(last, ended=True))

@@ -1,0 +1,42 @@
+"""Finite reads of a data source.
+
+Spark asks for the partitions of a read when it plans the query, in a Python process of its own beside the driver.
+There the elements are expanded and listed, and their work is dealt out into partitions, cut where it is too big for
+one; each partition is then a task that runs its parts to their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow  # type: ignore[import-untyped]
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from sdf.scheduling.even_shares import even_shares
+from sdf.spark.source.chain import Chain, Settings, expanded, finished, read, started
+
+__all__ = ["BatchReader"]
+
+
+class BatchReader(DataSourceReader):
+    """Reads finite work. Spark calls `partitions` once for each plan of a query, and `read` in each task."""
+
+    def __init__(self, chain: Chain, schema: StructType, settings: Settings) -> None:
+        self._chain = chain
+        self._schema = schema
+        self._settings = settings
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with self._chain.set_up() as fns:
+            work = started(fns, self._chain, self._settings, unbounded=False)
+            for step, fn in enumerate(fns[:-1]):
+                found = finished(fn, [one for one in work if one.step == step])
+                work += [
+                    one for element in found for one in expanded(fns[step + 1], step + 1, element, unbounded=False)
+                ]
+            last = [one for one in work if one.step == len(fns) - 1]
+            return list(map(InputPartition, even_shares(fns[-1], last, self._settings.partitions)))
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return read(self._chain, self._schema, partition)

@@ -1,0 +1,178 @@
+"""The DoFns of a data source, what a read asks of them, and how their work is begun and run to its end."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import attrs
+import pyarrow  # type: ignore[import-untyped]
+from pyspark import Broadcast
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from sdf.errors import InvalidValueError, show
+from sdf.execution.executor import run_to_end
+from sdf.execution.expansion import expand
+from sdf.execution.work_items import WorkItem
+from sdf.journal.pending import Pending
+from sdf.model.dofn import DoFn, call_hook
+from sdf.spark import serde
+from sdf.spark.payload import Payload
+from sdf.spark.source.rows import Rows
+
+__all__ = ["Chain", "Settings", "expanded", "finished", "read", "started"]
+
+
+@attrs.frozen
+class Settings:
+    """What a read asks for.
+
+    Attributes:
+        paths: elements that name files, or whatever the first DoFn takes.
+        elements: other elements, pickled; None for none.
+        partitions: how many to deal the work out to.
+        max_size: at most so much work in a batch of a stream, None for no bound.
+    """
+
+    paths: tuple[str, ...]
+    elements: bytes | None
+    partitions: int
+    max_size: int | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], who: str, elements: bytes | None, slots: int) -> Settings:
+        """Return what the options of a read say.
+
+        Raises:
+            InvalidValueError: if one of them cannot be understood, or no elements are named.
+        """
+        paths = tuple(_list(options, "paths", who)) + ((options["path"],) if options.get("path") else ())
+        if "elements" in options:
+            elements = serde.dumps([_as_tuples(one) for one in _list(options, "elements", who)], "the elements")
+        elif paths:
+            elements = None
+        elif elements is None:
+            raise InvalidValueError(
+                f"the data source {who!r} was given nothing to read. Name paths, as in .load('logs/*.txt'), pass "
+                f".option('elements', '[...]') as JSON, or give data_source() elements."
+            )
+        partitions = _count(options, "numPartitions", who) or slots
+        return cls(paths, elements, partitions, _count(options, "maxSizePerTrigger", who))
+
+
+def _list(options: Mapping[str, str], name: str, who: str) -> list[Any]:
+    text = options.get(name, "[]")
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, list):
+        raise InvalidValueError(f"the option {name} of the data source {who!r} must be a JSON list (got {show(text)}).")
+    return value
+
+
+def _count(options: Mapping[str, str], name: str, who: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise InvalidValueError(f"the option {name} of the data source {who!r} must be an integer >= 1 (got {text!r}).")
+    return int(text)
+
+
+def _as_tuples(value: Any) -> Any:
+    """Return a value of JSON with tuples for its lists: most elements are tuples, and those do hash."""
+    if isinstance(value, list):
+        return tuple(_as_tuples(one) for one in value)
+    return {key: _as_tuples(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+@attrs.frozen
+class _Carried:
+    """What a `Payload` has for a broadcast: a data source travels before there is a job to broadcast for."""
+
+    value: bytes
+
+
+@attrs.frozen
+class Chain:
+    """The DoFns of a data source, pickled.
+
+    Attributes:
+        id: the same wherever this one goes, and of no other.
+        names: of the DoFns.
+        pickled: each of them.
+        first: where elements that are no paths come in: after the path matcher that was put before a reader of files.
+    """
+
+    id: str
+    names: tuple[str, ...]
+    pickled: tuple[bytes, ...]
+    first: int
+
+    @classmethod
+    def of(cls, fns: Sequence[DoFn]) -> Chain:
+        """Pickle a chain. Before a reader of files comes its path matcher (``path_matcher()``)."""
+        matcher = getattr(fns[0], "path_matcher", None)
+        lists = [] if matcher is None else [matcher()]
+        every: list[DoFn] = [*lists, *fns]
+        names = tuple(type(fn).__name__ for fn in every)
+        pickled = tuple(serde.dumps(fn, name) for fn, name in zip(every, names, strict=True))
+        return cls(uuid.uuid4().hex, names, pickled, len(lists))
+
+    @contextmanager
+    def set_up(self) -> Iterator[list[DoFn]]:
+        """Give the DoFns, set up in this process for the time of a ``with`` statement: to plan."""
+        ready: list[DoFn] = []
+        try:
+            for one in self.pickled:
+                fn = serde.loads(one)
+                call_hook(fn, "setup")
+                ready.append(fn)
+            yield ready
+        finally:
+            for fn in ready:
+                call_hook(fn, "teardown")
+
+    def last(self) -> DoFn:
+        """Return the last DoFn, set up once for all tasks that this Python worker runs."""
+        carried = _Carried(serde.dumps((self.pickled[-1], {}), self.names[-1]))
+        return Payload(self.id, cast("Broadcast[bytes]", carried)).load()[0]
+
+
+def started(fns: Sequence[DoFn], chain: Chain, settings: Settings, *, unbounded: bool) -> list[Pending]:
+    """Return the work that a read begins with."""
+    elements = [] if settings.elements is None else serde.loads(settings.elements)
+    begin = [(0, path) for path in settings.paths] + [(chain.first, element) for element in elements]
+    return [one for step, element in begin for one in expanded(fns[step], step, element, unbounded=unbounded)]
+
+
+def expanded(fn: DoFn, step: int, element: Any, *, unbounded: bool) -> list[Pending]:
+    """Return the parts of an element to start from."""
+    whole = expand(fn, element, unbounded=unbounded)
+    return [Pending(step, element, part) for part, _ in whole.pieces]
+
+
+def finished(fn: DoFn, parts: Iterable[Pending]) -> Iterator[Any]:
+    """Run parts to their end, also what is deferred, and yield what they give.
+
+    Raises:
+        SdfError: any of the tree.
+    """
+    items = [
+        WorkItem(number, number, one.element, one.restriction, watermark=one.watermark)
+        for number, one in enumerate(parts)
+    ]
+    return run_to_end(fn, items, clock=time.monotonic, sleep=time.sleep)
+
+
+def read(chain: Chain, schema: StructType, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the records of a partition; called on executors."""
+    fn = chain.last()
+    parts = partition.value or ()  # Spark makes a partition of nothing where there is none
+    return Rows(schema, type(fn).__name__).batches(finished(fn, parts))

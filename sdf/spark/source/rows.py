@@ -1,0 +1,151 @@
+"""Rows: the records of a DoFn as Arrow batches of a DataFrame's schema, or an error that names the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from itertools import count
+from typing import Any
+
+import attrs
+import pyarrow  # type: ignore[import-untyped]
+from pyspark.sql import Row
+from pyspark.sql.conversion import LocalDataToArrowConversion
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, DoubleType, FloatType, StringType, StructType, _make_type_verifier
+
+from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, show
+from sdf.model.dofn import TaggedOutput
+
+__all__ = ["Rows"]
+
+_ROWS = 1024  # of a batch that is made of records: what a task holds
+
+
+class Rows:
+    """Makes Arrow batches of records.
+
+    A record is a `pyarrow.RecordBatch`, whose columns are taken by name and cast where nothing is lost; a dict, a
+    pyspark Row, an attrs class or a dataclass, taken by name; a tuple or a list, by place; or, for one column, its
+    value. By name, what the schema does not name is left out, and what a record does not have is null.
+
+    Args:
+        schema: of the DataFrame.
+        name: of the DoFn, for messages.
+    """
+
+    def __init__(self, schema: StructType, name: str) -> None:
+        self._schema = schema
+        self._arrow = to_arrow_schema(schema, timezone="UTC")
+        self._columns = schema.fieldNames()
+        self._strings = [place for place, field in enumerate(schema.fields) if isinstance(field.dataType, StringType)]
+        floats = (DoubleType, FloatType)
+        self._floats = {place for place, field in enumerate(schema.fields) if isinstance(field.dataType, floats)}
+        self._verify = _make_type_verifier(schema)  # as createDataFrame() does; the conversion alone would round
+        self._lists_are_values = len(schema.fields) == 1 and isinstance(schema.fields[0].dataType, ArrayType)
+        self._name = name
+
+    def batches(self, records: Iterable[Any]) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the batches of records, in their order.
+
+        Raises:
+            InvalidTypeError, InvalidValueError: for a record that does not fit the schema.
+            OutputError: for a record with a tag.
+        """
+        rows: list[Any] = []
+        for record in records:
+            if isinstance(record, pyarrow.RecordBatch):
+                yield from self._made(rows)
+                rows = []
+                yield self._cast(record)
+            else:
+                rows.append(record)
+                if len(rows) == _ROWS:
+                    yield from self._made(rows)
+                    rows = []
+        yield from self._made(rows)
+
+    def _made(self, records: list[Any]) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the batches of records that are none themselves; where that fails, find out which record it is."""
+        if not records:
+            return
+        try:
+            table = self._table(records)
+        except Exception:
+            for record in records:
+                try:
+                    self._table([record])
+                except (OutputError, InvalidTypeError, InvalidValueError):
+                    raise
+                except Exception as error:  # pyarrow's, or an assert of Spark's converters
+                    raise self._misfit(record, f"{type(error).__name__}: {error}".rstrip(": ")) from error
+            raise
+        yield from table.to_batches()
+
+    def _table(self, records: list[Any]) -> pyarrow.Table:
+        rows = [self._row(record) for record in records]
+        if self._floats:
+            rows = [tuple(map(self._as_float, count(), row)) for row in rows]
+        for row in rows:
+            self._verify(row)
+        for place in self._strings:  # Spark would make strings of whatever it is
+            for row, record in zip(rows, records, strict=True):
+                if row[place] is not None and not isinstance(row[place], str):
+                    raise self._misfit(record, f"column {self._columns[place]!r} is to be a string")
+        return LocalDataToArrowConversion.convert(rows, self._schema, False)
+
+    def _as_float(self, place: int, value: Any) -> Any:
+        """Return an integer of a column of floats as one; Spark does not take it as it is."""
+        return float(value) if place in self._floats and type(value) is int else value
+
+    def _row(self, record: Any) -> tuple[Any, ...]:
+        """Return the values of a record, in the order of the columns."""
+        if isinstance(record, TaggedOutput):
+            raise OutputError(
+                f"{self._name}.process() gave {show(record)}, but a data source reads the main output only. Read tags "
+                f"with run_sdf(..., tags=({record.tag!r},))."
+            )
+        if isinstance(record, Mapping):
+            return self._by_name(record, record.keys(), record.get)
+        if isinstance(record, Row) and hasattr(record, "__fields__"):
+            values = record.asDict()
+            return self._by_name(record, values, values.get)
+        if isinstance(record, tuple) or (isinstance(record, list) and not self._lists_are_values):
+            if len(record) != len(self._columns):
+                raise self._misfit(record, f"it has {len(record)} values")
+            return tuple(record)
+        if attrs.has(type(record)):
+            names = [field.name for field in attrs.fields(type(record))]
+            return self._by_name(record, names, lambda name: getattr(record, name, None))
+        if is_dataclass(record):
+            names = [field.name for field in fields(record)]
+            return self._by_name(record, names, lambda name: getattr(record, name, None))
+        if len(self._columns) != 1:
+            raise self._misfit(record, "it is one value")
+        return (record,)
+
+    def _by_name(self, record: Any, names: Iterable[str], get: Callable[[str], Any]) -> tuple[Any, ...]:
+        if self._columns and not set(self._columns).intersection(names):
+            raise self._misfit(record, "it has none of the columns")
+        return tuple(map(get, self._columns))
+
+    def _cast(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+        """Return the columns of a batch that the schema names, in its types; as they are where they fit."""
+        lacking = [name for name in self._columns if name not in batch.schema.names]
+        if lacking:
+            raise self._misfit(batch, f"it has no column {lacking[0]!r}; it has {show(batch.schema.names)}")
+        chosen = batch.select(self._columns)
+        try:
+            return chosen if chosen.schema.equals(self._arrow) else chosen.cast(self._arrow)
+        except (pyarrow.ArrowException, ValueError) as error:
+            raise self._misfit(batch, f"{type(error).__name__}: {error}") from error
+
+    def _misfit(self, record: Any, why: str) -> InvalidTypeError:
+        what = f"record {show(record)}"
+        if isinstance(record, pyarrow.RecordBatch):
+            what = f"batch of Arrow ({', '.join(f'{field.name} {field.type}' for field in record.schema)})"
+        return InvalidTypeError(
+            f"{self._name}.process() gave the {what}, which does not fit the schema "
+            f"{self._schema.simpleString()}: {why}. Give data_source() the schema that the records have, or yield "
+            f"records that fit it."
+        )

@@ -1,0 +1,313 @@
+"""Streams of a data source: a DoFn as a source of Structured Streaming, whose offsets are restrictions.
+
+Spark writes the offset at which a batch ends into its checkpoint, before the batch runs, and after a crash runs the
+same batch again, from that offset alone. But where work without an end has got to shows only when it runs. So it runs
+here, in the Python process that Spark keeps for the stream beside the driver, for a moment and without its records:
+that finds the parts which are there now. An offset holds these parts, pinned, and the work that is left, as
+`sdf.journal.pending` describes work. What a batch reads are the parts in the offset at which it ends; executors read
+them.
+
+Offset ranges whose DoFn knows where they end now (`DoFn.truncate`), such as partitions of Kafka, are not run here.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import attrs
+import pyarrow  # type: ignore[import-untyped]
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from sdf.errors import JournalError, OutputError, blame, show
+from sdf.execution.expansion import checked_size
+from sdf.execution.invoker import Invoker
+from sdf.journal.pending import Pending, from_json, to_json
+from sdf.model.dofn import DoFn, TaggedOutput
+from sdf.model.restrictions import UNBOUNDED, OffsetRange
+from sdf.scheduling.even_shares import as_work_item, even_shares
+from sdf.scheduling.run_state import RunState
+from sdf.spark.source.chain import Chain, Settings, expanded, read, started
+
+__all__ = ["StreamReader"]
+
+_LOOK_SECONDS = 1.0  # of running work here for one batch: as long as a batch of stream_sdf()
+_PART_SECONDS = 0.1  # of one part: what was found in a second is then shared out among ten tasks
+_IDLE_SECONDS = 0.1  # at least, between two looks that find nothing; Spark asks a hundred times a second
+_SPARSE = 1 << 53  # a range of so many offsets has few records in it: it cannot be shared out evenly
+
+
+@attrs.frozen
+class Waiting:
+    """A part that a stream has still to do.
+
+    Attributes:
+        part: the part.
+        records: how many it gave when it ran here; then it stays whole. None if it did not.
+    """
+
+    part: Pending
+    records: int | None = None
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans the batches of a stream. One lives as long as the query; copies of it travel to `read` on executors."""
+
+    def __init__(self, chain: Chain, schema: StructType, settings: Settings) -> None:
+        self._chain = chain
+        self._schema = schema
+        self._settings = settings
+        self._opened = ExitStack()
+        self._fns: list[DoFn] = []
+        self._start: Any = None  # the offset that `_waiting` comes from
+        self._waiting: list[Waiting] = []
+        self._only_now = False  # Trigger.AvailableNow: take what is there once
+        self._looked = False
+
+    def __reduce__(self) -> Any:
+        return StreamReader, (self._chain, self._schema, self._settings)  # what is open stays here
+
+    def _set_up(self) -> list[DoFn]:
+        if not self._fns:
+            self._fns = self._opened.enter_context(self._chain.set_up())
+        return self._fns
+
+    def stop(self) -> None:
+        self._opened.close()
+        self._fns = []
+
+    # What Spark asks, in the order of a batch.
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802, Spark's name
+        self._only_now = True
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        work = started(self._set_up(), self._chain, self._settings, unbounded=True)
+        return self._offset([], [Waiting(one) for one in work], [])
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._settings.max_size
+        return ReadAllAvailable() if most is None else ReadMaxBytes(most)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        self._set_up()
+        if start != self._start:
+            self._check(start)
+            self._waiting = [_heard(one) for one in start["left"]]
+            self._start = start
+        room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else math.inf
+        moved, passed = self._look(room)
+        taken, self._waiting = self._admit(room)
+        if not moved and not taken:
+            return start  # and what is put off stays known here
+        return self._offset(taken, self._waiting, passed)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        if start == end:
+            return []
+        self._check(end)
+        parts = [_heard(one).part for one in end["read"]]
+        return list(map(InputPartition, even_shares(self._set_up()[-1], parts, self._settings.partitions)))
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return read(self._chain, self._schema, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        fns = self._set_up()
+        for one in [*end["passed"], *end["read"]]:
+            if self._hears(one["step"]):
+                part = from_json(one)
+                with blame(lambda part=part: f"{self._chain.names[part.step]}.on_commit() of {show(part.restriction)}"):  # type: ignore[misc]
+                    fns[part.step].on_commit(part.element, part.restriction)
+
+    # Offsets.
+
+    def _offset(self, taken: list[Waiting], left: list[Waiting], passed: list[Pending]) -> dict[str, Any]:
+        """Return an offset: what the batch that ends there reads, what is left, and what only `commit` has to hear."""
+        return {
+            "fns": list(self._chain.names),
+            "read": [self._told(one) for one in taken],
+            "left": [self._told(one) for one in left],
+            "passed": [self._told(Waiting(one)) for one in passed],
+        }
+
+    def _told(self, waiting: Waiting) -> dict[str, Any]:
+        return {**to_json(waiting.part), "records": waiting.records}
+
+    def _check(self, offset: dict[str, Any]) -> None:
+        """Raise unless an offset was written by a stream of these DoFns."""
+        if offset.get("fns") != list(self._chain.names):
+            raise JournalError(
+                f"the checkpoint holds a stream through {show(offset.get('fns'))}, this one reads through "
+                f"{show(list(self._chain.names))}. Give each stream a checkpointLocation of its own."
+            )
+
+    def _hears(self, step: int) -> bool:
+        return type(self._fns[step]).on_commit is not DoFn.on_commit
+
+    # What is there now.
+
+    def _is_ready(self, waiting: Waiting) -> bool:
+        """Tell whether executors can read a part as it is: it is of the last DoFn, and has an end."""
+        part = waiting.part
+        if part.step < len(self._fns) - 1:
+            return False
+        return waiting.records is not None or self._fns[-1].create_tracker(part.element, part.restriction).is_bounded()
+
+    def _size(self, waiting: Waiting) -> float:
+        if waiting.records is not None:
+            return waiting.records
+        size = checked_size(self._fns[-1], waiting.part.element, waiting.part.restriction)
+        return 1.0 if size is None else float(size)
+
+    def _look(self, room: float) -> tuple[bool, list[Pending]]:
+        """Run what has to run here, until ``room`` is filled or the time is up.
+
+        Returns:
+            Whether anything has moved on, and the parts that gave nothing for executors to read.
+        """
+        ready = [one for one in self._waiting if self._is_ready(one)]
+        todo = deque(one.part for one in self._waiting if not self._is_ready(one))
+        room -= sum(map(self._size, ready)) if room < math.inf else 0
+        if self._only_now:  # then the bound is for what is read at a time, not for what there is
+            room, ends = (0.0, 0.0) if self._looked else (math.inf, math.inf)
+        else:
+            ends = time.monotonic() + _LOOK_SECONDS
+        self._looked = True
+        now = int(time.time() * 1000)
+        later: list[Pending] = []
+        passed: list[Pending] = []
+        moved = False
+        while todo and room > 0 and time.monotonic() < ends:
+            part = todo.popleft()
+            if part.due > now and not self._only_now:
+                later.append(part)
+                continue
+            found = self._truncated(part) or self._run(part, room, ends)
+            (todo if found.more else later).extend(found.left)
+            moved |= found.part is not None
+            for element in found.elements:
+                fresh = expanded(self._fns[part.step + 1], part.step + 1, element, unbounded=True)
+                for one in map(Waiting, fresh):
+                    if self._is_ready(one):
+                        ready.append(one)
+                        room -= self._size(one)
+                    else:
+                        todo.append(one.part)
+            if found.part is None:
+                continue
+            if part.step == len(self._fns) - 1 and found.records != 0:
+                ready.append(Waiting(found.part, found.records))
+                room -= self._size(ready[-1])
+            elif self._hears(part.step):
+                passed.append(found.part)
+        self._waiting = [*ready, *map(Waiting, [*todo, *later])]  # those that were not looked at are the next
+        return moved, passed
+
+    def _truncated(self, part: Pending) -> Found | None:
+        """Return what is there now of a range of offsets, if its DoFn knows without running; None otherwise."""
+        fn, whole = self._fns[part.step], part.restriction
+        if part.step < len(self._fns) - 1 or type(whole) is not OffsetRange or whole.stop is not UNBOUNDED:
+            return None
+        with blame(lambda: f"{self._chain.names[part.step]}.truncate() of {show(whole)}"):
+            there = fn.truncate(part.element, whole)
+        if not isinstance(there, OffsetRange) or there.start != whole.start:
+            return None
+        if isinstance(there.stop, int) and 0 < there.stop - there.start < _SPARSE:
+            rest = attrs.evolve(part, restriction=OffsetRange(there.stop, UNBOUNDED), due=0)
+            return Found(attrs.evolve(part, restriction=there), None, [], [rest], more=False)
+        return None
+
+    def _run(self, part: Pending, room: float, ends: float) -> Found:
+        """Run a part here, up to a split point."""
+        fn, name, last = self._fns[part.step], self._chain.names[part.step], part.step == len(self._fns) - 1
+        ends = min(ends, time.monotonic() + _PART_SECONDS)
+        stopped = False
+
+        def stop() -> None:
+            nonlocal stopped
+            stopped = stopped or invoker.split(0) is not None
+
+        def on_claim(_claims: int, _position: Any) -> None:
+            if time.monotonic() >= ends:
+                stop()
+
+        invoker = Invoker(fn, part.element, part.restriction, watermark=part.watermark, on_claim=on_claim)
+        records, elements = 0, []
+        for output in invoker.run():
+            records += 1
+            if isinstance(output, TaggedOutput):
+                raise OutputError(
+                    f"{name}.process() gave {show(output)}, but a data source reads the main output only."
+                )
+            if not last:
+                elements.append(output)
+            elif records == room:
+                stop()
+        done = invoker.primary
+        delay = max((residual.delay_seconds for residual in invoker.residuals), default=0)
+        more = done is not None and (stopped or delay == 0)  # a delay of 0 says that there is more
+        due = 0 if more else int((time.time() + max(delay, _IDLE_SECONDS)) * 1000)
+        left = [Pending(part.step, part.element, one.restriction, one.watermark, due) for one in invoker.residuals]
+        pinned = None if done is None else attrs.evolve(part, restriction=done, due=0)
+        return Found(pinned, records if last else None, elements, left, more=more)
+
+    def _admit(self, room: float) -> tuple[list[Waiting], list[Waiting]]:
+        """Return what the next batch reads, at most ``room`` of it but something, and what is left."""
+        taken: list[Waiting] = []
+        left: list[Waiting] = []
+        for one in self._waiting:
+            if room <= 0 or not self._is_ready(one):
+                left.append(one)
+                continue
+            size = self._size(one)
+            front, rest = self._cut(one, room / size) if size > room else (one, None)
+            if rest is None and size > room and taken:
+                left.append(one)
+                room = 0  # the next batch begins with it
+                continue
+            room -= size
+            taken.append(front)
+            if rest is not None:
+                left.append(rest)
+        return taken, left
+
+    def _cut(self, waiting: Waiting, fraction: float) -> tuple[Waiting, Waiting | None]:
+        """Cut a part at a fraction of its size, or at the first place after that where it can be cut."""
+        while waiting.records is None and fraction < 1:
+            work = RunState(self._fns[-1])
+            pair = work.cut(as_work_item(self._fns[-1], work, waiting.part), fraction)
+            if pair is not None:
+                front, rest = (Waiting(attrs.evolve(waiting.part, restriction=item.restriction)) for item in pair)
+                return front, rest
+            fraction *= 2
+        return waiting, None
+
+
+@attrs.frozen
+class Found:
+    """What came of a look at work that has to run here.
+
+    Attributes:
+        part: what is there, None for nothing.
+        records: how many that gave; None if it was not run, or gave elements.
+        elements: what it gave for the next DoFn.
+        left: what is left of it.
+        more: whether to go on with that at once.
+    """
+
+    part: Pending | None
+    records: int | None
+    elements: list[Any]
+    left: list[Pending]
+    more: bool
+
+
+def _heard(data: dict[str, Any]) -> Waiting:
+    return Waiting(from_json(data), data["records"])

@@ -1,0 +1,93 @@
+"""The result of a run of stages: an RDD per output that reads the committed blocks, and its report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pyspark import RDD, SparkContext
+
+from sdf.execution.work_items import WorkItem
+from sdf.reporting.run_report import RunReport
+from sdf.spark import broadcasts, serde
+from sdf.spark.actions import InterruptiblePipelinedRDD
+from sdf.spark.payload import Payload
+from sdf.spark.staged.stored_blocks import Receipt
+from sdf.spark.staged.task import ReadCommitted
+
+__all__ = ["StagedRDD", "results"]
+
+_PARTITIONS_PER_SLOT = 3  # of the result, as Spark's tuning guide has it
+_SHORT_SECONDS = 5.0  # of a shorter run the result has one per slot: to read two more takes 50 ms, 1 % of this
+_PARTITION_BYTES = 64 << 20  # or more of them, if they would be larger than this
+
+
+def results(
+    sc: SparkContext,
+    payload: Payload,
+    tags: tuple[str, ...],
+    stages: list[RDD[Any]],
+    committed: list[tuple[Receipt, list[WorkItem]]],
+    report: RunReport,
+    *,
+    slots: int,
+) -> dict[str, RDD[Any]]:
+    """Return the RDD of each output, by its name.
+
+    Args:
+        sc: where.
+        payload: the DoFn, sent: a lost block is computed again.
+        tags: the declared tags.
+        stages: the stored blocks.
+        committed: for each task its receipt, and the content that it committed, in the order of stages and tasks.
+        report: of the run.
+        slots: how many tasks Spark runs at once.
+    """
+    names = ("main", *tags)
+    if not committed:
+        return {name: StagedRDD(sc.parallelize([], 1), _nothing, report, ()) for name in names}
+    receipts = [receipt for receipt, _ in committed]
+    blocks = _together(sc.union(stages), receipts, slots, report.seconds)
+    stamps = tuple(receipt.stamp for receipt in receipts)
+    pinned = [content for _, content in committed]
+    contents = broadcasts.send(sc, serde.dumps(pinned, "the committed restrictions"))
+    found: dict[str, RDD[Any]] = {}
+    for tag, name in enumerate(names):
+        counts = tuple(receipt.counts[tag] for receipt in receipts)
+        read = ReadCommitted(payload, stamps, counts, contents, tag, tags)
+        found[name] = StagedRDD(blocks, read, report, tuple(stages))
+    return found
+
+
+def _together(blocks: RDD[Any], receipts: list[Receipt], slots: int, seconds: float) -> RDD[Any]:
+    """Return the blocks of all stages, several to a partition: to read each in a task of its own costs 10 ms."""
+    size = sum(receipt.size for receipt in receipts)
+    per_slot = _PARTITIONS_PER_SLOT if seconds >= _SHORT_SECONDS else 1
+    partitions = max(per_slot * slots, math.ceil(size / _PARTITION_BYTES))
+    return blocks.coalesce(partitions) if partitions < len(receipts) else blocks
+
+
+class StagedRDD(InterruptiblePipelinedRDD):
+    """The records of one output of a run, with its `RunReport`."""
+
+    def __init__(
+        self,
+        blocks: RDD[Any],
+        read: Callable[[int, Iterable[Any]], Iterable[Any]],
+        report: RunReport,
+        stored: tuple[RDD[Any], ...],
+    ) -> None:
+        super().__init__(blocks, read)
+        self.report = report
+        self._stored = stored
+
+    def unpersist(self, blocking: bool = False) -> RDD[Any]:
+        """Free the stages' blocks too; whoever reads the result after that gets the pinned parts computed again."""
+        for blocks in self._stored:
+            blocks.unpersist(blocking)
+        return super().unpersist(blocking)
+
+
+def _nothing(partition: int, records: Iterable[Any]) -> Iterable[Any]:
+    return records

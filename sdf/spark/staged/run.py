@@ -1,0 +1,250 @@
+"""A run of StagedRunner: re-splits stragglers between stages, with nothing but Spark's own scheduling.
+
+A stage is a Spark job over bundles of work items; its blocks are persisted. A task gets a budget: when it is spent, the
+task splits what it is running, gives back the rest and ends. The next stage starts while the stages before it still
+run, a little before slots fall idle, so that its tasks are there when they do; what it gets is planned from the work
+items that nobody runs (`sdf.scheduling.stage_planner`). Each task's receipt reaches the driver as the task ends and
+goes into the ledger; only then can its residuals run.
+
+Accumulators carry the receipts. They may count too little or twice: a double receipt is dropped by the ledger, a
+missing one is read from the end of the stored block. When no work is left the ledger proves that nothing was lost or
+doubled, and the result is the union of the stages' blocks, read through `ReadCommitted`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import time
+from collections import Counter
+from typing import Any
+
+import attrs
+from pyspark import RDD, SparkContext, StorageLevel
+
+from sdf.execution.work_items import WorkItem
+from sdf.model.dofn import DoFn
+from sdf.reporting.progress import RunProgress
+from sdf.reporting.run_facts import TaskRun
+from sdf.reporting.run_report import RunReport
+from sdf.scheduling.factoring import Limits, Tuning
+from sdf.scheduling.run_state import RunState, enter
+from sdf.scheduling.stage_planner import PlannedStage, StagePlanner
+from sdf.spark.display import Display
+from sdf.spark.jobs import slot_counter
+from sdf.spark.payload import Payload
+from sdf.spark.staged.result import results
+from sdf.spark.staged.stage_jobs import StageJobs
+from sdf.spark.staged.stored_blocks import Receipt
+
+__all__ = ["StagedRun"]
+
+log = logging.getLogger("sdf.staged")
+
+_SLOTS_EVERY_SECONDS = 0.5
+_LONGEST_WAIT_SECONDS = 3600.0  # a wait of centuries would overflow the clock
+
+
+@attrs.define(eq=False)
+class _Stage:
+    """A stage: its stored blocks, what it is expected to take, and what came back."""
+
+    rdd: RDD[Any]
+    plan: PlannedStage
+    began: float
+    receipts: dict[int, Receipt] = attrs.field(factory=dict)
+
+
+class StagedRun:
+    """One call of `StagedRunner.run`.
+
+    Args:
+        rdd: the elements.
+        fn: the DoFn.
+        payload: the DoFn, sent.
+        tags: the declared tags.
+        display: of the progress, None for none.
+        runner: name of the runner, for the report.
+        tuning, limits, tasks_per_slot: see `StagePlanner`.
+        storage_level: of the blocks.
+    """
+
+    def __init__(
+        self,
+        rdd: RDD[Any],
+        fn: DoFn,
+        payload: Payload,
+        tags: tuple[str, ...],
+        display: Display | None,
+        *,
+        runner: str,
+        tuning: Tuning,
+        limits: Limits,
+        tasks_per_slot: int,
+        storage_level: StorageLevel,
+    ) -> None:
+        self._runner = runner
+        self._storage_level = storage_level
+        self._rdd = rdd
+        self._sc: SparkContext = rdd.context
+        self._fn = fn
+        self._name = type(fn).__name__
+        self._tags = tags
+        self._payload = payload
+        self._jobs = StageJobs(self._sc, payload, self._name, tags=tags)
+        self._work = RunState(fn)
+        self._planner = StagePlanner(self._work, tuning, limits, tasks_per_slot=tasks_per_slot)
+        self._delayed: list[tuple[float, int, WorkItem]] = []
+        self._stages: list[_Stage] = []
+        self._display = display
+        self._done_units = 0.0
+        self._count_slots = slot_counter(self._sc)
+        self._slots = self._most_slots = self._count_slots()
+        self._slots_over_time = [(0.0, self._slots)]
+        self._called_at = time.time()
+        self._slots_at = self._called = self._began = time.monotonic()
+
+    def run(self) -> dict[str, RDD[Any]]:
+        try:
+            self._expand()
+            self._began = time.monotonic()
+            while self._unfinished():
+                self._start_stage()
+                self._show()
+                self._wait()
+            self._work.ledger.prove()
+        except BaseException:
+            self._jobs.cancel()
+            for stage in self._stages:
+                stage.rdd.unpersist()
+            raise
+        finally:
+            self._jobs.close()
+            self._show(ended=True)
+        return self._result(time.monotonic() - self._called)
+
+    def _show(self, *, ended: bool = False) -> None:
+        """Show how far it is, if somebody wants to know and it is time to."""
+        if self._display is None or not (ended or self._display.due()):
+            return
+        self._display.show(
+            RunProgress(
+                name=self._name,
+                seconds=time.monotonic() - self._called,
+                done=min(self._done_units, self._work.known_units),
+                known=self._work.known_units,
+                tasks_busy=min(len(self._planner.in_flight), self._slots),
+                slots=self._slots,
+                splits=self._work.splits,
+                ended=ended,
+            )
+        )
+        if ended:
+            self._display.wait()
+
+    def _expand(self) -> None:
+        """Make the work items. From here on they are the driver's: nobody asks the DoFn for them again."""
+        enter(self._work, self._planner.backlog, self._jobs.expand(self._rdd))
+
+    def _unfinished(self) -> bool:
+        return bool(len(self._planner.backlog) or self._delayed or len(self._planner.in_flight))
+
+    def _wait(self) -> None:
+        """Commit the receipts that come, until a deferred work item, progress, a stage or a look at the slots is due.
+
+        All that have come are taken before the next stage, so that it serves all the slots that fell idle.
+        """
+        waits = [_LONGEST_WAIT_SECONDS, self._planner.seconds_until_due(time.monotonic())]
+        if self._delayed:
+            waits.append(max(0.0, self._delayed[0][0] - time.monotonic()))
+        if self._display is not None or len(self._planner.backlog):
+            waits.append(_SLOTS_EVERY_SECONDS)
+        for receipt in self._jobs.receive(min(waits)):
+            self._commit(receipt)
+        while self._delayed and self._delayed[0][0] <= time.monotonic():
+            self._planner.backlog.push(heapq.heappop(self._delayed)[2])
+
+    def _commit(self, receipt: Receipt) -> None:
+        """Enter an attempt in the ledger, unless another attempt at the same task came first."""
+        stamp = receipt.stamp
+        stage = self._stages[stamp.stage]
+        todo = self._work.commit((stamp.stage, stamp.task), stamp.attempt, receipt.outcome)
+        if todo is None:
+            return
+        if not stage.receipts and stamp.task < stage.plan.idle:
+            self._planner.started(max(0.0, time.monotonic() - stage.began - receipt.seconds))
+        stage.receipts[stamp.task] = receipt
+        self._planner.in_flight.remove(stage.plan.ends[stamp.task])
+        self._done_units += receipt.outcome.units
+        for item, delay_seconds in todo:
+            if delay_seconds > 0:
+                heapq.heappush(self._delayed, (time.monotonic() + delay_seconds, item.id, item))
+            else:
+                self._planner.backlog.push(item)
+        log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
+
+    def _start_stage(self) -> None:
+        """Plan a stage for the slots that are idle or soon will be, and start it."""
+        now = time.monotonic()
+        if now - self._slots_at > _SLOTS_EVERY_SECONDS:
+            self._slots, self._slots_at = self._count_slots(), now
+            self._most_slots = max(self._most_slots, self._slots)
+            if self._slots != self._slots_over_time[-1][1]:
+                self._slots_over_time.append((now - self._called, self._slots))
+        plan = self._planner.plan(self._slots, now, now - self._began)
+        if plan is not None:
+            self._submit(plan)
+
+    def _submit(self, plan: PlannedStage) -> None:
+        number, began = len(self._stages), time.monotonic()
+        for task, planned in enumerate(plan.tasks):
+            self._work.ledger.assign((number, task), planned.items)
+        bundles = [(planned.items, planned.budget_seconds) for planned in plan.tasks]
+        rdd = self._jobs.start(
+            number, bundles, min_piece_seconds=plan.min_piece_seconds, storage_level=self._storage_level
+        )
+        self._stages.append(_Stage(rdd, plan, began))
+
+    def _result(self, seconds: float) -> dict[str, RDD[Any]]:
+        receipts = [stage.receipts[task] for stage in self._stages for task in range(len(stage.plan.tasks))]
+        report = self._report(seconds, receipts)
+        log.info("%s", report)
+        committed = [
+            (receipt, self._work.ledger.content((receipt.stamp.stage, receipt.stamp.task))) for receipt in receipts
+        ]
+        stages = [stage.rdd for stage in self._stages]
+        return results(self._sc, self._payload, self._tags, stages, committed, report, slots=self._slots)
+
+    def _report(self, seconds: float, receipts: list[Receipt]) -> RunReport:
+        tasks = tuple(
+            TaskRun(
+                stage=receipt.stamp.stage,
+                task=receipt.stamp.task,
+                worker=receipt.worker,
+                began=receipt.began,
+                seconds=receipt.seconds,
+                work_items=receipt.outcome.started,
+                handed_back=sum(len(part.residuals) for part in receipt.outcome.parts)
+                + len(self._stages[receipt.stamp.stage].plan.tasks[receipt.stamp.task].items)
+                - receipt.outcome.started,
+                records=sum(receipt.counts),
+            )
+            for receipt in receipts
+        )
+        return RunReport(
+            name=self._name,
+            elements=self._work.ledger.elements(),
+            stages=len(self._stages),
+            splits=self._work.splits,
+            split_elements=self._work.split_elements(),
+            seconds=seconds,
+            slots=self._most_slots,
+            tasks=tasks,
+            notes=tuple(self._work.notes),
+            pieces=self._work.pieces((receipt.began, receipt.outcome.ran) for receipt in receipts),
+            slow_blocks=self._work.slow_blocks(block for receipt in receipts for block in receipt.outcome.slow),
+            refusals=tuple(Counter(why for one in receipts if (why := one.outcome.refused) is not None).most_common()),
+            slots_over_time=tuple(self._slots_over_time),
+            runner=self._runner,
+            began=self._called_at,
+        )

@@ -1,0 +1,148 @@
+"""The Spark jobs of stages, of a run and of a stream: they expand elements, run tasks, and bring every receipt once.
+
+A stage is a job over bundles whose blocks are stored. The receipt of a task arrives through an accumulator as the task
+ends; one that has not arrived when the job has ended is read from the end of the stored block, in another job.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+from pyspark import RDD, SparkContext, StorageLevel
+
+from sdf.errors import StageError
+from sdf.execution.expansion import Expanded
+from sdf.execution.work_items import WorkItem
+from sdf.spark.elements import WarnsOnce
+from sdf.spark.jobs import Ended, Jobs
+from sdf.spark.payload import Payload, expand_elements
+from sdf.spark.staged.receipts import ReceiptParam, materialise, read_receipts
+from sdf.spark.staged.stored_blocks import Receipt
+from sdf.spark.staged.task import STAGE_PROPERTY, StageTask, stage_mark
+
+__all__ = ["StageJobs"]
+
+log = logging.getLogger("sdf.staged")
+
+Bundles = Sequence[tuple[tuple[WorkItem, ...], float]]  # the work items of each task, and its budget in seconds
+
+
+@attrs.define
+class _Stage:
+    rdd: RDD[Any]
+    missing: set[int]  # tasks whose receipts have not arrived
+    job_runs: bool = True
+
+
+class StageJobs:
+    """See the module's docstring. Call `close` at the end.
+
+    Args:
+        sc: where.
+        payload: the DoFn, sent.
+        name: of the DoFn.
+        tags: the declared tags.
+        called: what a stage is called where users look: in Spark's UI, in errors.
+    """
+
+    def __init__(
+        self, sc: SparkContext, payload: Payload, name: str, *, tags: tuple[str, ...] = (), called: str = "stage"
+    ) -> None:
+        self._sc = sc
+        self._payload = payload
+        self._name = name
+        self._tags = tags
+        self._called = called
+        self._warn = WarnsOnce(name)
+        self._events: queue.SimpleQueue[Ended | Receipt] = queue.SimpleQueue()
+        self._jobs = Jobs(sc, payload.run_id, self._events)
+        self._param = ReceiptParam(self._events.put)
+        self._receipts = sc.accumulator([], self._param)
+        self._stages: dict[int, _Stage] = {}  # those that have not ended
+
+    def expand(self, rdd: RDD[Any], *, unbounded: bool = False) -> Iterator[Expanded]:
+        """Run the job that expands elements; no stage may run meanwhile."""
+        return expand_elements(
+            rdd, self._payload, self._name, self._jobs, self._events, self._warn, unbounded=unbounded
+        )
+
+    def start(
+        self, number: int, bundles: Bundles, *, min_piece_seconds: float, storage_level: StorageLevel
+    ) -> RDD[Any]:
+        """Start a stage; return its blocks, which are stored.
+
+        Args:
+            number: no other stage has it.
+            bundles: for each task what it runs.
+            min_piece_seconds: a task whose budget is spent gives back what is left only if that takes longer.
+            storage_level: of the blocks.
+        """
+        task = StageTask(self._payload, number, self._tags, min_piece_seconds, self._receipts)
+        rdd = self._sc.parallelize(bundles, len(bundles)).mapPartitionsWithIndex(task)
+        rdd.setName(f"{self._name}: {self._called} {number}").persist(storage_level)
+        self._stages[number] = _Stage(rdd, set(range(len(bundles))))
+        self._start_job(number, f"{len(bundles)} tasks", partial(materialise, rdd))
+        return rdd
+
+    def _start_job(self, number: int, what: str, job: Callable[[], Iterable[Receipt | None]]) -> None:
+        description = f"{self._name}: {self._called} {number}, {what}"
+        log.debug("%s", description)
+        self._jobs.start(number, description, job, {STAGE_PROPERTY: stage_mark(self._payload.run_id, number)})
+
+    def runs(self, number: int) -> bool:
+        """Tell whether a stage has not ended, or a receipt of it has not arrived."""
+        return number in self._stages
+
+    def receive(self, timeout_seconds: float | None = None) -> list[Receipt]:
+        """Wait for receipts, or the end of a job, and return all that have come; of a task there may be several.
+
+        Raises:
+            StageError: if a stored block ends without its receipt; or whatever a job failed with.
+        """
+        found: list[Receipt] = []
+        try:
+            event = self._events.get(timeout=timeout_seconds)
+            while True:
+                found += self._taken(event)
+                event = self._events.get_nowait()
+        except queue.Empty:
+            return found
+
+    def _taken(self, event: Ended | Receipt) -> list[Receipt]:
+        if isinstance(event, Receipt):
+            self._arrived(event)
+            return [event]
+        if event.error is not None:
+            raise event.error
+        if None in event.value:
+            raise StageError(f"{self._called} {event.key} of {self._name}: a stored block ends without its receipt.")
+        stage = self._stages[event.key]
+        stage.job_runs = False
+        for receipt in event.value:
+            self._arrived(receipt)
+        if stage.missing:
+            missing = sorted(stage.missing)
+            log.info("%s: stage %d: reading the receipts of tasks %s from the blocks", self._name, event.key, missing)
+            stage.job_runs = True
+            self._start_job(event.key, f"receipts of {len(missing)} tasks", partial(read_receipts, stage.rdd, missing))
+        else:
+            self._stages.pop(event.key, None)
+        return list(event.value)
+
+    def _arrived(self, receipt: Receipt) -> None:
+        stage = self._stages.get(receipt.stamp.stage)
+        if stage is not None:
+            stage.missing.discard(receipt.stamp.task)
+
+    def cancel(self) -> None:
+        """Cancel what runs."""
+        self._jobs.cancel()
+
+    def close(self) -> None:
+        """Forget the accumulator, which PySpark would keep; what comes late for it is dropped there."""
+        self._param.close(self._receipts)

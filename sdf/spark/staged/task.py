@@ -1,0 +1,169 @@
+"""What StagedRunner runs inside a Python worker: a task of a stage, and reading what was committed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from pyspark import Accumulator, Broadcast, TaskContext
+
+from sdf.errors import ReplayError, show
+from sdf.execution.bundle import Bundle
+from sdf.execution.executor import run_to_end
+from sdf.execution.work_items import WorkItem
+from sdf.model.dofn import TaggedOutput
+from sdf.spark import serde
+from sdf.spark.payload import Payload, marked
+from sdf.spark.staged.stored_blocks import Receipt, Stamp, batches, read_blocks
+
+__all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "stage_mark"]
+
+STAGE_PROPERTY = "sdf.stage"  # local property of the jobs in which a stage may run by the clock
+_TICK_SECONDS = 0.025
+
+
+class StageTask:
+    """Runs one task of a stage and yields its block; a function for ``mapPartitionsWithIndex``.
+
+    It runs by the clock only in a job that the runner marked as this stage's. When Spark computes the block again
+    later, because it was lost, only a stamp is given: the reader then replays what is pinned.
+
+    Args:
+        payload: the run's DoFn.
+        stage: number of the stage.
+        tags: the declared tags.
+        min_piece_seconds: hand back what is left when the budget is spent only if that takes longer than this.
+        receipts: collects a receipt per task on the driver, as soon as the task ends.
+    """
+
+    def __init__(
+        self,
+        payload: Payload,
+        stage: int,
+        tags: tuple[str, ...],
+        min_piece_seconds: float,
+        receipts: Accumulator[list[Receipt]],
+    ) -> None:
+        self._payload = payload
+        self._stage = stage
+        self._tags = tags
+        self._min_piece_seconds = min_piece_seconds
+        self._receipts = receipts
+
+    def __call__(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Any]:
+        return marked(self._payload.run_id, self._run(task, partition))
+
+    def _run(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None
+        stamp = Stamp(self._payload.run_id, self._stage, task, context.taskAttemptId())
+        ((items, budget_seconds),) = partition  # read to its end, else Spark does not use the worker again
+        yield stamp
+        if context.getLocalProperty(STAGE_PROPERTY) != stage_mark(self._payload.run_id, self._stage):
+            return
+        fn, side_inputs = self._payload.load()
+        wall, began = time.time(), time.monotonic()
+        bundle = Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic)
+        counts, size = [0] * (1 + len(self._tags)), 0
+        with _Timekeeper(bundle, budget_seconds, self._min_piece_seconds):
+            for batch in batches(bundle.outputs(), self._tags, counts, type(fn).__name__):
+                size += len(batch[1])
+                yield batch
+        worker = f"{socket.gethostname()}/{os.getpid()}"
+        receipt = Receipt(stamp, bundle.outcome(), tuple(counts), size, worker, wall, time.monotonic() - began)
+        self._receipts.add([receipt])
+        yield receipt
+
+
+def stage_mark(run_id: str, stage: int) -> str:
+    """Return the value of `STAGE_PROPERTY` in the jobs that run a stage."""
+    return f"{run_id}/{stage}"
+
+
+class _Timekeeper:
+    """Lets a bundle hand back its rest when its budget is spent; raises what went wrong in that when it is left."""
+
+    def __init__(self, bundle: Bundle, budget_seconds: float, min_piece_seconds: float) -> None:
+        self._bundle = bundle
+        self._budget_seconds = budget_seconds
+        self._min_piece_seconds = min_piece_seconds
+        self._ended = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._watch, name="sdf-timekeeper", daemon=True)
+
+    def _watch(self) -> None:
+        budget_ends = time.monotonic() + self._budget_seconds
+        handed_back = False
+        try:
+            while not self._ended.wait(_TICK_SECONDS if handed_back else min(self._budget_seconds, _TICK_SECONDS)):
+                self._bundle.note_claim()  # also when it has handed back: the block that runs on may be the slowest
+                if not handed_back and time.monotonic() >= budget_ends:
+                    handed_back = self._bundle.hand_back(self._min_piece_seconds)
+        except Exception as error:  # handed to the thread that runs the bundle
+            self._failure = error
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._failure is not None and error is None:
+            raise self._failure
+
+
+class ReadCommitted:
+    """Gives the committed records of one output; a function for ``mapPartitionsWithIndex`` over all stages' blocks.
+
+    Args:
+        payload: the run's DoFn.
+        stamps: the committed attempt at each task.
+        counts: the number of records of each of these in this output.
+        contents: the work items that each of these committed, in order, as a pickled list: what a replay runs.
+            Broadcast, since it is needed only where a block is gone.
+        tag: number of the output, 0 for the main one.
+        tags: the declared tags.
+    """
+
+    def __init__(
+        self,
+        payload: Payload,
+        stamps: tuple[Stamp, ...],
+        counts: tuple[int, ...],
+        contents: Broadcast[bytes],
+        tag: int,
+        tags: tuple[str, ...],
+    ) -> None:
+        self._payload = payload
+        self._stamps = stamps
+        self._counts = counts
+        self._contents = contents
+        self._tag = tag
+        self._tags = tags
+
+    def __call__(self, partition: int, blocks: Iterable[Any]) -> Iterator[Any]:
+        return chain.from_iterable(read_blocks(blocks, frozenset(self._stamps), self._tag, self._replay))
+
+    def _replay(self, lost: Stamp) -> Iterator[Any]:
+        number = [(stamp.stage, stamp.task) for stamp in self._stamps].index((lost.stage, lost.task))
+        fn, side_inputs = self._payload.load()
+        items: list[WorkItem] = serde.loads(self._contents.value)[number]
+        wanted = None if self._tag == 0 else self._tags[self._tag - 1]
+        found = 0
+        for output in run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep):
+            tag, value = (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
+            if tag == wanted:
+                found += 1
+                yield value
+        if found != self._counts[number]:
+            parts = show([item.restriction for item in items])
+            raise ReplayError(
+                f"{type(fn).__name__}.process() is not deterministic: a stored block was lost, and running {parts} "
+                f"again gave {found} records where {self._counts[number]} were committed. Make process() depend on "
+                f"nothing but element and restriction, or save the result before it is used twice."
+            )

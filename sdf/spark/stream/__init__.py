@@ -1,0 +1,1 @@
+"""stream_sdf: work without an end, in micro-batches with a journal."""

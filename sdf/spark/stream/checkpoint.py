@@ -1,0 +1,195 @@
+"""Where a stream stands: the work that is left and its watermark, as the journal has them.
+
+What each step of a batch is to do and has read is written ahead here, and committed when the sink has it. What a
+drained stream drops or shortens is no batch; but it is planned as one is, in the place of the next batch's first plan:
+another driver may be at that batch, and of the two only one can go on.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+from pyspark import RDD
+
+from sdf.errors import blame, show
+from sdf.journal.journal import START, Journal
+from sdf.journal.pending import Pending, dump, from_json, load, to_json
+from sdf.journal.storage import Disk
+from sdf.model.dofn import DoFn
+from sdf.spark.stream.clock import Clock
+from sdf.spark.stream.steps import Pin, Plan, Step
+
+__all__ = ["Checkpoint"]
+
+_FIRST_PLAN = "plan-0"
+_CHANGED = "changed"
+
+
+class Checkpoint:
+    """The state of one stream.
+
+    Args:
+        directory: of the journal.
+        steps: the chain.
+        now: the clock; it is at least where it was when the journal was last written.
+
+    Attributes:
+        pending: the work that is left.
+        fresh: how many elements the next batch begins with, which no batch has counted yet.
+        watermark: the last one, None if there are no estimators.
+        done: whether all work has come to its end.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], steps: Sequence[Step], now: Clock) -> None:
+        self._steps = steps
+        names = [step.name for step in steps]
+        self._journal = Journal(
+            Disk(directory),
+            config={"fns": names},
+            inputs=[f"{number} {name}" for number, name in enumerate(names)],
+            clock=now,
+        )
+        now.reach(self._journal.head.data["time"])
+        self.pending: list[Pending] = []
+        self.fresh = 0
+        self.watermark: Any = None
+        self.done = False
+
+    @property
+    def batch(self) -> int:
+        """The number of the last commit; the next batch has the next."""
+        return self._journal.head.seq
+
+    def begin(self, rdd: RDD[Any]) -> None:
+        """Find out from the journal what is to be done; only where there is none, from the elements."""
+        head = self._journal.head.data
+        if head["kind"] == "commit":
+            self.watermark = head["watermark"]
+            self.done = head["status"] == "done"
+            if head["checkpoint"] is not None:
+                state, self.pending = load(self._journal.get(head["checkpoint"]))
+                self._acknowledge([from_json(part) for part in state["committed"]])
+            return
+        start = self._journal.ahead(START)
+        if start is None:
+            start = [to_json(one) for one in self._steps[0].expand(rdd)]
+            start = self._journal.write_ahead(START, start)
+        self.pending = [from_json(one) for one in start]
+        self.fresh = len(self.pending)
+
+    def is_planned(self) -> bool:
+        """Tell whether a driver that has died has planned the next batch."""
+        return self._journal.ahead(_FIRST_PLAN) is not None
+
+    def follow_change(self) -> bool:
+        """Commit a change that a driver that has died has planned; return False if there is none."""
+        planned = self._journal.ahead(_FIRST_PLAN)
+        if planned is None or _CHANGED not in planned:
+            return False
+        self.pending = [from_json(one) for one in planned[_CHANGED]]
+        self._commit([], [])
+        return True
+
+    def commit_change(self) -> None:
+        """Commit that there is other work left than the journal says.
+
+        Raises:
+            JournalFencedError: if another driver has planned the next batch.
+        """
+        if self.done or self._put([]) == self._journal.head.data.get("checkpoint"):
+            return
+        changed = {_CHANGED: [to_json(one) for one in self.pending]}
+        if self._journal.write_ahead(_FIRST_PLAN, changed) != changed:
+            raise self._journal.fenced()
+        self._commit([], [])
+
+    def plan(self, step: int) -> Plan | None:
+        """Return what is planned for a step of the next batch, None if nothing is.
+
+        Raises:
+            JournalFencedError: if another driver has planned a change in place of the batch.
+        """
+        plan = self._journal.ahead(f"plan-{step}")
+        return None if plan is None else self._plan(plan)
+
+    def write_plan(self, step: int, plan: Plan) -> Plan:
+        """Write down what a step of the next batch is to do; return what counts, which another driver may have written.
+
+        Raises:
+            JournalFencedError: if that has planned a change in place of the batch.
+        """
+        return self._plan(self._journal.write_ahead(f"plan-{step}", plan.to_json()))
+
+    def _plan(self, plan: dict[str, Any]) -> Plan:
+        if _CHANGED in plan:
+            raise self._journal.fenced()
+        return Plan.from_json(plan)
+
+    def pin(self, step: int) -> Pin | None:
+        """Return what a step of the next batch has read, None if nobody has run it."""
+        pin = self._journal.ahead(f"pin-{step}")
+        return None if pin is None else Pin.from_json(pin)
+
+    def write_pin(self, step: int, pin: Pin) -> Pin:
+        """Write down what a step of the next batch has read; return what counts, which is ``pin`` if that was first."""
+        mine = pin.to_json()
+        written = self._journal.write_ahead(f"pin-{step}", mine)
+        return pin if written == mine else Pin.from_json(written)
+
+    def void(self, left: list[Pending]) -> None:
+        """Forget the batch that was planned: nothing came of it, and this is left."""
+        self.pending = left
+        self._journal.void()
+        self._forget()
+
+    def reach(self, left: list[Pending]) -> None:
+        """Go on to what is left of a batch, of which something came, before it is committed."""
+        self.pending = [attrs.evolve(one, tried=False) for one in left]
+        lowest = self.lowest(self.pending)
+        if lowest is not None and math.isfinite(lowest):  # one that has seen nothing yet may say minus infinity
+            self.watermark = lowest if self.watermark is None else max(self.watermark, lowest)
+
+    def commit(self, pins: Sequence[Pin]) -> None:
+        """Commit a batch: what each step has read, and the work that is left."""
+        self._commit([part for pin in pins for parts in pin.tasks for part in parts], [pin.records for pin in pins])
+
+    def lowest(self, work: Iterable[Pending]) -> Any:
+        """Return the lowest watermark of some work, None if none of it has one."""
+        marks = (self._steps[one.step].watermark(one) for one in work)
+        return min((mark for mark in marks if mark is not None), default=None)
+
+    def _commit(self, parts: list[Pending], records: list[int]) -> None:
+        """Commit what is left, with the parts that were read and how many records each step gave."""
+        to_tell = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
+        records = records or [0] * len(self._steps)
+        self.done = not self.pending
+        self._journal.advance(
+            [self.fresh, *records[:-1]],
+            records[-1],
+            checkpoint=self._put(to_tell),
+            watermark=self.watermark,
+            status="done" if self.done else "running",
+        )
+        self.fresh = 0
+        self._forget()
+        self._acknowledge(to_tell)
+
+    def _forget(self) -> None:
+        """Free what the steps keep of the batch."""
+        for step in self._steps:
+            step.forget()
+
+    def _put(self, parts: list[Pending]) -> dict[str, Any]:
+        """Store the work that is left, and what sources are to hear of."""
+        return self._journal.put(dump({"committed": [to_json(part) for part in parts]}, self.pending))
+
+    def _acknowledge(self, parts: list[Pending]) -> None:
+        """Tell sources that what was read of them is committed."""
+        for part in parts:
+            step = self._steps[part.step]
+            with blame(lambda step=step, part=part: f"{step.name}.on_commit() of {show(part.restriction)}"):  # type: ignore[misc]
+                step.here().on_commit(part.element, part.restriction)

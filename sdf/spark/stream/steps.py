@@ -1,0 +1,264 @@
+"""One step of one batch of a stream: a single stage of tasks that end when their time is up, and what they left.
+
+It is a stage as `StagedRunner` has them: the same tasks, stamps, receipts, and readers that replay what was committed
+if the stored block is not that of the committed attempt. What was read is then written down as data (`Pin`), so that
+any driver can give the same records again, from the pin alone; so is what it is to do, before (`Plan`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from numbers import Real
+from typing import Any
+
+import attrs
+from pyspark import RDD, Broadcast, SparkContext, StorageLevel
+
+from sdf.errors import WatermarkError, blame, show
+from sdf.execution.expansion import Expanded
+from sdf.execution.work_items import WorkItem
+from sdf.journal.pending import Pending, from_data, from_json, to_data, to_json
+from sdf.model.dofn import DoFn, call_hook
+from sdf.scheduling.run_state import RunState
+from sdf.spark import broadcasts, serde
+from sdf.spark.payload import Payload
+from sdf.spark.staged.stage_jobs import StageJobs
+from sdf.spark.staged.stored_blocks import Receipt, Stamp
+from sdf.spark.staged.task import ReadCommitted
+
+__all__ = ["Pin", "Plan", "Step"]
+
+
+@attrs.frozen
+class Plan:
+    """What one step of one batch is to do.
+
+    Attributes:
+        tasks: for each task its parts, in order.
+        kept: work of the step that is left alone.
+        held: the watermark before the step has run, None if there is none.
+    """
+
+    tasks: tuple[tuple[Pending, ...], ...]
+    kept: tuple[Pending, ...]
+    held: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        return {
+            "tasks": [[to_json(one) for one in share] for share in self.tasks],
+            "kept": [to_json(one) for one in self.kept],
+            "held": to_data(self.held),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Plan:
+        """Return what `to_json` described."""
+        return cls(
+            tuple(tuple(from_json(one) for one in share) for share in data["tasks"]),
+            tuple(from_json(one) for one in data["kept"]),
+            from_data(data["held"]),
+        )
+
+
+@attrs.frozen
+class Pin:
+    """What one step of one batch read, for ever.
+
+    Attributes:
+        tasks: for each task the parts that it read, in order.
+        counts: for each task the number of records it gave.
+        left: what is still to do of what was planned.
+    """
+
+    tasks: tuple[tuple[Pending, ...], ...]
+    counts: tuple[int, ...]
+    left: tuple[Pending, ...]
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return sum(self.counts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        return {
+            "tasks": [[to_json(part) for part in parts] for parts in self.tasks],
+            "counts": list(self.counts),
+            "left": [to_json(one) for one in self.left],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Pin:
+        """Return what `to_json` described."""
+        return cls(
+            tuple(tuple(from_json(part) for part in parts) for parts in data["tasks"]),
+            tuple(data["counts"]),
+            tuple(from_json(one) for one in data["left"]),
+        )
+
+
+class Step:
+    """A DoFn of the chain, as the driver of a stream runs it, batch after batch.
+
+    Args:
+        sc: where.
+        fn: the DoFn.
+        number: its place in the chain.
+        run_id: of the stream's run.
+    """
+
+    def __init__(self, sc: SparkContext, fn: DoFn, number: int, run_id: str) -> None:
+        self.fn = fn
+        self.number = number
+        self._set_up = False
+        self.name = type(fn).__name__
+        self._sc = sc
+        self._run_id = f"{run_id}-{number}"
+        self._payload = Payload.send(sc, self._run_id, fn, {})
+        self._jobs = StageJobs(sc, self._payload, self.name, called="batch")
+        self._stored: RDD[Any] | None = None
+        self._stamps: tuple[Stamp, ...] = ()
+        self._contents: list[Broadcast[bytes]] = []
+
+    def close(self) -> None:
+        """Cancel what runs, and free what is stored."""
+        with ExitStack() as closing:  # whatever one of them raises
+            if self._set_up:
+                closing.callback(call_hook, self.fn, "teardown")
+            closing.callback(broadcasts.free, self._payload.broadcast)
+            closing.callback(self._jobs.close)
+            closing.callback(self.forget)
+            closing.callback(self._jobs.cancel)
+
+    def here(self) -> DoFn:
+        """Return the DoFn, set up in this process: for what is asked of it on the driver."""
+        if not self._set_up:
+            call_hook(self.fn, "setup")
+            self._set_up = True
+        return self.fn
+
+    def forget(self) -> None:
+        """Free what was kept of the last batch."""
+        if self._stored is not None:
+            self._stored.unpersist()
+        self._stored, self._stamps = None, ()
+        while self._contents:
+            broadcasts.free(self._contents.pop())
+
+    def is_bounded(self, work: Pending) -> bool:
+        """Tell whether some work has an end."""
+        with blame(lambda: f"{self.name}.create_tracker() of {show(work.restriction)}"):
+            return self.fn.create_tracker(work.element, work.restriction).is_bounded()
+
+    def truncated(self, work: Pending) -> Pending | None:
+        """Return what is still to be done of some work when the stream is drained."""
+        with blame(lambda: f"{self.name}.truncate() of {show(work.restriction)}"):
+            rest = self.here().truncate(work.element, work.restriction)
+        return None if rest is None else attrs.evolve(work, restriction=rest, due=0)
+
+    def watermark(self, work: Pending) -> Any:
+        """Return the watermark of some work: where the DoFn has no estimator, the one that held for its element.
+
+        Raises:
+            WatermarkError: if it is no number.
+        """
+        if type(self.fn).create_watermark_estimator is DoFn.create_watermark_estimator:
+            return work.held
+        estimator = self.fn.create_watermark_estimator(work.element, work.restriction)
+        if estimator is None:
+            return work.held
+        if work.watermark is not None:
+            estimator.restore(work.watermark)
+        mark: Any = estimator.current()
+        if not _is_number(mark):
+            raise WatermarkError(
+                f"{self.name}: in a stream a watermark must be a number, such as seconds since the epoch (got "
+                f"{show(mark)})."
+            )
+        return mark if isinstance(mark, int) else float(mark)
+
+    def expand(self, elements: RDD[Any] | Sequence[Any], held: Any = None) -> list[Pending]:
+        """Return the work of new elements, in the parts to start from; a watermark held before they were made."""
+        rdd = elements if isinstance(elements, RDD) else self._sc.parallelize(elements)
+        made = self._jobs.expand(rdd, unbounded=True)
+        return [Pending(self.number, one.element, part, held=held) for one in made for part, _ in one.pieces]
+
+    def run(
+        self, batch: int, plan: Sequence[Sequence[Pending]], budget_seconds: float, clock: Callable[[], int]
+    ) -> Pin:
+        """Run a planned stage to its end, keep its records stored, and return what it read.
+
+        Args:
+            batch: its number.
+            plan: the work of each task, in order.
+            budget_seconds: tasks split what they run when that is over.
+            clock: milliseconds since the epoch; a delay that was asked for counts from the end of the stage.
+        """
+        work = RunState(self.fn)
+        planned: dict[int, Pending] = {}  # each is an element of its own here
+        bundles = []
+        for task, share in enumerate(plan):
+            items = []
+            for one in share:
+                (item,) = work.add([Expanded(one.element, one.restriction, ((one.restriction, None),))])
+                items.append(attrs.evolve(item, watermark=one.watermark))
+                planned[item.element_id] = one
+            work.ledger.assign(task, items)
+            bundles.append((tuple(items), budget_seconds))
+        self._stored = self._jobs.start(
+            batch, bundles, min_piece_seconds=0.0, storage_level=StorageLevel.MEMORY_AND_DISK
+        )
+        receipts = self._finish(batch, len(bundles))
+        now = clock()
+        left: list[Pending] = []
+        contents = []
+        for task, receipt in enumerate(receipts):
+            todo = work.commit(task, receipt.stamp.attempt, receipt.outcome) or []
+            for item, seconds in todo:
+                one = planned[item.element_id]
+                if item.parent is not None:  # else it was not started
+                    due = now + int(seconds * 1000)
+                    one = attrs.evolve(one, restriction=item.restriction, watermark=item.watermark, due=due, tried=True)
+                left.append(one)
+            contents.append(
+                tuple(
+                    attrs.evolve(planned[item.element_id], restriction=item.restriction)
+                    for item in work.ledger.content(task)
+                )
+            )
+        self._stamps = tuple(receipt.stamp for receipt in receipts)
+        return Pin(tuple(contents), tuple(receipt.counts[0] for receipt in receipts), tuple(left))
+
+    def _finish(self, batch: int, tasks: int) -> list[Receipt]:
+        """Wait for the end of a stage, and return one receipt for each task."""
+        receipts: dict[int, Receipt] = {}
+        while self._jobs.runs(batch):
+            for receipt in self._jobs.receive():
+                if receipt.stamp.stage == batch:
+                    receipts.setdefault(receipt.stamp.task, receipt)
+        return [receipts[task] for task in range(tasks)]
+
+    def records(self, pin: Pin) -> RDD[Any]:
+        """Return the records of a pinned step: as they are stored, or read again."""
+        tasks = len(pin.tasks)
+        contents = [
+            [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
+             for number, part in enumerate(parts)]
+            for parts in pin.tasks
+        ]  # fmt: skip
+        self._contents.append(broadcasts.send(self._sc, serde.dumps(contents, "the committed restrictions")))
+        stored = self._stored
+        stamps = self._stamps
+        if stored is None:
+            nobodys = [Stamp(self._run_id, -1, task, -2) for task in range(tasks)]
+            stored = self._sc.parallelize(nobodys, tasks)
+            stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
+        read = ReadCommitted(self._payload, stamps, pin.counts, self._contents[-1], 0, ())
+        return stored.mapPartitionsWithIndex(read)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not math.isnan(value)

@@ -1,0 +1,168 @@
+"""stream_sdf: work without an end, in micro-batches. Checks arguments and listens to signals; `batches` runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+from pyspark import RDD
+
+from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.model.dofn import DoFn, check_fn
+from sdf.numbers import as_integer, as_number, is_integer, is_number
+from sdf.reporting.html import write
+from sdf.reporting.progress import StreamProgress
+from sdf.reporting.stream_page import stream_page
+from sdf.spark.display import display
+from sdf.spark.elements import check_rdd
+from sdf.spark.stream.micro_batches import Batch, Pace, Stream
+
+__all__ = ["Batch", "StreamSummary", "stream_sdf"]
+
+
+@attrs.frozen
+class StreamSummary:
+    """What a call of `stream_sdf` did.
+
+    Attributes:
+        batches: how many it committed.
+        records: how many records they had.
+        watermark: the last one, None if there are no estimators.
+        done: whether all work has come to its end.
+        history: one per batch, the last thousand; ``ended`` of none is set.
+    """
+
+    batches: int
+    records: int
+    watermark: Any
+    done: bool
+    history: tuple[StreamProgress, ...] = attrs.field(default=(), repr=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what the batches did as a page for browsers: one file that needs no network.
+
+        Raises:
+            OSError: if it cannot be written.
+        """
+        write(path, stream_page(self.history))
+
+
+def stream_sdf(
+    rdd: RDD[Any],
+    fns: DoFn | Sequence[DoFn],
+    *,
+    checkpoint: str | os.PathLike[str],
+    foreach_batch: Callable[[Batch], Any],
+    batch_seconds: float = 1.0,
+    max_batches: int | None = None,
+    stop_when_idle: bool = False,
+    max_items_per_batch: int | None = None,
+    min_tasks: int | None = None,
+    max_tasks: int | None = None,
+    stop: threading.Event | None = None,
+    wake: threading.Event | None = None,
+    drain: bool = False,
+    progress: bool | Callable[[StreamProgress], Any] | None = None,
+) -> StreamSummary:
+    """Run work that may have no end, batch after batch, and return when it is told to stop.
+
+    SIGINT and SIGTERM, where this runs in the main thread, end it after the batch; a second one ends it at once.
+
+    Args:
+        rdd: the elements to begin with. A stream that is resumed goes on with those that it was begun with.
+        fns: a DoFn, or a chain of them: the outputs of one are the elements of the next, in the same batch.
+        checkpoint: a directory of this stream alone, on a disk that the driver sees: it holds the journal.
+        foreach_batch: called with each `Batch` that has records; it must make the same of the same batch id when it is
+            called again, for instance by writing ``out/{batch.id}`` with overwrite.
+        batch_seconds: how long the tasks of a batch run before they split; the pause between two beginnings at least.
+        max_batches: return after so many committed batches.
+        stop_when_idle: look at all there is, also at what is deferred, and return when a batch tried all that was due
+            and found nothing new.
+        max_items_per_batch: at most so many work items in a step of a batch; the rest waits its turn.
+        min_tasks: at least so many tasks for a step where there is work for them; None: as many as Spark has slots.
+        max_tasks: never more than so many; None: as many as Spark has slots.
+        stop: set it from another thread to end the stream after the batch.
+        wake: set it from another thread to do at once what is deferred, such as the next scan of `WatchFiles`; it is
+            cleared when that begins.
+        drain: when it ends, ask each DoFn's `DoFn.truncate` what is still to be done, do that, and close the journal.
+        progress: a function that gets a `StreamProgress` after a batch, twice a second at most, in a thread of its own;
+            True for a line that counts; None for that if there is a terminal or a notebook, and tqdm is installed;
+            False for none.
+
+    Returns:
+        What this call did.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for wrong arguments, before any job runs.
+        JournalError: if the journal there cannot be gone on with, or another driver runs on it.
+        SdfError: any other of the tree. What the sink raises is raised as it is. The journal stays whole.
+    """
+    chain = [fns] if isinstance(fns, DoFn) else list(fns) if isinstance(fns, Sequence) else fns
+    check_rdd(rdd, "stream_sdf()")
+    if not isinstance(chain, list) or not chain:
+        raise InvalidTypeError(f"stream_sdf() needs a DoFn or a sequence of them (got {show(fns)}).")
+    for fn in chain:
+        check_fn(fn, None, "stream_sdf()")
+    if not callable(foreach_batch):
+        raise InvalidTypeError(f"stream_sdf() foreach_batch must be callable (got {show(foreach_batch)}).")
+    if not isinstance(checkpoint, (str, os.PathLike)):
+        raise InvalidTypeError(f"stream_sdf() checkpoint must be the path of a directory (got {show(checkpoint)}).")
+    if "://" in os.fspath(checkpoint) or not os.fspath(checkpoint):
+        raise InvalidValueError(
+            f"stream_sdf() checkpoint must be a directory on a disk that the driver sees (got {show(checkpoint)}). "
+            f"Object stores and HDFS cannot hold a journal; mount a disk."
+        )
+    for name, event in {"stop": stop, "wake": wake}.items():
+        if event is not None and not isinstance(event, threading.Event):
+            raise InvalidTypeError(f"stream_sdf() {name} must be a threading.Event, or None (got {show(event)}).")
+    seconds = as_number(batch_seconds)
+    if not is_number(seconds) or not 0 < seconds < 1e6:
+        raise InvalidValueError(f"stream_sdf() batch_seconds must be a number > 0 (got {show(batch_seconds)}).")
+    max_batches, max_items_per_batch = as_integer(max_batches), as_integer(max_items_per_batch)
+    min_tasks, max_tasks = as_integer(min_tasks), as_integer(max_tasks)
+    bounds = {"max_batches": max_batches, "max_items_per_batch": max_items_per_batch, "min_tasks": min_tasks}
+    for name, value in {**bounds, "max_tasks": max_tasks}.items():
+        if value is not None and (not is_integer(value) or value < 1):
+            raise InvalidValueError(f"stream_sdf() {name} must be an integer >= 1, or None (got {show(value)}).")
+    if min_tasks is not None and max_tasks is not None and min_tasks > max_tasks:
+        raise InvalidValueError(f"stream_sdf() min_tasks must be <= max_tasks (got {min_tasks} and {max_tasks}).")
+    shown = display(progress, "stream_sdf()")
+    stopped = threading.Event() if stop is None else stop
+    with _signals(stopped):
+        pace = Pace(float(seconds), max_items_per_batch, min_tasks, max_tasks)
+        stream = Stream(rdd.context, chain, checkpoint, foreach_batch, pace, shown)
+        try:
+            stream.checkpoint.begin(rdd)
+            stream.run(stopped, wake or threading.Event(), max_batches, stop_when_idle)
+            if drain:
+                stream.drain()
+            last = stream.checkpoint
+            return StreamSummary(stream.batches, stream.records, last.watermark, last.done, tuple(stream.history))
+        finally:
+            stream.close()
+
+
+@contextlib.contextmanager
+def _signals(stopped: threading.Event) -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM set an event, and the second do what it did before."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, frame: Any) -> None:
+        stopped.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

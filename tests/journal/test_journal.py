@@ -1,0 +1,769 @@
+"""The journal: what may be appended, what a resume reads, and what any crash or power loss leaves of it."""
+
+import itertools
+import json
+import os
+import random
+import shutil
+import time
+
+import pytest
+from support.clock import Clock
+
+import sdf.journal.storage
+from sdf.errors import JournalCorruptError, JournalError, JournalFencedError, JournalRuleError
+from sdf.journal.chain import block_name, canonical, find_head, sha256, verify
+from sdf.journal.journal import Journal
+from sdf.journal.storage import Disk
+from sdf.journal.tool import main
+
+CONFIG = {"fns": ["TailFn"]}
+
+
+class CountingDisk(Disk):
+    """Notes all that is asked of it."""
+
+    def __init__(self, root):
+        self.asked = []
+        super().__init__(root)
+
+    def read(self, name):
+        data = super().read(name)
+        self.asked.append(("read", name, len(data)))
+        return data
+
+    def size(self, name):
+        self.asked.append(("stat", name))
+        return super().size(name)
+
+    def names(self, directory):
+        self.asked.append(("list", directory))
+        return super().names(directory)
+
+
+def open_journal(path, inputs=("a",), clock=None, disk=Disk):
+    return Journal(disk(path), config=CONFIG, inputs=list(inputs), clock=clock or Clock(100))
+
+
+def fields(journal, records=0, watermark=None, state=b"left", status="running", **read):
+    """Return what follows from the last block, with so many records more, and so much more of each input."""
+    old = journal.head.data
+    begun = old["kind"] == "commit"
+    out = old["output"]["stop"] if begun else 0
+    before = {one["id"]: one["stop"] for one in old["inputs"]} if begun else dict.fromkeys(old["inputs"], 0)
+    return {
+        "inputs": [{"id": name, "start": at, "stop": at + read.get(name, 0)} for name, at in before.items()],
+        "output": {"start": out, "stop": out + records},
+        "checkpoint": None if state is None else journal.put(state),
+        "watermark": watermark,
+        "status": status,
+    }
+
+
+def chain_of(path, commits, with_records=lambda number: 1, clock=None):
+    """Commit so many batches; each leaves another state behind."""
+    journal = open_journal(path, clock=clock)
+    for number in range(commits):
+        records = with_records(number)
+        journal.commit(fields(journal, records, watermark=number, state=b"left %d" % number, a=records))
+    return journal
+
+
+# What may follow
+
+
+@pytest.fixture
+def three(tmp_path):
+    """After [0, 10) with watermark 0, [10, 20) with 1, and [20, 20) with 3."""
+    journal = open_journal(tmp_path, inputs=("a", "b"))
+    for records, watermark in ((10, 0), (10, 1), (0, 3)):
+        journal.commit(fields(journal, records, watermark, a=records))
+    return journal
+
+
+def changed(good, path, value):
+    """Return a copy of a block's fields with one changed: ``output.start``, ``inputs.0.stop``."""
+    copy = json.loads(json.dumps(good))
+    *way, last = path.split(".")
+    place = copy
+    for step in way:
+        place = place[int(step) if step.isdigit() else step]
+    place[last] = value
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "rule"),
+    [
+        ("output.start", 21, "the output goes on where it was"),
+        ("output.start", 10, "the output goes on where it was"),
+        ("output.stop", 19, "0 <= start <= stop"),
+        ("output.stop", 25.0, "0 <= start <= stop"),
+        ("inputs.0.start", 19, "each input goes on where it was"),
+        ("inputs.0.stop", 19, "0 <= start <= stop"),
+        ("inputs.1.id", "c", "the inputs are the same, in order"),
+        ("watermark", None, "neither dropped nor lowered"),
+        ("watermark", 2, "neither dropped nor lowered"),
+        ("checkpoint", None, "a checkpoint is dropped only when all is done"),
+    ],
+)
+def test_a_block_that_does_not_follow_is_refused(three, path, value, rule):
+    """Nothing is written, and the right block can still be appended."""
+    good = fields(three, 5, watermark=3, state=b"new", a=5)
+    with pytest.raises(JournalRuleError, match=rule):
+        three.commit(changed(good, path, value))
+    assert find_head(three._disk).seq == 3
+    assert three.commit(good).seq == 4
+
+
+def test_inputs_in_another_order_are_refused(three):
+    """An input is known by its place as well as its name."""
+    good = fields(three, 5, watermark=3, state=b"new")
+    with pytest.raises(JournalRuleError, match="the inputs are the same, in order"):
+        three.commit({**good, "inputs": good["inputs"][::-1]})
+
+
+def test_a_block_where_nothing_advances_is_refused(three):
+    """An idle poll writes no block; a source that gives records without advancing is caught."""
+    with pytest.raises(JournalRuleError, match="something has advanced"):
+        three.commit(fields(three, 0, watermark=3))
+
+
+@pytest.mark.parametrize(
+    "advance", [{"records": 1}, {"watermark": 4}, {"state": b"new"}, {"status": "done"}, {"b": 1}], ids=str
+)
+def test_any_one_advance_is_enough(three, advance):
+    """Also the watermark alone: it is an ordinary block with an empty output."""
+    assert three.commit(fields(three, **{"watermark": 3, **advance})).seq == 4
+
+
+def test_a_checkpoint_that_is_not_stored_is_refused(three):
+    """What a block names is there before the block is."""
+    with pytest.raises(JournalRuleError, match="is not stored"):
+        three.commit({**fields(three, 5, watermark=3), "checkpoint": {"sha256": "0" * 64, "size": 3}})
+
+
+def test_nothing_follows_when_all_is_done(three):
+    """The chain is closed."""
+    three.commit(fields(three, 1, watermark=3, state=None, status="done"))
+    with pytest.raises(JournalRuleError, match="nothing follows"):
+        three.commit(fields(three, 1, watermark=3, status="running"))
+
+
+def test_the_first_block_begins_at_zero(tmp_path):
+    """There is nothing before it."""
+    journal = open_journal(tmp_path)
+    with pytest.raises(JournalRuleError, match="the output goes on where it was"):
+        journal.commit(changed(fields(journal, 20), "output.start", 10))
+
+
+def test_a_clock_that_is_set_back_stops_nobody(tmp_path):
+    """Blocks stay in order of time."""
+    clock = Clock(100)
+    journal = open_journal(tmp_path, clock=clock)
+    clock.now = 50
+    assert journal.commit(fields(journal, 1)).data["time"] == 100
+
+
+@pytest.mark.parametrize("key", ["inputs", "output", "watermark", "checkpoint"])
+def test_what_an_empty_block_must_carry(three, key):
+    """Each of these is there also when the batch was empty; without it the block is refused."""
+    empty = fields(three, 0, watermark=3, state=b"new")
+    del empty[key]
+    with pytest.raises((JournalRuleError, KeyError)):
+        three.commit(empty)
+
+
+def test_a_silent_input_keeps_its_place(tmp_path):
+    """After 500 batches without a record of it."""
+    journal = open_journal(tmp_path, inputs=("a", "b"))
+    journal.commit(fields(journal, 1, b=7))
+    for _ in range(500):
+        journal.commit(fields(journal, 1, a=1))
+    assert journal.head.data["inputs"] == [
+        {"id": "a", "start": 499, "stop": 500}, {"id": "b", "start": 7, "stop": 7},
+    ]  # fmt: skip
+
+
+# Resuming
+
+
+@pytest.mark.parametrize(
+    "commits", [10, 100, pytest.param(1000, marks=pytest.mark.thorough), pytest.param(10_000, marks=pytest.mark.long)]
+)
+def test_a_resume_reads_the_last_block_only(tmp_path, commits):
+    """The same few files, whatever the length of the chain; no directory is listed but that of the next batch."""
+    chain_of(tmp_path, commits, with_records=lambda number: int(number < commits // 10))
+    disk = CountingDisk(tmp_path)
+    began = time.perf_counter()
+    journal = Journal(disk, config=CONFIG, inputs=["a"], clock=Clock(100))
+    journal.get(journal.head.data["checkpoint"])
+    journal.ahead("plan-0")
+    print(f"\n{commits} commits, resumed in {1000 * (time.perf_counter() - began):.2f} ms")
+    asked = [(what, name) for what, name, *_ in disk.asked]
+    assert asked == [
+        ("read", "HEAD"),
+        ("stat", block_name(commits)),
+        ("read", block_name(commits)),
+        ("stat", block_name(commits + 1)),
+        ("list", "ahead"),
+        ("read", "HEAD"),
+        ("read", f"blobs/{journal.head.data['checkpoint']['sha256']}"),
+    ]
+    assert journal.head.data["output"] == {"start": commits // 10, "stop": commits // 10}
+
+
+@pytest.mark.parametrize("head", [None, b"", b'{"seq', b'{"seq":"2"}', b"[]"])
+def test_a_head_that_says_nothing_is_done_without(tmp_path, head):
+    """It is a hint; the last block is found by a listing."""
+    last = chain_of(tmp_path, 20).head
+    if head is None:
+        os.remove(tmp_path / "HEAD")
+    else:
+        (tmp_path / "HEAD").write_bytes(head)
+    disk = CountingDisk(tmp_path)
+    assert find_head(disk) == last
+    assert [one for one in disk.asked if one[0] == "list"] == [("list", "blocks")]
+    assert len(disk.asked) < 20
+
+
+@pytest.mark.parametrize("lost", [0, 1, 3, 5])
+def test_a_chain_that_has_lost_head_and_another_block_is_not_gone_on_with(tmp_path, lost):
+    """The stream would start over, or from where it was long ago."""
+    chain_of(tmp_path, 6)
+    os.remove(tmp_path / "HEAD")
+    os.remove(tmp_path / block_name(lost))
+    with pytest.raises(JournalCorruptError, match=rf"{lost}\.json: it is missing, and so is HEAD"):
+        open_journal(tmp_path)
+
+
+@pytest.mark.parametrize("behind", [1, 2, 7])
+def test_a_head_that_lags_is_moved(tmp_path, behind):
+    """A crash leaves it one behind; a copied directory may leave it further behind."""
+    journal = chain_of(tmp_path, 10)
+    old = list(verify(Disk(tmp_path)))[10 - behind]
+    (tmp_path / "HEAD").write_text(json.dumps({"seq": old.seq, "hash": old.hash}))
+    assert open_journal(tmp_path).head == journal.head
+    assert json.loads((tmp_path / "HEAD").read_text())["seq"] == 10
+
+
+@pytest.mark.parametrize("harm", [lambda path: path.write_bytes(b"garbage"), lambda path: path.unlink()])
+def test_old_blocks_are_not_needed(tmp_path, harm):
+    """Only `verify` misses them, and names the first."""
+    last = chain_of(tmp_path, 10).head
+    for number in (4, 6):
+        harm(tmp_path / block_name(number))
+    assert open_journal(tmp_path).head == last
+    with pytest.raises(JournalCorruptError, match=f"{4:020d}"):
+        list(verify(Disk(tmp_path)))
+
+
+def test_a_flipped_bit_in_an_old_block_is_found(tmp_path):
+    """By the hash that the next block has of it."""
+    chain_of(tmp_path, 4)
+    path = tmp_path / block_name(2)
+    path.write_bytes(path.read_bytes().replace(b'"time":100', b'"time":101'))
+    with pytest.raises((JournalCorruptError, JournalRuleError), match=f"{2:020d}|block 3"):
+        list(verify(Disk(tmp_path)))
+
+
+def test_a_flipped_bit_in_the_last_block_is_found(tmp_path):
+    """By the hash in HEAD."""
+    chain_of(tmp_path, 4)
+    path = tmp_path / block_name(4)
+    path.write_bytes(path.read_bytes().replace(b'"time":100', b'"time":101'))
+    with pytest.raises(JournalCorruptError, match="HEAD names another hash"):
+        open_journal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"nonsense", b'{"v":1}', b'{"v":1,"seq":4,"kind":"other"}', b'{"v":1,"seq":4,"kind":[]}']
+)
+def test_a_block_that_is_none_is_refused(tmp_path, content):
+    """With its name, and what to do."""
+    chain_of(tmp_path, 4)
+    os.remove(tmp_path / "HEAD")
+    (tmp_path / block_name(4)).write_bytes(content)
+    with pytest.raises(JournalCorruptError, match=f"{4:020d}.*restore the checkpoint directory"):
+        open_journal(tmp_path)
+
+
+def test_a_version_that_is_not_known_is_refused(tmp_path):
+    """A newer sdf may mean something else by it."""
+    chain_of(tmp_path, 1)
+    os.remove(tmp_path / "HEAD")
+    (tmp_path / block_name(1)).write_bytes(b'{"v":2,"seq":1,"kind":"commit"}')
+    with pytest.raises(JournalError, match="has version 2, this sdf knows 1"):
+        open_journal(tmp_path)
+
+
+def test_the_journal_of_another_stream_is_refused(tmp_path):
+    """Before anything is read from it."""
+    chain_of(tmp_path, 1)
+    with pytest.raises(JournalError, match="belongs to another stream"):
+        Journal(Disk(tmp_path), config={"fns": ["OtherFn"]}, inputs=["a"], clock=Clock(100))
+
+
+@pytest.mark.parametrize(("harm", "flaw"), [(b"left 9", "not what its name says"), (None, "it is missing")])
+def test_a_checkpoint_that_is_not_there_is_refused(tmp_path, harm, flaw):
+    """Or that holds something else."""
+    journal = chain_of(tmp_path, 2)
+    reference = journal.head.data["checkpoint"]
+    path = tmp_path / "blobs" / reference["sha256"]
+    path.unlink() if harm is None else path.write_bytes(harm)
+    with pytest.raises(JournalCorruptError, match=flaw):
+        journal.get(reference)
+
+
+# Written ahead
+
+
+def test_what_was_written_ahead_is_followed(tmp_path):
+    """Also by a driver that would have planned something else."""
+    journal = chain_of(tmp_path, 2)
+    assert journal.write_ahead("plan-0", {"tasks": 3}) == {"tasks": 3}
+    again = open_journal(tmp_path)
+    assert again.write_ahead("plan-0", {"tasks": 5}) == {"tasks": 3}
+    assert again.ahead("plan-0") == {"tasks": 3}
+    assert again.ahead("pin-0") is None
+
+
+def test_what_was_written_ahead_is_forgotten_with_the_commit(tmp_path):
+    """The directory does not grow."""
+    journal = chain_of(tmp_path, 2)
+    journal.write_ahead("plan-0", 1)
+    journal.write_ahead("pin-0", 2)
+    journal.commit(fields(journal, 1, watermark=5))
+    assert (journal.ahead("plan-0"), os.listdir(tmp_path / "ahead")) == (None, [])
+
+
+@pytest.mark.parametrize(
+    "write", [lambda journal: journal.write_ahead("plan-0", 1), lambda journal: journal.commit({})]
+)
+def test_a_journal_that_was_removed_is_not_gone_on_with(tmp_path, write):
+    """It would be a chain without a beginning."""
+    journal = chain_of(tmp_path / "journal", 2)
+    shutil.rmtree(tmp_path / "journal")
+    with pytest.raises(JournalCorruptError, match="it has gone while a stream ran"):
+        write(journal)
+    assert not (tmp_path / "journal").exists()
+
+
+def test_an_attempt_that_came_to_nothing_is_void(tmp_path):
+    """The next one has files of its own; what the stream began with outlives both. A resume goes on from there."""
+    journal = open_journal(tmp_path)
+    journal.write_ahead("start", ["a"])
+    for attempt in range(3):
+        assert journal.write_ahead("plan-0", attempt) == attempt
+        journal.write_ahead("pin-0", -attempt)
+        journal.void()
+        assert journal.ahead("plan-0") is None
+        again = open_journal(tmp_path)
+        assert (again.ahead("plan-0"), again.ahead("start")) == (None, ["a"])
+    assert len(os.listdir(tmp_path / "ahead")) == 2  # the start, and that the last attempt is void
+    journal.write_ahead("plan-0", "wanted")
+    assert open_journal(tmp_path).ahead("plan-0") == "wanted"
+
+
+def test_attempts_are_told_apart_after_a_million_of_them(tmp_path):
+    """What is void goes, what is planned is found again."""
+    chain_of(tmp_path, 2)
+    (tmp_path / "ahead").mkdir(exist_ok=True)
+    (tmp_path / "ahead" / f"{3:020d}.{999_998:020d}.void.json").write_text('{"v":1}')
+    for look in range(4):
+        journal = open_journal(tmp_path)
+        assert journal.write_ahead("plan-0", look) == look
+        journal.void()
+    journal.write_ahead("plan-0", "wanted")
+    assert open_journal(tmp_path).ahead("plan-0") == "wanted"
+    assert len(os.listdir(tmp_path / "ahead")) == 2  # that, and that the attempt before it is void
+
+
+@pytest.mark.parametrize("kept", [(), ("plan-0",), ("pin-0",), ("plan-0", "pin-0")])
+def test_what_a_crash_leaves_of_a_void_attempt_is_not_followed(tmp_path, kept):
+    """Any part of it may be there still; the next attempt is another."""
+    journal = chain_of(tmp_path, 2)
+    for name in kept:
+        journal.write_ahead(name, "old")
+    left = {path.name: path.read_bytes() for path in (tmp_path / "ahead").iterdir()} if kept else {}
+    journal.void()
+    for name, data in left.items():
+        (tmp_path / "ahead" / name).write_bytes(data)
+    again = open_journal(tmp_path)
+    assert (again.ahead("plan-0"), again.ahead("pin-0")) == (None, None)
+    assert again.write_ahead("pin-0", "new") == "new"
+    again.commit(fields(again, 1, watermark=5))
+    assert os.listdir(tmp_path / "ahead") == []
+
+
+def test_a_driver_that_is_late_in_a_void_attempt_is_fenced(tmp_path):
+    """Its files have been removed, so it would be the first again to write one."""
+    chain_of(tmp_path, 2)
+    late, other = open_journal(tmp_path), open_journal(tmp_path)
+    late.write_ahead("plan-0", 1)
+    other.write_ahead("plan-0", 1)
+    other.void()
+    other.write_ahead("plan-0", 2)
+    with pytest.raises(JournalFencedError, match="another driver is ahead of this one"):
+        late.write_ahead("pin-0", "seen by nobody")
+    late_too = open_journal(tmp_path)
+    assert late_too.ahead("plan-0") == 2
+
+
+def test_two_drivers_may_find_the_same_attempt_void(tmp_path):
+    """Both go on to the same next one, and follow each other there."""
+    chain_of(tmp_path, 2)
+    one, two = open_journal(tmp_path), open_journal(tmp_path)
+    for driver in (one, two):
+        driver.write_ahead("plan-0", 1)
+    for driver in (one, two):
+        driver.void()
+    assert one.write_ahead("plan-0", 5) == 5
+    assert two.write_ahead("plan-0", 7) == 5
+
+
+def test_a_changed_byte_of_what_was_written_ahead_is_found(tmp_path):
+    """Each in turn, and none is followed; `verify` finds it too."""
+    journal = chain_of(tmp_path, 2)
+    journal.write_ahead("pin-0", {"read": [0, 3]})
+    (path,) = (tmp_path / "ahead").iterdir()
+    good = path.read_bytes()
+    for place in range(len(good)):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        with pytest.raises(JournalError):
+            open_journal(tmp_path).ahead("pin-0")
+        assert main(["verify", str(tmp_path)]) == 1
+
+
+def test_what_was_written_ahead_of_another_block_is_replaced(tmp_path):
+    """It names the hash of the block that it would have followed."""
+    journal = chain_of(tmp_path, 2)
+    journal.write_ahead("plan-0", "old")
+    path = tmp_path / "ahead" / f"{3:020d}.{0:020d}.plan-0.json"
+    entry = {"content": "old", "prev": "0" * 64, "seq": 3, "v": 1}
+    path.write_bytes(canonical({**entry, "sha256": sha256(canonical(entry))}))
+    assert journal.write_ahead("plan-0", "new") == "new"
+    assert open_journal(tmp_path).ahead("plan-0") == "new"
+
+
+def test_the_second_of_two_drivers_is_fenced(tmp_path):
+    """Whoever comes second to a block stops, and the chain stays whole."""
+    chain_of(tmp_path, 2)
+    one, two = open_journal(tmp_path), open_journal(tmp_path)
+    one.commit(fields(one, 1, watermark=5))
+    with pytest.raises(JournalFencedError, match="another driver is ahead of this one"):
+        two.commit(fields(two, 2, watermark=5))
+    assert open_journal(tmp_path).head == one.head
+
+
+@pytest.mark.parametrize("name", ["plan-0", "pin-0", "plan-1"])
+def test_a_driver_whose_batch_another_has_committed_is_fenced_before_its_sink(tmp_path, name):
+    """What it would have followed has been removed, so it would be the first again, with other records."""
+    chain_of(tmp_path, 2)
+    late, other = open_journal(tmp_path), open_journal(tmp_path)
+    for driver in (late, other):
+        driver.write_ahead("plan-0", 1)
+    other.write_ahead("pin-0", "given to the sink")
+    other.commit(fields(other, 1, watermark=5))
+    with pytest.raises(JournalFencedError, match="another driver is ahead of this one"):
+        late.write_ahead(name, "something else")
+    assert open_journal(tmp_path).ahead("plan-0") is None
+
+
+@pytest.mark.parametrize("directory", ["blobs", "ahead", "blocks"])
+def test_what_a_dead_driver_did_not_come_to_sync_is_synced_before_it_is_built_on(tmp_path, monkeypatch, directory):
+    """It was killed between the two; then the next driver commits; then power is lost."""
+    chain_of(tmp_path, 2)
+    synced = []
+    monkeypatch.setattr(Disk, "_sync", staticmethod(lambda path: synced.append(path.name)))
+    open_journal(tmp_path).write_ahead("plan-0", 1)
+    synced.clear()
+    open_journal(tmp_path)
+    assert directory in synced
+
+
+def test_old_checkpoints_are_removed(tmp_path):
+    """Those of the last block and of the one before it stay."""
+    chain_of(tmp_path, 50)
+    assert len(os.listdir(tmp_path / "blobs")) == 2
+
+
+def test_a_checkpoint_that_comes_back_stays(tmp_path):
+    """The same content has the same name."""
+    journal = open_journal(tmp_path)
+    for number in range(9):
+        journal.commit(fields(journal, 1, state=b"one" if number % 2 else b"other"))
+        assert journal.get(journal.head.data["checkpoint"])
+
+
+def test_cleaning_removes_what_no_resume_can_need(tmp_path, capsys):
+    """A blob of a batch that never was, what was written ahead of one that was, and files half written."""
+    journal = chain_of(tmp_path, 3)
+    journal.put(b"orphan")
+    (tmp_path / "ahead").mkdir(exist_ok=True)
+    (tmp_path / "ahead" / f"{2:020d}.plan-0.json").write_text("{}")
+    (tmp_path / "blobs" / "half.tmp-1").write_text("")
+    (tmp_path / "HEAD.tmp-2").write_text("")
+    journal.write_ahead("plan-0", "wanted")
+    before = files_of(tmp_path)
+    assert main(["clean", str(tmp_path)]) == 0
+    assert "removed 4 files" in capsys.readouterr().out
+    assert len(files_of(tmp_path)) == len(before) - 4
+    again = open_journal(tmp_path)
+    assert (again.ahead("plan-0"), again.get(again.head.data["checkpoint"])) == ("wanted", b"left 2")
+
+
+def files_of(folder):
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+# The command line
+
+
+def test_show_prints_the_history(tmp_path, capsys):
+    """A line a block."""
+    chain_of(tmp_path, 2)
+    assert main(["show", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == [
+        "1  100  a [0, 1)  output [0, 1)  watermark 0  running",
+        "2  100  a [1, 2)  output [1, 2)  watermark 1  running",
+        "3 blocks, the chain is whole",
+    ]
+
+
+@pytest.mark.parametrize("harm", ["checkpoint", "head block", "head hash", "stray", "keys"])
+def test_verify_finds_what_a_resume_would_stumble_over(tmp_path, capsys, harm):
+    """Not only a chain that is broken."""
+    head = chain_of(tmp_path, 3).head
+    if harm == "checkpoint":
+        (tmp_path / "blobs" / head.data["checkpoint"]["sha256"]).write_bytes(b"other")
+    elif harm == "head block":
+        (tmp_path / block_name(3)).unlink()
+    elif harm == "head hash":
+        (tmp_path / "HEAD").write_text(json.dumps({"seq": 3, "hash": "0" * 64}))
+    elif harm == "stray":
+        (tmp_path / "blocks" / "notes.txt").write_text("")
+    else:
+        (tmp_path / block_name(2)).write_bytes((tmp_path / block_name(2)).read_bytes().replace(b'"prev"', b'"prew"'))
+    assert main(["verify", str(tmp_path)]) == 1
+    assert "A crash does not do that" in capsys.readouterr().err
+
+
+class DiskOfARunningStream(Disk):
+    """While somebody reads a journal, the stream goes on, just before or after something is asked of it."""
+
+    goes_on = None
+    when = None
+
+    def names(self, directory):
+        names = super().names(directory)
+        if directory == self.when:
+            self.goes_on()
+        return names
+
+    def read(self, name):
+        if os.path.dirname(name) == self.when == "blobs":
+            self.goes_on()
+        return super().read(name)
+
+
+@pytest.mark.parametrize("when", ["blobs", "ahead"])
+def test_verify_is_right_about_a_stream_that_runs(tmp_path, monkeypatch, capsys, when):
+    """What it knows of may be gone when it comes to it: the blob of two batches ago, the plan of the last."""
+    journal, batches = chain_of(tmp_path, 3), iter(range(6))
+    journal.write_ahead("plan-0", "next")
+
+    def goes_on():
+        for number in itertools.islice(batches, 2):
+            journal.commit(fields(journal, 1, watermark=number + 100, state=b"after %d" % number))
+            journal.write_ahead("plan-0", number)
+
+    monkeypatch.setattr(DiskOfARunningStream, "goes_on", staticmethod(goes_on))
+    monkeypatch.setattr(DiskOfARunningStream, "when", when)
+    monkeypatch.setattr("sdf.journal.tool.Disk", DiskOfARunningStream)
+    assert main(["verify", str(tmp_path)]) == 0
+    assert journal.head.seq > 3
+    assert "the chain is whole" in capsys.readouterr().out
+
+
+def test_verify_says_where_the_chain_breaks(tmp_path, capsys):
+    """And fails."""
+    chain_of(tmp_path, 3)
+    (tmp_path / block_name(2)).write_bytes(b"{}")
+    assert main(["verify", str(tmp_path)]) == 1
+    assert f"{2:020d}.json: it is not what sdf writes" in capsys.readouterr().err
+
+
+# Power loss
+
+
+class Recorder:
+    """Stands in for ``os`` in `sdf.journal.storage`: does what is asked for, and notes it."""
+
+    def __init__(self):
+        self.trace = []
+        self.handles = {}
+
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+    def open(self, path, flags):
+        handle = os.open(path, flags)
+        self.handles[handle] = str(path)
+        return handle
+
+    def fsync(self, handle):
+        os.fsync(handle)
+        self.trace.append(("sync", self.handles[handle]))
+
+    def link(self, source, target):
+        os.link(source, target)
+        self.trace.append(("link", str(source), str(target)))
+
+    def replace(self, source, target):
+        os.replace(source, target)
+        self.trace.append(("rename", str(source), str(target)))
+
+    def unlink(self, path):
+        os.unlink(path)
+        self.trace.append(("unlink", str(path)))
+
+    def mkdir(self, path):
+        os.mkdir(path)
+        self.trace.append(("mkdir", str(path)))
+
+
+class NotedFile:
+    """A file whose writes are noted; built-in file objects allow no new attributes."""
+
+    def __init__(self, file, note):
+        self.file, self.note = file, note
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.file.close()
+
+    def write(self, data):
+        self.note(bytes(data))
+        return self.file.write(data)
+
+    def flush(self):
+        self.file.flush()
+
+    def fileno(self):
+        return self.file.fileno()
+
+
+def survivors(trace, most):
+    """Yield what may be on disk after a loss of power at the end of a trace: {path: content}.
+
+    Names and content that were synced survive. Of the changes of names since the last sync of their directory any may
+    have happened, in any combination; of content that was not synced any beginning may be there; what lies in a
+    directory that did not survive did not either.
+    """
+    written, synced, names, durable, pending = {}, {}, {}, {}, []
+
+    def rename(path, inode):
+        names[path] = inode
+        pending.append((path, inode))
+
+    for number, (what, path, *more) in enumerate(trace):
+        if what in ("make", "mkdir"):
+            written[number] = b"" if what == "make" else None
+            rename(path, number)
+        elif what == "write":
+            written[names[path]] += more[0]
+        elif what in ("link", "rename"):
+            rename(more[0], names[path])
+        elif what == "sync" and written.get(names.get(path)) is not None:
+            synced[names[path]] = written[names[path]]
+        elif what == "sync":
+            durable.update((name, inode) for name, inode in pending if os.path.dirname(name) == path)
+            pending = [(name, inode) for name, inode in pending if os.path.dirname(name) != path]
+        if what in ("rename", "unlink"):
+            rename(path, None)
+    for chosen in itertools.islice(itertools.product((False, True), repeat=len(pending)), most):
+        there = {**durable, **dict(itertools.compress(pending, chosen))}
+        made = {path for what, path, *_ in trace if what == "mkdir" and there.get(path) is None}
+        for share in (0.0, 0.5, 1.0):
+            yield {
+                name: synced.get(inode, written[inode][: int(len(written[inode]) * share)])
+                for name, inode in there.items()
+                if inode is not None
+                and written[inode] is not None
+                and not any(name.startswith(f"{directory}/") for directory in made)
+            }
+
+
+def record_a_stream(path, monkeypatch):
+    """Run three batches; return the trace, and how long it was when each commit had returned."""
+    recorder = Recorder()
+
+    def opened(name, mode):
+        file = open(name, mode)  # noqa: SIM115, closed by NotedFile
+        recorder.handles[file.fileno()] = str(name)
+        recorder.trace.append(("make", str(name)))
+        return NotedFile(file, lambda data: recorder.trace.append(("write", str(name), data)))
+
+    monkeypatch.setattr(sdf.journal.storage, "os", recorder)
+    monkeypatch.setattr(sdf.journal.storage, "open", opened, raising=False)
+    journal = open_journal(path)
+    committed = {}
+    for number in range(3):
+        journal.write_ahead("plan-0", {"batch": number})
+        journal.write_ahead("pin-0", {"batch": number})
+        committed[len(recorder.trace)] = (number, "pinned")
+        journal.commit(fields(journal, 1, watermark=number, state=b"left %d" % number, a=1))
+        committed[len(recorder.trace)] = (number + 1, "committed")
+    monkeypatch.undo()
+    return recorder.trace, committed
+
+
+def test_any_loss_of_power_leaves_a_journal_to_go_on_with(tmp_path, monkeypatch):
+    """What was committed is there, what was pinned is there, nothing half written is believed."""
+    trace, committed = record_a_stream(tmp_path / "live", monkeypatch)
+    states = set()
+    for length in range(len(trace) + 1):
+        promised = [entry for at, entry in committed.items() if at <= length]
+        least = max((number for number, _ in promised), default=0)
+        for state in survivors(trace[:length], 64):
+            key = tuple(sorted(state.items()))
+            if (least, key) in states:
+                continue
+            states.add((least, key))
+            shutil.rmtree(tmp_path / "after", ignore_errors=True)
+            for name, content in state.items():
+                after = tmp_path / "after" / os.path.relpath(name, tmp_path / "live")
+                after.parent.mkdir(parents=True, exist_ok=True)
+                after.write_bytes(content)
+            journal = open_journal(tmp_path / "after")
+            assert least <= journal.head.seq <= least + 1
+            if journal.head.seq:
+                assert journal.get(journal.head.data["checkpoint"]) == b"left %d" % (journal.head.seq - 1)
+            if promised and promised[-1][1] == "pinned" and journal.head.seq == least:
+                assert journal.ahead("pin-0") == {"batch": least}
+            assert len(list(verify(Disk(tmp_path / "after")))) == journal.head.seq + 1
+            journal.write_ahead("plan-0", "next")
+            journal.commit(fields(journal, 1, watermark=9, state=b"next"))
+    assert len(states) > 100
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(20))
+def test_the_resumed_state_is_the_fold_of_the_chain(tmp_path, seed):
+    """For random chains: what the last block says is what all blocks add up to."""
+    chance = random.Random(seed)
+    journal = open_journal(tmp_path, inputs=("a", "b", "c"))
+    read = dict.fromkeys("abc", 0)
+    for number in range(60):
+        more = {name: chance.choice([0, 0, 0, 5]) for name in "abc"}
+        read = {name: at + more[name] for name, at in read.items()}
+        journal.commit(fields(journal, sum(more.values()), watermark=number, **more))
+        if chance.random() < 0.2:
+            journal = open_journal(tmp_path, inputs=("a", "b", "c"))
+    head = open_journal(tmp_path, inputs=("a", "b", "c")).head.data
+    assert {one["id"]: one["stop"] for one in head["inputs"]} == read
+    assert head["output"]["stop"] == sum(read.values())

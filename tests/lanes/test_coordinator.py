@@ -1,0 +1,288 @@
+"""The coordinator, message by message: whose work goes where when lanes come late, or leave early."""
+
+import pickle
+
+import pytest
+from support.timed import TimedFn
+
+from sdf.errors import InvalidValueError
+from sdf.execution.expansion import expand
+from sdf.lanes.coordinator import Coordinator
+from sdf.lanes.messages import (
+    MOST_ITEMS,
+    Assign,
+    Bye,
+    Heartbeat,
+    Hello,
+    Ready,
+    Returned,
+    Sealed,
+    StealRequest,
+    TooLongError,
+)
+from sdf.lanes.wire import MOST_BYTES_ASSIGNED
+from sdf.scheduling.factoring import deal
+from sdf.scheduling.run_state import RunState
+from sdf.scheduling.work_queue import WorkQueue
+
+
+class Run:
+    """A coordinator over elements of ten offsets, one for each lane unless told, and what it has sent to each."""
+
+    def __init__(self, lanes, elements=None):
+        self.work = RunState(TimedFn())
+        backlog = WorkQueue(self.work.costs)
+        for item in self.work.add([expand(TimedFn(), 10) for _ in range(elements or lanes)]):
+            backlog.push(item)
+        shares = deal(backlog, self.work.costs, lanes, cut=self.work.cut)
+        self.sent = {number: [] for number in range(lanes)}
+        self.coordinator = Coordinator(
+            self.work,
+            shares,
+            send=lambda name, message: self.sent[name].append(message),
+            min_piece_seconds=0.05,
+            patience_seconds=10.0,
+        )
+
+    def begins(self, lane, now):
+        self.coordinator.connected(lane, Hello(lane, "worker", 0.0), now)
+        self.coordinator.received(lane, Ready(0, 0, 0.0, 0.0), now)
+
+    def has_run(self, lane, items, now, seconds_each=0.1):
+        self.coordinator.received(lane, Ready(10 * items, items, 10.0 * items, seconds_each * items), now)
+
+    def of(self, lane, kind):
+        return [message for message in self.sent[lane] if isinstance(message, kind)]
+
+
+def test_what_a_lane_has_that_does_not_begin_is_run_by_those_that_have():
+    """All of it, so that when it begins at last it has nothing left to do."""
+    run = Run(3)
+    run.begins(0, 0.0)
+    run.begins(1, 0.0)
+    run.has_run(0, 1, 0.4)
+    assert len(run.of(0, Assign)) == 2
+    run.has_run(0, 2, 0.8)
+    run.has_run(1, 1, 0.8)
+    assert [len(run.of(lane, Sealed)) for lane in range(2)] == [1, 1]
+    run.begins(2, 0.9)
+    assert (len(run.of(2, Assign)), len(run.of(2, Sealed))) == (0, 1)
+    run.work.ledger.prove()
+
+
+@pytest.mark.parametrize("bye", [True, False])
+def test_nobody_waits_for_a_lane_whose_reader_has_enough(bye):
+    """It says so before it goes; one that goes without a word will be tried again."""
+    run = Run(2)
+    run.begins(0, 0.0)
+    run.begins(1, 0.0)
+    run.has_run(1, 1, 0.4)
+    if bye:
+        run.coordinator.received(0, Bye(), 0.5)
+    run.coordinator.lost(0, 0.5)
+    assert bool(run.of(1, Sealed)) is bye
+
+
+def test_a_lane_that_was_left_early_is_run_again_when_somebody_wants_it_all():
+    """What it had done was not sealed, so it does not count."""
+    run = Run(1)
+    run.begins(0, 0.0)
+    run.coordinator.received(0, Bye(), 0.5)
+    run.coordinator.lost(0, 0.5)
+    run.begins(0, 5.0)
+    run.has_run(0, 1, 6.0)
+    assert (len(run.of(0, Assign)), len(run.of(0, Sealed))) == (2, 1)
+    run.work.ledger.prove()
+
+
+def test_a_lane_is_given_so_many_small_work_items_as_take_a_tenth_of_its_time_or_a_second():
+    """A tenth of a second at first, and at most twice that, since their number is doubled."""
+    run, done = Run(1, elements=20_000), 0
+    run.begins(0, 0.0)
+    took = {}
+    while not run.of(0, Sealed):
+        given = len(run.of(0, Assign)[-1].items)
+        took[done] = given * 0.002
+        done += given
+        run.has_run(0, done, done * 0.002, seconds_each=0.002)
+    assert done == 20_000
+    for at_seconds, at_least, at_most in [(0.3, 0.1, 0.2), (3, 0.3, 0.6), (15, 1, 2), (30, 1, 2)]:
+        seconds = next(seconds for before, seconds in took.items() if before * 0.002 >= at_seconds)
+        assert at_least <= seconds <= at_most * 1.25, (at_seconds, seconds)
+
+
+@pytest.mark.parametrize("last", [1, 2])
+def test_a_lane_is_asked_for_what_it_was_just_given(last):
+    """It may be silent for a second, and whoever is idle would wait for that."""
+    run = Run(2, elements=2 * (1 + last))
+    for lane in (0, 1):
+        run.begins(lane, 0.0)
+        run.has_run(lane, 1, 0.05, seconds_each=0.2)
+    run.has_run(0, 1 + last, 0.1, seconds_each=0.2)
+    assert [len(assign.items) for assign in run.of(1, Assign)] == [1, last]
+    assert run.of(1, StealRequest) == [StealRequest(0.05)]
+
+
+def test_a_lane_gives_back_what_turned_out_to_be_dear():
+    """What has ended of it would be told only when all has: progress would stand still, and nobody know the cost."""
+    run, done = Run(1, elements=100), 0
+    run.begins(0, 0.0)
+    for now in range(4):
+        done += len(run.of(0, Assign)[-1].items)
+        run.has_run(0, done, 0.01 * now, seconds_each=0.01)
+    given = run.of(0, Assign)[-1].items
+    assert len(given) == 16
+
+    def beats(now):
+        run.coordinator.received(0, Heartbeat(given[0].id, True, 1.0, now, 1.0, 15), now)
+
+    beats(0.4)
+    assert run.of(0, StealRequest) == []
+    beats(0.5)
+    beats(0.6)
+    assert run.of(0, StealRequest) == [StealRequest(0.05)]
+    run.coordinator.received(0, Returned(tuple(item.id for item in given[1:])), 0.7)
+    run.has_run(0, done + 1, 0.8, seconds_each=0.05)
+    assert len(run.of(0, Assign)[-1].items) == 1
+    assert run.coordinator.progress(0.8).done == 10.0 * (done + 1)
+
+
+class TextFn(TimedFn):
+    """Elements are texts, with one unit of work in each."""
+
+    def get_initial_restriction(self, element):
+        return 0, 1
+
+
+class WeighedRun(Run):
+    """One lane's run over texts; messages are measured as the server does it, by the bytes of their pickle."""
+
+    def __init__(self, texts):
+        self.work, self.sent, self.refused = RunState(TextFn()), {0: []}, 0
+        share = list(self.work.add([expand(TextFn(), text) for text in texts]))
+        self.coordinator = Coordinator(
+            self.work, [share], send=self.send, min_piece_seconds=0.05, patience_seconds=10.0
+        )  # fmt: skip
+        self.given = []
+
+    def send(self, name, message):
+        too_long = len(pickle.dumps(message)) > MOST_BYTES_ASSIGNED
+        if too_long and isinstance(message, Assign) and len(message.items) > 1:
+            self.refused += 1
+            raise TooLongError("it is too long.")
+        if isinstance(message, Assign):
+            self.given.append(message.items)
+        self.sent[0].append(message)
+
+    def run_all(self):
+        """Run an attempt to its end, every work item in no time; return the elements of each message."""
+        self.given = []
+        self.coordinator.connected(0, Hello(0, "worker", 0.0), 0.0)
+        self.coordinator.received(0, Ready(0, 0, 0.0, 0.0), 0.0)
+        done = told = 0
+        while len(self.given) > told:
+            done, told = done + len(self.given[-1]), len(self.given)
+            self.coordinator.received(0, Ready(done, done, float(done), 0.0), 0.0)
+        self.coordinator.lost(0, 0.0)
+        return [[item.element for item in items] for items in self.given]
+
+
+LARGE = [f"{number:020000}" for number in range(1500)]
+MIXED = [f"{number:0{size}}" for number, size in enumerate([5] * 3000 + [700_000] * 3 + [5] * 3000)]
+
+
+@pytest.mark.parametrize("texts", [LARGE, MIXED], ids=["all of 20 kB", "three of 700 kB among small ones"])
+def test_what_a_lane_is_given_fits_in_a_message(texts):
+    """All of it is given, once; so is what is given to an attempt that runs it again, in the same order."""
+    run = WeighedRun(texts)
+    first, again = run.run_all(), run.run_all()
+    for messages in (first, again):
+        assert all(len(pickle.dumps(message)) < MOST_BYTES_ASSIGNED for message in messages)
+    elements = [element for message in first for element in message]
+    assert sorted(elements) == sorted(texts)
+    assert [element for message in again for element in message] == elements
+    assert len(run.of(0, Sealed)) == 2
+    run.work.ledger.prove()
+
+
+def test_large_elements_are_still_given_many_at_a_time_and_seldom_pickled_in_vain():
+    """A message costs as much as a hundred small work items."""
+    run = WeighedRun(LARGE)
+    messages = run.run_all()
+    assert len(LARGE) / len(messages) > 20
+    assert run.refused < len(messages) / 4
+
+
+def test_a_few_large_elements_do_not_make_all_messages_small():
+    """Once they are gone, it is given ever more again."""
+    run = WeighedRun(MIXED)
+    assert len(run.run_all()) < 100
+    assert max(map(len, run.given)) > MOST_ITEMS / 2
+
+
+def test_a_work_item_that_is_too_long_for_any_message_is_an_error_that_names_it():
+    """And says what elements are for."""
+    run = WeighedRun(["large"])
+
+    def send(name, message):
+        raise TooLongError("pickled it takes more than 1,073,741,824 bytes.")
+
+    run.coordinator._assignment._send = send
+    with pytest.raises(InvalidValueError, match=r"TextFn cannot be run on element 'large': pickled .* descriptors"):
+        run.run_all()
+
+
+# What came of it
+
+
+def test_slots_of_a_report_are_the_most_lanes_that_ran_at_once():
+    """Twelve lanes on two slots: before any begins nobody knows how many there are."""
+    run = Run(12)
+    assert run.coordinator.report(0.0).slots == 12
+    for lane in range(0, 12, 2):
+        run.begins(lane, lane)
+        run.begins(lane + 1, lane)
+        run.coordinator.lost(lane, lane + 1)
+        run.coordinator.lost(lane + 1, lane + 1)
+    assert run.coordinator.report(12.0).slots == 2
+
+
+def test_a_report_while_lanes_run_says_for_how_long():
+    """So far; once they have gone it stands still."""
+    run = Run(2)
+    run.begins(0, 10.0)
+    assert run.coordinator.report(13.0).seconds == 3.0
+    run.coordinator.lost(0, 14.0)
+    assert run.coordinator.report(99.0).seconds == 4.0
+
+
+def test_a_report_of_lanes_that_ran_and_have_not_ended_says_so():
+    """Not that nothing has run."""
+    run = Run(2)
+    assert str(run.coordinator.report(0.0)) == "TimedFn: nothing of 2 elements has run yet"
+    run.begins(0, 0.0)
+    run.coordinator.lost(0, 5.0)
+    assert str(run.coordinator.report(6.0)) == (
+        "TimedFn: no lane has ended yet, of 2; a report tells of those that have"
+    )
+
+
+def test_a_report_of_some_lanes_claims_nothing_of_the_others():
+    """Two have ended, one was left early: neither who would have held up the run is known, nor how busy slots were."""
+    run = Run(3)
+    for lane in (0, 1, 2):
+        run.begins(lane, 0.0)
+    run.coordinator.received(2, Bye(), 0.3)
+    run.coordinator.lost(2, 0.3)
+    for lane in (0, 1):
+        ran = ((run.of(lane, Assign)[0].items[0].id, 0.0, 4.0, 10.0, 10, 0.0),)
+        run.coordinator.received(lane, Ready(10, 1, 10.0, 4.0, ran), 4.0)
+    for lane in (0, 1):
+        run.coordinator.lost(lane, 4.0)
+    report = run.coordinator.report(5.0)
+    assert str(report).splitlines() == [
+        "TimedFn: 20 records of 3 elements in 4.00 s",
+        "2 tasks in 1 stage; 0 splits of 0 elements",
+        "lanes that have ended: 2 of 3; the others are not in this report",
+    ]
+    assert (report.complete, report.straggler, report.idle) == (False, None, None)

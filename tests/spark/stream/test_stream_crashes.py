@@ -1,0 +1,160 @@
+"""A stream dies at every point of its driver, and goes on: the sink's files hold every record once, all the same."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from support import crashing
+from support.crashing import Points, expected, records
+
+from sdf.journal.chain import verify
+from sdf.journal.storage import Disk
+
+pytestmark = pytest.mark.thorough
+
+
+class Death(BaseException):
+    """Ends a stream as a crash does: nothing of the product catches it."""
+
+
+def die():
+    raise Death
+
+
+@pytest.fixture(scope="module")
+def points(sc, tmp_path_factory):
+    """What a stream passes that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "out").mkdir()
+    whole = Points(die)
+    summary = crashing.run(sc, folder / "journal", folder / "out", whole)
+    assert records(folder / "out") == expected()
+    assert (summary.records, summary.done) == (len(expected()), True)
+    return whole.seen
+
+
+def survive(sc, folder, *deaths):
+    """Run a stream that dies at these points, one life after the other, and then to its end; return the points passed.
+
+    What a sink had been given before a death is given again under the same number.
+    """
+    out = folder / "out"
+    out.mkdir()
+    passed = []
+    given = {}
+    for at in (*deaths, None):
+        life = Points(die, at)
+        try:
+            crashing.run(sc, folder / "journal", out, life)
+        except Death:
+            assert at is not None
+        passed.append(life.seen)
+        for path in out.iterdir():
+            content = json.loads(path.read_text())
+            if len(content) > 1:
+                assert given.setdefault(path.name, content) == content
+    assert records(out) == expected()
+    chain = list(verify(Disk(folder / "journal")))
+    assert chain[-1].data["status"] == "done"
+    assert chain[-1].data["output"]["stop"] == len(expected())
+    return passed
+
+
+def test_every_kind_of_point_is_there(points):
+    """Plan, stage, pin, sink, checkpoint, block, head and cleaning up, for both steps."""
+    assert {
+        "after create ahead start", "after create ahead plan-0", "after create ahead plan-1",
+        "after create ahead pin-0", "after create ahead pin-1", "after stage of step 0", "after stage of step 1",
+        "inside sink", "after replace blobs", "after create blocks", "after replace HEAD",
+        "after remove ahead plan-1", "after remove blobs",
+    } <= set(points)  # fmt: skip
+
+
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_stream_survives_a_death_at_every_point(sc, points, tmp_path, every):
+    """Each time the output is that of the run that nothing disturbed; soaking, no point is left out."""
+    died = []
+    tried = range(1, len(points) + 1, every)
+    for at in tried:
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        lives = survive(sc, folder, at)
+        if len(lives[0]) == at:
+            died.append(lives[0][-1])
+    print(f"\n{len(points)} points, died at {len(died)} of {len(tried)} tried: {sorted(set(died))}")
+    assert len(died) > 0.8 * len(tried)  # a run that splits elsewhere may be shorter
+
+
+@pytest.mark.parametrize("every", [pytest.param(40, marks=pytest.mark.long), pytest.param(9, marks=pytest.mark.soak)])
+def test_a_stream_survives_deaths_during_recovery(sc, points, tmp_path, every):
+    """It dies, and dies again at each of the first points of its second life, and again of its third."""
+    deaths = wanted = 0
+    for at in range(1, len(points) + 1, every):
+        for again in (1, 4, 9):
+            folder = tmp_path / f"{at}-{again}"
+            folder.mkdir()
+            lives = survive(sc, folder, at, again, again)
+            deaths += sum(len(life) == point for life, point in zip(lives, (at, again, again), strict=False))
+            wanted += 3
+    print(f"\n{deaths} deaths of {wanted} that were tried")
+    assert deaths > 0.8 * wanted  # a run that splits elsewhere may be shorter
+
+
+def die_for_good(folder, point, jvm):
+    """Run the stream in a process of its own that dies with os._exit() at a point: nothing is closed."""
+    command = [sys.executable, crashing.__file__, str(folder / "journal"), str(folder / "out"), str(point)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=os.environ | jvm)
+    assert done.returncode in (0, 9), done.stderr
+    return done.returncode == 9
+
+
+@pytest.mark.parametrize(
+    ("every", "jvm"),
+    [
+        pytest.param(20, "its own", marks=pytest.mark.long),
+        pytest.param(1, "the test's", marks=pytest.mark.soak),
+        pytest.param(10, "its own", marks=pytest.mark.soak),
+    ],
+)
+def test_a_process_may_die_at_any_point(sc, points, tmp_path, every, jvm):
+    """Soaking, none is left out; at some the next process dies too, at the first, fourth and ninth of its recovery.
+
+    Its JVM dies with it, or lives on, with the jobs that it had begun.
+    """
+    gateway = sc._gateway.gateway_parameters
+    shared = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.auth_token}
+    plans = [(at,) for at in range(1, len(points) + 1, every)]
+    plans += [(at, again) for at in range(1, len(points) + 1, 9 * every) for again in (1, 4, 9)]
+
+    def live(plan):
+        folder = tmp_path / "-".join(map(str, plan))
+        (folder / "out").mkdir(parents=True)
+        return folder, sum(die_for_good(folder, point, shared if jvm == "the test's" else {}) for point in plan)
+
+    with ThreadPoolExecutor(2) as pool:
+        lives = list(pool.map(live, plans))
+    for folder, _ in lives:
+        crashing.run(sc, folder / "journal", folder / "out", Points(die))
+        assert records(folder / "out") == expected()
+        assert list(verify(Disk(folder / "journal")))[-1].data["status"] == "done"
+    deaths, wanted = sum(died for _, died in lives), sum(map(len, plans))
+    print(f"\n{len(points)} points, {len(plans)} plans, {deaths} of {wanted} processes died, the JVM: {jvm}")
+    assert deaths > 0.8 * wanted  # a run that splits elsewhere may be shorter
+
+
+def test_of_two_processes_on_one_checkpoint_one_is_fenced_out(tmp_path):
+    """Both begin at once; the other runs to its end, and each record is there once."""
+    out, ready = tmp_path / "out", tmp_path / "ready"
+    out.mkdir()
+    ready.mkdir()
+    command = [sys.executable, crashing.__file__, str(tmp_path / "journal"), str(out), "0", str(ready)]
+    drivers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [driver.communicate(timeout=900)[1] for driver in drivers]
+    assert sorted(driver.returncode for driver in drivers) == [0, 1]
+    fenced = next(text for driver, text in zip(drivers, said, strict=True) if driver.returncode == 1)
+    assert "JournalFencedError" in fenced
+    assert records(out) == expected()
+    assert list(verify(Disk(tmp_path / "journal")))[-1].data["status"] == "done"

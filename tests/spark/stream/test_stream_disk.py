@@ -1,0 +1,144 @@
+"""stream_sdf on a disk that is full, read-only, or has two drivers on it, and under a clock that is set back."""
+
+import itertools
+import os
+import subprocess
+import threading
+
+import pytest
+from support.fns import SlowCountFn
+from support.watching import lines, sink
+
+from sdf import stream_sdf
+from sdf.errors import JournalDiskError, JournalFencedError
+from sdf.journal.chain import verify
+from sdf.journal.storage import Disk
+from sdf.spark.stream import clock
+
+ELEMENTS = [("a", 60), ("b", 90)]
+EXPECTED = sorted([name, number] for name, count in ELEMENTS for number in range(count))
+
+
+@pytest.fixture
+def stream(sc, tmp_path):
+    """Give a function that runs a stream on a checkpoint; its sink writes a file for each batch."""
+    (tmp_path / "out").mkdir()
+
+    def run(checkpoint, **options):
+        return stream_sdf(
+            sc.parallelize(ELEMENTS),
+            SlowCountFn(),
+            **{"checkpoint": checkpoint, "foreach_batch": sink(tmp_path / "out"), "batch_seconds": 0.2, **options},
+        )
+
+    return run
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mount a disk of a few pages."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr}")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def fill(disk, leave):
+    """Leave so many bytes free."""
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+    (disk / "fill").write_bytes(b"x" * max(0, free - leave))
+
+
+def test_a_full_disk_ends_the_stream_and_harms_nothing(stream, small_disk, tmp_path):
+    """With any number of pages left it says so, and goes on from there when there is room."""
+    checkpoint, failures = small_disk / "journal", []
+    stream(checkpoint, max_batches=1)
+    for pages in itertools.count():
+        fill(small_disk, pages * 4096)
+        try:
+            done = stream(checkpoint, max_batches=1)
+        except JournalDiskError as error:
+            failures.append(str(error))
+        else:
+            assert done.batches == 1
+            break
+        finally:
+            (small_disk / "fill").unlink()
+        assert list(verify(Disk(checkpoint)))
+    assert len(failures) > 2
+    assert all("No space left on device" in one and "start the stream again" in one for one in failures)
+    assert stream(checkpoint).done
+    assert sorted(lines(tmp_path / "out")) == EXPECTED
+    assert list(verify(Disk(checkpoint)))[-1].data["output"]["stop"] == len(EXPECTED)
+
+
+def test_a_read_only_checkpoint_is_refused_before_any_work(stream, small_disk, tmp_path):
+    """A new one, and one that has batches; nothing is given to the sink."""
+    stream(small_disk / "journal", max_batches=1)
+    given = lines(tmp_path / "out")
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    for name in ("journal", "new"):
+        with pytest.raises(JournalDiskError, match="Read-only file system"):
+            stream(small_disk / name)
+    assert lines(tmp_path / "out") == given
+
+
+def test_of_two_drivers_one_is_fenced_out(sc, stream, tmp_path):
+    """Whatever they both gave to their sinks under one number is the same, and the chain is whole."""
+    outcomes, given = [], [{}, {}]
+
+    def drive(mine):
+        def keep(batch):
+            mine[batch.id] = batch.rdd.collect()
+
+        try:
+            outcomes.append(stream(tmp_path / "journal", foreach_batch=keep))
+        except JournalFencedError as error:
+            outcomes.append(error)
+
+    drivers = [threading.Thread(target=drive, args=(mine,)) for mine in given]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join(120)
+    fenced = [outcome for outcome in outcomes if isinstance(outcome, JournalFencedError)]
+    assert (len(outcomes), len(fenced)) == (2, 1)
+    assert "Run one driver for each checkpoint directory" in str(fenced[0])
+    one, two = given
+    assert all(one[number] == two[number] for number in one.keys() & two.keys())
+    records = {**one, **two}
+    assert sorted(list(record) for batch in records.values() for record in batch) == EXPECTED
+    assert list(verify(Disk(tmp_path / "journal")))[-1].data["status"] == "done"
+
+
+def test_a_clock_that_jumps_back_stops_nobody(stream, tmp_path, monkeypatch):
+    """An hour at each look; the time in the journal does not go back."""
+    hours = itertools.count(100, -1)
+    monkeypatch.setattr(clock, "_wall", lambda: next(hours) * 3_600_000)
+    assert stream(tmp_path / "journal").done
+    assert sorted(lines(tmp_path / "out")) == EXPECTED
+    times = [block.data["time"] for block in verify(Disk(tmp_path / "journal"))]
+    assert times == sorted(times)
+    assert next(hours) < 99
+
+
+def test_the_clock_of_a_stream_goes_on_where_that_of_the_system_was_set_back(monkeypatch):
+    """So work that is deferred for a second is due in a second."""
+    wall = [50_000]
+    monkeypatch.setattr(clock, "_wall", lambda: wall[0])
+    ours = clock.Clock()
+    assert ours() == 50_000
+    wall[0] = 7
+    assert ours() == 50_000
+    wall[0] += 300
+    assert ours() == 50_300
+    wall[0] = 90_000
+    assert ours() == 90_000
+    resumed = clock.Clock()
+    resumed.reach(200_000)
+    assert resumed() == 200_000

@@ -1,0 +1,1 @@
+"""What tests share: DoFns, clocks, simulations, programs that are killed."""

@@ -1,0 +1,158 @@
+"""A stream that dies at a numbered point: before and after everything that its driver does to disk, Spark and sink.
+
+As a program it dies for good, at no point if that is 0: python crashing.py CHECKPOINT OUT POINT [READY]. With READY, a
+directory, it says there that it could begin, and begins when a second one has said so. Its JVM dies with it; or it is
+the one of PYSPARK_GATEWAY_PORT, which goes on with what the dead driver had begun.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from sdf import DoFn, OffsetRange
+from sdf.journal.storage import Disk
+from sdf.spark.stream import checkpoint as standing
+from sdf.spark.stream import micro_batches as batches
+from sdf.spark.stream import stream
+from sdf.spark.stream.steps import Step
+
+ELEMENTS = [3, 4]
+
+
+class NamesFn(DoFn):
+    """Element: N. Gives N names, each with a number of records."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, element)
+
+    def process(self, element, tracker):
+        for i in range(*tracker.current_restriction()):
+            if not tracker.try_claim(i):
+                return
+            yield f"{element}.{i}", 5 + i
+
+
+class RecordsFn(DoFn):
+    """Element: a name and a number. Gives as many records; now and then it defers the rest."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, element[1])
+
+    def process(self, element, tracker):
+        for claims, i in enumerate(range(*tracker.current_restriction())):
+            if claims == 4:
+                tracker.defer_remainder()
+                return
+            if not tracker.try_claim(i):
+                return
+            yield f"{element[0]}.{i}"
+
+
+def expected():
+    return sorted(f"{n}.{i}.{j}" for n in ELEMENTS for i in range(n) for j in range(5 + i))
+
+
+class Points:
+    """Counts points, and calls ``die`` at one of them; where the stream is then cannot be told from a crash."""
+
+    def __init__(self, die, at=None):
+        self.die = die
+        self.at = at
+        self.seen = []
+
+    def pass_(self, name):
+        self.seen.append(name)
+        if len(self.seen) == self.at:
+            self.die()
+
+    def around(self, name, function):
+        def wrapped(*args, **options):
+            self.pass_(f"before {name}")
+            result = function(*args, **options)
+            self.pass_(f"after {name}")
+            return result
+
+        return wrapped
+
+
+def run(sc, checkpoint, out, points, max_batches=None):
+    """Run the stream to its end; its sink writes a file for each batch."""
+
+    class DyingDisk(Disk):
+        def create(self, name, data):
+            points.around(f"create {kind(name)}", super().create)(name, data)
+
+        def replace(self, name, data):
+            points.around(f"replace {kind(name)}", super().replace)(name, data)
+
+        def remove(self, name):
+            points.around(f"remove {kind(name)}", super().remove)(name)
+
+    class DyingStep(Step):
+        def run(self, *args, **options):
+            return points.around(f"stage of step {self.number}", super().run)(*args, **options)
+
+        def expand(self, *args, **options):
+            return points.around(f"expansion for step {self.number}", super().expand)(*args, **options)
+
+    def sink(batch):
+        points.pass_("before sink")
+        records = batch.rdd.glom().collect()
+        path = Path(out) / str(batch.id)
+        path.write_text(json.dumps(records[:1]))
+        points.pass_("inside sink")
+        path.write_text(json.dumps(records))
+        points.pass_("after sink")
+
+    kept = standing.Disk, batches.Step
+    standing.Disk, batches.Step = DyingDisk, DyingStep
+    try:
+        return stream.stream_sdf(
+            sc.parallelize(ELEMENTS, 2),
+            [NamesFn(), RecordsFn()],
+            checkpoint=checkpoint,
+            foreach_batch=sink,
+            batch_seconds=0.05,
+            max_items_per_batch=4,
+            max_batches=max_batches,
+        )
+    finally:
+        standing.Disk, batches.Step = kept
+
+
+def kind(name):
+    """Return what a file of the journal is: its directory, and what was written ahead."""
+    directory, _, rest = name.partition("/")
+    return f"{directory} {rest.split('.')[-2]}" if directory == "ahead" else directory
+
+
+def records(out):
+    """Return what is in a sink's files."""
+    return sorted(
+        record
+        for path in Path(out).iterdir()
+        for partition in json.loads(path.read_text())
+        for record in partition
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    checkpoint, out, point, *ready = sys.argv[1:]
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        gateway = launch_gateway()
+        jsc = gateway.jvm.JavaSparkContext(gateway.jvm.org.apache.spark.SparkContext.getOrCreate())
+        sc = SparkContext(gateway=gateway, jsc=jsc, conf=SparkConf(_jconf=jsc.getConf()))
+    else:
+        sc = SparkContext(conf=SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false"))
+        sc.setLogLevel("OFF")
+    for directory in map(Path, ready):
+        (directory / str(os.getpid())).touch()
+        while len(list(directory.iterdir())) < 2:
+            time.sleep(0.01)
+    run(sc, checkpoint, out, Points(lambda: os._exit(9), int(point)))
+    os._exit(0)  # the JVM may be another's

@@ -1,0 +1,37 @@
+"""Runs what follows something that grows, as the batches of a stream do."""
+
+from sdf.execution.invoker import Invoker
+
+
+class Following:
+    """Asks a DoFn for what is new, again and again.
+
+    Attributes:
+        left: what is still to do, None if nothing is.
+        delay_seconds: how long it asked to wait.
+        pins: the parts that were read, each with what it gave.
+    """
+
+    def __init__(self, fn, element):
+        self.fn, self.element = fn, element
+        self.left = fn.get_initial_restriction(element)
+        self.delay_seconds = None
+        self.pins = []
+
+    def read(self):
+        attempt = Invoker(self.fn, self.element, self.left)
+        found = list(attempt.run())
+        self.left, self.delay_seconds = None, None
+        if attempt.residuals:
+            (residual,) = attempt.residuals
+            self.left, self.delay_seconds = residual.restriction, residual.delay_seconds
+        if attempt.primary is not None:
+            self.pins.append((attempt.primary, found))
+        return found
+
+    def again(self):
+        """Check that each pinned part gives what it gave before."""
+        for pinned, found in self.pins:
+            attempt = Invoker(self.fn, self.element, pinned)
+            assert list(attempt.run()) == found
+            assert attempt.residuals == []

@@ -1,0 +1,112 @@
+"""What make sets up: for the demo no more than it needs, and the oldest and newest versions that setup.cfg promises."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+THIS_PYTHON = "{}.{}".format(*sys.version_info)
+
+
+def steps(target):
+    """Return what make would run for a target in a clean checkout."""
+    if shutil.which("make") is None:
+        pytest.skip("there is no make here")
+    command = ["make", "--dry-run", "--always-make", target]
+    own = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}  # of the make that runs us
+    return subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=True).stdout
+
+
+def test_demo_installs_what_it_needs_and_no_more():
+    """No browser, no server, none of the libraries of the tests: it is the first thing that people run."""
+    ran = steps("demo")
+    assert "'.[avro]'" in ran
+    assert [more for more in ("test]", "chromium") if more in ran] == []
+
+
+def test_demo_says_how_long_it_took():
+    """Setup and run, at its end."""
+    assert "make demo took" in steps("demo").splitlines()[-1]
+
+
+@pytest.mark.parametrize("target", ["test", "lint", "docs", "bench"])
+def test_other_targets_bring_the_rest(target):
+    """After what the demo needs."""
+    ran = steps(target)
+    assert ran.index("'.[avro]'") < ran.index("'.[test]'")
+    assert "need-chromium" in ran
+
+
+@pytest.fixture
+def versions():
+    """Load the script behind make test-versions."""
+    spec = importlib.util.spec_from_file_location("versions", ROOT / ".ci" / "versions.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("requirement", "oldest"),
+    [("attrs>=22.2", "attrs==22.2"), ("pyspark>=4.0,<5", "pyspark==4.0"), ("a-b.c>=1", "a-b.c==1")],
+)
+def test_the_oldest_of_a_requirement(versions, requirement, oldest):
+    """Its lower bound, whatever else bounds it."""
+    assert versions.oldest_of(requirement) == oldest
+
+
+def test_every_requirement_has_an_oldest_version(versions):
+    """Else nobody could say what is promised; and PySpark is among them."""
+    _, requirements = versions.promised()
+    assert any(versions.oldest_of(requirement).startswith("pyspark==") for requirement in requirements)
+
+
+def test_an_interpreter_is_found_by_its_version(versions):
+    """It is one that runs, and is of this version."""
+    code = "import sys; print('{}.{}'.format(*sys.version_info))"
+    command = [versions.interpreter(THIS_PYTHON), "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == THIS_PYTHON
+
+
+def test_a_shim_with_no_python_behind_it_is_none(versions, monkeypatch, tmp_path):
+    """pyenv has one on the PATH for each version that any of its environments has, and most only fail."""
+    shim = tmp_path / "python3.99"
+    shim.write_text("#!/bin/sh\necho 'pyenv: python3.99: command not found' >&2\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert shutil.which("python3.99") == str(shim)
+    assert versions.interpreter("3.99") is None
+
+
+@pytest.fixture
+def run_without(versions, monkeypatch, capsys):
+    """Return a function that runs the script where some versions of Python are missing, and no test takes its time."""
+
+    def run(*missing):
+        monkeypatch.setattr(versions, "interpreter", lambda version: None if version in missing else sys.executable)
+        monkeypatch.setattr(versions, "environment", lambda name, python, requirements: Path(python))
+        monkeypatch.setattr(versions, "tested", lambda python, arguments: (True, "7 passed in 1.00s"))
+        return versions.main(), capsys.readouterr().out
+
+    return run
+
+
+def test_a_python_that_is_missing_is_named_and_the_other_end_is_tested(run_without):
+    """It is no failure."""
+    code, said = run_without("3.10")
+    assert code == 0
+    assert "oldest: NOT TESTED, there is no Python 3.10" in said
+    assert "newest: Python" in said
+    assert "core: 7 passed" in said
+
+
+def test_with_no_python_at_all_it_fails(run_without, versions):
+    """Nothing was shown then."""
+    code, said = run_without("3.10", versions.NEWEST_PYTHON)
+    assert code == 1
+    assert said.count("NOT TESTED") == 2
