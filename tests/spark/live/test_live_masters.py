@@ -180,7 +180,7 @@ def test_a_run_that_fails_on_the_driver_fails_alone(start_spark, tmp_path):
     other = threading.Thread(target=lambda: found.append(Counter(well.collect())))
     why = (
         r"ProcessError: RaisesOnDriver failed on the driver, and all its lanes with it: "
-        r"RaisesOnDriver.restriction_size\(\) of OffsetRange\(.*\) of element \('big', 300\) "
+        r"RaisesOnDriver.restriction_size\(\) on OffsetRange\(.*\) of element \('big', 300\) "
         r"raised ZeroDivisionError: no size here"
     )
     other.start()
