@@ -102,10 +102,17 @@ class _Timekeeper:
         try:
             while not self._ended.wait(_TICK_SECONDS if handed_back else min(self._budget_seconds, _TICK_SECONDS)):
                 self._bundle.note_claim()  # also when it has handed back: the block that runs on may be the slowest
-                if not handed_back and time.monotonic() >= budget_ends:
+                if not handed_back and (time.monotonic() >= budget_ends or self._turned_dear()):
                     handed_back = self._bundle.hand_back(self._min_piece_seconds)
         except Exception as error:  # handed to the thread that runs the bundle
             self._failure = error
+
+    def _turned_dear(self) -> bool:
+        """Tell whether to end before the budget does: idle slots would wait for what turned dear.
+
+        Only while no cost is known (`PlannedStage.min_piece_seconds`): later budgets are as long as the work is worth.
+        """
+        return self._min_piece_seconds >= self._budget_seconds and self._bundle.turned_dear()
 
     def __enter__(self) -> None:
         self._thread.start()
