@@ -458,8 +458,8 @@ def test_options_bound_tasks_and_items(sc):
 def test_the_next_stage_is_in_sparks_queue_before_slots_fall_idle(sc, caplog, runner, queues):
     """Unless no more tasks may run at once than max_tasks. Here the slots are 4; the log tells who began and ended."""
     with caplog.at_level("DEBUG", logger="sdf.staged"):
-        result = run_sdf(sc.parallelize([("a", 2000)]), SlowCountFn(0.005), runner=runner)
-    assert result.count() == 2000
+        result = run_sdf(sc.parallelize([("a", 6000)]), SlowCountFn(0.005), runner=runner)
+    assert result.count() == 6000
     in_flight, most = 0, 0
     for message in caplog.messages:
         if started := re.search(r"stage \d+, (\d+) tasks$", message):
