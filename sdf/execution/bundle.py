@@ -6,6 +6,7 @@ was not started is given back whole, and the running work item is split if enoug
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
@@ -114,6 +115,8 @@ class Bundle:
                 left_seconds = running.seconds_left()
                 if done > 0:  # it may have become dear, which its mean does not tell
                     left_seconds = max(left_seconds, running.seconds_left_at_most())
+                elif math.isinf(left_seconds) and self._executor.items > 0:
+                    left_seconds = running.seconds()  # a little later than those before it: as long again, not for ever
             elapsed = self._clock() - self._began
             if left_seconds + self._unstarted_seconds(elapsed, self._executor.units + done) <= min_piece_seconds:
                 return TOO_LITTLE

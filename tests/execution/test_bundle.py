@@ -344,7 +344,7 @@ def test_hand_back_with_nothing_done_gives_back_the_unstarted(min_piece_seconds,
 
 @pytest.mark.parametrize(("after_seconds", "started"), [(0, 3), (9, 3), (10, 2), (3600, 2)])
 def test_hand_back_expects_of_one_that_just_began_what_the_others_took(after_seconds, started):
-    """Ten seconds as the first: two such are not worth 21. One that takes longer than that may take for ever."""
+    """Ten seconds as the first: two such are not worth 21. One that takes longer is taken to take as long again."""
     bundle = None
 
     class AskFn(TimedFn):
@@ -356,6 +356,22 @@ def test_hand_back_expects_of_one_that_just_began_what_the_others_took(after_sec
 
     bundle = bundle_of((0, 10), (0, 10), (0, 10), fn=AskFn)
     assert (len(list(bundle.outputs())), bundle.outcome().started) == (10 * started, started)
+
+
+@pytest.mark.parametrize(("late_seconds", "started"), [(2, 100), (19, 100), (21, 97)])
+def test_hand_back_keeps_the_last_few_though_the_one_that_runs_is_late(late_seconds, started):
+    """Of 100 work items of a second three are left, and the 97th has run for so long: 3 and as long again."""
+    bundle = None
+
+    class AskFn(TimedFn):
+        def process(self, element, tracker):
+            if element == 96:
+                self.clock.now += late_seconds
+                bundle.hand_back(23)
+            yield from super().process(element, tracker)
+
+    bundle = bundle_of(*[(0, 1)] * 100, elements=range(100), fn=AskFn)
+    assert (len(list(bundle.outputs())), bundle.outcome().started) == (started, started)
 
 
 def test_hand_back_of_what_turns_dear_near_its_end():
