@@ -102,7 +102,7 @@ bench-long: setup  ## Measure the long runs: an hour and more
 	$(call measure,benchmarks/results,$(BENCH_LONG),)
 
 bench-peers: setup build/peers/ready  ## Measure beside Beam, Dask, Ray, joblib and multiprocessing; installs them
-	PYTHONPATH=$(CURDIR) build/peers/bin/python benchmarks/claims.py
+	PYTHONPATH=$(CURDIR) build/peers/bin/python benchmarks/claims.py --results benchmarks/results
 	$(call measure,benchmarks/results,"peers.py",)
 
 build/peers/ready: benchmarks/peers.txt

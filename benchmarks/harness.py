@@ -26,6 +26,7 @@ import attrs
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
+BY_HAND = HERE.parent / "build" / "bench"  # so that a run by hand changes no result that the pages are made of
 QUICK = HERE.parent / "build" / "bench-quick"
 
 
@@ -125,7 +126,7 @@ class Bench:
         self._parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
         self._parser.add_argument("--quick", action="store_true", help="small: to see that it works")
         self._parser.add_argument(
-            "--results", type=Path, help=f"directory for the JSON file ({RESULTS}; quick: {QUICK})"
+            "--results", type=Path, help=f"directory for the JSON file ({BY_HAND}; quick: {QUICK})"
         )
         self.option("--rounds", rounds, quick=1)
         self._tables: list[Table] = []
@@ -164,7 +165,7 @@ class Bench:
             if told != value and name not in ("rounds", "python"):
                 self.name += f"-{name}-{'+'.join(map(str, told)) if isinstance(told, list) else told}"
         self.name = re.sub(r"[^\w.,+-]+", "_", self.name) + "-quick" * given.quick
-        self._results = given.results or (QUICK if given.quick else RESULTS)
+        self._results = given.results or (QUICK if given.quick else BY_HAND)
         self._is_quick = given.quick
         self._results.mkdir(parents=True, exist_ok=True)
         self._file().unlink(missing_ok=True)
