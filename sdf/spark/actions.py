@@ -60,6 +60,14 @@ def cancel(sc: SparkContext, tag: str) -> bool:
     return False
 
 
+def _interrupt_before(error: BaseException) -> KeyboardInterrupt | None:
+    """The interrupt that was being handled when an error was raised."""
+    context: BaseException | None = error
+    while context is not None and not isinstance(context, KeyboardInterrupt):
+        context = context.__context__
+    return context
+
+
 @contextmanager
 def _cancelled_with_the_call(sc: SparkContext) -> Iterator[None]:
     """Cancel the jobs that this thread starts within the ``with`` statement if an exception ends it."""
@@ -67,11 +75,13 @@ def _cancelled_with_the_call(sc: SparkContext) -> Iterator[None]:
     sc.addJobTag(tag)
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         # In a thread of its own: this one's connection may have broken off amid an answer.
         cancelling = threading.Thread(target=cancel, args=(sc, tag), name="sdf-cancel", daemon=True)
         cancelling.start()
         cancelling.join()
+        if isinstance(error, Py4JError) and (interrupt := _interrupt_before(error)):
+            raise interrupt from None  # PySpark's tidying up failed on the connection that the interrupt broke
         raise
     finally:
         with suppress(Py4JError, OSError, AttributeError):  # gone with the connection, or the context
