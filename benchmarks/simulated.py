@@ -1,8 +1,8 @@
 """A world under simulated time: elements whose costs differ, and slots of changing speed that come late and are lost.
 
-What runs is simulated event by event: tasks and lanes take time, messages take a delay (`simulated_staged.py`,
-`simulated_live.py`). What the driver decides is done by the code that does it in a run, and timed: as long as it takes
-nobody gets an answer. What Spark and the network take is told by `Overheads`.
+All of sdf that decides runs as in a job: lanes and bundles in the slots (`simulated_live.py`, `simulated_staged.py`),
+planner, ledger and coordinator on the driver, which is timed: as long as it takes nobody gets an answer. Simulated are
+the clock, the work of `process` (`SlotFn`), and what Spark and the network take (`Overheads`).
 """
 
 import heapq
@@ -18,6 +18,7 @@ from sdf.execution.expansion import Expanded
 from sdf.scheduling.run_state import enter
 
 UNITS = 10_000  # of each element
+_ROUNDING = 1e-6  # of a unit
 
 
 @attrs.frozen
@@ -52,14 +53,65 @@ class Launcher:
         return self.free
 
 
-class UnitsFn(DoFn):
-    """Element: a number. What it costs is in the `World`, which only the simulated slots know."""
+class Timeline:
+    """What happens, in the order of its time.
 
-    def get_initial_restriction(self, element):
-        return OffsetRange(0, UNITS)
+    Attributes:
+        now: the time of what happens now.
+    """
 
-    def process(self, element, tracker):
-        raise NotImplementedError("nothing runs here")
+    def __init__(self):
+        self.now = 0.0
+        self._events, self._numbers = [], itertools.count()
+
+    def clock(self):
+        return self.now
+
+    def at(self, when, action, *args):
+        """Let something happen then, or now if that is past."""
+        heapq.heappush(self._events, (max(when, self.now), next(self._numbers), action, args))
+
+    def run(self, goes_on):
+        """Let things happen as long as a function says so."""
+        while goes_on():
+            self.now, _, action, args = heapq.heappop(self._events)
+            action(*args)
+
+
+class Driver:
+    """The thread of the driver that decides: one thing after the other, each for as long as it really takes.
+
+    Args:
+        timeline: of the world.
+        clock: seconds of CPU of this process; `none` if the driver is to take no time, so that runs can be repeated.
+
+    Attributes:
+        seconds: of CPU so far.
+        free: when it is done with all so far.
+    """
+
+    def __init__(self, timeline, clock=time.process_time):
+        self._timeline, self._clock = timeline, clock
+        self.seconds = self.free = 0.0
+
+    def __call__(self, function, *args):
+        """Call a function with the time at which its turn comes, and the rest."""
+        began = self._clock()
+        self.free = max(self.free, self._timeline.now)
+        result = function(self.free, *args)
+        taken = self._clock() - began
+        self.seconds += taken
+        self.free += taken
+        return result
+
+    def waits(self, seconds):
+        """Let it wait for Spark."""
+        self.free += seconds
+
+
+def none():
+    """Return the time of a clock that stands still."""
+    return 0.0
 
 
 class Slot:
@@ -82,16 +134,46 @@ class Slot:
         period = min(bisect_right(self.done, wanted) - 1, len(self.speeds) - 1)
         return period * self.period + (wanted - self.done[period]) / self.speeds[period]
 
-    def speed(self, at):
-        return self.speeds[min(int(at / self.period), len(self.speeds) - 1)]
-
     def changes(self, at):
         """Return when its speed changes next."""
         return (int(at / self.period) + 1) * self.period
 
 
+class SlotFn(DoFn):
+    """Element: a number. Claims units as its slot does them: as many as it has done each time it is asked to go on.
+
+    Args:
+        world: which knows what the units cost.
+        slot: which does them; None on the driver, where nothing runs.
+        timeline: which knows the time.
+
+    Attributes:
+        ends: when the work item that runs will have ended, if nothing is cut off from it.
+    """
+
+    def __init__(self, world, slot=None, timeline=None):
+        self.world, self.slot, self.timeline = world, slot, timeline
+        self.ends = 0.0
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(*self.world.elements[element])
+
+    def process(self, element, tracker):
+        start, stop = tracker.current_restriction()
+        began = self.timeline.now
+        at = start
+        while tracker.try_claim(at):
+            claimed = at
+            while at == claimed:
+                stop = tracker.current_restriction().stop
+                self.ends = self.slot.after(began, self.world.work(element, start, stop))
+                yield
+                done = self.slot.by(self.timeline.now) - self.slot.by(began)
+                at = max(claimed, self.world.reached(element, start, done))
+
+
 class World:
-    """The costs of the elements and the speeds of the slots; the same for all policies.
+    """Elements whose costs are of a Pareto distribution, and the speeds of the slots; the same for all policies.
 
     Args:
         slots: how many.
@@ -120,7 +202,8 @@ class World:
         self.slots.sort(key=lambda slot: slot.begins)
         self.overheads = overheads
         scale = sum(slot.by(seconds) - slot.by(slot.begins) for slot in self.slots) / sum(raw)
-        self.unit_work = [one * scale / UNITS for one in raw]
+        self.elements = [(0, UNITS)] * elements
+        self._unit_work = [one * scale / UNITS for one in raw]
         self.ideal = seconds
         self.lost_at = [[at for at in self._losses(choose, losses, seconds) if at > slot.begins] for slot in self.slots]
 
@@ -129,6 +212,14 @@ class World:
         at = 0.0
         while losses and (at := at + choose.expovariate(losses / seconds)) < 3 * seconds:
             yield at
+
+    def work(self, element, start, stop):
+        """Return the work of some units of an element."""
+        return self._unit_work[element] * (stop - start)
+
+    def reached(self, element, start, done):
+        """Return the unit at which a slot is that has done so much from a unit on."""
+        return start + int(done / self._unit_work[element] + _ROUNDING)
 
     def run(self, slot, began, work):
         """Return when a slot has done some work that it begins anew whenever it is lost."""
@@ -141,36 +232,37 @@ class World:
         return self.slots[slot].after(began, work)
 
 
-class Driver:
-    """The thread of the driver that decides: one thing after the other, each for as long as it really takes.
+class Ranges:
+    """Elements that are ranges of blocks, each of which has a cost of its own; slots that are always there and alike.
 
-    Attributes:
-        seconds: of CPU so far.
-        free: when it is done with all so far.
+    Args:
+        slots: how many.
+        costs: seconds of each block.
+        elements: the range of blocks of each.
+        overheads: what Spark and the network take.
     """
 
-    def __init__(self):
-        self.seconds = self.free = 0.0
+    def __init__(self, slots, costs, elements, overheads):
+        self._until = [0.0, *itertools.accumulate(costs)]  # how much work there is up to each block
+        self.slots = [Slot([1.0], 1e9, 0.0) for _ in range(slots)]
+        self.lost_at = [[]] * slots
+        self.elements = elements
+        self.overheads = overheads
+        self.ideal = self._until[-1] / slots
 
-    def __call__(self, now, function, *args):
-        """Call a function with the time at which its turn comes, and the rest."""
-        began = time.process_time()
-        self.free = max(self.free, now)
-        result = function(self.free, *args)
-        taken = time.process_time() - began
-        self.seconds += taken
-        self.free += taken
-        return result
+    def work(self, _element, start, stop):
+        """Return the work of some blocks."""
+        return self._until[stop] - self._until[start]
 
-    def waits(self, seconds):
-        """Let it wait for Spark."""
-        self.free += seconds
+    def reached(self, _element, start, done):
+        """Return the block in which a slot is that has done so much from a block on."""
+        return bisect_right(self._until, self._until[start] + done + 1e-9) - 1
 
 
 def entered(_now, world, work, backlog):
     """Enter the elements of a world, as a runner does once they are expanded."""
-    whole = OffsetRange(0, UNITS)
-    enter(work, backlog, [Expanded(number, whole, ((whole, UNITS),)) for number in range(len(world.unit_work))])
+    ranges = [OffsetRange(*each) for each in world.elements]
+    enter(work, backlog, [Expanded(n, whole, ((whole, whole.stop - whole.start),)) for n, whole in enumerate(ranges)])
 
 
 def plain(world, tasks):
@@ -178,7 +270,7 @@ def plain(world, tasks):
     free = [(slot.begins, number) for number, slot in enumerate(world.slots)]
     heapq.heapify(free)
     starts = Launcher(world.overheads)
-    total = len(world.unit_work) * UNITS
+    total = len(world.elements) * UNITS
     ends = 0.0
     for task in range(tasks):
         at, slot = heapq.heappop(free)
@@ -194,6 +286,6 @@ def work_of(world, first, last):
     while first < last:
         element = first // UNITS
         until = min(last, (element + 1) * UNITS)
-        work += (until - first) * world.unit_work[element]
+        work += world.work(element, first - element * UNITS, until - element * UNITS)
         first = until
     return work

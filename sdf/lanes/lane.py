@@ -84,6 +84,7 @@ class Lane:
 
     Attributes:
         changed: notified whenever `advance` may have something new to say.
+        heartbeats: when the next is due.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Lane:
         self._asked = False  # for work, and no answer yet
         self._sealed = False
         self._failure: BaseException | None = None
-        self._schedule = HeartbeatSchedule(clock())
+        self.heartbeats = HeartbeatSchedule(clock())
         self._declined_at: tuple[Any, ...] | None = None
         self._min_piece_seconds = 0.0  # what it was asked for last, at least
 
@@ -297,13 +298,13 @@ class Lane:
             if self._heartbeat_is_due(beat):
                 self._send(beat)
                 self._declined_at = None
-                self._schedule.sent(beat, self._clock())
+                self.heartbeats.sent(beat, self._clock())
 
     def _heartbeat_is_due(self, beat: Heartbeat) -> bool:
         """Tell whether it should beat now; after it has declined an ask, as soon as it has moved on."""
         if self._declined_at is not None:
             return self._position() != self._declined_at
-        return self._schedule.due(beat, self._clock())
+        return self.heartbeats.due(beat, self._clock())
 
     def _position(self) -> tuple[Any, ...]:
         """Return where it is, which differs once it has moved on."""

@@ -15,6 +15,7 @@ from pyspark import Accumulator, Broadcast, TaskContext
 from sdf.errors import ReplayError, show
 from sdf.execution.bundle import Bundle
 from sdf.execution.executor import run_to_end
+from sdf.execution.timekeeper import Timekeeper
 from sdf.execution.work_items import WorkItem
 from sdf.model.dofn import TaggedOutput
 from sdf.spark import serde
@@ -24,7 +25,6 @@ from sdf.spark.staged.stored_blocks import Receipt, Stamp, batches, read_blocks
 __all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "stage_mark"]
 
 STAGE_PROPERTY = "sdf.stage"  # local property of the jobs in which a stage may run by the clock
-_TICK_SECONDS = 0.025
 
 
 class StageTask:
@@ -70,7 +70,7 @@ class StageTask:
         wall, began = time.time(), time.monotonic()
         bundle = Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic)
         counts, size = [0] * (1 + len(self._tags)), 0
-        with _Timekeeper(bundle, budget_seconds, self._min_piece_seconds):
+        with _Watch(Timekeeper(bundle, budget_seconds, self._min_piece_seconds, clock=time.monotonic)):
             for batch in batches(bundle.outputs(), self._tags, counts, type(fn).__name__):
                 size += len(batch[1])
                 yield batch
@@ -85,34 +85,21 @@ def stage_mark(run_id: str, stage: int) -> str:
     return f"{run_id}/{stage}"
 
 
-class _Timekeeper:
-    """Lets a bundle hand back its rest when its budget is spent; raises what went wrong in that when it is left."""
+class _Watch:
+    """A thread that looks after a bundle; raises what went wrong in that when it is left."""
 
-    def __init__(self, bundle: Bundle, budget_seconds: float, min_piece_seconds: float) -> None:
-        self._bundle = bundle
-        self._budget_seconds = budget_seconds
-        self._min_piece_seconds = min_piece_seconds
+    def __init__(self, timekeeper: Timekeeper) -> None:
+        self._timekeeper = timekeeper
         self._ended = threading.Event()
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._watch, name="sdf-timekeeper", daemon=True)
 
     def _watch(self) -> None:
-        budget_ends = time.monotonic() + self._budget_seconds
-        handed_back = False
         try:
-            while not self._ended.wait(_TICK_SECONDS if handed_back else min(self._budget_seconds, _TICK_SECONDS)):
-                self._bundle.note_claim()  # also when it has handed back: the block that runs on may be the slowest
-                if not handed_back and (time.monotonic() >= budget_ends or self._turned_dear()):
-                    handed_back = self._bundle.hand_back(self._min_piece_seconds)
+            while not self._ended.wait(self._timekeeper.look_seconds):
+                self._timekeeper.look()
         except Exception as error:  # handed to the thread that runs the bundle
             self._failure = error
-
-    def _turned_dear(self) -> bool:
-        """Tell whether to end before the budget does: idle slots would wait for what turned dear.
-
-        Only while no cost is known (`PlannedStage.min_piece_seconds`): later budgets are as long as the work is worth.
-        """
-        return self._min_piece_seconds >= self._budget_seconds and self._bundle.turned_dear()
 
     def __enter__(self) -> None:
         self._thread.start()
