@@ -10,11 +10,13 @@ import itertools
 import random
 import time
 from bisect import bisect_right
+from unittest.mock import patch
 
 import attrs
 
-from sdf import DoFn, OffsetRange
+from sdf import DoFn, OffsetRange, OffsetRangeTracker
 from sdf.execution.expansion import Expanded
+from sdf.execution.invoker import Invoker
 from sdf.scheduling.run_state import enter
 
 UNITS = 10_000  # of each element
@@ -72,10 +74,15 @@ class Timeline:
         heapq.heappush(self._events, (max(when, self.now), next(self._numbers), action, args))
 
     def run(self, goes_on):
-        """Let things happen as long as a function says so."""
-        while goes_on():
-            self.now, _, action, args = heapq.heappop(self._events)
-            action(*args)
+        """Let things happen as long as a function says so.
+
+        A simulated `process` gives way to the others by an output, also before its first claim, so outputs are not
+        compared with claims.
+        """
+        with patch.object(Invoker, "_at_edge", lambda _: None), patch.object(Invoker, "_check_records", lambda _: None):
+            while goes_on():
+                self.now, _, action, args = heapq.heappop(self._events)
+                action(*args)
 
 
 class Driver:
@@ -148,19 +155,26 @@ class SlotFn(DoFn):
         timeline: which knows the time.
 
     Attributes:
-        ends: when the work item that runs will have ended, if nothing is cut off from it.
+        opens: when the work item that runs makes its first claim.
+        ends: when it will have ended, if nothing is cut off from it.
     """
 
     def __init__(self, world, slot=None, timeline=None):
         self.world, self.slot, self.timeline = world, slot, timeline
-        self.ends = 0.0
+        self.opens = self.ends = 0.0
 
     def get_initial_restriction(self, element):
         return OffsetRange(*self.world.elements[element])
 
+    def create_tracker(self, _, restriction):
+        return self.world.tracker(restriction)
+
     def process(self, element, tracker):
         start, stop = tracker.current_restriction()
-        began = self.timeline.now
+        began = self.opens = self.slot.after(self.timeline.now, self.world.opening_seconds)
+        while self.timeline.now < began:
+            self.ends = self.slot.after(began, self.world.work(element, start, stop))
+            yield
         at = start
         while tracker.try_claim(at):
             claimed = at
@@ -170,6 +184,13 @@ class SlotFn(DoFn):
                 yield
                 done = self.slot.by(self.timeline.now) - self.slot.by(began)
                 at = max(claimed, self.world.reached(element, start, done))
+
+
+class WholeUntilClaimed(OffsetRangeTracker):
+    """Cannot be cut before it has claimed something, as of an element whose size only `process` finds out."""
+
+    def try_split(self, fraction_of_remainder):
+        return super().try_split(fraction_of_remainder) if self.progress().completed else None
 
 
 class World:
@@ -186,6 +207,10 @@ class World:
         late: which share of the slots comes later, within half of the ideal makespan.
         overheads: what Spark and the network take.
     """
+
+    opening_seconds = 0.0
+    tracker = OffsetRangeTracker
+    sized = True
 
     def __init__(self, slots, elements, seconds, alpha, spread, period, losses, late, overheads):
         choose = random.Random(slots)
@@ -233,22 +258,38 @@ class World:
 
 
 class Ranges:
-    """Elements that are ranges of blocks, each of which has a cost of its own; slots that are always there and alike.
+    """Elements that are ranges of blocks, each of which has a cost of its own; slots that are alike.
 
     Args:
         slots: how many.
         costs: seconds of each block.
         elements: the range of blocks of each.
         overheads: what Spark and the network take.
+        opening_seconds: how long each work item takes before its first claim.
+        tracker: of an element.
+        sized: whether the sizes of the elements are known.
+        lost: by slot, when it is lost.
     """
 
-    def __init__(self, slots, costs, elements, overheads):
+    def __init__(
+        self,
+        slots,
+        costs,
+        elements,
+        overheads,
+        *,
+        opening_seconds=0.0,
+        tracker=OffsetRangeTracker,
+        sized=True,
+        lost=None,
+    ):
         self._until = [0.0, *itertools.accumulate(costs)]  # how much work there is up to each block
         self.slots = [Slot([1.0], 1e9, 0.0) for _ in range(slots)]
-        self.lost_at = [[]] * slots
+        self.lost_at = [[lost[slot]] if slot in (lost or ()) else [] for slot in range(slots)]
         self.elements = elements
         self.overheads = overheads
-        self.ideal = self._until[-1] / slots
+        self.opening_seconds, self.tracker, self.sized = opening_seconds, tracker, sized
+        self.ideal = (self._until[-1] + opening_seconds * len(elements)) / slots
 
     def work(self, _element, start, stop):
         """Return the work of some blocks."""
@@ -262,7 +303,9 @@ class Ranges:
 def entered(_now, world, work, backlog):
     """Enter the elements of a world, as a runner does once they are expanded."""
     ranges = [OffsetRange(*each) for each in world.elements]
-    enter(work, backlog, [Expanded(n, whole, ((whole, whole.stop - whole.start),)) for n, whole in enumerate(ranges)])
+    sizes = [whole.stop - whole.start if world.sized else None for whole in ranges]
+    pieces = zip(ranges, sizes, strict=True)
+    enter(work, backlog, [Expanded(n, whole, ((whole, size),)) for n, (whole, size) in enumerate(pieces)])
 
 
 def plain(world, tasks):

@@ -1,5 +1,7 @@
 """LiveRunner under simulated time: the real lanes, the real coordinator, and messages with a delay in between."""
 
+from collections import deque
+
 from simulated import Driver, Launcher, SlotFn, Timeline, entered
 
 from sdf.lanes.coordinator import Coordinator
@@ -20,10 +22,10 @@ class SimulatedLane:
     It looks only when there may be something to say: in between its slot goes on at the same speed.
     """
 
-    def __init__(self, simulation, number):
+    def __init__(self, simulation, number, slot):
         self.simulation = simulation
         self.timeline = simulation.timeline
-        self.slot = simulation.world.slots[number]
+        self.slot = simulation.world.slots[slot]
         self.fn = SlotFn(simulation.world, self.slot, self.timeline)
         self.number = number
         self.over = self.idle = False
@@ -53,7 +55,7 @@ class SimulatedLane:
         self.over = given is self
         self.idle = given is WAIT
         if self.over:
-            self.simulation.unended -= 1
+            self.simulation.ended(self)
         elif not self.idle:
             self.timeline.at(self.fn.ends, self.ends, self.steps)
 
@@ -84,7 +86,12 @@ class SimulatedLane:
             return
         self.lane.look()
         beats, changes = self.lane.heartbeats, self.slot.changes(now)
-        times = [beats.next_at, changes + LOOK_SECONDS, changes - self.slot.period + _SEEN_SECONDS]
+        times = [
+            beats.next_at,
+            changes + LOOK_SECONDS,
+            changes - self.slot.period + _SEEN_SECONDS,
+            self.fn.opens + LOOK_SECONDS,
+        ]
         if beats.next_at == before:  # there may be news that must wait
             times.append(beats.news_at)
         self.looks_in(max(LOOK_SECONDS, min([at for at in times if at > now]) - now))
@@ -112,8 +119,9 @@ class LiveSimulation:
         self.driver(entered, world, work, backlog)
         shares = self.driver(lambda _: deal(backlog, work.costs, self.unended, cut=work.cut))
         self.starts = Launcher(world.overheads)
+        self.free, self.queue = [], deque(range(self.unended))  # slots, and the lanes that Spark is to run
         self.coordinator = Coordinator(work, shares, send=self.to_lane, min_piece_seconds=0.05, patience_seconds=60.0)
-        self.lanes = {}
+        self.lanes, self.running = {}, {}  # by lane, and by slot
 
     def to_lane(self, name, message):
         self.sent += 1
@@ -146,24 +154,47 @@ class LiveSimulation:
             self.decides(self.coordinator.tick)
         self.timeline.at(self.timeline.now + _TICK_SECONDS, self.ticks)
 
-    def begins(self, number):
-        self.lanes[number] = SimulatedLane(self, number)
+    # Spark and its slots.
 
-    def loses(self, number):
-        """The slot of a lane is lost; Spark runs the lane again, if it has not ended."""
-        lane = self.lanes.pop(number, None)
-        if lane is None or lane.over:
+    def comes(self, slot):
+        self.free.append(slot)
+        self.launches()
+
+    def launches(self):
+        while self.free and self.queue:
+            self.timeline.at(self.starts(self.timeline.now), self.begins, self.queue.popleft(), self.free.pop())
+
+    def begins(self, number, slot):
+        self.lanes[number] = self.running[slot] = SimulatedLane(self, number, slot)
+
+    def ended(self, lane):
+        """A lane has ended, which frees its slot."""
+        self.unended -= 1
+        (slot,) = (slot for slot, running in self.running.items() if running is lane)
+        del self.running[slot]
+        self.comes(slot)
+
+    def loses(self, slot):
+        """A slot is lost for a while; Spark runs its lane again, if that has not ended."""
+        lane = self.running.pop(slot, None)
+        if slot in self.free:
+            self.free.remove(slot)
+        elif lane is None:
             return
-        lane.over = True
-        self.decides(lambda now: self.coordinator.lost(lane, now))
-        self.timeline.at(self.starts(self.timeline.now + self.world.overheads.restart_seconds), self.begins, number)
+        self.timeline.at(self.timeline.now + self.world.overheads.restart_seconds, self.comes, slot)
+        if lane is not None:
+            lane.over = True
+            del self.lanes[lane.number]
+            self.decides(lambda now: self.coordinator.lost(lane, now))
+            self.queue.append(lane.number)
+            self.launches()
 
     def run(self):
         """Return the makespan."""
-        for number, lost_at in enumerate(self.world.lost_at):
-            self.timeline.at(self.starts(max(self.driver.free, self.world.slots[number].begins)), self.begins, number)
+        for slot, lost_at in enumerate(self.world.lost_at):
+            self.timeline.at(max(self.driver.free, self.world.slots[slot].begins), self.comes, slot)
             for at in lost_at:
-                self.timeline.at(at, self.loses, number)
+                self.timeline.at(at, self.loses, slot)
         self.timeline.at(_TICK_SECONDS, self.ticks)
         self.timeline.run(lambda: self.unended)
         return self.timeline.now

@@ -12,6 +12,7 @@ from sdf.scheduling.factoring import Limits, Tuning
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.stage_planner import StagePlanner
 
+FIRST_BUDGET_SECONDS = 0.5  # as `sdf.spark.staged.runner` has it, which needs Spark
 _LOOKS = 20  # at a task that takes long, instead of forty a second
 
 
@@ -106,7 +107,7 @@ class StagedSimulation:
         self.timeline = Timeline()
         self.driver = Driver(self.timeline, **driver_clock)
         self.work = RunState(SlotFn(world))
-        self.planner = StagePlanner(self.work, Tuning(0.5, 0.2, None), Limits(1, None, None))
+        self.planner = StagePlanner(self.work, Tuning(FIRST_BUDGET_SECONDS, 0.2, None), Limits(1, None, None))
         self.driver(entered, world, self.work, self.planner.backlog)
         self.starts = Launcher(world.overheads)
         self.free, self.queue, self.receipts = [], deque(), []
@@ -201,12 +202,18 @@ class StagedSimulation:
             del self.running[slot]
 
     def loses(self, slot):
-        """A slot is lost; Spark runs its task again."""
+        """A slot is lost for a while; Spark runs its task again."""
         attempt = self.running.pop(slot, None)
+        if slot in self.free:
+            self.free.remove(slot)
+        elif attempt is None:
+            return
+        self.slots -= 1
+        self.timeline.at(self.timeline.now + self.world.overheads.restart_seconds, self.comes, slot)
         if attempt is not None:
             attempt.over = True
-            at = self.starts(self.timeline.now + self.world.overheads.restart_seconds)
-            self.timeline.at(at, self.begins, attempt.task, slot)
+            self.queue.appendleft(attempt.task)
+            self.launches()
 
     def ended(self, attempt):
         now = self.timeline.now

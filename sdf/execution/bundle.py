@@ -85,11 +85,6 @@ class Bundle:
             if self._executor.running is not None:
                 self._executor.running.note()
 
-    def turned_dear(self) -> bool:
-        """Tell whether the running work item has turned dear (`Running.turned_dear`)."""
-        with self._lock:
-            return self._executor.running is not None and self._executor.running.turned_dear()
-
     def hand_back(self, min_piece_seconds: float) -> bool:
         """Give back what was not started, and split the running work item, if more than so many seconds are left.
 

@@ -19,9 +19,8 @@ from sdf.model.dofn import DoFn
 
 __all__ = ["Running"]
 
-_RECENT_SECONDS = 0.25
+_RECENT_SECONDS = 0.25  # benchmarks/ablate.py: "narrow 0.5 %, 1 s", "slow to start, 64 slots, 2 s"
 _MOST_NOTED = 100
-_DEAR = 3.0  # times the mean; below that it is noise
 _SLOW_SECONDS = 0.1  # a block is not listed for less
 _POSITION_CHARACTERS = 60
 _MOST = 1e200  # offsets have no bound, sums of floats have
@@ -176,14 +175,6 @@ class Running:
         if cost is None or self._scale is None:
             return max(self.seconds(), self._expected_seconds - self.seconds())
         return max(0.0, left * cost - self._in_block())
-
-    def turned_dear(self) -> bool:
-        """Tell whether what was done last cost several times as much per unit as all before it."""
-        if len(self._marks) < 2:
-            return False
-        (since, before), (at, done) = self._marks[-2], self._marks[-1]
-        mean = self._mean(since, before)
-        return mean is not None and at - since > _DEAR * mean * (done - before)
 
     def _cost(self) -> float | None:
         """Return the seconds per unit, at most; None as long as nothing was done."""

@@ -1,4 +1,4 @@
-"""When a task hands back its rest: when its budget is spent, or earlier if what it runs has turned dear.
+"""When a task hands back its rest: when its budget is spent.
 
 No thread and no sleep: a task has a thread that calls `Timekeeper.look`, a simulator calls it when that is due.
 """
@@ -33,8 +33,6 @@ class Timekeeper:
         self, bundle: Bundle, budget_seconds: float, min_piece_seconds: float, *, clock: Callable[[], float]
     ) -> None:
         self._bundle = bundle
-        # While no cost is known (`PlannedStage.min_piece_seconds`). Later budgets are as long as the work is worth.
-        self._ends_early = min_piece_seconds >= budget_seconds
         self._min_piece_seconds = min_piece_seconds
         self._clock = clock
         self.budget_ends = clock() + budget_seconds
@@ -46,7 +44,7 @@ class Timekeeper:
         self._bundle.note_claim()  # also when it has handed back: the block that runs on may be the slowest
         if self.handed_back:
             return
-        if self._clock() >= self.budget_ends or (self._ends_early and self._bundle.turned_dear()):
+        if self._clock() >= self.budget_ends:
             self.handed_back = self._bundle.hand_back(self._min_piece_seconds)
             if self.handed_back:
                 self.look_seconds = TICK_SECONDS

@@ -64,7 +64,7 @@ class Assignment:
         items = self._again(attempt)
         if not items and lane.sealed is None:
             items = self._from_queue(attempt)
-        attempt.was_given(items, self._expected(items) if items else None, now)
+        attempt.was_given(items, self._expected(attempt, items) if items else None, now)
         if items:
             self._stealing.runs(attempt)
         elif lane.delayed or attempt.alone():
@@ -111,12 +111,13 @@ class Assignment:
         attempt.fitted(sent, len(items))
         return sent
 
-    def _expected(self, items: list[WorkItem]) -> Heartbeat:
+    def _expected(self, attempt: Attempt, items: list[WorkItem]) -> Heartbeat:
         """Return what an attempt would say that begins with these, as far as is known.
 
         It says so itself only after a while (`sdf.lanes.heartbeat`), for which whoever is idle would wait.
         """
-        return Heartbeat(items[0].id, True, 0.0, 0.0, self._work.costs.seconds_of(items[0]), len(items) - 1)
+        seconds, unstarted = self._work.costs.seconds_of(items[0]), len(items) - 1
+        return Heartbeat(items[0].id, True, 0.0, 0.0, seconds, unstarted, attempt.done.units)
 
     def _seal(self, attempt: Attempt, now: float) -> None:
         """Fix the content of its lane, and let the attempt end."""

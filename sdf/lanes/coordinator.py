@@ -214,9 +214,6 @@ class Coordinator:
     def _heartbeat(self, attempt: Attempt, message: Heartbeat, now: float) -> None:
         self._work.costs.learn(message.item_id, message.units, message.seconds)
         attempt.beats(message)
-        if attempt.holds_too_much(now):  # what has ended of it is told only when it is ready
-            attempt.recalled()
-            self._assignment.request(attempt, now)
         self._stealing.rank(attempt, now)
 
     def _split(self, attempt: Attempt, message: Split, now: float) -> None:

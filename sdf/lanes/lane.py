@@ -294,7 +294,9 @@ class Lane:
             units, _ = running.units()
             splittable = running.invoker.started and not self._whole and self._is_worth(running)
             left = min(running.seconds_left_at_most(), 1e9)
-            beat = Heartbeat(running.item.id, splittable, units, running.seconds(), left, len(self._queue))
+            beat = Heartbeat(
+                running.item.id, splittable, units, running.seconds(), left, len(self._queue), self._executor.units
+            )
             if self._heartbeat_is_due(beat):
                 self._send(beat)
                 self._declined_at = None

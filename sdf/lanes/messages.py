@@ -95,6 +95,7 @@ class Heartbeat:
         seconds: how long that took.
         seconds_left: how long the rest of it will take.
         unstarted: how many work items the lane holds beside it.
+        units_before: the size of what the attempt did before it.
     """
 
     item_id: int
@@ -103,6 +104,7 @@ class Heartbeat:
     seconds: float
     seconds_left: float
     unstarted: int
+    units_before: float = 0.0
 
 
 @attrs.frozen

@@ -95,5 +95,4 @@ class Statistics:
 def _units_done(lane: LaneState) -> float:
     if lane.sealed is not None:
         return lane.units
-    running = (one.done.units + (0.0 if one.heartbeat is None else one.heartbeat.units) for one in lane.attempts)
-    return max(running, default=0.0)
+    return max((attempt.units_done() for attempt in lane.attempts), default=0.0)

@@ -25,10 +25,11 @@ from sdf.scheduling.cost_model import CostModel
 
 __all__ = ["Stealing"]
 
+# Names in quotes are rows of benchmarks/ablate.py, which get worse with another value.
 _ANSWER_SECONDS = 1.0  # a steal request that has no answer by then is not counted on
-_SLOT_SECONDS = 1.0  # after which an idle attempt makes room for a lane that has lost its attempt
-_STALE = 8  # times as many entries as attempts that run something, and most of them are not valid any more
-_START_SECONDS = 0.25  # how long the lanes of a run take to start, one after the other
+_SLOT_SECONDS = 1.0  # after which an idle attempt makes room for a lost lane; "two slots lost for good, 20 s"
+_STALE = 8  # times as many entries as busy attempts, and most are not valid any more; "what is asked of the driver"
+_START_SECONDS = 0.25  # in which the lanes of a run start; "sizes unknown, the last is a giant, 5 s"
 
 
 class Stealing:

@@ -19,7 +19,7 @@ from sdf.execution.work_items import ADDS_UP, Outcome, WorkItem, units
 from sdf.scheduling.lineage_rates import LineageRates
 from sdf.scheduling.size_line import SizeLine
 
-_WRONG = 3.0  # times as much or as little; below that it is noise
+_WRONG = 3.0  # times as much or as little; benchmarks/ablate.py: "files, 60 s", "4,000 elements, twenty dear, 20 s"
 _LEAST_SHARE = 1e-12  # of a work item, that a piece counts as
 
 __all__ = ["CostModel"]
@@ -42,9 +42,18 @@ class CostModel:
         self._wholes: dict[int, float] = {}  # of pieces: what that counted which was cut first
         self.surprised = False
 
-    def observe(self, outcome: Outcome, wholes: Iterable[WorkItem] = ()) -> None:
-        """Learn from what an attempt did; ``wholes`` are those of which it has not run all, as they were."""
+    def observe(self, outcome: Outcome, wholes: Iterable[WorkItem] = (), *, gave_back: bool = False) -> None:
+        """Learn from what an attempt did.
+
+        Args:
+            outcome: what it did.
+            wholes: the work items of which it has not run all, as they were.
+            gave_back: whether it gave back work items that it had not started: those behind a dear one may be as dear.
+        """
         line, self._fit = self.fit(), None
+        if gave_back and line is not None and outcome.ran:
+            last = outcome.ran[-1]
+            self.surprised |= last.seconds > _WRONG * (line[0] + line[1] * last.units)
         for item in wholes:
             self._wholes.setdefault(item.id, self.counted(item))
         parts: dict[int, float] = {}  # how much each of them is, as counted

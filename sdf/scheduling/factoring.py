@@ -22,10 +22,14 @@ from sdf.scheduling.cost_model import CostModel
 from sdf.scheduling.work_queue import WorkQueue
 
 Cut = Callable[[WorkItem, float], tuple[WorkItem, WorkItem] | None]
-_SHARE = 0.75  # benchmarks/skew.py, 20 s per core: 0.5 needs twice the stages for the same balance
-_IF_NOT, _IF_SURPRISED = 2.0, 0.2  # of the time so far: the longest task, as far as estimates can be trusted
-_LEAST_LONGEST_SECONDS = 0.4  # a task may be planned for this long however short the run has been
-_ITEMS_WHILE_COST_UNKNOWN = 1000  # per task; most of more would only be sent there and back
+# Names in quotes are rows of benchmarks/ablate.py, which get worse with another value.
+_SHARE = 0.75  # of R / P; "slow to open, 20 s"
+_IF_NOT = 2.0  # times the time so far: the longest task while estimates are right; "losses and latecomers"
+_IF_SURPRISED = 0.2  # the same once an estimate was wrong; "narrow 0.5 %, 1 s", "4,000 elements, twenty dear, 20 s"
+_LEAST_LONGEST_SECONDS = 0.4  # a task may be planned for this long however short the run has been; "hot 5 %, 1 s"
+_OVERFULL = 1.5  # what takes up to so many times what is wanted is not cut; "slow to open, 20 s"
+_LEAST_PART = 0.25  # of what a lane is to get: it gets no smaller piece to fill it up; "files, 5 s"
+_ITEMS_WHILE_COST_UNKNOWN = 1000  # per task, as most of more would come back; "100,000 elements"
 
 __all__ = ["Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "scaled", "tasks_allowed"]
 
@@ -131,7 +135,7 @@ def plan_stage(
     planned: list[PlannedTask] = []
     while len(planned) < tasks and len(backlog) and room > 0:
         most = room if known else min(room, _ITEMS_WHILE_COST_UNKNOWN)
-        smallest = tuning.min_piece_seconds if known else share / 4
+        smallest = tuning.min_piece_seconds if known else 0.0
         items, seconds = _fill(backlog, share, smallest, most, costs, cut, whole_seconds=share, enough=enough)
         planned.append(PlannedTask(items, seconds if known else budget, budget))
         room -= len(items)
@@ -163,7 +167,7 @@ def deal(backlog: WorkQueue, costs: CostModel, lanes: int, *, cut: Cut) -> list[
     shares: list[list[WorkItem]] = []
     for lane in range(lanes):
         share = backlog.seconds() / (lanes - lane)
-        items, _ = _fill(backlog, share, share / 4, sys.maxsize, costs, cut, whole_seconds=0.0, enough=share)
+        items, _ = _fill(backlog, share, share * _LEAST_PART, sys.maxsize, costs, cut, whole_seconds=0.0, enough=share)
         shares.append(list(items))
     while len(backlog):
         shares[len(backlog) % lanes].append(backlog.pop())
@@ -192,7 +196,7 @@ def _fill(
     while len(backlog) and len(items) < most and (filled < enough or not items):
         item = backlog.pop()
         wanted, seconds = share - filled, costs.seconds_of(item)
-        if seconds > 1.5 * wanted:  # up to half more than wanted is cheaper than another piece
+        if seconds > _OVERFULL * wanted:
             fits_next = bool(items) and seconds <= whole_seconds
             pair = cut(item, wanted / seconds) if wanted >= smallest and not fits_next else None
             if pair is None and items:

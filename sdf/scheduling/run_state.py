@@ -168,7 +168,9 @@ class RunState:
         todo = self.ledger.commit(owner, attempt, outcome)
         if todo is None:
             return None
-        self.costs.observe(outcome, [self.ledger.item(part.item_id) for part in outcome.parts])
+        wholes = [self.ledger.item(part.item_id) for part in outcome.parts]
+        residuals = sum(len(part.residuals) for part in outcome.parts)
+        self.costs.observe(outcome, wholes, gave_back=len(todo) > residuals)
         for part in outcome.parts:
             self._note_unknown(self.ledger.item(part.item_id), part.primary, part.residuals)
             self.note_split(part.item_id, len(part.residuals))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = ["SizeLine"]
 
-_ALIKE = 0.1  # sizes that differ by less, relatively, say little about what a unit costs
+_ALIKE = 0.1  # sizes that differ less, relatively, tell little of the cost of a unit; ablate.py: "Pareto, 128 slots"
 
 
 class SizeLine:

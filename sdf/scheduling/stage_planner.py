@@ -21,10 +21,10 @@ from sdf.scheduling.work_queue import WorkQueue
 
 __all__ = ["InFlight", "PlannedStage", "StagePlanner"]
 
-_START_SECONDS = 0.15  # what starting a stage is taken to take, until that was seen
-_MORE = 1.25  # times what was seen: a stage that comes too late leaves slots idle, one that comes early waits
-_FEW = 64  # of so many slots one may idle until more do, so that thousands of slots are not as many stages a minute
-_FEW_SECONDS = 0.25  # but no longer than this
+# Names in quotes are rows of benchmarks/ablate.py, which get worse with another value.
+_MORE = 1.25  # times what was seen: too late leaves slots idle, too early weighs too soon; "slow to start, hot, 5 s"
+_FEW = 64  # of so many slots one may idle until more do; "what is asked of the driver", four times as many stages
+_FEW_SECONDS = 0.25  # but no longer than this; "Pareto, 128 slots"
 
 
 @attrs.frozen
@@ -108,12 +108,12 @@ class StagePlanner:
         self._limits = limits
         self._tasks_per_slot = tasks_per_slot
         self._planned_at = self._more_at = -math.inf  # the last stage, and the next if that waits for more to idle
-        self._start_seconds: float | None = None
+        self._start_seconds: float | None = None  # as it was seen
 
     @property
     def start_seconds(self) -> float:
-        """What starting a stage takes, as far as it was seen, and a little more."""
-        return _START_SECONDS if self._start_seconds is None else _MORE * self._start_seconds
+        """What starting a stage takes, as far as it was seen, and a little more; 0 before that."""
+        return 0.0 if self._start_seconds is None else _MORE * self._start_seconds
 
     def started(self, seconds: float) -> None:
         """Learn what starting a stage took: from then until the receipt of a task was there, less what the task ran.

@@ -10,9 +10,10 @@ from itertools import chain
 from sdf.execution.work_items import WorkItem
 from sdf.scheduling.cost_model import CostModel
 
-_MANY = 1000  # in a heap; benchmarks/growth.py: the first stage of a million work items takes half of them
+# Names in quotes are rows of benchmarks/ablate.py, which get worse with another value.
+_MANY = 1000  # entries of a heap; "1,000,000 work items dealt out"
 _LOST = 1e-6  # of the highest sum so far: below that little of it is true
-_PIECES_PER_CHANGE = 64  # to weigh again; benchmarks/simulate.py: with 10,000 slots thousands wait
+_PIECES_PER_CHANGE = 64  # to weigh again; more: "losses and latecomers"; all: "what is asked of the driver"
 
 __all__ = ["WorkQueue"]
 

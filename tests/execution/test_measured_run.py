@@ -131,23 +131,6 @@ def test_what_gets_dear_at_its_end_is_seen_at_once():
     assert running.seconds_left_at_most() > 20
 
 
-@pytest.mark.parametrize(
-    ("cost", "offsets", "dear"),
-    [
-        (lambda position: 0.1, 20, False),
-        (lambda position: 0.1 if position < 18 else 0.25, 20, False),  # noise
-        (lambda position: 0.1 if position < 18 else 0.5, 20, True),
-        (lambda position: 0.1 if position < 17 else 0.5, 20, True),
-        (lambda position: 0.5 if position < 18 else 0.1, 20, False),
-        (lambda position: 9.0, 2, False),  # the first tells nothing
-    ],
-)
-def test_what_turns_dear_costs_several_times_what_came_before(cost, offsets, dear):
-    """The last step that was noted, beside the mean of those before it."""
-    running, _, _ = started(cost, offsets=offsets)
-    assert running.turned_dear() is dear
-
-
 def test_what_was_dear_at_its_beginning_is_not_forgotten():
     """The higher of the two estimates counts."""
     running, _, _ = started(lambda position: 1.0 if position < 10 else 0.01, offsets=31)

@@ -15,7 +15,6 @@ from sdf.lanes.messages import (
     Heartbeat,
     Hello,
     Ready,
-    Returned,
     Sealed,
     StealRequest,
     TooLongError,
@@ -123,8 +122,8 @@ def test_a_lane_is_asked_for_what_it_was_just_given(last):
     assert run.of(1, StealRequest) == [StealRequest(0.05)]
 
 
-def test_a_lane_gives_back_what_turned_out_to_be_dear():
-    """What has ended of it would be told only when all has: progress would stand still, and nobody know the cost."""
+def test_progress_goes_on_while_a_lane_runs_what_it_was_given():
+    """Its heartbeat counts also what has ended of that, which it tells in full only when all has."""
     run, done = Run(1, elements=100), 0
     run.begins(0, 0.0)
     for now in range(4):
@@ -132,19 +131,9 @@ def test_a_lane_gives_back_what_turned_out_to_be_dear():
         run.has_run(0, done, 0.01 * now, seconds_each=0.01)
     given = run.of(0, Assign)[-1].items
     assert len(given) == 16
-
-    def beats(now):
-        run.coordinator.received(0, Heartbeat(given[0].id, True, 1.0, now, 1.0, 15), now)
-
-    beats(0.4)
-    assert run.of(0, StealRequest) == []
-    beats(0.5)
-    beats(0.6)
-    assert run.of(0, StealRequest) == [StealRequest(0.05)]
-    run.coordinator.received(0, Returned(tuple(item.id for item in given[1:])), 0.7)
-    run.has_run(0, done + 1, 0.8, seconds_each=0.05)
-    assert len(run.of(0, Assign)[-1].items) == 1
-    assert run.coordinator.progress(0.8).done == 10.0 * (done + 1)
+    assert run.coordinator.progress(0.04).done == 10.0 * done
+    run.coordinator.received(0, Heartbeat(given[3].id, True, 4.0, 1.0, 1.0, 12, 10.0 * (done + 3)), 5.0)
+    assert run.coordinator.progress(5.0).done == 10.0 * (done + 3) + 4.0
 
 
 class TextFn(TimedFn):

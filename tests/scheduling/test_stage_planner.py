@@ -11,7 +11,9 @@ from sdf.execution.work_items import Outcome, Part
 from sdf.model.restrictions import OffsetRange
 from sdf.scheduling.factoring import Limits, Tuning
 from sdf.scheduling.run_state import RunState, enter
-from sdf.scheduling.stage_planner import _START_SECONDS, InFlight, StagePlanner
+from sdf.scheduling.stage_planner import InFlight, StagePlanner
+
+START_SECONDS = 0.15
 
 
 def in_flight(ends):
@@ -40,11 +42,11 @@ def test_what_is_about_to_end_is_followed_by_one_task_each(width, ends, tasks):
 
 def test_the_next_stage_is_planned_before_the_first_task_ends():
     """Those that should have ended are waited for no longer."""
-    ends = [9.0, 5.0, 1.0 + _START_SECONDS / 2, 0.5]
-    assert in_flight(ends).until_idle(now=1.0, start_seconds=_START_SECONDS) == pytest.approx(4.0 - _START_SECONDS)
+    ends = [9.0, 5.0, 1.0 + START_SECONDS / 2, 0.5]
+    assert in_flight(ends).until_idle(now=1.0, start_seconds=START_SECONDS) == pytest.approx(4.0 - START_SECONDS)
     assert (
-        in_flight([1.0]).until_idle(now=1.0, start_seconds=_START_SECONDS)
-        == in_flight([]).until_idle(now=1.0, start_seconds=_START_SECONDS)
+        in_flight([1.0]).until_idle(now=1.0, start_seconds=START_SECONDS)
+        == in_flight([]).until_idle(now=1.0, start_seconds=START_SECONDS)
         == math.inf
     )
 
@@ -73,6 +75,7 @@ class Run:
 
     def first_ends(self):
         """One unit of the first task of the first stage was done in its budget; the others still run."""
+        self.planner.started(START_SECONDS / 1.25)
         item = self.stage.tasks[0].items[0]
         start, stop = item.restriction
         rest = (Residual(OffsetRange(start + 1, stop)),)
@@ -101,7 +104,7 @@ def test_tasks_about_to_end_are_followed_in_the_same_stage():
     run.first_ends()
     stage = run.planner.plan(4, 0.5, 0.5)
     seconds = [task.expected_seconds for task in stage.tasks]
-    assert stage.ends == tuple(0.5 + _START_SECONDS + each for each in seconds)
+    assert stage.ends == tuple(0.5 + START_SECONDS + each for each in seconds)
     assert (len(stage.tasks), len(run.planner.in_flight)) == (4, 7)
 
 
@@ -125,8 +128,8 @@ def test_the_first_stage_gives_back_only_what_takes_longer_than_its_budget():
 def test_what_starting_a_stage_takes_is_learnt():
     """Pieces are worth that much at least, and what follows a task is planned that much earlier."""
     run = Run()
-    run.planner.started(2.0)
     run.first_ends()
+    run.planner.started(4.0 - START_SECONDS / 1.25)
     stage = run.planner.plan(4, 0.5, 0.5)
     assert (run.planner.start_seconds, stage.min_piece_seconds, stage.idle) == (2.5, 2.5, 1)
     assert stage.ends == tuple(0.5 + 2.5 + task.expected_seconds for task in stage.tasks)
@@ -149,7 +152,7 @@ def test_a_stage_is_due_before_the_next_task_ends():
     end = run.planner.plan(4, 0.5, 0.5).ends[0]
     due = run.planner.seconds_until_due(0.5)
     assert len(run.planner.backlog) > 0
-    assert due == pytest.approx(end - _START_SECONDS - 0.5)
+    assert due == pytest.approx(end - START_SECONDS - 0.5)
 
 
 def test_of_many_slots_a_few_idle_for_a_moment_until_a_stage_serves_more_of_them():

@@ -1,7 +1,9 @@
 """Both runners under simulated time, where elements differ a hundredfold, speeds change, and slots come late or go."""
 
+import itertools
+
 import pytest
-from simulated import Overheads, World, none
+from simulated import Overheads, Ranges, World, none
 from simulated_live import LiveSimulation
 from simulated_staged import StagedSimulation
 
@@ -23,3 +25,15 @@ def test_runs_end_where_slots_come_late_and_are_lost(simulation):
     world = World(10, 200, 100.0, 1.5, 0.2, 10.0, 0.5, 0.3, OVERHEADS)
     assert sum(map(len, world.lost_at)) > 5
     assert 1 <= simulation(world, clock=none).run() / world.ideal <= 1.5
+
+
+@pytest.mark.parametrize(("simulation", "at_most"), [(LiveSimulation, 1.3), (StagedSimulation, 1.6)])
+def test_dear_elements_that_come_last_are_run_side_by_side(simulation, at_most):
+    """One task would keep ten of them, and what it gives back would be one task again: 3.5 times the ideal.
+
+    4,000 elements of one block, of which the last twenty take a thousand times as long as the others: 6.7 s each.
+    """
+    costs = [1.0] * 3980 + [1000.0] * 20
+    scale = 8 * 20 / sum(costs)
+    world = Ranges(8, [cost * scale for cost in costs], list(itertools.pairwise(range(4001))), OVERHEADS)
+    assert 1 <= simulation(world, clock=none).run() / world.ideal <= at_most

@@ -55,33 +55,6 @@ def test_same_records_as_run_direct_and_the_plain_generator(sc, fn):
     assert result == Counter(run_direct(ELEMENTS, fn)) == expected(ELEMENTS)
 
 
-class TurnsDearFn(DoFn):
-    """Claims 500 offsets in a moment, then waits at each, until it is split; it gives up waiting after ten seconds."""
-
-    def get_initial_restriction(self, element):
-        return OffsetRange(0, element)
-
-    def process(self, element, tracker):
-        whole, waits = OffsetRange(0, element), 200
-        for offset in range(*tracker.current_restriction()):
-            if not tracker.try_claim(offset):
-                return
-            if offset < 500:
-                time.sleep(0.001)
-            elif waits and tracker.current_restriction() == whole:
-                time.sleep(0.05)
-                waits -= 1
-            yield 1
-
-
-def test_what_turns_dear_in_the_first_stage_is_split_before_its_budget_ends(sc, monkeypatch):
-    """Idle slots would wait for it."""
-    monkeypatch.setattr("sdf.spark.staged.runner._FIRST_BUDGET_SECONDS", 3600.0)
-    result = run_sdf(sc.parallelize([200_000]), TurnsDearFn(), runner=ONE_TASK)
-    assert result.count() == 200_000
-    assert result.report.splits >= 1
-
-
 def test_a_straggler_is_split_while_the_rest_is_done(sc):
     """One element with nearly all the work runs in many pieces, on all slots."""
     elements = [("big", 300), *((str(i), 2) for i in range(20))]

@@ -84,7 +84,7 @@ class Simulation:
         choose = self.random
         self.now = 0.0
         names = ["", "", "unsized", "parts", "whole", "defers"]
-        several, sizes = (range(1, 4), [0, 1, 3, 12, 40]) if choose.random() < 0.95 else (range(5, 40), [0, 1, 1, 2, 3])
+        several, sizes = (range(1, 4), [0, 1, 3, 12, 40]) if choose.random() < 0.9 else (range(5, 40), [0, 1, 1, 2, 3])
         numbers = range(choose.choice(several))
         self.elements = elements or [(f"{n} {choose.choice(names)}", choose.choice(sizes)) for n in numbers]
         self.lanes = lanes or choose.randint(1, 4)
