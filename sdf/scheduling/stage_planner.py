@@ -24,6 +24,7 @@ __all__ = ["InFlight", "PlannedStage", "StagePlanner"]
 # Names in quotes are rows of benchmarks/ablate.py, which get worse with another value.
 _MORE = 1.25  # times what was seen: too late leaves slots idle, too early weighs too soon; "slow to start, hot, 5 s"
 _FEW = 64  # of so many slots one may idle until more do; "what is asked of the driver", four times as many stages
+_KEEPS = 1.2  # times its budget: what a task of the first stage keeps; benchmarks/skew.py: one giant element, 1 s
 _FEW_SECONDS = 0.25  # but no longer than this; "Pareto, 128 slots"
 
 
@@ -35,7 +36,7 @@ class PlannedStage:
         tasks: in the order in which they get slots.
         ends: when each is expected to end, by the clock of the planner's caller.
         min_piece_seconds: a task whose budget is spent gives back what is left only if that takes longer than this.
-            While no cost is known it is at least the budget, so that a short run is one stage.
+            While no cost is known it is more than the budget, so that a short run is one stage.
         idle: how many of the tasks find an idle slot; the others wait for one.
     """
 
@@ -166,7 +167,7 @@ class StagePlanner:
         ends = tuple(begin + task.expected_seconds for task in planned)
         for end in ends:
             self.in_flight.add(end)
-        least_seconds = 0.0 if known else planned[0].budget_seconds
+        least_seconds = 0.0 if known else _KEEPS * planned[0].budget_seconds
         return PlannedStage(tuple(planned), ends, max(tuning.min_piece_seconds, least_seconds), max(0, idle))
 
     def seconds_until_due(self, now: float) -> float:

@@ -122,7 +122,7 @@ def test_the_first_stage_gives_back_only_what_takes_longer_than_its_budget():
     """So a run that is over soon is one stage; later ones give back what is worth a task of its own."""
     run = Run()
     run.first_ends()
-    assert (run.stage.min_piece_seconds, run.planner.plan(4, 0.5, 0.5).min_piece_seconds) == (0.5, 0.2)
+    assert (run.stage.min_piece_seconds, run.planner.plan(4, 0.5, 0.5).min_piece_seconds) == (0.6, 0.2)
 
 
 def test_what_starting_a_stage_takes_is_learnt():
