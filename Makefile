@@ -4,7 +4,7 @@ BEGAN := $(shell date +%s)
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal  # much of it waits
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
@@ -38,7 +38,7 @@ define measure
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-core test-quick test-thorough test-long test-versions soak check lint docs bench bench-quick bench-long bench-peers clean
+.PHONY: help setup demo test test-fast test-versions soak check lint docs bench bench-quick bench-long bench-peers clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -60,26 +60,17 @@ demo: .venv/demo-ready  ## Run the main job: count records of real Avro files, o
 	$(BIN)/python examples/read_fn.py
 	@echo "make demo took $$(($$(date +%s) - $(BEGAN))) s, setup and run."
 
-test: setup  ## Run all tests but the long ones
-	$(PYTEST) -m "not long and not soak"
+test: setup  ## Run all tests but the soak, in 8 minutes
+	$(PYTEST) -m "not soak"
 
-test-core: setup  ## Run the tests that need no Spark, in seconds
-	$(PYTEST) -m "not spark and not thorough"
-
-test-quick: setup  ## Run the tests that take no time of their own
-	$(PYTEST) -m "not thorough"
-
-test-thorough: setup  ## Run those that make test runs beside the quick ones
-	$(PYTEST) -m "thorough and not long and not soak"
-
-test-long: setup  ## Run the fault runs
-	$(PYTEST) -rP -m long
+test-fast: setup  ## Run the tests that need no Spark, in a minute or two
+	$(PYTEST) -m "not spark and not soak"
 
 test-versions:  ## Run the core and both runners on the oldest and the newest of all that is promised
 	@./.ci/need-java
 	$(PYTHON) .ci/versions.py
 
-soak: setup  ## Run the faults in numbers that take half an hour
+soak: setup  ## Run faults in large numbers, and take guards out one by one, in an hour
 	$(PYTEST) -rP -m soak
 
 lint: setup  ## Check style and types
@@ -90,7 +81,7 @@ lint: setup  ## Check style and types
 docs: setup  ## Build the documentation into build/docs
 	$(BIN)/sphinx-build -W -q -b html docs build/docs
 
-check: lint test test-long  ## What CI runs, if its machine is fast enough
+check: lint test  ## What CI runs
 
 bench: setup  ## Measure everything into docs/benchmarks.md and benchmarks/RESULTS.md, in half an hour
 	$(call measure,benchmarks/results,$(BENCH),)

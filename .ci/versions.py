@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NEWEST_PYTHON = "3.13"
 PARTS = {
-    "core": ["-m", "not spark and not thorough", "--ignore", "tests/io", "--ignore", "tests/spark", "tests"],
-    "Spark": ["-m", "not thorough", "tests/spark/test_run_sdf.py", "tests/spark/live/test_live.py"],
+    "core": ["-m", "not spark and not soak", "--ignore", "tests/io", "--ignore", "tests/spark", "tests"],
+    "Spark": ["-m", "not soak", "tests/spark/test_run_sdf.py", "tests/spark/live/test_live.py"],
 }
 
 

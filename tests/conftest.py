@@ -17,8 +17,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "spark" in item.path.relative_to(HERE).parts:
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("long") or item.get_closest_marker("soak"):
-            item.add_marker(pytest.mark.thorough)
 
 
 @pytest.fixture(scope="module")

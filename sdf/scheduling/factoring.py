@@ -28,7 +28,7 @@ _IF_NOT = 2.0  # times the time so far: the longest task while estimates are rig
 _IF_SURPRISED = 0.2  # the same once an estimate was wrong; "narrow 0.5 %, 1 s", "4,000 elements, twenty dear, 20 s"
 _LEAST_LONGEST_SECONDS = 0.4  # a task may be planned for this long however short the run has been; "hot 5 %, 1 s"
 _OVERFULL = 1.5  # what takes up to so many times what is wanted is not cut; "slow to open, 20 s"
-_LEAST_PART = 0.25  # of what a lane is to get: it gets no smaller piece to fill it up; "files, 5 s"
+_LEAST_PART = 0.25  # of what a task or a lane is to get: it gets no smaller piece to fill it up; "files, 5 s"
 _ITEMS_WHILE_COST_UNKNOWN = 1000  # per task, as most of more would come back; "100,000 elements"
 
 __all__ = ["Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "scaled", "tasks_allowed"]
@@ -135,7 +135,7 @@ def plan_stage(
     planned: list[PlannedTask] = []
     while len(planned) < tasks and len(backlog) and room > 0:
         most = room if known else min(room, _ITEMS_WHILE_COST_UNKNOWN)
-        smallest = tuning.min_piece_seconds if known else 0.0
+        smallest = tuning.min_piece_seconds if known else share * _LEAST_PART
         items, seconds = _fill(backlog, share, smallest, most, costs, cut, whole_seconds=share, enough=enough)
         planned.append(PlannedTask(items, seconds if known else budget, budget))
         room -= len(items)

@@ -779,7 +779,6 @@ def race(act, **options):
     return invoker, outputs
 
 
-@pytest.mark.thorough
 @BOTH
 @pytest.mark.parametrize("tracker", [OffsetRangeTracker, Own])
 def test_splits_from_another_thread(tracker, strict, switching):

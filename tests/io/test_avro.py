@@ -138,7 +138,6 @@ def test_every_cut_gives_each_record_once(small):
     assert [cut for cut in cuts if read_cut(ReadAvro(), path, cut) != records] == []
 
 
-@pytest.mark.thorough
 def test_every_size_of_file_block_gives_each_record_once(small):
     """Over every size of FileBlock, the blocks give the records of the whole."""
     path, records = small
@@ -218,7 +217,6 @@ def copies():
     }
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("sync_interval", [1, 10_000])
 @pytest.mark.parametrize("name", copies())
 def test_blocks_in_a_record_are_not_read_as_blocks(write, name, sync_interval):
@@ -345,7 +343,6 @@ def damaged_files():
 DAMAGED = damaged_files()
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("flaw", DAMAGED)
 def test_a_damaged_block_is_tagged_once_and_the_others_are_read(write, flaw):
     """Over every cut: all records but those of the block, and one BadRecord, from the part that it starts in."""
@@ -362,7 +359,6 @@ def test_a_damaged_block_is_tagged_once_and_the_others_are_read(write, flaw):
     assert [cut for cut in cuts if read_cut(fn, path, cut) != whole] == []
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("flaw", DAMAGED)
 def test_a_damaged_block_raises_in_the_part_that_it_starts_in(write, flaw):
     """Over every cut: one of the parts raises, so that it cannot be overlooked."""
@@ -420,7 +416,6 @@ def test_a_file_that_ends_in_a_block_says_so(write, kept):
     assert [(bad.offset, bad.data) for bad in outputs["bad"]] == [(at, data[at : at + kept])]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("codec", ["null", "deflate"])
 def test_whatever_byte_is_damaged_parts_give_what_the_whole_gives(write, codec):
     """Every byte after the header is changed in turn, and the file cut near there."""

@@ -95,7 +95,6 @@ def test_it_can_be_split_anywhere(path, name, prefix):
     assert checked.splits > 0
 
 
-@pytest.mark.thorough
 @PREFIX
 @pytest.mark.parametrize("name", NAMES[:2])
 def test_every_cut_of_keys(path, name, prefix):

@@ -109,7 +109,6 @@ def plain(tmp_path):
 # Splits
 
 
-@pytest.mark.thorough
 def test_every_cut_gives_each_row_once(small):
     """Over every cut of the bytes, the two parts give the rows of the whole, in order."""
     path, rows = small

@@ -336,7 +336,6 @@ def test_a_part_of_a_file_on_a_web_server_does_not_bring_all_of_it(http):
         assert http.sent < 9 << 20
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "manner",
     [

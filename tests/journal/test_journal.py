@@ -188,9 +188,7 @@ def test_a_silent_input_keeps_its_place(tmp_path):
 # Resuming
 
 
-@pytest.mark.parametrize(
-    "commits", [10, 100, pytest.param(1000, marks=pytest.mark.thorough), pytest.param(10_000, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("commits", [10, 100, 1000, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_a_resume_reads_the_last_block_only(tmp_path, commits):
     """The same few files, whatever the length of the chain; no directory is listed but that of the next batch."""
     chain_of(tmp_path, commits, with_records=lambda number: int(number < commits // 10))
@@ -751,7 +749,6 @@ def test_any_loss_of_power_leaves_a_journal_to_go_on_with(tmp_path, monkeypatch)
     assert len(states) > 100
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(20))
 def test_the_resumed_state_is_the_fold_of_the_chain(tmp_path, seed):
     """For random chains: what the last block says is what all blocks add up to."""

@@ -18,7 +18,6 @@ SCHEDULES = 12_000
 CHUNKS = 12
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_every_record_exactly_once_whatever_happens_when(chunk):
     """Each lane's content is fixed by whoever ends first; all tile the elements; a second action gives the same."""
@@ -130,7 +129,6 @@ MUTANTS = {
 }
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_seeded_bug_is_found(mutant, monkeypatch):
     """Each rule that makes it safe is needed; which check speaks first is the schedules' affair."""

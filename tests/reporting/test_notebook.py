@@ -104,7 +104,6 @@ NOTEBOOK = """<!doctype html><title>notebook</title><style>body {{ background: {
 """
 
 
-@pytest.mark.thorough
 @needs_browser
 @pytest.mark.parametrize(("back", "text"), [("#fff", "#000"), ("#111", "#eee")], ids=["light", "dark"])
 def test_a_notebook_of_either_theme_shows_it_without_complaint(tmp_path, back, text):

@@ -12,8 +12,6 @@ from support.pages import history_of, report_of
 from sdf.reporting.run_page import page
 from sdf.reporting.stream_page import stream_page
 
-pytestmark = pytest.mark.thorough
-
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium here; make setup installs it through apt")
 VOID = {"meta", "link"}

@@ -35,7 +35,6 @@ def simulate(slots, costs, elements):
     return simulation.run() / world.ideal, simulation.stages
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("at", [0.05, 0.2, 0.33, 0.5, 0.62, 0.8, 0.94])
 @pytest.mark.parametrize(("share", "times"), [(0.05, 50), (0.005, 1000)])
 @pytest.mark.parametrize(("slots", "seconds", "most"), [(2, 20, 1.15), (8, 20, 1.15), (2, 60, 1.1), (8, 60, 1.1)])
@@ -46,7 +45,6 @@ def test_a_dear_part_is_shared_out(slots, seconds, most, share, times, at):
     assert 1 <= over <= most, stages
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("slots", "most"), [(2, 1.13), (8, 1.13)])
 @pytest.mark.parametrize("elements", [1, 100, 2000])
 def test_a_short_run_of_even_work_loses_little_between_its_stages(slots, most, elements):

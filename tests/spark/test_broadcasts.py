@@ -17,8 +17,6 @@ from sdf.errors import CoordinatorError, ProcessError
 from sdf.spark import broadcasts
 from sdf.spark.payload import Payload
 
-pytestmark = pytest.mark.thorough
-
 ELEMENTS = [("a", 20), ("b", 3)]
 
 runners = pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
@@ -258,11 +256,11 @@ MOST_GROWTH = {
 
 
 @runners
-@pytest.mark.parametrize("runs", [25, pytest.param(200, marks=pytest.mark.long)])
-def test_runs_that_are_dropped_leave_nothing(start_spark, runner, runs):
-    """Many runs with a side input of 10 MB: files, threads, descriptors and memory of the driver stay what they were.
+@pytest.mark.soak
+def test_runs_that_are_dropped_leave_nothing(start_spark, runner):
+    """200 runs with a side input of 10 MB: files, threads, descriptors and memory of the driver stay what they were.
 
-    200 runs send 2 GB; not half of it is there at any time. What 25 runs leave is freed by the end at the latest.
+    They send 2 GB; not half of it is there at any time.
     """
     sc = start_spark("local[2]")
     most = 0
@@ -277,7 +275,7 @@ def test_runs_that_are_dropped_leave_nothing(start_spark, runner, runs):
     for _ in range(10):
         run()
     before = footprint(sc)
-    for _ in range(runs):
+    for _ in range(200):
         run()
         most = max(most, stored_bytes(sc))
     after = footprint(sc)

@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.thorough
-
 
 def sdf(*arguments, cwd):
     command = [sys.executable, "-m", "sdf", *map(str, arguments)]

@@ -25,8 +25,6 @@ from sdf.io import (
     ReadTable,
 )
 
-pytestmark = pytest.mark.thorough
-
 COUNT = 3000
 ROWS = [{"id": number, "name": f"name {number % 70}", "score": number / 2} for number in range(COUNT)]
 TEXT = "".join(json.dumps(row) + "\n" for row in ROWS).encode()

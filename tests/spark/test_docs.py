@@ -10,8 +10,6 @@ import pytest
 from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser
 
-pytestmark = pytest.mark.thorough
-
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
 FENCE = re.compile(r"^```(\{code-block\} )?(\w*)\n(?::caption: (\S+)\n)?(.*?)^```$", re.DOTALL | re.MULTILINE)

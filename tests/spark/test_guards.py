@@ -209,7 +209,7 @@ def test_what_a_mutant_changes_is_there_once(name):
     assert (Path(sdf.__file__).parent / module).read_text().count(before) == 1
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(name, tmp_path):
     """The test named beside it passes as things are (make test) and fails for the mutant."""

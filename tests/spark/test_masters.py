@@ -10,8 +10,6 @@ from support.killing import kill_my_executor
 from sdf import StagedRunner, run_direct, run_sdf
 from sdf.spark.jobs import slot_counter
 
-pytestmark = pytest.mark.thorough
-
 ELEMENTS = [("a", 0), ("b", 1), ("c", 120), ("d", 7), ("c", 3)]
 SKEWED = [("big", 400), *((str(i), 2) for i in range(20))]
 CLUSTER = "local-cluster[2,1,1024]"

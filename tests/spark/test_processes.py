@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.thorough
-
 ROOT = Path(__file__).parent.parent.parent
 ELSEWHERE = tempfile.gettempdir()  # with -c, Python would import the sdf of the directory, not that of a mutant
 ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -35,7 +33,8 @@ try:
     run_sdf(sc.parallelize([("a", 1_000_000)]), SlowCountFn())
 except KeyboardInterrupt:
     def left():
-        return [list(sc.statusTracker().getActiveJobsIds()), [t.name for t in threading.enumerate() if t.name[:3] == "sdf"]]
+        threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("sdf")]
+        return [list(sc.statusTracker().getActiveJobsIds()), threads]
 
     for _ in range(600):
         if left() == [[], []]:

@@ -84,7 +84,6 @@ def test_the_result_is_an_rdd_like_any_other(sc):
     assert sorted(number for _, number in result.zipWithIndex().collect()) == list(range(50))
 
 
-@pytest.mark.thorough
 def test_the_result_has_a_few_partitions_per_slot_or_more_where_they_would_be_large(sc, monkeypatch):
     """However many tasks it took: to read each stored block in a task of its own would cost 10 ms a block."""
     elements, one_by_one = [(f"e{number}", 20) for number in range(50)], StagedRunner(max_items_per_stage=1)
@@ -160,7 +159,6 @@ def test_setup_runs_once_per_worker(sc, tmp_path):
     assert len(set(setups)) == len(setups)
 
 
-@pytest.mark.thorough
 def test_teardown_runs_when_a_worker_has_seen_newer_runs(sc, tmp_path):
     """A worker keeps the DoFns of its last eight runs; an older one is torn down there."""
 
@@ -309,7 +307,6 @@ def test_a_failure_leaves_no_job_and_no_stored_block(sc, tmp_path):
     assert stored_rdds(sc) <= before
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [Ranged, Tiled, Counted])
 def test_what_raises_on_the_driver_reaches_the_caller_with_its_name_and_leaves_no_job(sc, kind):
     """Whichever of the DoFn's methods it is: while work is cut, when receipts come, and at the proof."""
@@ -345,7 +342,6 @@ def test_unpersist_frees_the_records_and_the_result_stays_right(sc):
     assert Counter(result.collect()) == expected([("a", 50)])
 
 
-@pytest.mark.thorough
 def test_several_threads_run_at_once(sc):
     """Runs in several threads do not disturb each other."""
     results = {}
@@ -426,7 +422,6 @@ def test_options_bound_tasks_and_items(sc):
     assert max(sum(begin <= at < end for begin, end in spans) for at, _ in spans) <= 2
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("runner", "queues"), [(StagedRunner(), True), (StagedRunner(max_tasks=4), False)])
 def test_the_next_stage_is_in_sparks_queue_before_slots_fall_idle(sc, caplog, runner, queues):
     """Unless no more tasks may run at once than max_tasks. Here the slots are 4; the log tells who began and ended."""
@@ -663,7 +658,6 @@ def test_work_that_only_defers_comes_to_an_end(sc):
         deferrals._MOST_IDLE = most
 
 
-@pytest.mark.thorough
 def test_a_failing_teardown_fails_no_other_run(sc):
     """It is logged on the worker; the run that pushed the old DoFn out goes on."""
 

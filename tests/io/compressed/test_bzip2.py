@@ -147,7 +147,6 @@ def test_start_of_a_block_is_found_across_reads(monkeypatch, scanned):
     assert blocks_of(data, found[1][0] + 1) == found[2:]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("inside", [BLOCK, END], ids=["block", "end"])
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_what_looks_like_a_block_inside_of_one_is_none(write, inside, times):

@@ -97,7 +97,6 @@ def test_whole_file_gives_what_the_plain_file_gives(codec, make, tmp_path, delim
     assert run_direct([make(PIECES)], fn) == run_direct([str(plain)], fn)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("delimiter", [None, b"<>"])
 def test_every_cut_gives_the_records_of_the_whole(make, delimiter):
     """Each exactly once and in order, wherever the restriction is cut."""
@@ -107,7 +106,6 @@ def test_every_cut_gives_the_records_of_the_whole(make, delimiter):
         assert read_cut(fn, path, cut) == lines(TEXT, delimiter), cut
 
 
-@pytest.mark.thorough
 def test_nested_cuts_give_the_records_of_the_whole(make):
     """Three parts, at any two cuts of some."""
     path = make(PIECES[:6])
@@ -297,7 +295,6 @@ def test_a_file_that_is_cut_off_is_an_error(codec, make):
                 read_part(fn, path, restriction_of(fn, path))
 
 
-@pytest.mark.thorough
 def test_a_changed_byte_is_an_error_or_changes_nothing(codec, make):
     """Whichever byte it is, and also if each block is read as a part of its own."""
     if codec == "zstd":

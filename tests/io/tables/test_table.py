@@ -175,7 +175,6 @@ def test_checkpoints_change_nothing(url, table, seed):
     assert counted(found) == counted(plainly(url, f"SELECT * FROM {table}"))
 
 
-@pytest.mark.thorough
 @STEP
 def test_every_cut_of_integers(url, chunk_rows):
     """Two cuts anywhere in the range: every row once."""

@@ -84,7 +84,6 @@ def counted_on(given, delimiter):
     return [(offset + at, record) for offset, data in given for at, record in records(data, delimiter)]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("letters", "delimiter"), [(b"a\n\r", b"\n"), (b"a\n", b"\n"), (b"a<>", b"<>"), (b"a<>-", b"<->")]
 )

@@ -108,7 +108,6 @@ def write(tmp_path):
 # However it is cut
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("header", [False, True])
 @pytest.mark.parametrize("chunk_bytes", [1, 1 << 15])
 def test_small_files_give_the_rows_of_csv_reader_at_every_cut_or_an_error(monkeypatch, header, chunk_bytes):
@@ -135,7 +134,6 @@ def test_small_files_give_the_same_at_every_pair_of_cuts(header):
             assert read(fn, one, two) == expected, (text, one, two)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "dialect", [{"escapechar": "\\", "doublequote": False}, {"escapechar": "\\", "quotechar": None}]
 )
@@ -197,7 +195,6 @@ def test_flaws_are_tagged_at_every_cut(quoted_newlines):
             assert fn.read(cut) == expected, (text, cut)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("header", [True, False, ["a", "b", "c"]])
 @pytest.mark.parametrize("block_size", [None, *range(1, 9), 1000])
 def test_contract_holds(write, header, block_size):

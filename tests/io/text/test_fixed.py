@@ -75,7 +75,6 @@ def test_record_belongs_to_the_part_that_it_starts_in(path, part, starts):
     assert found == [((path, start), LETTERS[start : min(start + 8, 30)]) for start in starts]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("size", [0, 1, 4, 5, 8, 11])
 @pytest.mark.parametrize("length", range(1, 7))
 @pytest.mark.parametrize("block_size", [None, 1, 2, 3, 4, 5, 100])
@@ -175,7 +174,6 @@ def test_block_size_cuts_a_file_block_into_smaller_blocks(tmp_path):
     assert [len(piece) for piece in found] == [3, 1, 3, 1, 2, 3]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("size", [0, 1, 4, 5, 8, 11])
 @pytest.mark.parametrize("length", range(1, 7))
 @pytest.mark.parametrize("block_size", [None, 1, 2, 3, 4, 5, 100])
@@ -197,7 +195,6 @@ def test_slices_are_the_same_however_the_file_is_cut(tmp_path, small_cells, size
 # Both
 
 
-@pytest.mark.thorough
 @BOTH
 @pytest.mark.parametrize("block_size", [None, 1, 3, 10])
 @pytest.mark.parametrize("length", [1, 4, 7, 40])

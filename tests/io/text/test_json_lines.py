@@ -74,7 +74,6 @@ def path(write):
 # However it is cut
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("with_position", [False, True])
 @pytest.mark.parametrize("length", range(6))
 def test_all_small_files_are_read_line_by_line_at_every_cut(with_position, length):

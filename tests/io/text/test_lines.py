@@ -100,7 +100,6 @@ def wrong_cells(fn, data, size):
     return wrong
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("delimiter", [b"\n", b"@$"])
 @pytest.mark.parametrize("length", range(8))
 def test_every_cell_of_every_short_file_has_the_records_that_start_in_it(delimiter, length):
@@ -236,7 +235,6 @@ def test_blocks_of_blocks_have_the_same_lines(tmp_path, size, seed):
     assert sorted((at, line) for (_, at), line in found) == lines_of(data)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("data", [data for data, _ in TABLE], ids=repr)
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_lines_pass_the_check_of_the_contract(tmp_path, data, size):
@@ -249,7 +247,6 @@ def test_lines_pass_the_check_of_the_contract(tmp_path, data, size):
         check_dofn(fn, element, seed=size)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("delimiter", [None, b"@$", b"*"])
 def test_any_part_of_a_file_can_be_cut_anywhere(tmp_path, delimiter):
     """Every cut of a range, and every cut of its end, at the positions of bytes: only whole cells move."""
@@ -296,7 +293,6 @@ def test_a_file_is_cut_between_cells_only(tmp_path):
 # Sizes that meet those of buffers
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("buffer", [4096, 8192, 1 << 16])
 @pytest.mark.parametrize("more", [-1, 0, 1])
 @pytest.mark.parametrize("block_size", [None, 1000, 4096, 8191, 8192])
@@ -308,7 +304,6 @@ def test_files_as_long_as_buffers_are(tmp_path, buffer, more, block_size):
         assert sorted((at, line) for (_, at), line in found) == lines_of(data)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("block_size", [None, 1, 7, 10, 100, 8192, 9999])
 def test_a_thousand_lines_without_the_last_line_feed(tmp_path, block_size):
     """The last line is a line."""
@@ -418,7 +413,6 @@ def test_other_signs_that_python_takes_for_line_ends_are_data(tmp_path, sign, wi
     assert [record[1] if with_position else record for record in found] == [f"a{sign}b", f"c{sign}"]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "encoding", ["utf-8", "latin-1", "iso8859-15", "cp1252", "shift_jis", "gbk", "gb18030", "big5", "euc_jp", "ascii"]
 )

@@ -64,7 +64,6 @@ def run_until_it_fails(seed, kind, raises_at, monkeypatch):
     return simulation, None
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [Ranged, Tiled, Counted])
 def test_whichever_call_of_the_users_code_raises_the_run_fails_with_its_name(kind, monkeypatch, caplog):
     """At no call of any schedule does it go further than the run, nor is anything sealed after it."""

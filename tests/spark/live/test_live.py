@@ -297,7 +297,6 @@ def test_a_deferred_residual_waits_and_then_runs(sc):
     assert at["a", 2] - at["a", 1] >= 0.3
 
 
-@pytest.mark.thorough
 def test_work_that_stays_where_it_is_may_be_deferred_any_number_of_times(sc):
     """What a lane tells of it when it has ended is no longer for that."""
     elements = [("a", 30_000), ("b", 10)]

@@ -53,7 +53,7 @@ class Killer(threading.Thread):
             self.killed[kind] += 1
 
 
-@pytest.mark.parametrize("runs", [pytest.param(12, marks=pytest.mark.long), pytest.param(32, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("runs", [3, pytest.param(32, marks=pytest.mark.soak)])
 def test_every_record_once_whatever_is_killed_when(start_spark, runs):
     """The same multiset in each run, and a second action gives the same lists while more is killed."""
     sc = start_spark("local-cluster[3,1,1024]", spark_task_maxFailures="40", spark_deploy_maxExecutorRetries="-1")
@@ -85,4 +85,4 @@ def test_every_record_once_whatever_is_killed_when(start_spark, runs):
         counts.update(runs=1, splits=splits, retries=result.report.retries, replays=result.report.replays)
     print(dict(counts))
     for happened in ("pyspark.daemon", "CoarseGrainedExecutorBackend", "splits", "retries", "replays"):
-        assert counts[happened] >= 3, counts  # it is few on a machine that is busy
+        assert counts[happened] >= runs // 10 + 1, counts  # it is few on a machine that is busy

@@ -17,8 +17,6 @@ from support.killing import kill_jvm, kill_my_executor
 
 from sdf import LiveRunner, run_sdf
 
-pytestmark = pytest.mark.thorough
-
 SKEWED = [("big", 300), *((str(i), 2) for i in range(20))]
 CLUSTER = "local-cluster[2,1,1024]"
 

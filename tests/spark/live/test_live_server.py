@@ -318,7 +318,6 @@ def test_a_server_without_runs_ends():
     assert open_run(server, CountFn()) is None
 
 
-@pytest.mark.thorough
 def test_large_elements_go_out_in_messages_of_a_bounded_length(monkeypatch):
     """Many in each; all are run."""
     sent, frame = [], Channel.frame

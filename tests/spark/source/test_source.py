@@ -31,8 +31,6 @@ from sdf.spark.source.chain import Chain, Settings, finished
 from sdf.spark.source.rows import Rows
 from sdf.spark.source.stream_reader import StreamReader
 
-pytestmark = pytest.mark.thorough
-
 ELEMENTS = [("a", 50), ("b", 0), ("c", 1), ("d", 300)]
 COUNTED = "name string, i long"
 

@@ -779,7 +779,6 @@ def test_the_last_progress_says_how_things_are_in_the_end(stream):
     assert [(one.backlog, one.batches, one.ended) for one in shown] == [(1, 0, True)]
 
 
-@pytest.mark.thorough
 def test_draining_what_only_defers_is_an_error(stream):
     """It would never end."""
     stop = threading.Event()

@@ -13,8 +13,6 @@ from support.crashing import Points, expected, records
 from sdf.journal.chain import verify
 from sdf.journal.storage import Disk
 
-pytestmark = pytest.mark.thorough
-
 
 class Death(BaseException):
     """Ends a stream as a crash does: nothing of the product catches it."""
@@ -88,7 +86,7 @@ def test_a_stream_survives_a_death_at_every_point(sc, points, tmp_path, every):
     assert len(died) > 0.8 * len(tried)  # a run that splits elsewhere may be shorter
 
 
-@pytest.mark.parametrize("every", [pytest.param(40, marks=pytest.mark.long), pytest.param(9, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("every", [60, pytest.param(9, marks=pytest.mark.soak)])
 def test_a_stream_survives_deaths_during_recovery(sc, points, tmp_path, every):
     """It dies, and dies again at each of the first points of its second life, and again of its third."""
     deaths = wanted = 0
@@ -111,16 +109,10 @@ def die_for_good(folder, point, jvm):
     return done.returncode == 9
 
 
-@pytest.mark.parametrize(
-    ("every", "jvm"),
-    [
-        pytest.param(20, "its own", marks=pytest.mark.long),
-        pytest.param(1, "the test's", marks=pytest.mark.soak),
-        pytest.param(10, "its own", marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("every", "jvm"), [(1, "the test's"), (10, "its own")])
 def test_a_process_may_die_at_any_point(sc, points, tmp_path, every, jvm):
-    """Soaking, none is left out; at some the next process dies too, at the first, fourth and ninth of its recovery.
+    """At some the next process dies too, at the first, fourth and ninth of its recovery.
 
     Its JVM dies with it, or lives on, with the jobs that it had begun.
     """

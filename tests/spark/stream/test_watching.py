@@ -16,8 +16,6 @@ from support import watching
 from sdf.journal.chain import verify
 from sdf.journal.storage import Disk
 
-pytestmark = pytest.mark.thorough
-
 
 class Writer(threading.Thread):
     """Writes lines to some files, each in two pieces, makes new files, and rotates them, until it is told to stop."""
@@ -86,9 +84,10 @@ def live_and_die(sc, folder, seed, kills):
     return hits, writer.rotated, len(writer.written), len(blocks)
 
 
-@pytest.mark.parametrize("runs", [pytest.param(5, marks=pytest.mark.long), pytest.param(50, marks=pytest.mark.soak)])
-def test_no_line_is_lost_or_doubled_whenever_it_is_killed(sc, tmp_path, runs):
+@pytest.mark.soak
+def test_no_line_is_lost_or_doubled_whenever_it_is_killed(sc, tmp_path):
     """Seeded, at moments of any kind; every fifth run is killed twice."""
+    runs = 50
     with ThreadPoolExecutor(2) as pool:
         done = list(pool.map(lambda seed: live_and_die(sc, tmp_path / str(seed), seed, 1 + seed % 5 // 4), range(runs)))
     hits, rotated, lines, blocks = (sum(column) for column in zip(*done, strict=True))
