@@ -19,36 +19,50 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.spark)
 
 
-@pytest.fixture(scope="module")
-def start_spark():
-    """Start a SparkContext on a master, in place of the one before it."""
-    from pyspark import SparkConf, SparkContext
+running = []  # at most one context
 
-    os.environ.setdefault("SPARK_HOME", str(Path(sys.modules["pyspark"].__file__).parent))
-    running = []
 
-    def start(master, **settings):
-        while running:
-            running.pop().stop()
-        conf = SparkConf().setMaster(master).setAppName("sdf tests")
-        conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
-        conf.set("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
-        for name, value in {"spark_default_parallelism": "4", **settings}.items():
-            if value is not None:
-                conf.set(name.replace("_", "."), value)
-            elif conf._jconf is not None:  # the JVM keeps what its first context was given
-                conf._jconf.remove(name.replace("_", "."))
-        sc = SparkContext(conf=conf)
-        sc.setLogLevel("OFF")
-        running.append(sc)
-        return sc
-
-    yield start
+def stop():
     while running:
         running.pop().stop()
 
 
+def start(master, **settings):
+    """Start a SparkContext on a master, in place of the one before it."""
+    from pyspark import SparkConf, SparkContext
+
+    os.environ.setdefault("SPARK_HOME", str(Path(sys.modules["pyspark"].__file__).parent))
+    stop()
+    conf = SparkConf().setMaster(master).setAppName("sdf tests")
+    conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
+    conf.set("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
+    for name, value in {"spark_default_parallelism": "4", **settings}.items():
+        if value is not None:
+            conf.set(name.replace("_", "."), value)
+        elif conf._jconf is not None:  # the JVM keeps what its first context was given
+            conf._jconf.remove(name.replace("_", "."))
+    sc = SparkContext(conf=conf)
+    sc.setLogLevel("OFF")
+    running.append(sc)
+    return sc
+
+
 @pytest.fixture(scope="module")
-def sc(start_spark):
-    """Four slots in this process, no retries."""
-    return start_spark("local[4]")
+def start_spark():
+    """Start a SparkContext on a master, in place of the one before it."""
+    yield start
+    stop()
+
+
+@pytest.fixture(scope="session")
+def stopped_at_the_end():
+    yield
+    stop()
+
+
+@pytest.fixture(scope="module")
+def sc(stopped_at_the_end):
+    """Four slots in this process, no retries; shared by all modules that start no other."""
+    if not (running and running[0].appName == "sdf tests" and running[0].master == "local[4]" and running[0]._jsc):
+        start("local[4]")
+    return running[0]

@@ -203,7 +203,7 @@ def test_the_chart_of_the_ideal_has_every_figure(modules, stored):
     _, results = modules
     told = texts(charts(results, stored)["ideal"])
     for name, found in stored.items():
-        if name.startswith("skew"):
+        if name.startswith("skew") and "-busy-" not in name:
             for work, _, *overs in found["tables"][0]["rows"]:
                 assert work in told
                 assert {f"{over:.2f}" for over in overs} <= {*told}
