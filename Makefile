@@ -54,6 +54,7 @@ setup: .venv/ready  ## Create .venv with all that is needed, and Java if there i
 .venv/ready: .venv/demo-ready
 	@./.ci/need-chromium
 	$(PIP_INSTALL) --editable '.[test]'
+	@./.ci/share-classes
 	@touch $@
 
 demo: .venv/demo-ready  ## Run the main job: count records of real Avro files, one of them huge, on Spark

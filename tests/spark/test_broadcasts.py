@@ -46,7 +46,7 @@ def are_freed(sc, paths):
     until = time.monotonic() + 60
     while paths & files(sc) and time.monotonic() < until:
         sc.parallelize([0]).count()
-        time.sleep(0.1)
+        time.sleep(0.5)
     return not paths & files(sc)
 
 
