@@ -118,6 +118,54 @@ MUTANTS = {
         "",
         "spark/test_processes.py::test_an_interrupted_action_takes_its_job_along",
     ),
+    "an output before the first claim is let through": (
+        "execution/invoker.py",
+        "        if first and self.records:\n",
+        "        if False:\n",
+        "spark/test_outputs_outside_claims.py",
+    ),
+    "an output after a refused claim is let through": (
+        "execution/invoker.py",
+        "        if late:\n",
+        "        if False:\n",
+        "spark/test_outputs_outside_claims.py",
+    ),
+    "records are compared in total, not by tag": (
+        "lanes/assignment.py",
+        "if (records, tagged) != (lane.sealed.records, lane.tagged):",
+        "if records != lane.sealed.records:",
+        LIVE + "test_tags_that_are_made_up_anew_are_found_out",
+    ),
+    "whole sizes add up within rounding": (
+        "model/restrictions.py",
+        "rounded = not (exact and _is_whole(total)) and math",
+        "rounded = math",
+        "model/test_restrictions.py::test_whole_sizes_add_up_exactly",
+    ),
+    "what stays with a lane is reported as work items of its own": (
+        "lanes/lane.py",
+        "self._executor.end(_driver_id(running.item))",
+        "self._executor.end()",
+        "lanes/test_lane.py::test_a_lane_says_no_more_however_many_parts_stay_with_it",
+    ),
+    "a lane is given as many work items as are due, however large": (
+        "lanes/assignment.py",
+        "                sent //= 2\n",
+        "                raise\n",
+        "lanes/test_coordinator.py::test_what_a_lane_is_given_fits_in_a_message",
+    ),
+    "an error of one run ends the server of all": (
+        "spark/live/contained_run.py",
+        "                self._fail(error)\n                return otherwise\n",
+        "                raise\n",
+        "spark/live/test_contained_run.py::test_a_bug_fails_its_run_and_no_other",
+    ),
+    "what nobody uses is never freed": (
+        "spark/broadcasts.py",
+        "            if not _is_in_jvm(use):\n",
+        "            if False:\n",
+        SENT + "test_what_was_sent_is_freed_when_the_result_is_dropped",
+    ),
     "a forked process tears down": (
         "spark/payload.py",
         "            while _loaded[os.getpid()]:\n                _tear_down_oldest()",
@@ -138,7 +186,7 @@ MUTANTS = {
     ),
     "any number of strangers is let in": (
         "spark/live/server.py",
-        "if len(self._strangers) > _MOST_STRANGERS:",
+        "if len(self._unauthenticated) > _MOST_UNAUTHENTICATED:",
         "if False:",
         SERVER + "test_a_thousand_silent_connections_delay_a_run_by_less_than_a_second",
     ),
