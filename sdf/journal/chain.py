@@ -1,7 +1,7 @@
-"""The chain of a journal's blocks: what a block is, where the last one is, and what may follow it.
+"""The chain of a journal's blocks: what a block is, which one is the last, and which may follow it.
 
-Reading only; `sdf.journal.journal` writes. To find the last block takes the reading of two, and no listing where HEAD
-is there.
+This module only reads; `sdf.journal.journal` writes. If HEAD is there, finding the last block lists no directory, and
+normally reads at most two blocks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _KEYS = {
 
 @attrs.frozen
 class Block:
-    """A block of the chain: its number, the hash of its bytes, and what it says."""
+    """A block of the chain: its number, the hash of its bytes, and its JSON data."""
 
     seq: int
     hash: str
@@ -53,16 +53,16 @@ class Block:
 
 
 def find_head(disk: Disk) -> Block | None:
-    """Return the last block, None if there is none; reads few blocks, and lists nothing where HEAD is there."""
+    """Return the last block, None if there is none; reads few blocks, and lists no directory if HEAD is there."""
     hint = _hint(disk)
-    if hint is not None and disk.size(block_name(hint["seq"])) is None:  # it was synced before HEAD named it
+    if hint is not None and disk.size(block_name(hint["seq"])) is None:  # a block is synced before HEAD names it
         raise JournalCorruptError(corrupt(disk, block_name(hint["seq"]), "HEAD names it, and it is missing"))
     seq = _listed(disk) if hint is None else hint["seq"]
     if seq is None:
         return None
     block = read_block(disk, seq)
     if hint is not None and hint["hash"] != block.hash:
-        raise JournalCorruptError(corrupt(disk, block_name(seq), "HEAD names another hash of it"))
+        raise JournalCorruptError(corrupt(disk, block_name(seq), "HEAD has another hash for it"))
     if disk.size(block_name(seq + 1)) is None:
         return block
     after = read_block(disk, seq + 1)
@@ -72,7 +72,7 @@ def find_head(disk: Disk) -> Block | None:
 
 
 def _hint(disk: Disk) -> Any:
-    """Return what HEAD says, None if it is missing or torn."""
+    """Return the content of HEAD, None if it is missing or torn."""
     try:
         hint = json.loads(disk.read(HEAD))
         known = type(hint["seq"]) is int and hint["seq"] >= 0 and isinstance(hint["hash"], str)
@@ -82,7 +82,7 @@ def _hint(disk: Disk) -> Any:
 
 
 def _listed(disk: Disk) -> int | None:
-    """Return the number of the last block by a listing, None if there is none; without HEAD, any may be missing."""
+    """Return the number of the last block from a listing, None if there is none; raise if another one is missing."""
     numbers = [int(name[7:27]) for name in disk.names("blocks") if _BLOCK_NAME.fullmatch(name)]
     missing = next((seq for seq, number in enumerate(numbers) if seq != number), None)
     if missing is not None:
@@ -93,7 +93,7 @@ def _listed(disk: Disk) -> int | None:
 
 
 def _last(disk: Disk) -> int:
-    """Return the number of the last block, by asking for O(log n) of them."""
+    """Return the number of the last block, by probing O(log n) of them."""
     present, absent = 0, 1
     while disk.size(block_name(absent)) is not None:
         present, absent = absent, absent * 2
@@ -107,7 +107,7 @@ def read_block(disk: Disk, seq: int) -> Block:
     """Return a block.
 
     Raises:
-        JournalCorruptError: if it is missing, or is no block of that number.
+        JournalCorruptError: if the file is missing, or is not the block of that number.
     """
     try:
         content = disk.read(block_name(seq))
@@ -120,11 +120,11 @@ def read_block(disk: Disk, seq: int) -> Block:
 
 
 def parse(disk: Disk, name: str, content: bytes) -> Any:
-    """Return the JSON object in a file of this version.
+    """Return the JSON object that is the content of a file.
 
     Raises:
-        JournalCorruptError: if it is none.
-        JournalError: if a newer sdf wrote it.
+        JournalCorruptError: if the content is not an object that sdf writes.
+        JournalError: if it has another version than this sdf's.
     """
     try:
         data = json.loads(content)
@@ -139,10 +139,10 @@ def parse(disk: Disk, name: str, content: bytes) -> Any:
 
 
 def verify(disk: Disk) -> Iterator[Block]:
-    """Yield all blocks, from the seed on, each checked against the one before it.
+    """Yield all blocks, from the seed on, each checked against its predecessor.
 
     Raises:
-        JournalCorruptError, JournalRuleError: at the first that is not right.
+        JournalCorruptError, JournalRuleError: at the first invalid block.
     """
     before = None
     names = disk.names("blocks")
@@ -153,29 +153,29 @@ def verify(disk: Disk) -> Iterator[Block]:
         block = read_block(disk, seq)
         if before is not None:
             if block.data["prev"] != before.hash:
-                raise JournalCorruptError(corrupt(disk, block_name(seq - 1), f"block {seq} names another hash of it"))
+                raise JournalCorruptError(corrupt(disk, block_name(seq - 1), f"block {seq} has another hash for it"))
             check_commit(before, block.data)
         yield block
         before = block
 
 
 def read_blob(disk: Disk, reference: Mapping[str, Any]) -> bytes:
-    """Return the bytes that a block refers to; raise JournalCorruptError if they are not there, or are others."""
+    """Return the bytes that a block refers to; raise JournalCorruptError if they are missing or changed."""
     name = blob_name(reference)
     try:
         data = disk.read(name)
     except FileNotFoundError as error:
         raise JournalCorruptError(corrupt(disk, name, "it is missing")) from error
     if sha256(data) != reference["sha256"]:
-        raise JournalCorruptError(corrupt(disk, name, "its content is not what its name says"))
+        raise JournalCorruptError(corrupt(disk, name, "its content does not match the hash in its name"))
     return data
 
 
 def read_ahead(disk: Disk, name: str) -> Any:
-    """Return what was written ahead in a file; raise JournalCorruptError if it is something else."""
+    """Return the entry that was written ahead in a file; raise JournalCorruptError if it has changed."""
     entry = parse(disk, name, disk.read(name))
-    told = entry.pop("sha256", None)
-    if not {"content", "prev"} <= entry.keys() or told != sha256(canonical(entry)):
+    stored_hash = entry.pop("sha256", None)
+    if not {"content", "prev"} <= entry.keys() or stored_hash != sha256(canonical(entry)):
         raise JournalCorruptError(corrupt(disk, name, "its content is not what its hash says"))
     return entry
 
@@ -187,12 +187,13 @@ def sha256(data: bytes) -> str:
 def check_commit(before: Block, data: Mapping[str, Any]) -> None:
     """Raise unless a commit block follows from the block before it.
 
-    A commit block says: ``inputs``, a list of ``{"id", "start", "stop"}`` with every input in its order; ``output``,
-    ``{"start", "stop"}`` in records; ``checkpoint`` and ``prev_checkpoint``, blobs with the work left after this batch
-    and after the one before, None for none; ``watermark``; ``status``, "running" or "done".
+    A commit block has: ``inputs``, a list of ``{"id", "start", "stop"}`` with every input, in the seed's order;
+    ``output``, ``{"start", "stop"}`` in records; ``checkpoint`` and ``prev_checkpoint``, references to the blobs with
+    the work left after this batch and after the one before, None for none; ``watermark``; ``status``, "running" or
+    "done".
 
     Raises:
-        JournalRuleError: naming the rule.
+        JournalRuleError: naming the first broken rule.
     """
     old = before.data
     seed = old["kind"] == "seed"
@@ -207,17 +208,18 @@ def check_commit(before: Block, data: Mapping[str, Any]) -> None:
             type(one["start"]) is int and type(one["stop"]) is int and 0 <= one["start"] <= one["stop"]
             for one in intervals
         ),
-        "the output goes on where it was": data["output"]["start"] == (0 if seed else old["output"]["stop"]),
+        "the output starts where the block before stopped": data["output"]["start"]
+        == (0 if seed else old["output"]["stop"]),
         "the inputs are the same, in order": [entry["id"] for entry in data["inputs"]] == ids,
-        "each input goes on where it was": [entry["start"] for entry in data["inputs"]] == reached,
+        "each input starts where the block before stopped": [entry["start"] for entry in data["inputs"]] == reached,
         "it names the checkpoint before": data["prev_checkpoint"] == old.get("checkpoint"),
         "the watermark is neither dropped nor lowered": seed
         or old["watermark"] is None
         or (data["watermark"] is not None and data["watermark"] >= old["watermark"]),
         "a checkpoint is dropped only when all is done": data["status"] == "done" or data["checkpoint"] is not None,
-        "something has advanced": any(one["start"] < one["stop"] for one in intervals)
+        "a block changes something": any(one["start"] < one["stop"] for one in intervals)
         or any(data[key] != old.get(key) for key in ("checkpoint", "watermark", "status")),
-        "nothing follows when all is done": old.get("status") != "done",
+        "no block follows the status 'done'": old.get("status") != "done",
         "the configuration is the seed's": data["config"] == old["config"],
     }
     broken = [rule for rule, holds in rules.items() if not holds]
@@ -241,6 +243,6 @@ def blob_name(reference: Mapping[str, Any]) -> str:
 
 def corrupt(disk: Disk, name: str, flaw: str) -> str:
     return (
-        f"{disk.root}/{name}: {flaw}. A crash does not do that; restore the checkpoint directory from a copy, or begin "
-        f"anew with an empty one. `python -m sdf.journal.journal verify {disk.root}` says how far the chain is whole."
+        f"{disk.root}/{name}: {flaw}. A crash cannot cause this; restore the checkpoint directory from a copy, or "
+        f"begin anew with an empty one. `python -m sdf.journal verify {disk.root}` names the first damaged block."
     )

@@ -1,20 +1,20 @@
-"""The journal of a stream: what was read, what was given out, what is left. It survives crashes and says how to go on.
+"""The journal of a stream: what was read, what was given out, what is left. A driver resumes from it after a crash.
 
-It is a chain of small blocks, one per batch, each a JSON file that names the hash of the one before it. **Every block
-carries all that the next one needs**: how far every input was read and how far the output got, as half-open intervals
-that are there also when they are empty, the watermark, and the name of a blob with the work that is left. So whoever
-resumes reads one block, however long the chain and however many empty batches there were.
+It is a chain of small blocks, one per batch. Each is a JSON file that names the hash of the block before it. **Every
+block carries all that the next one needs**: how far each input was read and how far the output got, as half-open
+intervals, empty ones included; the watermark; and the name of a blob with the remaining work. So a driver that resumes
+reads one block, however long the chain is and however many batches were empty.
 
-A batch is written ahead, because where work is split depends on the clock: first the *plan*, what will be read, and
-before anyone outside has seen a record the *pin*, what was read. A driver that finds them follows them to the letter
-under the same batch id. The block is the commit. All of these are created, never replaced: of two drivers, the one that
-comes second to a block is told so and stops.
+A batch is written ahead, because where work is split depends on the clock: first the *plan*, what will be read; then,
+before anyone outside sees a record, the *pin*, what was read. A driver that finds them follows them exactly, under the
+same batch id. The block is the commit. Within a chain these files are created, never replaced: of two drivers that
+write the same block, the second one fails and stops.
 
-An attempt at a batch may come to nothing, where there was nothing to read. It is then declared void, by one more file,
-and the next attempt has a number of its own: nobody mixes up what belongs to one and to the other, even if a crash
-leaves half of it there, or another driver is still at it.
+An attempt at a batch may find nothing to read. One more file then declares it void, and the next attempt gets the next
+number. So the files of two attempts are never mixed up, even if a crash leaves some of them behind, or another driver
+is still at the first attempt.
 
-    HEAD                          sequence number and hash of the last block; a hint, which a crash may leave one behind
+    HEAD                          sequence number and hash of the last block; a hint: a crash may leave it one behind
     blocks/00000000000000000007.json
     ahead/<number of the next block>.<number of the attempt>.plan-0.json, ...pin-0.json, ...void.json
     blobs/<sha256 of the content>
@@ -62,10 +62,10 @@ class Journal:
     """The journal in a directory, at its last block.
 
     Args:
-        disk: where it is.
-        config: what a stream must have in common with the one that began the journal, as JSON data.
+        disk: the directory.
+        config: JSON data that must equal that of the stream that began the journal.
         inputs: the names of the inputs, in order.
-        clock: the time, in milliseconds since the epoch.
+        clock: returns the time, in milliseconds since the epoch.
 
     Raises:
         JournalError: if the journal there belongs to another stream.
@@ -79,7 +79,7 @@ class Journal:
         self._disk = disk
         self._clock = clock
         with self._writing():
-            for directory in ("blobs", "ahead", "blocks"):  # a driver that died may not have come to it
+            for directory in ("blobs", "ahead", "blocks"):  # a driver that died may not have synced it
                 disk.sync(directory)
             head = find_head(disk)
         if head is None:
@@ -96,16 +96,16 @@ class Journal:
 
     @property
     def next_seq(self) -> int:
-        """The number of the batch that comes next."""
+        """The number of the next batch."""
         return self.head.seq + 1
 
     # What is written ahead of a block.
 
     def ahead(self, name: str) -> Any:
-        """Return what this attempt at the next block has written ahead under a name, None if nothing.
+        """Return the content written ahead under a name in this attempt at the next block; None if there is none.
 
         Raises:
-            JournalCorruptError: if it is not what was written.
+            JournalCorruptError: if the file has changed since.
         """
         try:
             entry = read_ahead(self._disk, self._ahead(name))
@@ -114,11 +114,11 @@ class Journal:
         return entry["content"] if entry["prev"] == self.head.hash else None
 
     def write_ahead(self, name: str, content: Any) -> Any:
-        """Write something ahead of the next block, unless it is there already; return what is there, to be followed.
+        """Write content ahead of the next block, unless there is some; return the content to be followed.
 
         Raises:
-            JournalCorruptError: if the last block has gone.
-            JournalFencedError: if another driver has gone on to another attempt, or has committed this one.
+            JournalCorruptError: if the last block is gone.
+            JournalFencedError: if another driver is at a later attempt, or has committed the block.
         """
         self._check_there()
         entry = {"content": content, "prev": self.head.hash, "seq": self.next_seq, "v": VERSION}
@@ -130,22 +130,22 @@ class Journal:
                 there = self.ahead(name)
                 if there is not None:
                     return there
-                self._disk.replace(self._ahead(name), data)  # of a batch that was never to be
+                self._disk.replace(self._ahead(name), data)  # it was written after a block that is not in this chain
         gone_on = self._void_attempts() > self._attempt or self._disk.size(block_name(self.next_seq)) is not None
-        if gone_on:  # what another driver had written there it may have removed, so that ours was the first again
+        if gone_on:  # then that driver may have removed its own file before ours was created
             raise self.fenced()
         return content
 
     def _check_there(self) -> None:
-        """Raise if the last block has gone, as when the directory was removed: a chain without it would be none."""
+        """Raise if the last block is gone, for instance with the directory: writing would leave a gap in the chain."""
         if self._disk.size(block_name(self.head.seq)) is None:
             raise JournalCorruptError(corrupt(self._disk, block_name(self.head.seq), "it has gone while a stream ran"))
 
     def void(self) -> None:
-        """Declare that this attempt at the next block came to nothing; nobody outside has seen anything of it."""
+        """Declare this attempt at the next block void: it read nothing, and nobody outside has seen a record of it."""
         mine = self._prefix()
         with self._writing():
-            with suppress(FileExistsError):  # another driver followed the same attempt, and saw the same
+            with suppress(FileExistsError):  # another driver followed the same attempt, with the same result
                 self._disk.create(f"{mine}void.json", canonical({"v": VERSION}))
             for name in self._disk.names("ahead"):
                 if name < mine or (name.startswith(mine) and not name.endswith(".void.json")):
@@ -153,24 +153,24 @@ class Journal:
         self._attempt += 1
 
     def _void_attempts(self) -> int:
-        """Return how many attempts at the next block came to nothing."""
+        """Return the number of void attempts at the next block."""
         prefix = f"ahead/{self.next_seq:020d}."
         names = [name.removeprefix(prefix) for name in self._disk.names("ahead") if name.startswith(prefix)]
         return max((int(name[:20]) + 1 for name in names if name.endswith(".void.json")), default=0)
 
     def _ahead(self, name: str) -> str:
-        if name == START:  # what a stream begins with outlives attempts
+        if name == START:  # the initial work is the same for all attempts
             return f"ahead/{self.next_seq:020d}.{START}.json"
         return f"{self._prefix()}{name}.json"
 
     def _prefix(self) -> str:
-        """Return how the names of this attempt's files begin: wide enough for ever, as they are compared as text."""
+        """Return the prefix of this attempt's file names; numbers have a fixed width, as names are compared as text."""
         return f"ahead/{self.next_seq:020d}.{self._attempt:020d}."
 
     # Blobs.
 
     def put(self, data: bytes) -> dict[str, Any]:
-        """Store bytes under the name of their content, and return what a block says of them."""
+        """Store bytes in a file named by their hash, and return the reference for a block."""
         reference = {"sha256": sha256(data), "size": len(data)}
         with self._writing():
             if self._disk.size(blob_name(reference)) != len(data):
@@ -181,18 +181,18 @@ class Journal:
         """Return the bytes that a block refers to.
 
         Raises:
-            JournalCorruptError: if they are not there, or are others.
+            JournalCorruptError: if they are missing or changed.
         """
         return read_blob(self._disk, reference)
 
     # Blocks.
 
     def advance(self, read: Sequence[int], records: int, **fields: Any) -> Block:
-        """Append the block of a batch that read so much more of each input, in order, and gave so many records.
+        """Append the block of a batch; its intervals go on from those of the last block.
 
         Args:
-            read: for each input.
-            records: of the output.
+            read: how much more the batch read of each input, in order.
+            records: number of records that it added to the output.
             fields: ``checkpoint``, ``watermark`` and ``status``; see `check_commit`.
         """
         before = self.head.data
@@ -206,14 +206,14 @@ class Journal:
         return self.commit({"inputs": inputs, "output": {"start": given, "stop": given + records}, **fields})
 
     def commit(self, fields: Mapping[str, Any]) -> Block:
-        """Append a block: from now on the batch has happened. Then forget what was written ahead of it.
+        """Append a block: from now on the batch has happened. Then remove what was written ahead of it.
 
         Args:
             fields: ``inputs``, ``output``, ``checkpoint``, ``watermark`` and ``status``; see `check_commit`.
 
         Raises:
-            JournalRuleError: if it does not follow from the last block; then nothing was written.
-            JournalCorruptError: if the last block has gone.
+            JournalRuleError: if it does not follow from the last block; then nothing is written.
+            JournalCorruptError: if the last block is gone.
             JournalFencedError: if another driver has written this block.
         """
         self._check_there()
@@ -225,7 +225,7 @@ class Journal:
             "prev": before.hash,
             "prev_checkpoint": before.data.get("checkpoint"),
             "seq": self.next_seq,
-            "time": max(self._clock(), before.data["time"]),  # a clock that was set back stops nobody
+            "time": max(self._clock(), before.data["time"]),  # the clock may have been set back
             "v": VERSION,
         }
         check_commit(before, data)
@@ -256,7 +256,7 @@ class Journal:
         return Block(seq, sha256(content), json.loads(content))
 
     def fenced(self) -> JournalFencedError:
-        """Return the error of a driver that another one has overtaken."""
+        """Return the error for a driver that another one has overtaken."""
         return JournalFencedError(
             f"another driver is ahead of this one in the journal in {self._disk.root}: this one stops, so that no "
             f"batch happens twice. Run one driver for each checkpoint directory."
@@ -274,7 +274,7 @@ class Journal:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Explain what the system says against writing."""
+        """Raise errors of the file system as JournalDiskError, with advice."""
         try:
             yield
         except OSError as error:

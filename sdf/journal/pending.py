@@ -1,4 +1,4 @@
-"""Pending work of a stream, as it stands in the journal: JSON where values have such a description, else pickled."""
+"""Pending work of a stream as the journal stores it: values as JSON where `describe` can do that, else pickled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sdf.serialization.values import ValuesError, describe, read
 __all__ = ["Pending", "dump", "from_data", "from_json", "load", "to_data", "to_json"]
 
 _VERSION = 3
-_READS = (2, 3)  # 2 named all types by their modules of then
+_READS = (2, 3)  # version 2 named all types by their modules at that time
 
 
 @attrs.frozen
@@ -31,13 +31,13 @@ class Pending:
     """A part of an element that a stream has still to do.
 
     Attributes:
-        step: which DoFn of the chain it is for.
-        element: the input.
-        restriction: the part.
-        watermark: state of the watermark estimator to go on from, None for none.
-        due: not to be run before, in milliseconds since the epoch; 0 for at once.
-        tried: whether it was run since anything last came of a batch; then it had nothing to give.
-        held: the watermark before its element was made, None for none: no record that comes of it is older.
+        step: index in the chain of the DoFn that runs the part.
+        element: the element.
+        restriction: the part of the element.
+        watermark: state that the watermark estimator is restored from; None for none.
+        due: earliest time to run the part, in milliseconds since the epoch; 0 for at once.
+        tried: whether the part was run, and gave nothing, since the last batch that was committed.
+        held: the watermark before the element was made; no record of the part is older. None for none.
     """
 
     step: int
@@ -54,16 +54,16 @@ def to_data(value: Any) -> Any:
     try:
         description = describe(value, _name)
         json.dumps(description, allow_nan=False)
-    except Exception:  # of whatever kind: such a value is pickled instead
+    except Exception:  # of any kind: the value is pickled instead
         return ["pickle", base64.b64encode(_pickled(value)).decode()]
     return description
 
 
 def _pickled(value: Any) -> bytes:
-    """Return a value pickled: its classes by name where that can be, so that those of `__main__` stay what they are."""
+    """Return a value pickled, with classes by name if possible: a class of `__main__` then comes back as itself."""
     try:
         return _dumped(_ByName, value)
-    except Exception:  # what has no name of its own is pickled by value
+    except Exception:  # such as a class without an importable name: pickled by value
         return pickling.dumps(value, f"{show(value)}, for the journal,", partial(_dumped, _ByValue))
 
 
@@ -102,7 +102,7 @@ def from_data(data: Any) -> Any:
     """Return the value that `to_data` described.
 
     Raises:
-        JournalCorruptError: if it cannot be made, for instance because its class has gone.
+        JournalCorruptError: if it cannot be made, for instance because its class is gone.
     """
     try:
         if isinstance(data, list) and data and data[0] == "pickle":
@@ -116,7 +116,7 @@ def from_data(data: Any) -> Any:
 
 
 def _name(value: Any, name: str) -> str:
-    """Name what is found under that name in its module; not a lambda, or a class that a function made."""
+    """Return the stored name of a value; raise ValuesError if importing the name gives something else."""
     stored = stored_name(value.__module__, name)
     if _named(stored) is not value:
         raise ValuesError(f"{stored} is something else than {show(value)}.")
@@ -124,7 +124,7 @@ def _name(value: Any, name: str) -> str:
 
 
 def _named(name: str) -> Any:
-    """Return what has a name, wherever it is: a journal is one's own, as the program is."""
+    """Return the value with a stored name, from any module: a journal is trusted as the program is."""
     module, path = located(name)
     value = importlib.import_module(module)
     for step in path.split("."):
@@ -152,7 +152,7 @@ def from_json(data: dict[str, Any]) -> Pending:
 
 
 def dump(state: dict[str, Any], pending: Iterable[Pending]) -> bytes:
-    """Return a checkpoint: what a stream knows, and its pending work, a line each."""
+    """Return a checkpoint: a line with the state of a stream, and a line for each part of its pending work."""
     lines = [{**state, "v": _VERSION}, *map(to_json, pending)]
     return b"".join(json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n" for line in lines)
 
@@ -161,7 +161,7 @@ def load(checkpoint: bytes) -> tuple[dict[str, Any], list[Pending]]:
     """Return what `dump` wrote.
 
     Raises:
-        JournalError: if a newer sdf wrote it.
+        JournalError: if this sdf does not read its version.
         JournalCorruptError: if it holds a value that cannot be made here.
     """
     first, *lines = checkpoint.splitlines()

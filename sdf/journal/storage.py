@@ -1,9 +1,9 @@
-"""Disk: files that are there whole or not at all, whatever crashes. The journal is written through nothing else.
+"""Disk: files that are there whole or not at all, whatever crashes. The journal writes through nothing else.
 
-A file is written under a name that nobody reads, synced, published under its own name, and its directory is synced. Two
-ways to publish: `create` fails if the name is taken, so of two writers one loses; `replace` does not.
+A file is written under a temporary name, synced, published under its own name, and its directory is synced. There are
+two ways to publish: `create` fails if the name is taken, so of two writers one loses; `replace` does not.
 
-A sync that has failed is never tried again: the system may have thrown the data away and say yes the next time.
+A failed sync is never tried again: the system may have dropped the data, and report success the next time.
 
 Source: durable_rename() of PostgreSQL; "All File Systems Are Not Created Equal" (OSDI 2014) for what may survive.
 """
@@ -46,7 +46,7 @@ class Disk:
             os.link(temporary, self.root / name)
 
     def replace(self, name: str, data: bytes) -> None:
-        """Write a file, in place of one that there may be."""
+        """Write a file; replace it if it exists."""
         with self._written(name, data) as temporary:
             os.replace(temporary, self.root / name)
 
@@ -66,11 +66,11 @@ class Disk:
             return None
 
     def names(self, directory: str) -> list[str]:
-        """Return the names of the files in a directory, sorted, without what a crash has left half written."""
+        """Return the names of the files in a directory, sorted, without half-written ones."""
         return [name for name in self._all(directory) if _TEMPORARY not in name]
 
     def half_written(self, directory: str) -> list[str]:
-        """Return the names of the files in a directory that a crash, or a writer that still writes, has left."""
+        """Return the names of the files in a directory that are half written, by a crash or a writer still at work."""
         return [name for name in self._all(directory) if _TEMPORARY in name]
 
     def _all(self, directory: str) -> list[str]:
@@ -84,7 +84,7 @@ class Disk:
             os.unlink(self.root / name)
 
     def sync(self, directory: str) -> None:
-        """Make what is in a directory stay there, if there is one: who reads a name may build on it from then on."""
+        """Sync a directory, if there is one: a crash cannot undo the names that a reader finds in it from then on."""
         with suppress(FileNotFoundError):
             self._sync(self.root / directory)
 
@@ -106,7 +106,7 @@ class Disk:
         self._sync(path.parent)
 
     def _make(self, directory: Path) -> None:
-        """Make a directory that stays, with those above it."""
+        """Make a directory and its parents, and sync them."""
         if directory.is_dir():
             return
         self._make(directory.parent)

@@ -1,4 +1,4 @@
-"""The journal on the command line: ``python -m sdf.journal.journal show|verify|clean DIR``."""
+"""The journal on the command line: ``python -m sdf.journal show|verify|clean DIR``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["check_resume", "clean", "main"]
 
 
 def check_resume(disk: Disk) -> None:
-    """Raise unless all is there and whole that a driver would read to go on.
+    """Check the files that a driver would read to resume.
 
     Raises:
-        JournalCorruptError: naming what is not.
+        JournalCorruptError: naming a file that is missing or damaged.
     """
     head = find_head(disk)
     if head is None:
@@ -29,19 +29,19 @@ def check_resume(disk: Disk) -> None:
             read_blob(disk, head.data["checkpoint"])
         for name in disk.names("ahead"):
             if name > f"ahead/{head.seq + 1:020d}" and not name.endswith(".void.json"):
-                with suppress(FileNotFoundError):  # a stream that runs has removed it since
+                with suppress(FileNotFoundError):  # a running stream has removed it since
                     read_ahead(disk, name)
     except JournalCorruptError:
         now = find_head(disk)
         if now is None or now.seq == head.seq:
             raise
-        check_resume(disk)  # a stream that runs has gone on, and needs it no more
+        check_resume(disk)  # a running stream has gone on, and does not need that file any more
 
 
 def clean(disk: Disk) -> list[str]:
-    """Remove what crashes have left behind and no resume can need, and return the names of these files.
+    """Remove the files that crashes have left and no resume needs, and return their names.
 
-    No driver may run on the journal: what it has just written may look like that.
+    No driver may run on the journal meanwhile: a file that it has just written may look like one that a crash left.
     """
     head = find_head(disk)
     if head is None:
@@ -55,10 +55,10 @@ def clean(disk: Disk) -> list[str]:
     return unused
 
 
-def main(arguments: Sequence[str], program: str = "python -m sdf.journal.journal") -> int:
+def main(arguments: Sequence[str], program: str = "python -m sdf.journal") -> int:
     """Print the history of a journal, check all of it, or remove what crashes have left in it.
 
-    python -m sdf.journal.journal show|verify|clean DIR; clean only while no stream runs on it.
+    python -m sdf.journal show|verify|clean DIR; clean only while no stream runs on it.
     """
     options = argparse.ArgumentParser(prog=program, description=main.__doc__)
     options.add_argument("what", choices=["show", "verify", "clean"])

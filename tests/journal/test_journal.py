@@ -4,7 +4,10 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
+import subprocess
+import sys
 import time
 
 import pytest
@@ -95,11 +98,11 @@ def changed(good, path, value):
 @pytest.mark.parametrize(
     ("path", "value", "rule"),
     [
-        ("output.start", 21, "the output goes on where it was"),
-        ("output.start", 10, "the output goes on where it was"),
+        ("output.start", 21, "the output starts where the block before stopped"),
+        ("output.start", 10, "the output starts where the block before stopped"),
         ("output.stop", 19, "0 <= start <= stop"),
         ("output.stop", 25.0, "0 <= start <= stop"),
-        ("inputs.0.start", 19, "each input goes on where it was"),
+        ("inputs.0.start", 19, "each input starts where the block before stopped"),
         ("inputs.0.stop", 19, "0 <= start <= stop"),
         ("inputs.1.id", "c", "the inputs are the same, in order"),
         ("watermark", None, "neither dropped nor lowered"),
@@ -125,7 +128,7 @@ def test_inputs_in_another_order_are_refused(three):
 
 def test_a_block_where_nothing_advances_is_refused(three):
     """An idle poll writes no block; a source that gives records without advancing is caught."""
-    with pytest.raises(JournalRuleError, match="something has advanced"):
+    with pytest.raises(JournalRuleError, match="a block changes something"):
         three.commit(fields(three, 0, watermark=3))
 
 
@@ -146,14 +149,14 @@ def test_a_checkpoint_that_is_not_stored_is_refused(three):
 def test_nothing_follows_when_all_is_done(three):
     """The chain is closed."""
     three.commit(fields(three, 1, watermark=3, state=None, status="done"))
-    with pytest.raises(JournalRuleError, match="nothing follows"):
+    with pytest.raises(JournalRuleError, match="no block follows"):
         three.commit(fields(three, 1, watermark=3, status="running"))
 
 
 def test_the_first_block_begins_at_zero(tmp_path):
     """There is nothing before it."""
     journal = open_journal(tmp_path)
-    with pytest.raises(JournalRuleError, match="the output goes on where it was"):
+    with pytest.raises(JournalRuleError, match="the output starts where the block before stopped"):
         journal.commit(changed(fields(journal, 20), "output.start", 10))
 
 
@@ -270,7 +273,7 @@ def test_a_flipped_bit_in_the_last_block_is_found(tmp_path):
     chain_of(tmp_path, 4)
     path = tmp_path / block_name(4)
     path.write_bytes(path.read_bytes().replace(b'"time":100', b'"time":101'))
-    with pytest.raises(JournalCorruptError, match="HEAD names another hash"):
+    with pytest.raises(JournalCorruptError, match="HEAD has another hash"):
         open_journal(tmp_path)
 
 
@@ -302,7 +305,9 @@ def test_the_journal_of_another_stream_is_refused(tmp_path):
         Journal(Disk(tmp_path), config={"fns": ["OtherFn"]}, inputs=["a"], clock=Clock(100))
 
 
-@pytest.mark.parametrize(("harm", "flaw"), [(b"left 9", "not what its name says"), (None, "it is missing")])
+@pytest.mark.parametrize(
+    ("harm", "flaw"), [(b"left 9", "does not match the hash in its name"), (None, "it is missing")]
+)
 def test_a_checkpoint_that_is_not_there_is_refused(tmp_path, harm, flaw):
     """Or that holds something else."""
     journal = chain_of(tmp_path, 2)
@@ -311,6 +316,18 @@ def test_a_checkpoint_that_is_not_there_is_refused(tmp_path, harm, flaw):
     path.unlink() if harm is None else path.write_bytes(harm)
     with pytest.raises(JournalCorruptError, match=flaw):
         journal.get(reference)
+
+
+def test_the_command_that_an_error_names_finds_the_flaw(tmp_path):
+    """It is copied from the message, and run."""
+    reference = chain_of(tmp_path, 2).head.data["checkpoint"]
+    (tmp_path / "blobs" / reference["sha256"]).unlink()
+    with pytest.raises(JournalCorruptError) as caught:
+        open_journal(tmp_path).get(reference)
+    program, *arguments = re.search(r"`(.*)`", str(caught.value)).group(1).split()
+    assert program == "python"
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"{caught.value}\n")
 
 
 # Written ahead
@@ -545,7 +562,7 @@ def test_verify_finds_what_a_resume_would_stumble_over(tmp_path, capsys, harm):
     else:
         (tmp_path / block_name(2)).write_bytes((tmp_path / block_name(2)).read_bytes().replace(b'"prev"', b'"prew"'))
     assert main(["verify", str(tmp_path)]) == 1
-    assert "A crash does not do that" in capsys.readouterr().err
+    assert "A crash cannot cause this" in capsys.readouterr().err
 
 
 class DiskOfARunningStream(Disk):
