@@ -1,9 +1,9 @@
 """What does each heuristic and each constant of scheduling bring? Without it, or with another value, what gets worse?
 
-Both runners under simulated time, with a driver that takes no time: a row (`ablation_rows.py`) gives the same whenever
-it is run. Its figure is the makespan over the ideal. Each variant is told by the row that gets worse most, and by how
-many tasks or messages it takes. What keeps the driver quick, or Spark from too many jobs, shows elsewhere: with a
-thousand slots and the real time of the driver, in the plan for a million elements, and in a run of 100,000 of them.
+Both runners run under simulated time, and the driver takes no time, so a row (`ablation_rows.py`) gives the same figure
+each time: the makespan over the ideal. For each variant the tables show the row that gets worse most, and the change in
+tasks or messages. What keeps the driver quick, or Spark from too many jobs, shows elsewhere: with a thousand slots and
+the driver's real time, in the plan for a million elements, and in a run of 100,000 elements.
 
     python benchmarks/ablate.py
 """
@@ -86,18 +86,20 @@ def live(what, where, name, value):
 
 NOTHING = Variant("as it is", factoring, "_SHARE", factoring._SHARE)
 LEFT_OUT = [
-    staged("tasks of any length, however short the run has been", factoring, "_IF_NOT", math.inf),
-    staged("tasks no shorter after a wrong estimate", factoring, "_IF_SURPRISED", factoring._IF_NOT),
+    staged("tasks of any length, however short the run has been", factoring, "_LONGEST_OF_ELAPSED", math.inf),
+    staged(
+        "tasks no shorter after a wrong estimate", factoring, "_LONGEST_IF_SURPRISED", factoring._LONGEST_OF_ELAPSED
+    ),
     staged("tasks of no least length in a short run", factoring, "_LEAST_LONGEST_SECONDS", 0.0),
     staged("each slot gets all of its part of what is left", factoring, "_SHARE", 1.0),
     staged("no task is larger than wanted", factoring, "_OVERFULL", 1.0),
     live("any piece fills up a lane", factoring, "_LEAST_PART", 0.0),
-    staged("no estimate counts as wrong", cost_model, "_WRONG", math.inf),
+    staged("no estimate counts as wrong", cost_model, "_WRONG_FACTOR", math.inf),
     staged("work items given back do not tell of an estimate", cost_model.CostModel, "observe", observe_without),
     Variant("a residual costs what its size says", lineage_rates.LineageRates, "rate", always(None)),
     staged("a queued residual keeps its rate", lineage_rates.LineageRates, "_follow", always(None)),
     Variant("cost by unit alone, none per work item", size_line.SizeLine, "fit", per_unit),
-    staged("no margin for starting a stage", stage_planner, "_MORE", 1.0),
+    staged("no margin for starting a stage", stage_planner, "_START_MARGIN", 1.0),
     staged("no stage before a slot is idle", stage_planner.StagePlanner, "_plans_ahead", always(False)),
     staged("pieces shorter than starting a stage", factoring.Tuning, "with_start", lambda self, _: self),
     staged("work that was just opened is split", measured_run.Running, "opening_seconds", always(0.0)),
@@ -117,19 +119,19 @@ LEFT_OUT = [
 ]
 OTHER_VALUES = [
     staged("each slot gets half of its part of what is left", factoring, "_SHARE", 0.5),
-    staged("tasks at most as long as the run has been", factoring, "_IF_NOT", 1.0),
-    staged("half as long tasks after a wrong estimate", factoring, "_IF_SURPRISED", 0.1),
+    staged("tasks at most as long as the run has been", factoring, "_LONGEST_OF_ELAPSED", 1.0),
+    staged("half as long tasks after a wrong estimate", factoring, "_LONGEST_IF_SURPRISED", 0.1),
     staged("twice the least length in a short run", factoring, "_LEAST_LONGEST_SECONDS", 0.8),
     Variant("pieces up to twice as large as wanted", factoring, "_OVERFULL", 2.0),
     live("at least half a share fills up a lane", factoring, "_LEAST_PART", 0.5),
     staged("ten work items per task while no cost is known", factoring, "_ITEMS_WHILE_COST_UNKNOWN", 10),
     staged("the first budget is 0.25 s", simulated_staged, "FIRST_BUDGET_SECONDS", 0.25),
     staged("the first budget is 1 s", simulated_staged, "FIRST_BUDGET_SECONDS", 1.0),
-    staged("an estimate counts as wrong at 1.5 times", cost_model, "_WRONG", 1.5),
+    staged("an estimate counts as wrong at 1.5 times", cost_model, "_WRONG_FACTOR", 1.5),
     Variant("sizes count in full though they differ little", size_line, "_ALIKE", 0.01),
     Variant("sizes count only where they differ much", size_line, "_ALIKE", 1.0),
     Variant("queued residuals are weighed seldom", work_queue, "_PIECES_PER_CHANGE", 1),
-    staged("twice as much margin for starting a stage", stage_planner, "_MORE", 2.0),
+    staged("twice as much margin for starting a stage", stage_planner, "_START_MARGIN", 2.0),
     staged("stages wait up to 1 s for more idle slots", stage_planner, "_FEW_SECONDS", 1.0),
     Variant("the latest cost is that of 25 ms", measured_run, "_RECENT_SECONDS", 0.025),
     Variant("the latest cost is that of 2 s", measured_run, "_RECENT_SECONDS", 2.0),
@@ -145,7 +147,7 @@ OTHER_VALUES = [
 ]
 OF_THE_DRIVER = [
     staged("as it is", factoring, "_SHARE", factoring._SHARE),
-    staged("a stage for each slot that falls idle", stage_planner, "_FEW", math.inf),
+    staged("a stage for each slot that falls idle", stage_planner, "_SLOTS_PER_IDLE", math.inf),
     staged("queued residuals are weighed at each change", work_queue, "_PIECES_PER_CHANGE", math.inf),
     live("as it is", factoring, "_SHARE", factoring._SHARE),
     live("a heartbeat every 2 s", heartbeat, "_QUIET_SECONDS", 2.0),

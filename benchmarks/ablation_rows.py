@@ -1,4 +1,4 @@
-"""The worlds that `ablate.py` runs both runners in: a row each, with the cases over which its figure is the mean."""
+"""The simulated worlds of `ablate.py`: the figure of a row is the mean over the row's cases, a world each."""
 
 import itertools
 import math

@@ -1,6 +1,6 @@
 """Draws charts as SVG: grids of numbers, bars, and lines on logarithmic scales.
 
-Each brings its own background and both sets of colours, so that it can be read on light pages and on dark ones.
+Each chart has its own background and two sets of colours, so it is readable on light pages and on dark ones.
 """
 
 import math

@@ -1,6 +1,6 @@
 """What does a claim cost as process() makes it, and what does the invoker add per record?
 
-Beam's claims stand beside it where apache_beam is installed.
+Beam's claims are measured beside it if apache_beam is installed.
 
     python benchmarks/claims.py [--count 1000000]
 """

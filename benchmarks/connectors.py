@@ -1,9 +1,8 @@
 """How fast are the connectors beside the libraries that they read with, and beside Spark's own way?
 
-Avro, Parquet and CSV: records a second and core, beside their library in one process of its own; CSV also beside
-Spark's own reader. bzip2 and BGZF: two lanes beside one, and beside sc.textFile. gzip: JSON lines parsed, beside
-sc.textFile; at first the index is built, then it is there. Each takes some seconds, so that the start of jobs does not
-matter.
+Avro, Parquet and CSV: records per second and core, beside their library in one process; CSV also beside Spark's own
+reader. bzip2 and BGZF: two lanes beside one, and beside sc.textFile. gzip: JSON lines parsed, beside sc.textFile, with
+the index still to be built, then with the index found. Each takes some seconds, so the start of jobs hardly counts.
 
     python benchmarks/connectors.py [--avro-megabytes 900] [--only avro parquet]
 """

@@ -1,8 +1,8 @@
 """How does each cost grow: with elements, with splits, with the length of a journal?
 
-Runs of elements that do next to nothing, with both runners; of one range that is split into ever more pieces before it
-runs. The planner alone, without Spark, in a process of its own. And the time to resume a stream's journal, which must
-not depend on how long it is.
+Runs of elements that do next to nothing, with both runners; runs of one range that is cut into ever more pieces before
+it starts. The planner alone, without Spark, in its own process. The time to resume a stream's journal, which must not
+depend on the journal's length.
 
     python benchmarks/growth.py [--elements 100 1000 10000 100000 1000000] [--commits 10 100 1000 10000]
 """

@@ -1,8 +1,8 @@
 """What all benchmarks share: options, runs in turn, tables, claims, memory, and a JSON file of the results.
 
-Ratios are of medians taken within one run: the ways to do a thing run A B A B, after each ran once to warm up; those
-that take minutes run only as often as ``--rounds`` says, and say so. A JSON file is named after the question and what
-was asked otherwise than usual. `results.py` makes the pages of them.
+Ratios are of medians taken within one run: the ways to do a thing run A B A B, after each ran once to warm up; ways
+that take minutes run only ``--rounds`` times, and say so. The name of a JSON file is that of the script, with the
+options that differ from the usual ones. `results.py` makes the pages from these files.
 """
 
 from __future__ import annotations

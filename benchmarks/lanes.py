@@ -1,8 +1,8 @@
 """How many lanes can one coordinator serve? A load generator: real sockets, no Spark, and lanes that only talk.
 
-Each lane runs its work items in no time: for each it says a few times how far it is; half of the lanes start with
-nothing and take over from the others. Messages are counted at the coordinator, both ways, from the first Ready to the
-last Sealed; at the end the ledger proves that nothing was lost.
+Each lane runs its work items in no time, and sends a few heartbeats for each. Half of the lanes start without work and
+steal from the others. Messages are counted at the coordinator, both ways, from the first Ready to the last Sealed; at
+the end the ledger proves that nothing was lost.
 
     python benchmarks/lanes.py [--lanes 200 1000 2000] [--items 40]
 """

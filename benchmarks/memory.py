@@ -1,6 +1,6 @@
 """How much memory do workers and the driver need: for one text file of gigabytes, for a hundred thousand small ones?
 
-The usual form is smaller than that, to be done within a minute; the whole of it is
+The usual run is smaller, so that it ends within a minute. The full run is
 
     python benchmarks/memory.py --gigabytes 4 --files 100000
 """

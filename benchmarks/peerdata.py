@@ -1,4 +1,4 @@
-"""The files that `peers.py` has all of them read: rows as a log has them, in three formats."""
+"""The files that all programs of `peers.py` read: rows like those of a log, in three formats."""
 
 import gzip
 import json

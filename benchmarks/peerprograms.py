@@ -1,8 +1,8 @@
-"""The programs that `peers.py` measures sdf against, each as the documentation of its library would have it.
+"""The programs that `peers.py` measures sdf against, each as the documentation of its library suggests.
 
-One row after the other, and within a row one library beneath the other. It runs in the Python that has the libraries,
-warms up on small arguments, and prints one JSON line: the seconds that the work took, and its result. Without arguments
-it prints which libraries there are.
+They are sorted by row, then by library. This file runs in the Python that has the libraries, warms up on small
+arguments, and prints one JSON line: the seconds that the work took, and its result. Without arguments it prints which
+libraries are installed.
 
     python peerprograms.py dask lines_dask '["small.txt"]' '["big.txt"]'
 """

@@ -1,4 +1,4 @@
-"""Why a peer is ahead of sdf where it is, as `peerprograms.py` and `peers.py` show it; unknown reasons stay unsaid."""
+"""Why a peer is ahead of sdf in some rows, as its program and `peers.py` show it; unknown reasons are left out."""
 
 EACH = ("joblib", "multiprocessing.Pool")
 START = "Its processes are up and wait for work; a run of sdf first starts two jobs of Spark."

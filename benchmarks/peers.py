@@ -1,17 +1,17 @@
 """Is sdf ahead of what one would use instead, on the same machine and the same data, in the same run?
 
-Beside LiveRunner stand plain PySpark, and what `make bench-peers` installs in an environment of its own: Beam's local
-runner, Dask bag, Ray Data, joblib and multiprocessing.Pool. "Cut by hand" is the same with 32 pieces per core that the
-program cuts itself. All are warm: without the start of interpreters, imports and clusters. Without that environment
-only PySpark's rows run. Where a library cannot do a row, or takes too long, its row says why.
+LiveRunner is measured beside plain PySpark, and beside the libraries that `make bench-peers` installs in a separate
+environment: Beam's local runner, Dask bag, Ray Data, joblib and multiprocessing.Pool. "Cut by hand" is the same with 32
+pieces per core that the program cuts itself. The times leave out the start of interpreters, imports and clusters.
+Without that environment only PySpark's rows run. If a library cannot do a row, or takes too long, its row says why.
 
     python benchmarks/peers.py [--rows lines gzip] [--seconds 10] [--quick]
 
-`peerprograms.py` has the programs, one beneath the other. Beam reads a quarter of the lines and counts a quarter of the
-outputs: what that takes beyond a pipeline of next to nothing is taken four times, and the pipeline once, since its
-local runner starts its processes for each. What is not done in time counts as done just then. Each result is held
-against what the data must give. Of the outputs only sdf and Beam claim each. Ray reads JSON with Arrow, the others with
-json.loads. Quick with all libraries takes minutes, since each program starts its own.
+`peerprograms.py` has the programs. Beam reads a quarter of the lines and counts a quarter of the outputs: its figure is
+the time of a tiny pipeline, plus four times the time beyond that, since its local runner starts processes for each
+pipeline. A program that is not done in time counts as ending at the limit. Each result is compared with what the data
+must give. Only sdf and Beam claim each output. Ray reads JSON with Arrow, the others with json.loads. With all
+libraries --quick takes minutes, since each program starts its own.
 """
 
 import json

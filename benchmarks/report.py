@@ -1,9 +1,8 @@
 """What do progress and the report of a run cost?
 
-Progress, as a bar: the CPU time of all that is done for it, in whatever thread, over the seconds of the run. The
-report: what is noted for each work item, timed by itself, times the work items of the run, over the seconds that its
-slots were busy; and making it at the end. Beside them the same run with a bar and without, in turn, and how far the
-runs without differ from each other.
+Progress, as a bar: the CPU time of all threads for it, over the seconds of the run. The report: the time to note one
+work item, measured alone, times the work items of the run, over the seconds that its slots were busy; and the time to
+make it at the end. Beside them the same run with a bar and without, in turn, and the spread of the runs without.
 
     python benchmarks/report.py
 """

@@ -1,7 +1,7 @@
-"""Makes three things of the JSON files that the benchmarks left: a page of charts, the charts, and RESULTS.md.
+"""Makes a page of charts, the charts, and RESULTS.md from the JSON files of the benchmarks.
 
-The page answers a question at a time (`questions.py`); RESULTS.md has every claim first, then all tables. Of
-another directory than the usual one they are made in that directory, under the paths that they have in the checkout.
+The page answers a question at a time (`questions.py`); RESULTS.md has every claim first, then all tables. With another
+DIRECTORY than the usual one it writes them there, under the paths that they have in the checkout.
 
     python benchmarks/results.py [DIRECTORY]
 """

@@ -1,10 +1,10 @@
 """How well does each policy schedule on up to ten thousand slots, and what does it ask of the driver?
 
-The real planner and the real coordinator under simulated time, beside Spark's own scheduling of as many even tasks as
-slots and of 32 to a slot, cut by hand. Elements cost as a Pareto distribution has it; slots have speeds that change;
-some come late, and slots are lost, and what ran there runs again: of StagedRunner also what was stored there, when the
-result is read. LiveRunner has as many lanes as there will be slots. The ideal: no slot ever idle, nothing done twice.
-Of memory that of the driver counts, beyond what the world takes. Each policy has a process of its own.
+The real planner and the real coordinator run under simulated time, beside Spark's own scheduling of one even task per
+slot, and of 32 per slot, cut by hand. The costs of elements have a Pareto distribution. Slots change their speed, some
+come late, and some are lost. Lost work runs again; with StagedRunner also lost stored records, when the result is read.
+LiveRunner has as many lanes as there will be slots. In the ideal no slot is idle and nothing is done twice. Memory is
+the driver's, beyond that of the world. Each policy runs in its own process.
 
     python benchmarks/simulate.py
     python benchmarks/simulate.py --slots 10000 --only LiveRunner --losses 0

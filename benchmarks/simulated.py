@@ -1,8 +1,9 @@
 """A world under simulated time: elements whose costs differ, and slots of changing speed that come late and are lost.
 
-All of sdf that decides runs as in a job: lanes and bundles in the slots (`simulated_live.py`, `simulated_staged.py`),
-planner, ledger and coordinator on the driver, which is timed: as long as it takes nobody gets an answer. Simulated are
-the clock, the work of `process` (`SlotFn`), and what Spark and the network take (`Overheads`).
+All code of sdf that decides runs as in a job: lanes and bundles in the slots (`simulated_live.py`,
+`simulated_staged.py`), planner, ledger and coordinator on the driver. The driver is timed: its answers come that much
+later. Simulated are only the clock, the work of `process` (`SlotFn`), and the times of Spark and the network
+(`Overheads`).
 """
 
 import heapq

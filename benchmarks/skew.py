@@ -1,8 +1,8 @@
 """How close to the ideal makespan does a run come, for six kinds of work, beside what one would do without sdf?
 
-The ideal is the same work units, dealt out evenly by hand, as many of each kind to each slot, in a plain mapPartitions.
-Every number is a ratio to it, taken in turn within this run. On few slots that compute (``--kind cpu``, one slot per
-core) or on more slots that wait (``--kind wait``).
+The ideal is a plain mapPartitions over the same work units, dealt out evenly by hand, as many of each kind to each
+slot. Every number is a ratio to it, measured in turn within this run. Either few slots compute (``--kind cpu``, one
+slot per core) or more slots wait (``--kind wait``).
 
     python benchmarks/skew.py --kind cpu --slots 2 --seconds 5
     python benchmarks/skew.py --kind wait --slots 8 --seconds 60 --ways LiveRunner

@@ -1,7 +1,7 @@
 """What does a run cost beyond its work?
 
-Jobs of nothing, what a stage and a split add to work that waits, what a record costs beyond a plain loop with the same
-tracker, and what many small files cost.
+Empty jobs; what a stage and a split add to work that sleeps; what a record costs beyond a plain loop with the same
+tracker; what many small files cost.
 
     python benchmarks/startup.py [--slots 2]
     python benchmarks/startup.py --slots 8

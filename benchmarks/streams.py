@@ -1,6 +1,6 @@
 """What does a stream cost: how many batches a second, how many records, how late is a line, and does memory stay flat?
 
-The usual form is smaller than what is claimed, which is
+The usual run is smaller. The run of the claims is
 
     python benchmarks/streams.py --batches 2000 --megabytes 300 --seconds 60
 """

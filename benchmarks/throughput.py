@@ -1,8 +1,8 @@
 """How many records a second go through a lane? Lines of one big file, and a DoFn that only counts.
 
-Beside it in the same run: sc.textFile on the same file, and a bare loop over it in as many plain Python processes as
-there are cores, which does not even decode them; and plain flatMap over the same loop with the same tracker. Beam's
-local runner stands beside both in `peers.py`.
+Measured beside it in the same run: sc.textFile on the same file; a bare loop over the file in one plain Python process
+per core, which does not decode the lines; and plain flatMap over the counting loop with the same tracker. Beam's local
+runner is in `peers.py`.
 
     python benchmarks/throughput.py
 """

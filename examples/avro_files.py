@@ -1,4 +1,4 @@
-"""Makes Avro files of real data that any machine has: the source lines of Python's standard library."""
+"""Makes Avro files of real data that every machine has: the source lines of Python's standard library."""
 
 import os
 import sysconfig

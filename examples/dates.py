@@ -1,4 +1,4 @@
-"""A restriction of its own, the days of a period, with its tracker: python examples/dates.py"""
+"""A custom restriction, the days of a period, with its tracker: python examples/dates.py"""
 
 import datetime
 

@@ -1,7 +1,7 @@
 """Watch a directory, follow the log files in it, and count lines per level: python examples/watch_logs.py LOGS STATE
 
 Kill it and start it again: no line is lost, none is counted twice. STATE holds the journal, and one small file of
-counts for each batch; a batch that comes again after a crash writes the same file again.
+counts for each batch; a batch that runs again after a crash writes the same file again.
 """
 
 import json

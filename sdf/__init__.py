@@ -53,7 +53,7 @@ __all__ = [
 
 _NEEDS_SPARK = {
     "Batch": "sdf.spark.stream.stream",
-    "LiveRunner": "sdf.spark.run",  # where both are: the one knows the other's options then
+    "LiveRunner": "sdf.spark.run",  # imports both, so an error can name the other's option
     "StagedRunner": "sdf.spark.run",
     "StreamSummary": "sdf.spark.stream.stream",
     "run_sdf": "sdf.spark.run",
@@ -62,6 +62,6 @@ _NEEDS_SPARK = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NEEDS_SPARK:  # imported on first use, so that `import sdf` starts no pyspark
+    if name in _NEEDS_SPARK:  # on first use, so that `import sdf` does not import pyspark
         return getattr(importlib.import_module(_NEEDS_SPARK[name]), name)
     raise AttributeError(f"module 'sdf' has no attribute {name!r}")

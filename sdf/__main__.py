@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="run a DoFn on Spark",
         description="Run a DoFn on Spark, for one element per --input, and count its records or write them as text.",
     )
-    run.add_argument("fn", metavar="MODULE:FN", help="a DoFn, or what makes one when called: sdf.io:ReadLines")
+    run.add_argument("fn", metavar="MODULE:FN", help="a DoFn, or a callable that returns one: sdf.io:ReadLines")
     run.add_argument("--input", nargs="+", required=True, metavar="ELEMENT", help="the elements, as text")
     run.add_argument("--option", nargs="+", default=[], metavar="NAME=VALUE", help="arguments for FN; values as JSON")
     run.add_argument("--runner", choices=["staged", "live"], default="staged")
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("--output", metavar="DIR", help="where to write the records, as Spark's saveAsTextFile")
     run.add_argument("--report", metavar="FILE", help="where to save the report: a page, or JSON if it ends in .json")
     chosen = options.parse_args(given)
-    from sdf.spark.command import run as run_command  # only here is Spark needed
+    from sdf.spark.command import run as run_command  # the other commands need no Spark
 
     return run_command(options, chosen)
 

@@ -1,4 +1,4 @@
-"""run_direct: the semantics of every runner, in this process and without Spark, for unit tests and small inputs."""
+"""run_direct: runs a DoFn in this process, without Spark, as every runner does; for unit tests and small inputs."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def run_direct(
     split_every: int | None = None,
     seed: int | None = None,
 ) -> Any:
-    """Run a DoFn over elements here and now, and check all of its contract.
+    """Run a DoFn over elements in this process, and check its whole contract.
 
     Args:
         elements: the inputs.
         fn: the DoFn.
         side_inputs: values by name, passed to `process`.
         tags: names of further outputs.
-        split_every: checkpoint every work item after so many claims, None for never.
-        seed: run the work items in an order shuffled with this seed; None: in order, residuals first.
+        split_every: split every work item at 0 after this many claims; None for never.
+        seed: the seed that shuffles the order of the work items; None runs them in order, residuals first.
 
     Returns:
-        The list of outputs; with ``tags`` a dict of lists, ``"main"`` and one per tag. A deferred residual is run
+        The list of outputs; with ``tags`` a dict of lists, ``"main"`` and one per tag. A deferred residual runs
         without waiting for its delay.
 
     Raises:
-        SdfError: any of the tree; a ProcessError has the original exception as its cause.
+        SdfError: any of its subclasses; a ProcessError has the original exception as its cause.
     """
     if isinstance(elements, (DoFn, str, bytes)) or not isinstance(elements, Iterable):
         raise InvalidTypeError(
@@ -68,7 +68,7 @@ def run_direct(
         for element in elements:
             expanded = expand(fn, element)
             todo.extend(ledger.add_element(expanded.element, expanded.restriction, expanded.pieces))
-        idle: dict[int, int] = {}  # by work item: how often in a row it was deferred without a claim
+        idle: dict[int, int] = {}  # per work item: how often in a row it was deferred without a claim
         while todo:
             if order is not None:
                 todo.rotate(order.randrange(len(todo)))
@@ -97,7 +97,7 @@ def _run_item(
     split_every: int | None,
     outputs: dict[str, list[Any]],
 ) -> tuple[int, list[WorkItem]]:
-    """Run one work item, enter it in the ledger, and return the number of its claims and what is left of it."""
+    """Run one work item, enter it in the ledger, and return its number of claims and its residuals."""
     made = 0
 
     def on_claim(claims: int, _position: Any) -> None:

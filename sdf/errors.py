@@ -1,11 +1,11 @@
-"""The exceptions of sdf: one tree, every member also the built-in that a caller would catch.
+"""The exceptions of sdf: one tree. Each but the root is also the built-in that a caller would catch.
 
 ::
 
     SdfError
     |-- InvalidTypeError        TypeError      an argument of the wrong type
-    |-- InvalidValueError       ValueError     an argument of the right type and a wrong value
-    |   `-- UnboundedError                     work without an end where only finite work can run
+    |-- InvalidValueError       ValueError     an argument of the right type with a wrong value
+    |   `-- UnboundedError                     work without an end, where only finite work can run
     |-- UnpicklableError        TypeError      something cannot be sent to the workers
     |-- ContractError           RuntimeError   a DoFn or its tracker broke a rule of splitting
     |   |-- ClaimError          ValueError     a claim out of order, out of range or after a refusal
@@ -16,23 +16,23 @@
     |   |-- WatermarkError      ValueError     a watermark that went backwards
     |   `-- CheckError          AssertionError check_dofn() found broken rules
     |-- ProcessError            RuntimeError   the user's own code raised
-    |-- MissingExtraError       ImportError    a library that sdf does not bring is needed and not installed
-    |-- SourceError             OSError        what is to be read is not there
-    |   `-- SourceChangedError                 it is not what it was when the run was planned
-    |-- ReadError               ValueError     what was read is not what the format allows
-    |-- JournalError            RuntimeError   the journal of a stream cannot be gone on with
-    |   |-- JournalCorruptError ValueError     a file of it is missing, or not what was written
-    |   |-- JournalDiskError    OSError        it cannot be written: the disk is full or read-only
+    |-- MissingExtraError       ImportError    an optional library is needed but not installed
+    |-- SourceError             OSError        the input does not exist or cannot be read
+    |   `-- SourceChangedError                 the input changed after the run was planned
+    |-- ReadError               ValueError     the data does not follow its format
+    |-- JournalError            RuntimeError   the journal of a stream cannot be continued
+    |   |-- JournalCorruptError ValueError     a journal file is missing or does not hold what was written
+    |   |-- JournalDiskError    OSError        a journal cannot be written: the disk is full or read-only
     |   |-- JournalFencedError                 another driver has committed the batch
-    |   `-- JournalRuleError    ValueError     a block that does not follow from the one before
+    |   `-- JournalRuleError    ValueError     a block that does not follow from the block before it
     |-- StageError              RuntimeError   Spark could not run a stage
     |-- CoordinatorError        ConnectionError  a lane cannot reach the driver, or lost it
-    `-- LedgerError             RuntimeError   the record of who owns what does not add up
+    `-- LedgerError             RuntimeError   a call would have broken the ledger
         |-- TilingError                        committed parts leave a gap or overlap
-        `-- ReplayError                        a pinned part gave something else when it ran again
+        `-- ReplayError                        a pinned part gave different records when it ran again
 
-Every message says who broke which rule, with what value, where, and how to mend it. All of them are built from
-one string, so that they survive pickling and can be raised again with more context.
+Every message says who broke which rule, with what value, where, and how to fix it. Every exception is built from one
+string, so it survives pickling and can be raised again with more context.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ __all__ = [
     "WatermarkError",
 ]
 
-# What the extras in setup.cfg bring, by the name that is imported; a test compares the two.
+# The requirements of the extras in setup.cfg, by the name that is imported; a test compares the two.
 REQUIREMENTS = {
     "apache_beam": "apache-beam>=2.60",
     "confluent_kafka": "confluent-kafka>=2.3",
@@ -97,11 +97,11 @@ class InvalidTypeError(SdfError, TypeError):
 
 
 class InvalidValueError(SdfError, ValueError):
-    """An argument, or a value that a DoFn returned, has the right type and a wrong value."""
+    """An argument, or a value that a DoFn returned, has the right type but a wrong value."""
 
 
 class UnboundedError(InvalidValueError):
-    """A restriction has no end, and the caller runs finite work only."""
+    """A restriction has no end, but the caller runs only finite work."""
 
 
 class UnpicklableError(SdfError, TypeError):
@@ -145,31 +145,31 @@ class ProcessError(SdfError, RuntimeError):
 
 
 class MissingExtraError(SdfError, ImportError):
-    """A library that sdf does not bring is needed and not installed; the message says how to install it."""
+    """An optional library is needed but not installed; the message says how to install it."""
 
 
 class SourceError(SdfError, OSError):
-    """What a connector is to read is not there, or is not something that it can read."""
+    """The input of a connector does not exist, or the connector cannot read it."""
 
 
 class SourceChangedError(SourceError):
-    """A file has gone, shrunk or changed since the run was planned; `sdf.io.FileInfo` says what is not noticed."""
+    """A file was removed, shrank or changed after the run was planned; `sdf.io.FileInfo` says what goes unnoticed."""
 
 
 class ReadError(SdfError, ValueError):
-    """What was read is not what the format allows; the message names file, offset and cause."""
+    """The data does not follow its format; the message names file, offset and cause."""
 
 
 class JournalError(SdfError, RuntimeError):
-    """The journal of a stream cannot be gone on with."""
+    """The journal of a stream cannot be continued."""
 
 
 class JournalCorruptError(JournalError, ValueError):
-    """A file of a journal is missing, or it is not what was written. A crash does not do that."""
+    """A journal file is missing or does not hold what was written; a crash cannot cause that."""
 
 
 class JournalDiskError(JournalError, OSError):
-    """A journal cannot be written: the disk is full, read-only or broken. What is committed stays committed."""
+    """A journal cannot be written: the disk is full, read-only or broken; committed batches stay committed."""
 
 
 class JournalFencedError(JournalError):
@@ -181,7 +181,7 @@ class JournalRuleError(JournalError, ValueError):
 
 
 class StageError(SdfError, RuntimeError):
-    """Spark could not finish a stage for a reason that is not the DoFn's."""
+    """Spark could not finish a stage, for a reason outside the DoFn."""
 
 
 class CoordinatorError(SdfError, ConnectionError):
@@ -189,7 +189,7 @@ class CoordinatorError(SdfError, ConnectionError):
 
 
 class LedgerError(SdfError, RuntimeError):
-    """The record of who owns which part was used in a way that would break it."""
+    """A call would have broken the ledger, the record of who owns which part."""
 
 
 class TilingError(LedgerError):
@@ -197,13 +197,13 @@ class TilingError(LedgerError):
 
 
 class ReplayError(LedgerError):
-    """A pinned part gave another number of records when it ran again: process() is not deterministic."""
+    """A pinned part gave a different number of records when it ran again: process() is not deterministic."""
 
 
 def how_to_install(library: str) -> str:
     """Return the command that installs a library of an extra, for use in a message.
 
-    It names the library and not the extra: sdf itself may have come from a checkout, a wheel or an archive.
+    It names the library, not the extra, because sdf itself may be installed from a checkout, a wheel or an archive.
 
     Args:
         library: the name that is imported.
@@ -215,9 +215,9 @@ def show(value: object, limit: int = 200, path: str = "") -> str:
     """Return ``repr(value)`` for use in a message: on one line, cut in the middle beyond ``limit`` characters.
 
     Args:
-        value: what is shown.
-        limit: characters.
-        path: one that the message names elsewhere; ``...`` stands for it.
+        value: the value to show.
+        limit: the most characters.
+        path: a path that the message already names elsewhere; it is shown as ``...``.
     """
     try:
         text = without(path, repr(value)) if path else repr(value)
@@ -225,15 +225,15 @@ def show(value: object, limit: int = 200, path: str = "") -> str:
         text = f"<{type(value).__name__} whose repr() raises {type(error).__name__}>"
     if len(text) > limit:
         text = f"{text[: limit - 40]}...{text[-37:]}"
-    if not text.isprintable():  # line ends, codes for terminals, halves of characters
+    if not text.isprintable():  # line ends, terminal codes, lone surrogates
         text = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
     return text
 
 
 def without(path: str, text: str) -> str:
-    """Return a text with ``...`` for a path that the message names elsewhere."""
+    """Return a text in which ``...`` replaces a path that the message already names elsewhere."""
     text = text.replace(repr(path), "...")
-    return text.replace(path, "...") if "/" in path.strip("/") else text  # a bare name may be a part of any word
+    return text.replace(path, "...") if "/" in path.strip("/") else text  # a bare name may occur inside any word
 
 
 def _text(error: BaseException) -> str:
@@ -244,11 +244,11 @@ def _text(error: BaseException) -> str:
 
 
 def _path_of(element: object) -> str:
-    """Return the path by which an element is known, "" if it has none."""
+    """Return the path of an element: itself or its ``path`` attribute; "" if it has none."""
     try:
         is_path = isinstance(element, str) or hasattr(element, "__fspath__")
         path = str(element) if is_path else getattr(element, "path", "")
-    except Exception:  # of a property
+    except Exception:  # a property may raise
         return ""
     return path if isinstance(path, str) else ""
 
@@ -256,13 +256,13 @@ def _path_of(element: object) -> str:
 class blame:  # noqa: N801, reads as a statement
     """Context manager that names the user's method, restriction and element in whatever is raised inside.
 
-    An error of this tree keeps its class; anything else becomes a `ProcessError` caused by it. An error that has its
-    context already passes unchanged, and so does what is no `Exception`, SystemExit apart.
+    An error class of this module is kept; any other exception becomes the cause of a `ProcessError`. Passed on
+    unchanged: an error that already has its context, and a BaseException that is neither Exception nor SystemExit.
 
     Args:
-        where: gives the "who and where" of the message; called only on failure.
-        work: the element that it was about, and perhaps a restriction of it. Where a `SourceError` or a `ReadError`
-            names the path of the element, that is not told again.
+        where: returns the "who and where" of the message; called only on failure.
+        work: the element, and optionally a restriction of it. If a `SourceError` or a `ReadError` already names the
+            path of the element, the path is not repeated.
     """
 
     __slots__ = ("_where", "_work")
@@ -290,7 +290,7 @@ class blame:  # noqa: N801, reads as a statement
         raise explained from error
 
     def _context(self, message: str) -> str:
-        """Return who, where and on what, but for the path that the message names, and what is told by then."""
+        """Return who, where, restriction and element, without repeating the path or the element."""
         where = self._where()
         if not self._work:
             return where

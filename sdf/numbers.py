@@ -1,6 +1,6 @@
-"""Numbers as they are given: those that are no ``int`` and no ``float``, of NumPy say, become one at once.
+"""Converts numbers of other types, such as NumPy's, to ``int`` or ``float``.
 
-Whatever takes a number asks here, so that a number of one kind is not taken in one place and refused in another.
+Every function that takes a number converts it here, so that all of them accept the same types.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ __all__ = ["as_integer", "as_number", "is_integer", "is_number"]
 
 
 def as_integer(value: Any) -> Any:
-    """Return what stands for an integer, such as one of NumPy, as an ``int``; anything else as it is."""
+    """Return an integer of any type, such as NumPy's, as an ``int``; return any other value unchanged."""
     if isinstance(value, int) or not hasattr(value, "__index__"):
         return value
     try:
         return operator.index(value)
-    except TypeError:  # an array of several, say, has the method too
+    except TypeError:  # an array of several numbers has the method too, and raises
         return value
 
 
 def is_integer(value: object) -> bool:
-    """Tell whether ``value`` is an ``int``: not a bool, not a float, not a NumPy scalar; for those see `as_integer`."""
+    """Return whether ``value`` is an ``int``, not a bool, float or NumPy scalar; `as_integer` converts the latter."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def as_number(value: Any) -> Any:
-    """Return what stands for a real number, such as a ``Fraction`` or one of NumPy, as an ``int`` or a ``float``.
+    """Return a real number of any type, such as a ``Fraction`` or NumPy's, as an ``int`` or a ``float``.
 
-    What a float cannot hold becomes infinite; anything else, a bool or a string say, is returned as it is.
+    An integer stays exact up to the largest float; a number beyond it becomes infinite. Any other value, such as a bool
+    or a string, is returned unchanged.
     """
     number = as_integer(value)
     is_real = isinstance(number, Real) and not isinstance(number, bool)
@@ -45,5 +46,5 @@ def as_number(value: Any) -> Any:
 
 
 def is_number(value: object) -> bool:
-    """Tell whether ``value`` is an ``int`` or a ``float``, NaN and infinite ones too; for others see `as_number`."""
+    """Return whether ``value`` is an ``int`` or a ``float``, NaN and infinity included; `as_number` converts others."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,9 +1,9 @@
 """check_dofn: the contract of a DoFn, checked in one line of a unit test.
 
-It reads the element whole; then it reads it again for every claim and several fractions, those that cut next to the
-following block among them, and splits it there. Every part goes through pickle, the residual is split once more and
-may run before the primary has ended, and what came out is compared. A DoFn that passes can be split, retried and
-replayed anywhere without losing or doubling a record.
+It reads the element whole. Then it reads the element again for every claim and several fractions, and splits it there.
+Some of the fractions cut next to the following block. Every part must pickle. The residual is split once more and may
+run before the primary has ended. The records of all parts must equal those of the whole read. A DoFn that passes can be
+split, retried and replayed anywhere without losing or doubling a record.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def check_dofn(
 ) -> CheckedDoFn:
     """Check that a DoFn can be split anywhere: ``check_dofn(MyFn(), element)`` in a unit test.
 
-    All checks take as long as reading the element some hundred times. Where that is more than ``seconds``, the splits
-    that were tried are spread over all of the work, and the result says what was left out and where the time of a read
-    went. Where already the claims of one read take more than a twentieth of it, only the first claims are checked, as
-    many as there is time to split. Where not even one read ends in time, nothing is checked: ask for `complete`::
+    A full check takes as long as reading the element about a hundred times. If that exceeds ``seconds``, the splits
+    that are tried are spread over all of the work, and the result says what was left out and where the time of a read
+    went. If the claims of one read take more than a twentieth of ``seconds``, only the first claims are checked, as
+    many as there is time to split. If not even one read ends in time, nothing is checked. So assert `complete`::
 
         checked = check_dofn(ReadRest(), "https://...")  # a thousand pages
         assert checked.complete, checked
@@ -51,17 +51,18 @@ def check_dofn(
     Args:
         fn: the DoFn.
         element: an input of finite work.
-        restriction: check this part of its work, in place of the initial restriction; the work need not be finite then.
+        restriction: the part of its work to check instead of the initial restriction, whose work may then be endless.
         side_inputs: values by name, passed to `process`.
         tags: declared tags.
         fractions: shares of the remaining work that the primary keeps, from 0 to 1.
-        seed: of the order in which parts run.
-        seconds: how long it may take, None for as long as it takes. What is under way then ends at its next claim.
-        progress: a function that gets a `RunProgress` about twice a second, of checks done and known, amid a claim;
-            True for lines on stderr; None for such if stderr is a terminal and it takes seconds; False for none.
+        seed: the seed of the random order in which parts run.
+        seconds: the time limit, None for no limit. A read that is under way then ends at its next claim.
+        progress: a function that gets a `RunProgress` of checks done and known about twice a second, called during a
+            claim; True for lines on stderr; None for lines only if stderr is a terminal and the check takes more than
+            3 seconds; False for none.
 
     Returns:
-        How much was exercised, whether that is all, and what to do if the work can never be split; ``str()`` says it.
+        How much was checked, whether that is all, and what to do if the work can never be split; ``str()`` is a text.
 
     Raises:
         CheckError: listing every broken rule with the split that broke it.

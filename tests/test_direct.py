@@ -429,7 +429,7 @@ def returning(method, value):
         (
             returning("get_initial_restriction", None),
             InvalidTypeError,
-            "ReturnsFn.get_initial_restriction() of element ('a', 3): it returned None, which is no restriction.",
+            "ReturnsFn.get_initial_restriction() of element ('a', 3): it returned None, which is not a restriction.",
         ),
         (
             returning("get_initial_restriction", (3, 1)),
@@ -691,15 +691,15 @@ def test_elements_are_given_as_a_list(elements, shown):
     [
         (
             {"get_initial_restriction": lambda self, element: (yield OffsetRange(0, 3))},
-            "it returned a generator, which is no restriction. Return the restriction, do not yield it.",
+            "it returned a generator, which is not a restriction. Return the restriction, do not yield it.",
         ),
         (
             {"create_tracker": lambda self, element, restriction: OffsetRangeTracker},
-            "it must return a RestrictionTracker, an instance of it (got <class",
+            "it must return an instance of RestrictionTracker (got <class",
         ),
         (
             {"create_tracker": lambda self, element, restriction: restriction},
-            "it must return a RestrictionTracker, an instance of it (got OffsetRange(",
+            "it must return an instance of RestrictionTracker (got OffsetRange(",
         ),
     ],
     ids=["yields its restriction", "a class for a tracker", "a restriction for a tracker"],

@@ -1,7 +1,7 @@
 """from_beam: runs a splittable DoFn of Apache Beam, unchanged. Beam is imported when it is first needed.
 
-Here are the methods of the DoFn, the parameters of its `process`, its outputs and its watermark estimator; its tracker
-and its restrictions are in `sdf.beam.trackers`.
+This module adapts the DoFn's methods, the parameters of its `process`, its outputs and its watermark estimator;
+`sdf.beam.trackers` adapts its tracker and its restrictions.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ __all__ = ["from_beam"]
 
 
 def from_beam(dofn: Any) -> DoFn:
-    """Return a DoFn that does what a splittable DoFn of Beam does; for every runner, and for `check_dofn`.
+    """Return a DoFn that does the same as a splittable DoFn of Beam, for every runner and for `check_dofn`.
 
-    Timestamps and windows end here: of a TimestampedValue or WindowedValue the value is the output, and its timestamp
-    goes to the watermark estimator. Elements have no timestamp, Beam's MIN_TIMESTAMP, and lie in the global window.
-    Side inputs are given to the runner by the names that they have in ``process``. Restrictions are pickled; a
+    Timestamps and windows are dropped: the output is the value of a TimestampedValue or WindowedValue, and its
+    timestamp goes to the watermark estimator. An element has Beam's MIN_TIMESTAMP, which means none, and lies in the
+    global window. Give side inputs to the runner by their names in ``process``. Restrictions are pickled; a
     restriction_coder is not used.
 
     Args:
         dofn: an instance of a Beam DoFn whose ``process`` has a ``RestrictionParam``. It must pickle.
 
     Returns:
-        The DoFn, under the name of the class of ``dofn``.
+        The DoFn; its class has the name of the class of ``dofn``.
 
     Raises:
         MissingExtraError: if Beam is not installed.
-        InvalidTypeError: if it is no splittable DoFn, or one of its methods has a parameter that only Beam's own
+        InvalidTypeError: if ``dofn`` is no splittable DoFn, or one of its methods has a parameter that only Beam's own
             runners can fill: state, timers, bundle finalizers, contexts.
 
     Source: RestrictionProvider, RestrictionTracker and sdf_utils of Apache Beam's Python SDK.
@@ -50,13 +50,13 @@ def from_beam(dofn: Any) -> DoFn:
     def process(self: _BeamDoFn, element: Any, tracker: Any, **side_inputs: Any) -> Any:
         return self.run(element, tracker, side_inputs)
 
-    process.__signature__ = arguments.signature  # type: ignore[attr-defined]  # runners check side inputs by it
+    process.__signature__ = arguments.signature  # type: ignore[attr-defined]  # runners check side inputs against it
     kind = type(type(dofn).__name__, (_BeamDoFn,), {"__doc__": type(dofn).__doc__, "process": process})
     return kind(dofn, arguments)  # type: ignore[no-any-return]
 
 
 class _BeamDoFn(DoFn):
-    """What the DoFns that `from_beam` makes have in common."""
+    """The base class of the DoFns that `from_beam` makes."""
 
     def __init__(self, dofn: Any, arguments: _Arguments) -> None:
         self._dofn = dofn
@@ -64,7 +64,7 @@ class _BeamDoFn(DoFn):
         self._provider = arguments.restrictions
         self._unbounded = getattr(dofn.process, "unbounded_per_element", False)
 
-    def __reduce__(self) -> Any:  # its class is made by from_beam()
+    def __reduce__(self) -> Any:  # from_beam() makes its class, which cannot be pickled by name
         return from_beam, (self._dofn,)
 
     def get_initial_restriction(self, element: Any) -> Any:
@@ -73,7 +73,7 @@ class _BeamDoFn(DoFn):
 
     def split_restriction(self, element: Any, restriction: Any) -> Iterable[Any]:
         values = [part for part, _ in self._provider.split_and_size(element, to_beam(restriction))]
-        many = len(values)  # none is how Beam says that nothing is to be done
+        many = len(values)  # 0 means in Beam that there is nothing to do
         parts = [to_ours(value, Fraction(at, many), Fraction(at + 1, many)) for at, value in enumerate(values)]
         return parts or [restriction]
 
@@ -107,17 +107,17 @@ class _BeamDoFn(DoFn):
         _no_outputs(self._dofn.finish_bundle())
 
     def run(self, element: Any, tracker: Any, side_inputs: dict[str, Any]) -> Any:
-        """Call Beam's process() and return its outputs as ours."""
+        """Call Beam's process() and return its outputs, converted to ours."""
         estimator = None if tracker.watermark is None else tracker.watermark.beam
         outputs = self._dofn.process(**self._arguments.fill(element, view()(tracker), estimator), **side_inputs)
         if not isinstance(outputs, Iterable) or isinstance(outputs, (str, bytes, dict)):
-            return outputs  # None, or what the runner refuses
+            return outputs  # None, or a value that the runner refuses
         plain = _plain(outputs, None if estimator is None else estimator.observe_timestamp)
-        return plain if isinstance(outputs, Iterator) else list(plain)  # a list was complete before its first output
+        return plain if isinstance(outputs, Iterator) else list(plain)  # a list is complete: convert it at once
 
 
 class _Estimator(WatermarkEstimator):
-    """Beam's estimator behind our interface; its state travels pickled, since it may be anything."""
+    """Adapts Beam's estimator to our interface; its state is pickled, since it may have any type."""
 
     def __init__(self, provider: Any, state: Any) -> None:
         self._provider = provider
@@ -127,17 +127,17 @@ class _Estimator(WatermarkEstimator):
         beam = need_beam()
         estimator = self._provider.create_watermark_estimator(state)
         if state is None and isinstance(estimator, beam.io.watermark_estimators.MonotonicWatermarkEstimator):
-            # Beam's own provider begins with None, to which the first timestamp cannot be compared.
+            # Beam's own provider begins with None, which cannot be compared with the first timestamp.
             estimator = self._provider.create_watermark_estimator(beam.utils.timestamp.MIN_TIMESTAMP)
         self.beam = beam.runners.sdf_utils.ThreadsafeWatermarkEstimator(estimator)
 
     def current(self) -> float:
-        """Return seconds since the epoch; where Beam's is None, the lowest that Beam has."""
+        """Return the watermark in seconds since the epoch; if it is None, Beam's MIN_TIMESTAMP."""
         watermark = self.beam.current_watermark()
         return float(need_beam().utils.timestamp.MIN_TIMESTAMP if watermark is None else watermark)
 
     def state(self) -> bytes:
-        self.beam.current_watermark()  # Beam's monotonic one enters there what it has observed
+        self.beam.current_watermark()  # Beam's monotonic estimator updates its state in this call
         pickled: bytes = cloudpickle.dumps(self.beam.get_estimator_state())
         return pickled
 
@@ -146,12 +146,12 @@ class _Estimator(WatermarkEstimator):
 
 
 class _Arguments:
-    """What the parameters of a Beam DoFn ask for.
+    """The arguments for the parameters of a Beam DoFn's process().
 
     Attributes:
-        restrictions: its RestrictionProvider.
-        watermarks: its WatermarkEstimatorProvider, or None.
-        signature: that of our `process`, with its side inputs.
+        restrictions: the DoFn's RestrictionProvider.
+        watermarks: the DoFn's WatermarkEstimatorProvider, or None.
+        signature: the signature of our `process`, with the side inputs.
     """
 
     def __init__(self, dofn: Any) -> None:
@@ -207,7 +207,7 @@ _FILLERS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 def _provider(dofn: Any, chosen: Any, kind: Any) -> Any:
-    """Return the provider that a parameter names; without a name it is the DoFn itself."""
+    """Return the provider that a parameter names; if it names none, the DoFn itself is the provider."""
     provider = chosen or dofn
     if not isinstance(provider, kind):
         raise InvalidTypeError(

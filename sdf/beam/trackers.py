@@ -1,8 +1,8 @@
-"""The trackers and restrictions of Apache Beam behind our interface; Beam is imported when it is first needed.
+"""Adapts Apache Beam's trackers and restrictions to our interface; Beam is imported when it is first needed.
 
-Beam takes a tracker's word for a split, a run here proves that nothing was lost: Beam's OffsetRange becomes ours, and
-any other restriction a `BeamRestriction`, which knows which part it is. Some of Beam's trackers change the restriction
-that they were given; so they get copies, and copies leave them.
+Beam trusts the splits of a tracker; sdf proves that nothing was lost. So Beam's OffsetRange becomes ours, and any other
+restriction becomes a `BeamRestriction`, which states which part of the work it is. Some of Beam's trackers modify the
+restriction that they were given. So a tracker gets a copy, and the runner gets copies from it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from sdf.model.trackers import Progress, RestrictionTracker
 
 __all__ = ["BeamRestriction", "BeamTracker", "need_beam", "part_of", "to_beam", "to_ours", "view", "weighed"]
 
-_asking = threading.local()  # .live: current_restriction() is called for process(), which gets Beam's own, no copy
+_asking = threading.local()  # .live: process() calls current_restriction(), and gets Beam's own object, no copy
 
 
 @functools.cache
 def need_beam() -> Any:
-    """Return Beam, with the modules that are used here."""
+    """Return apache_beam, with the modules that are used here imported."""
     try:
         import apache_beam
         import apache_beam.io.restriction_trackers
@@ -54,29 +54,29 @@ def need_beam() -> Any:
 
 @attrs.frozen
 class BeamRestriction:
-    """A restriction of Beam's that is no OffsetRange, and which part of the work of its element it is.
+    """A Beam restriction that is no OffsetRange, with the part of the element's work that it is.
 
     Attributes:
         value: Beam's restriction.
-        start: the start of ``value``, if that has start and stop. Otherwise the whole goes from 0 to 1, and each split
-            puts a number between: order and completeness show in them.
-        stop: likewise.
+        start: the start of ``value``, if that has start and stop. Otherwise a Fraction: the whole is 0 to 1, and each
+            split chooses a number between start and stop, so that the order and the tiling of parts can be proved.
+        stop: the stop, likewise.
     """
 
-    value: Any = attrs.field(eq=False)  # many of Beam's have no __eq__
+    value: Any = attrs.field(eq=False)  # many of Beam's restrictions have no __eq__
     start: Any
     stop: Any
 
 
 class BeamTracker(RestrictionTracker):
-    """Beam's tracker behind our interface; the runner brings the lock.
+    """Adapts Beam's tracker to our interface; the runner adds the lock.
 
     Args:
         provider: the RestrictionProvider.
         element: the input.
-        restriction: the part, as `to_ours` gave it.
-        unbounded: whether ``process`` is marked unbounded_per_element. Then it is not cut before it runs, and it has no
-            end where Beam's tracker does not say.
+        restriction: the restriction, as `to_ours` returned it.
+        unbounded: whether ``process`` is marked unbounded_per_element. Then the work is not cut before it runs, and it
+            counts as endless if Beam's tracker has no is_bounded().
     """
 
     def __init__(self, provider: Any, element: Any, restriction: Any, *, unbounded: bool) -> None:
@@ -100,32 +100,33 @@ class BeamTracker(RestrictionTracker):
         self._claimed = True
         try:
             return bool(self._beam.try_claim(position))
-        except ValueError as error:  # how Beam's trackers say that a claim breaks a rule
+        except ValueError as error:  # Beam's trackers raise it for a claim that breaks a rule
             raise ClaimError(str(error)) from error
 
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Any, Any] | None:
         fraction = float(fraction_of_remainder)
         if not self._claimed and (self._unbounded or not self.is_bounded()):
-            return None  # half of what never ends is not half of what there is to do now
+            return None  # half of endless work is not half of the work that exists now
         if not self._claimed and not isinstance(self._restriction, OffsetRange):
             return self._split_unclaimed(fraction)
-        # A RangeTracker cannot be cut where it stands, which is at 0; a little ahead it can.
+        # A RangeTracker cannot be cut at its current position (fraction 0), only a little after it.
         ahead = [2.0**power for power in range(-30, 0, 3)] if self._reads_source and not fraction else []
         for share in [fraction, *ahead]:
             split = self._beam.try_split(share)
-            if split:  # not None, nor False as UnsplittableRestrictionTracker has it
+            if split:  # not None, nor False, which UnsplittableRestrictionTracker returns
                 pair = self._parts(split)
                 self._stop = part_of(pair[0])[1]
                 return pair
         return None
 
     def _split_unclaimed(self, fraction: float) -> tuple[Any, Any] | None:
-        """Cut what nobody has started, to plan. Beam has no rules for that: only where both sides show work is it done.
+        """Cut work that nobody has started, to plan.
 
-        A tracker of its own is cut, so that this one stays as it is if nothing comes of it.
+        Beam has no rules for that, so the cut counts only if both sides have a size > 0 and the sizes add up. A second
+        tracker is cut, so that this one stays unchanged if the cut does not count.
         """
         other = self._track(self._restriction)
-        if self._reads_source:  # cannot be cut before its first claim
+        if self._reads_source:  # a BoundedSource cannot be cut before its first claim
             ranges = other.current_restriction().range_tracker()
             if ranges.start_position() is None or not ranges.try_claim(ranges.start_position()):
                 return None
@@ -150,7 +151,7 @@ class BeamTracker(RestrictionTracker):
             done = self._beam.check_done()
         except ValueError as error:
             raise UnclaimedWorkError(f"{error} Claim until try_claim() is False, or defer_remainder().") from error
-        # Documented are True and raising, but a BoundedSource's is False after every read, and says nothing.
+        # Documented are True and raising; but a BoundedSource's check_done() returns False after every read.
         if done is False and not self._reads_source:
             raise UnclaimedWorkError(f"check_done() of {show(self._beam)} is False. Claim until try_claim() is False.")
 
@@ -158,7 +159,7 @@ class BeamTracker(RestrictionTracker):
         try:
             progress = self._beam.current_progress()
             done, left = float(progress.completed_work), float(progress.remaining_work)
-        except (NotImplementedError, TypeError):  # the latter is how Beam's RestrictionProgress says "unknown"
+        except (NotImplementedError, TypeError):  # RestrictionProgress raises TypeError if progress is unknown
             return Progress(0, None)
         return Progress(max(0.0, done), max(0.0, left) if math.isfinite(left) else None)
 
@@ -170,7 +171,7 @@ class BeamTracker(RestrictionTracker):
 
 
 class _Claims:
-    """A RangeTracker whose claims are made at the tracker that the runner watches."""
+    """A RangeTracker whose claims go to the tracker that the runner watches."""
 
     def __init__(self, ranges: Any, try_claim: Callable[[Any], bool]) -> None:
         self._ranges = ranges
@@ -182,7 +183,7 @@ class _Claims:
 
 @functools.cache
 def view() -> Any:
-    """Return the class of what Beam's process() gets as its tracker; a subclass, as some DoFns ask what it is."""
+    """Return the class of the tracker for Beam's process(): a RestrictionTrackerView, as some DoFns check its type."""
 
     class View(need_beam().runners.sdf_utils.RestrictionTrackerView):  # type: ignore[misc]
         def __init__(self, tracker: Any) -> None:
@@ -197,7 +198,7 @@ def view() -> Any:
             finally:
                 _asking.live = False
             if _reads_source(value):
-                # A BoundedSource claims at the RangeTracker inside its restriction; the runner must hear of that.
+                # A BoundedSource claims at the RangeTracker inside its restriction; the runner must see these claims.
                 claims, value = _Claims(value.range_tracker(), self.try_claim), copy.copy(value)
                 value.range_tracker = lambda: claims
             return value
@@ -211,7 +212,7 @@ def view() -> Any:
 
 
 def to_ours(value: Any, start: Fraction, stop: Fraction) -> Any:
-    """Return Beam's restriction as ours; ``start`` and ``stop`` say which part it is, if it does not say so itself."""
+    """Return Beam's restriction as ours; if it has no start and stop of its own, it gets these."""
     if type(value) is need_beam().io.restriction_trackers.OffsetRange and type(value.start) is type(value.stop) is int:
         return OffsetRange(value.start, value.stop)
     ends = getattr(value, "start", None), getattr(value, "stop", None)
@@ -221,21 +222,21 @@ def to_ours(value: Any, start: Fraction, stop: Fraction) -> Any:
 
 
 def to_beam(restriction: Any) -> Any:
-    """Return Beam's restriction; it is no copy."""
+    """Return Beam's restriction, not a copy."""
     if isinstance(restriction, OffsetRange):
         return need_beam().io.restriction_trackers.OffsetRange(*restriction)
     return restriction.value
 
 
 def part_of(restriction: Any) -> tuple[Fraction, Fraction]:
-    """Return which part of the whole a restriction is; 0 and 1 for one that has ends of its own."""
+    """Return which part of the whole a restriction is; (0, 1) if it has a start and stop of its own."""
     start, stop = restriction.start, restriction.stop
     own = not (isinstance(start, Fraction) and isinstance(stop, Fraction))
     return (Fraction(0), Fraction(1)) if own else (start, stop)
 
 
 def _between(start: Fraction, stop: Fraction | None) -> Fraction:
-    """Return the simplest number between two, so that a stream can split for ever; None is no limit."""
+    """Return the simplest fraction between two (None: no limit); a simple one lets a stream split forever."""
     whole = math.floor(start)
     if stop is None or whole + 1 < stop:
         return Fraction(whole + 1)
@@ -243,12 +244,12 @@ def _between(start: Fraction, stop: Fraction | None) -> Fraction:
 
 
 def _reads_source(value: Any) -> bool:
-    """Tell whether a restriction is that of a BoundedSource, whose class is private to Beam."""
+    """Return whether a restriction is that of a BoundedSource; its class is private to Beam."""
     return all(hasattr(value, name) for name in ("source", "range_tracker", "weight"))
 
 
 def weighed(value: Any) -> Any:
-    """Return the restriction of a BoundedSource with a weight; where it has none, Beam's own split loses work."""
+    """Return a BoundedSource's restriction with a weight; Beam's own split loses work if there is none."""
     if not _reads_source(value) or value.weight() is not None:
         return value
     try:

@@ -1,1 +1,1 @@
-"""What `sdf.testing.check_dofn` is made of: it splits a DoFn everywhere and compares what comes out."""
+"""The implementation of `sdf.testing.check_dofn`: it splits a DoFn everywhere and compares the records."""

@@ -1,4 +1,4 @@
-"""A budget of seconds for a check that goes on in this thread, and what is shown meanwhile of how far it is."""
+"""A budget of seconds for a check that runs in the calling thread, and the progress that is shown meanwhile."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from sdf.reporting.progress import RunProgress
 __all__ = ["Budget", "SpentError", "as_seconds", "as_shown"]
 
 _EVERY_SECONDS = 0.5
-_FIRST_SHARE = 0.05  # of all seconds, for the claims of the first read: a whole check reads a hundred times or more
-_QUIET_SECONDS = 3.0  # what takes no longer shows nothing, unless somebody asks for it
+_FIRST_SHARE = 0.05  # share of all seconds for the claims of the first read; a whole check reads 100 times or more
+_QUIET_SECONDS = 3.0  # a shorter check shows nothing, unless the caller asks for it
 
 
 class SpentError(BaseException):
-    """The time is up. No Exception, so that no ``except`` of a user's takes it for one of the input."""
+    """The time is up. A BaseException, so that no ``except Exception`` of user code catches it."""
 
 
 class Budget:
-    """Ends what takes longer than it may, at its next claim; and shows how far it is.
+    """Ends a check at its next claim when its time is up, and shows its progress.
 
     Args:
-        name: of what is checked.
-        seconds: how long that may take, None for as long as it takes; the claims of its first read, a twentieth of it.
+        name: the name of the DoFn that is checked.
+        seconds: the time limit of the check; None for no limit. The claims of the first read may take 1/20 of it.
         show_progress: gets a `RunProgress` about twice a second.
-        clock: monotonic seconds.
+        clock: returns monotonic seconds.
 
     Attributes:
-        done: checks done.
-        known: checks to do, as far as is known.
-        claims: claims made, in all reads.
-        splits: splits that succeeded.
-        seconds: how long it may take, infinity for as long as it takes.
-        interrupted: whether it ended something.
+        done: number of checks done.
+        known: number of all checks; 0 during the first read.
+        claims: number of claims, in all reads.
+        splits: number of splits that succeeded.
+        seconds: the time limit in seconds, infinity for none.
+        interrupted: whether the budget has ended a read or a check.
     """
 
     def __init__(
@@ -59,23 +59,23 @@ class Budget:
         self._ends = self._began + self.seconds
 
     def go_on(self) -> None:
-        """After the first read: what comes next may take all that is left."""
+        """Let the checks after the first read use all the time that is left."""
         self._ends = self._began + self.seconds
         self.interrupted = False
 
     def spent_seconds(self) -> float:
-        """Return how long it has been going on."""
+        """Return the seconds since the check began."""
         return self._clock() - self._began
 
     def claim_seconds(self) -> float:
-        """Return how long it was from one claim to the next, on average, since the first of them."""
+        """Return the mean seconds from one claim to the next."""
         return (self._last_claim_at - self._first_claim_at) / max(1, self.claims - 1)
 
     def times_of_read(self, began_seconds: float) -> str:
-        """Return where the time went until now, for who wonders: all claims are those of one read.
+        """Return, for the user, how the time until now was spent. All claims so far must be of one read.
 
         Args:
-            began_seconds: what `spent_seconds` was when that began.
+            began_seconds: the value of `spent_seconds` when that read began.
         """
         now, read_at = self._clock(), self._began + began_seconds
         before = f"The first read began after {began_seconds:.2f} s"
@@ -88,7 +88,7 @@ class Budget:
         )
 
     def claimed(self) -> None:
-        """Count a claim, and look at the clock."""
+        """Count a claim and check the time; called at each claim."""
         self.claims += 1
         self._last_claim_at = now = self._clock()
         if self.claims == 1:
@@ -97,7 +97,7 @@ class Budget:
         self._look(now)
 
     def look(self) -> None:
-        """Look at the clock: at each claim and each check.
+        """Check the time; called before each check.
 
         Raises:
             SpentError: if the time is up.
@@ -113,7 +113,7 @@ class Budget:
             raise SpentError
 
     def close(self) -> None:
-        """Show the last of it; raise what the function that shows it raised, which was called amid user code."""
+        """Show the final progress; raise the error of the progress function, kept because user code may swallow it."""
         self._tell(self._clock(), ended=True)
         if self._failure is not None:
             raise self._failure
@@ -129,7 +129,7 @@ class Budget:
 
 
 def as_seconds(value: Any, who: str) -> float | None:
-    """Return a budget; raise unless it is None or a positive number."""
+    """Return a time limit in seconds; raise unless it is None or a positive number."""
     if value is None:
         return None
     number = as_number(value)
@@ -139,14 +139,15 @@ def as_seconds(value: Any, who: str) -> float | None:
 
 
 def as_shown(progress: Any, who: str) -> Callable[[RunProgress], Any] | None:
-    """Return what shows progress: a function of the user's, lines on stderr, or nothing.
+    """Return the function that shows progress: the user's, or one that writes lines on stderr; None to show nothing.
 
     Args:
-        progress: a function; True for lines; None for lines if stderr is a terminal and it takes seconds; False.
-        who: for the error.
+        progress: a function; True for lines; None for lines only if stderr is a terminal and the check takes seconds;
+            False for nothing.
+        who: the name of the caller, for the error and the lines.
 
     Raises:
-        InvalidTypeError: if it is none of these.
+        InvalidTypeError: if ``progress`` is none of these.
     """
     if progress is False:
         return None
@@ -162,12 +163,12 @@ def as_shown(progress: Any, who: str) -> Callable[[RunProgress], Any] | None:
 def _is_terminal() -> bool:
     try:
         return sys.stderr.isatty()
-    except (AttributeError, ValueError, OSError):  # None, closed, or anything that a program put there
+    except (AttributeError, ValueError, OSError):  # stderr may be None, closed, or replaced by any object
         return False
 
 
 class _Line:
-    """Writes over one line of a terminal; elsewhere, one line after the other."""
+    """Rewrites one line on a terminal; elsewhere writes a new line each time."""
 
     def __init__(self, who: str, quiet_seconds: float) -> None:
         self._who = who

@@ -1,4 +1,4 @@
-"""One check of a DoFn: reads an element whole, then split in many ways, and compares what came out."""
+"""One check of a DoFn: reads an element whole, then split in many ways, and compares the records."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from sdf.serialization import pickling
 __all__ = ["Check"]
 
 _MOST_IDLE = 100
-_READS_PER_CLAIM = 17  # of all of the work, that a check makes: 7 splits, each of which reads it 2.5 times
-_FEWEST_CLAIMS = 8  # to check of work that is too long to be checked whole, if the first read made so many
+_READS_PER_CLAIM = 17  # reads of the whole work per claim of it: 7 splits, each of which reads it 2.5 times
+_FEWEST_CLAIMS = 8  # claims to check, if the first read made that many, of work too long to be checked whole
 
 
 @attrs.define
 class _Read:
-    """One attempt, and all that came of it."""
+    """One attempt and its results."""
 
     claims: int = 0
     positions: list[Any] = attrs.field(factory=list)
@@ -61,8 +61,8 @@ class Check:
         self._tags = tags
         self._order = order
         self._driver_fn: DoFn | None = None
-        self._outputs: dict[Hashable, Any] = {}  # one output for each key, to show it
-        self._place: tuple[int, int] = (0, 0)  # of what is checked now: faults are told in the order of the claims
+        self._outputs: dict[Hashable, Any] = {}  # one example output per key, for the message
+        self._place: tuple[int, int] = (0, 0)  # of the current check: faults are listed in the order of the claims
         self._faults: list[tuple[tuple[int, int], str]] = []
         self._skipped: list[str] = []
         self._first_read_times = ""
@@ -72,7 +72,7 @@ class Check:
         return [fault for _, fault in sorted(self._faults, key=lambda fault: fault[0])]
 
     def send(self) -> None:
-        """Check that the DoFn pickles, and keep a copy that is not set up, as the driver's is not."""
+        """Check that the DoFn pickles, and keep a copy without `setup`, as on the driver."""
         self._attempt("sending it to the workers", self._check_pickles)
         if not self.faults:
             self._driver_fn = deepcopy(self._fn)
@@ -91,7 +91,7 @@ class Check:
     def _run(self, fractions: tuple[float | Fraction, ...]) -> CheckedDoFn:
         try:
             expanded = expand(self._fn, self._element, restriction=self._part)
-        except SourceError:  # no rule is broken: what is to be read is not there
+        except SourceError:  # no broken rule: the input does not exist
             raise
         except SdfError as error:
             self._fault(f"the initial restriction: {type(error).__name__}: {error}")
@@ -117,7 +117,7 @@ class Check:
         return CheckedDoFn(read.claims, read.records.total(), self._budget.splits, tuple(self._skipped), note)
 
     def _make(self, checks: list[tuple[str, tuple[int, int], Callable[[], None]]]) -> None:
-        """Make one check after the other, as long as there is time; note which of them were left out."""
+        """Run the checks in order until the time is up; note which were left out."""
         self._budget.known = len(checks)
         try:
             for _, self._place, check in checks:
@@ -131,9 +131,9 @@ class Check:
                 self._skipped.append(f"{left.count(''):,} of {[what for what, _, _ in checks].count(''):,} splits")
 
     def _first_read(self, restriction: Any) -> tuple[Any, _Read] | None:
-        """Read all, or as much as there is time to check; return what was read, a restriction, and the read.
+        """Read all, or as much as there is time to check; return the restriction that was read, and the read.
 
-        None if not even that came to its end in time.
+        Return None if not even one read ended in time.
         """
         budget = self._budget
         began_seconds = budget.spent_seconds()
@@ -147,7 +147,7 @@ class Check:
         try:
             budget.look()
             most = max(_FEWEST_CLAIMS, math.isqrt(int(budget.seconds / (_READS_PER_CLAIM * budget.claim_seconds()))))
-            most = min(most, max(2, claims - 1))  # a split needs something to cut off: one claim would be too few
+            most = min(most, max(2, claims - 1))  # a split needs something to cut off: one claim is too few
             read = self._read(restriction, None, most, 0.0, lambda residual: None)
             if read.primary is None:
                 return restriction, self._read_all(restriction)
@@ -178,7 +178,7 @@ class Check:
 
     def _through_pickle(self, restriction: Any) -> Any:
         pickling.dumps(restriction, f"restriction {show(restriction)}")
-        copy = deepcopy(restriction)  # what unpickling gives; that itself would redefine a class local to a test
+        copy = deepcopy(restriction)  # not unpickled: that would redefine a class local to a test
         if copy != restriction:
             raise InvalidTypeError(
                 f"restriction {show(restriction)} does not equal its copy after pickling ({show(copy)}). Make it a "
@@ -219,8 +219,8 @@ class Check:
         """Read a restriction and split it after claim ``at``.
 
         Returns:
-            The attempt, and the records of all that was cut off from it; a coin decides whether that ran while the
-            attempt waited or after it.
+            The attempt, and the records of all residuals. At random, the residuals run while the attempt waits, or
+            after it.
         """
         rest: Records = Counter()
         later: list[Residual] = []
@@ -242,7 +242,7 @@ class Check:
         return read, rest
 
     def _read_all(self, restriction: Any, watermark: Any = None) -> _Read:
-        """Read a restriction, and at once whatever process() defers of it."""
+        """Read a restriction, and then, without delay, whatever process() deferred."""
         total = self._read(restriction, watermark)
         deferred, idle = total.deferred, 0
         while deferred:
@@ -266,7 +266,7 @@ class Check:
         fraction: float | Fraction = 0.0,
         on_split: Callable[[Residual], None] | None = None,
     ) -> _Read:
-        """Run one attempt; after claim ``at`` split it and pass what was cut off to ``on_split``."""
+        """Run one attempt; after claim ``at`` split it and pass the residual to ``on_split``."""
         read = _Read()
 
         def on_claim(claims: int, position: Any) -> None:
@@ -301,7 +301,7 @@ class Check:
         return read
 
     def _until_spent(self, invoker: Invoker) -> Iterator[Any]:
-        """Yield the outputs; end with SpentError if the time is up, also where user code took that for its own."""
+        """Yield the outputs; raise SpentError if the time is up, even if user code caught or replaced it."""
         try:
             yield from invoker.run()
         except SdfError:

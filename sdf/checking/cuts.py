@@ -1,4 +1,4 @@
-"""Where check_dofn splits: after which claims, and how much of what is unclaimed the primary keeps."""
+"""Where check_dofn splits: after which claims, and which share of the unclaimed work the primary keeps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sdf.numbers import as_integer
 
 __all__ = ["as_fractions", "cuts"]
 
-_MOST_CLAIMS = 40  # to split at; of more, these are spread evenly, the first and the last among them
+_MOST_CLAIMS = 40  # to split at; of more claims, so many are used, spread evenly, with the first and the last
 
 
 def as_fractions(value: Any, who: str) -> tuple[float | Fraction, ...]:
@@ -30,9 +30,10 @@ def as_fractions(value: Any, who: str) -> tuple[float | Fraction, ...]:
 def cuts(
     whole: Any, made: int, positions: list[Any], fractions: tuple[float | Fraction, ...]
 ) -> Iterator[tuple[int, int, float | Fraction]]:
-    """Yield what to try: after which claim, a number, and a fraction. The first of them are spread over all claims.
+    """Yield the splits to try: the claim to split after, the number of the fraction there, and the fraction.
 
-    So are the fractions: each round has every claim once, and one fraction after the other.
+    A check may run out of time, so any first part of them covers all claims and fractions: each round has every chosen
+    claim once, in bit-reversed order, and the fractions in turn.
     """
     claims = _spread(made)
     width = len(claims).bit_length()
@@ -46,7 +47,7 @@ def cuts(
 
 
 def _near_next_block(whole: Any, positions: list[Any], at: int) -> list[Fraction]:
-    """Return the fractions that cut an offset range just before, at, and just after the block that follows a claim."""
+    """Return the fractions that cut an offset range 1 before, at, and 1 after the start of the block after a claim."""
     if not isinstance(whole, OffsetRange) or at >= len(positions):
         return []
     claimed, following = as_integer(positions[at - 1]), as_integer(positions[at])

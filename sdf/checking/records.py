@@ -1,4 +1,4 @@
-"""Counts records by what they hold: equal are those of equal type and content, whether or not they compare so."""
+"""Counts records by type and content: two equal in both count as the same record, even if ``==`` says otherwise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Records = Counter[Hashable]
 
 
 def key_of(output: Any) -> Hashable:
-    """Return something to count an output by: equal for outputs of equal type and content."""
+    """Return a key to count an output by: equal for outputs of equal type and content."""
     if isinstance(output, TaggedOutput):
         return (TaggedOutput, output.tag, key_of(output.value))
     kind = type(output)

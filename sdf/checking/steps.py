@@ -1,4 +1,4 @@
-"""What a check of a DoFn exercised, and what it says about splitting it."""
+"""What a check of a DoFn covered, and its advice on splitting."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["CheckedDoFn"]
 
 @attrs.frozen
 class CheckedDoFn:
-    """What `check_dofn` exercised.
+    """What `check_dofn` covered.
 
     Attributes:
-        claims: claims in the read that all others were compared with; 0 if none came to its end in time.
-        records: outputs of that read.
-        splits: splits that succeeded; 0 means that nothing could be shown about splitting.
-        skipped: what was not checked, since the budget was spent.
-        note: where the time of the first read went, in seconds, if anything was skipped; else empty.
+        claims: number of claims in the whole read, with which all others are compared; 0 if no read ended in time.
+        records: number of outputs of the whole read.
+        splits: number of splits that succeeded; 0 means that the check shows nothing about splitting.
+        skipped: the checks that were left out because the time was up.
+        note: how the seconds of the first read were spent, if a check was left out; else empty.
     """
 
     claims: int
@@ -27,14 +27,14 @@ class CheckedDoFn:
 
     @property
     def complete(self) -> bool:
-        """Whether all was checked that there is to check."""
+        """Whether no check was left out."""
         return not self.skipped
 
     @property
     def advice(self) -> str:
-        """What to do if the work can never be split, however long it takes, or gave nothing; else empty.
+        """What to do if the work can never be split, or gave no record; else empty.
 
-        Where anything was skipped, nothing is said about splitting: what was skipped might have shown it.
+        If a check was left out, there is no advice on splitting: that check might have split the work.
         """
         if self.claims and not self.records:
             return (

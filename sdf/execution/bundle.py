@@ -1,7 +1,7 @@
-"""Runs the work items of one task, one after the other, and hands back what it is told to.
+"""Runs the work items of one task, one after the other, and hands back remaining work on request.
 
-The thread that iterates `Bundle.outputs` does the work. A second thread may call `Bundle.hand_back` at any time: what
-was not started is given back whole, and the running work item is split if enough of it is left.
+The thread that iterates `Bundle.outputs` does the work. A second thread may call `Bundle.hand_back` at any time: work
+items not yet started are given back whole, and the running work item is split if enough of it is left.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Bundle:
 
     Args:
         fn: the DoFn, set up.
-        items: its work items, in the order to run them.
+        items: the task's work items, in the order to run them.
         side_inputs: keyword arguments for `process`.
         clock: monotonic seconds.
     """
@@ -57,7 +57,7 @@ class Bundle:
         self._began = clock()
 
     def outputs(self) -> Iterator[Any]:
-        """Yield all outputs. Only once they have ended, `outcome` is the truth."""
+        """Yield all outputs. `outcome` is complete only once they have ended."""
         call_hook(self._fn, "start_bundle")
         while True:
             with self._lock:
@@ -74,44 +74,44 @@ class Bundle:
         call_hook(self._fn, "finish_bundle")
 
     def outcome(self) -> Outcome:
-        """Return what was done with the work items."""
+        """Return what this attempt did with the work items; call it once `outputs` has ended."""
         ran, slow = self._executor.take_report()
         seconds = self._clock() - self._began
         return Outcome(self._stop, tuple(self._parts), self._executor.units, seconds, ran, slow, self._refused)
 
     def note_claim(self) -> None:
-        """Note how far the running work item is (`Running.note`); called from the other thread, often, to the end."""
+        """Note how far the running work item is (`Running.note`); the second thread calls it often, until the end."""
         with self._lock:
             if self._executor.running is not None:
                 self._executor.running.note()
 
     def hand_back(self, min_piece_seconds: float) -> bool:
-        """Give back what was not started, and split the running work item, if more than so many seconds are left.
+        """Give back unstarted work items, and split the running one, if more than ``min_piece_seconds`` are left.
 
-        Called from another thread than the one that iterates. A work item that took long to get to its first claim, to
-        open a file say, runs as long again before it is split, so that opening is at most half of the time.
+        The second thread calls this. A work item may take long to reach its first claim, for example to open a file.
+        Then it runs as long again before it is split, so that opening is at most half of its time.
 
         Returns:
-            True if there is nothing more to give back. False: the running work item has claimed nothing yet, was just
-            opened, has too little left or cannot be split now, so ask again. `outcome` says what was last in the way.
+            True if there is nothing more to give back. False if the running work item has claimed nothing yet, was just
+            opened, has too little left or cannot be split now: call again later. `outcome` has the last reason.
         """
         self._refused = self._hand_back(min_piece_seconds)
         return self._refused is None
 
     def _hand_back(self, min_piece_seconds: float) -> str | None:
-        """Do that; return what is in the way."""
+        """Hand back; return the reason if that was not possible, else None."""
         with self._lock:
             if self._next == 0:
-                return "nothing was started"  # else a short budget would get nowhere
+                return "nothing was started"  # with a very short budget, no task would ever do any work
             running = self._executor.running
             done = left_seconds = 0.0
             if running is not None:
                 done, _ = running.units()
                 left_seconds = running.seconds_left()
-                if done > 0:  # it may have become dear, which its mean does not tell
+                if done > 0:  # the mean hides that it may have become expensive
                     left_seconds = max(left_seconds, running.seconds_left_at_most())
                 elif math.isinf(left_seconds) and self._executor.items > 0:
-                    left_seconds = running.seconds()  # a little later than those before it: as long again, not for ever
+                    left_seconds = running.seconds()  # estimate overrun, or none: assume as long again
             elapsed = self._clock() - self._began
             if left_seconds + self._unstarted_seconds(elapsed, self._executor.units + done) <= min_piece_seconds:
                 return TOO_LITTLE
@@ -126,7 +126,7 @@ class Bundle:
         return CANNOT if running.invoker.started else NOTHING_CLAIMED
 
     def _unstarted_seconds(self, elapsed: float, done: float) -> float:
-        """Return the seconds that the rest may take: by size or by number, whichever says more."""
+        """Return the estimated seconds of the unstarted work items: by size or by number, whichever is more."""
         unstarted = self._items[self._next : self._stop]
         by_number = len(unstarted) * elapsed / self._next
         return max(by_number, sum(map(units, unstarted)) * elapsed / done if done > 0 else 0.0)

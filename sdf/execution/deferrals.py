@@ -1,6 +1,6 @@
-"""Deferrals: how long work waits that process() put off, and when putting off leads nowhere.
+"""Deferrals: how long deferred work waits, and when deferring it once more is an error.
 
-Work that is deferred again and again without a single claim would keep a finite run going for ever. Its pauses double,
+Work that is deferred again and again without a single claim would keep a finite run going for ever. Its delays double,
 and after `_MOST_IDLE` times in a row it is an error.
 """
 
@@ -14,14 +14,14 @@ from sdf.execution.work_items import WorkItem
 __all__ = ["Deferrals"]
 
 _MOST_IDLE = 100
-_IDLE_SECONDS = 0.01  # the first pause of work that defers without a claim; it doubles each time, up to 2.56 s
+_IDLE_SECONDS = 0.01  # doubled for each deferral in a row without a claim: 0.02 s at first, 2.56 s at most
 
 
 class Deferrals:
     """Counts, by work item, how often in a row it was deferred without a claim.
 
     Args:
-        name: of the DoFn, for messages.
+        name: name of the DoFn, for messages.
     """
 
     def __init__(self, name: str) -> None:
@@ -29,7 +29,7 @@ class Deferrals:
         self._idle: dict[int, int] = {}
 
     def note(self, item: WorkItem, primary: Any) -> None:
-        """Note that a work item was split or deferred, and that ``primary`` of it was run, None for nothing.
+        """Note that a work item was split or deferred, and that its ``primary`` was run; None if nothing was run.
 
         Raises:
             DeferError: if this work was deferred too often in a row without a claim.
@@ -41,15 +41,15 @@ class Deferrals:
         if times > _MOST_IDLE:
             raise DeferError(
                 f"{self._name}.process() deferred {show(item.restriction)} of element {show(item.element)} {times} "
-                f"times in a row without a claim. Finite work must come to its end; use stream_sdf() for work to come."
+                f"times in a row without a claim. Finite work must come to an end; stream_sdf() runs work without one."
             )
 
     def delay_seconds(self, residual: WorkItem, asked_seconds: float, *, cut_from: int | None = None) -> float:
-        """Return how long a residual waits for which `process` asked for a delay of ``asked_seconds``.
+        """Return how many seconds a residual waits, given that `process` asked for ``asked_seconds``.
 
         Args:
-            residual: what is left.
-            asked_seconds: the delay.
+            residual: the deferred work.
+            asked_seconds: the delay that `process` asked for.
             cut_from: the work item that was noted as deferred; None: the parent of the residual.
         """
         before = residual.parent if cut_from is None else cut_from

@@ -1,7 +1,7 @@
-"""Runs work items one after the other in a worker, and adds up what they did: under a task's bundle and under a lane.
+"""Runs work items one after the other in a worker, and adds up what they did, for a task's bundle or for a lane.
 
-What becomes of the rest of a work item that was split or deferred is up to the caller: a bundle gives it back with its
-receipt, a lane offers it to the coordinator, `run_to_end` runs it here.
+The caller decides what becomes of residuals: a bundle gives them back with its receipt, a lane offers them to the
+coordinator, `run_to_end` runs them here.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Executor:
         clock: monotonic seconds.
 
     Attributes:
-        running: the work item that runs, None between two.
-        items: how many have ended.
-        units: the size of all that they did.
-        seconds: how long that took.
-        records: how many they gave, over all outputs.
+        running: the work item that runs, None between two work items.
+        items: number of work items that have ended.
+        units: the size of all the work that they did.
+        seconds: seconds that they took.
+        records: number of records that they gave, over all outputs.
     """
 
     def __init__(self, fn: DoFn, *, side_inputs: Mapping[str, Any] | None, clock: Callable[[], float]) -> None:
@@ -53,7 +53,7 @@ class Executor:
         self._slow: tuple[SlowBlock, ...] = ()
 
     def start(self, item: WorkItem) -> Running:
-        """Make a work item run; call `end` when its outputs have ended."""
+        """Return a work item ready to run; the caller iterates its outputs, then calls `end`."""
         self.running = Running(
             self._fn,
             item,
@@ -64,18 +64,18 @@ class Executor:
         return self.running
 
     def _expected_seconds(self, item: WorkItem) -> float:
-        """Return what it should take by what ran before it, 0 if that tells nothing.
+        """Return units * the mean seconds per unit so far; 0 if there is no estimate.
 
-        A piece of unknown size is less than the whole that it was cut from, nobody knows how much less.
+        There is none for a piece of unknown size: it is smaller than its whole, but nobody knows how much.
         """
         tells = self.units > 0 and (item.size is not None or item.parent is None)
         return units(item) * self.seconds / self.units if tells else 0.0
 
     def end(self, known_as: int | None = None) -> Part | None:
-        """Add up what the running work item did; return what became of it if it did not run whole.
+        """Add up what the running work item did; return its primary and residuals if it did not run whole.
 
         Args:
-            known_as: the work item that the driver knows it as; None: by its own id.
+            known_as: the id by which the driver knows this work; None: the work item's own id.
         """
         running = self.running
         assert running is not None
@@ -93,14 +93,14 @@ class Executor:
         return part
 
     def take_report(self) -> tuple[tuple[Ran, ...], tuple[SlowBlock, ...]]:
-        """Return how each work item ran since the last call, by what the driver knows, and the slowest blocks."""
+        """Return how each work item known to the driver ran since the last call, and the slowest blocks."""
         ran, slow = tuple(self._ran.values()), self._slow
         self._ran, self._slow = {}, ()
         return ran, slow
 
 
 def residual_item(fn: DoFn, item: WorkItem, residual: Residual, number: int, parent: int) -> WorkItem:
-    """Return the work item of a residual that stays in this worker, where the driver knows it as part of its parent."""
+    """Return a work item for a residual that stays in this worker; to the driver it is still part of its parent."""
     size = checked_size(fn, item.element, residual.restriction)
     return WorkItem(number, item.element_id, item.element, residual.restriction, size, parent, residual.watermark)
 
@@ -113,21 +113,21 @@ def run_to_end(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> Iterator[Any]:
-    """Yield the outputs of work items that nobody splits; what `process` defers is run here too, when it is due.
+    """Yield the outputs of work items that nobody splits. Deferred work runs here too, when it is due.
 
     Args:
         fn: the DoFn, set up.
         items: the work items, in the order to run them.
         side_inputs: keyword arguments for `process`.
         clock: monotonic seconds.
-        sleep: waits for so many seconds.
+        sleep: waits for the given seconds.
 
     Raises:
         DeferError: if work was deferred too often in a row without a claim.
     """
     executor = Executor(fn, side_inputs=side_inputs, clock=clock)
     deferrals = Deferrals(type(fn).__name__)
-    numbers = itertools.count(-1, -1)  # of what the driver does not know
+    numbers = itertools.count(-1, -1)  # ids of work items that the driver does not know
     call_hook(fn, "start_bundle")
     orders = itertools.count()
     todo = [(0.0, next(orders), item) for item in items]  # a heap, by when each is due

@@ -1,6 +1,6 @@
-"""Makes the work items of an element, and cuts them smaller: all that happens to a restriction before it is handed out.
+"""Makes the pieces of an element, and cuts them smaller: all that happens to a restriction before it is handed out.
 
-`expand` runs on the workers, once per element; `cut` and `checked_size` also on the driver, to plan.
+`expand` runs on the workers, once per element. `cut` and `checked_size` also run on the driver, for planning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Expanded", "checked_size", "cut", "expand"]
 
 @attrs.frozen
 class Expanded:
-    """An element with its initial restriction, the parts of it to start from, each with its size, and a remark."""
+    """An element, its initial restriction, the (restriction, size) pieces to start from, and the DoFn's remark."""
 
     element: Any
     restriction: Any
@@ -40,13 +40,13 @@ def expand(fn: DoFn, element: Any, *, unbounded: bool = False, restriction: Any 
     Args:
         fn: the DoFn.
         element: the input.
-        unbounded: whether work without an end is welcome.
-        restriction: what to take for the initial one, None to ask the DoFn.
+        unbounded: whether work without an end is allowed.
+        restriction: the initial restriction, None to ask the DoFn.
 
     Raises:
-        UnboundedError: if the work has no end.
-        SplitError: if `split_restriction` lost or doubled something.
-        SdfError: any other of the tree, naming method and element.
+        UnboundedError: if the work has no end and ``unbounded`` is false.
+        SplitError: if `split_restriction` lost or doubled work.
+        SdfError: any other subclass, naming method and element.
     """
     name, method = type(fn).__name__, "create_tracker"
     with blame(lambda: f"{name}.get_initial_restriction()", element):
@@ -57,7 +57,7 @@ def expand(fn: DoFn, element: Any, *, unbounded: bool = False, restriction: Any 
     with where:
         tracker: Any = fn.create_tracker(element, whole)
         if not isinstance(tracker, RestrictionTracker):
-            raise InvalidTypeError(f"it must return a RestrictionTracker, an instance of it (got {show(tracker)})")
+            raise InvalidTypeError(f"it must return an instance of RestrictionTracker (got {show(tracker)})")
         bounded = tracker.is_bounded()
     if not bounded and not unbounded:
         raise UnboundedError(

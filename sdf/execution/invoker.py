@@ -1,14 +1,14 @@
 """Runs one work item until it is done, split or deferred, and enforces the contract of `process`.
 
 One thread iterates `Invoker.run`, which runs `process`. Any other thread may call `Invoker.split` and
-`Invoker.progress` meanwhile: to stop a work item from outside is to split it at 0, after which the next claim of
-`process` is refused. So nothing has to be looked up per claim: for the built-in trackers the ``try_claim`` that
-`process` calls is the tracker's own method, and per output record the invoker costs one step of a generator.
+`Invoker.progress` meanwhile. A runner stops a work item by a split at 0: then the next claim of `process` is refused.
+So a claim need not check a stop flag: for the built-in trackers the ``try_claim`` that `process` calls is the tracker's
+own method. Per output record the invoker costs one step of a generator.
 
-An output before the first claim, or after a refused one, belongs to no block of this work item. To look at each output
-would cost time per record. So the outputs are counted, in C, and the counts are compared: at the first claim there must
-be none, and at the end no more than when a claim was refused. Where the caller passes ``on_claim``, as `run_direct` and
-`check_dofn` do, each output is looked at, and the message shows it.
+An output before the first claim, or after a refused one, belongs to no block of this work item. Checking each output
+would cost time per record. So the invoker counts the outputs, in C, and compares counts: at the first claim the count
+must be 0, and at the end it must be the same as at a refused claim. If the caller passes ``on_claim``, as `run_direct`
+and `check_dofn` do, each output is checked, and the error message shows it.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Residual:
     """Work that was cut off or deferred, to be run as a work item of its own.
 
     Attributes:
-        restriction: what is left.
-        delay_seconds: how long `process` asked to wait; 0 for what a runner split off.
+        restriction: the remaining work.
+        delay_seconds: delay that `process` asked for; 0 if a runner split it off.
         watermark: the state of the watermark estimator from before the split, or None.
         deferred: whether `process` deferred it; otherwise a runner split it off.
     """
@@ -59,7 +59,7 @@ class Residual:
 
 
 class Invoker:
-    """One attempt at one work item. `run` once; `split` and `progress` from any thread.
+    """One attempt at one work item. Call `run` once; call `split` and `progress` from any thread.
 
     Args:
         fn: the DoFn, set up.
@@ -68,10 +68,10 @@ class Invoker:
         side_inputs: keyword arguments for `process`.
         watermark: state of a watermark estimator to go on from, or None.
         on_claim: called in the thread of `process` after each successful claim, with the number of claims so far and
-            the position. With it each output is looked at too, which costs something per record.
+            the position. With it each output is checked too, which costs time per record.
 
     Attributes:
-        residuals: what was cut off, in the order of the cuts; so their work is in the reverse order.
+        residuals: the residuals in the order of the cuts, which is the reverse order of their work.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class Invoker:
         self.residuals: list[Residual] = []
         self._nothing_claimed = False
         self._finished = False
-        self._stopped = False  # by a runner: what was unclaimed is the last residual
+        self._stopped = False  # by a runner's split at 0: all unclaimed work is the last residual
         self._failure: Exception | None = None
-        self._ones: repeat[bool] | None = None  # counts down the outputs, once process() has returned them
-        self._begun = False  # whether the tracker told of the first claim
+        self._ones: repeat[bool] | None = None  # counts outputs down; None until process() has returned
+        self._begun = False  # whether the tracker has reported the first claim
         self._records_at_refusal: int | None = None
         self._split_lock = Lock()
         with self._blame("create_tracker"):
@@ -117,7 +117,7 @@ class Invoker:
         self._seen = seen
 
     def run(self) -> Iterator[Any]:
-        """Yield the outputs of `process`; when they have ended, everything was claimed or deferred, or it raises.
+        """Yield the outputs of `process`; raise at the end unless all work was claimed, split off or deferred.
 
         Raises:
             ContractError: one of its subclasses, with the DoFn, element and restriction.
@@ -128,9 +128,9 @@ class Invoker:
 
     @contextmanager
     def outputs(self) -> Iterator[Iterable[Any]]:
-        """Return a context manager that gives what `run` yields: for a generator, which saves a step for each record.
+        """Return a context manager that gives the outputs that `run` yields, without its generator step per record.
 
-        Leave it when they have ended; it raises what `run` raises.
+        Leave it when the outputs have ended; it raises the same errors as `run`.
         """
         with self._blame("process"):
             outputs = self._fn.process(self._element, self._seen, **self._side_inputs)
@@ -152,22 +152,22 @@ class Invoker:
 
     @property
     def primary(self) -> Any:
-        """Return the part that this attempt owns; None if all was deferred before any claim."""
+        """Return the part that this attempt owns; None if all work was deferred before any claim."""
         return None if self._nothing_claimed else self._tracker.current_restriction()
 
     def parts(self) -> tuple[Any, tuple[Residual, ...]]:
-        """Return primary and residuals as they are at one moment, though other threads split."""
+        """Return primary and residuals, both as of one moment: no split comes in between."""
         with self._split_lock:
             return self.primary, tuple(self.residuals)
 
     @property
     def started(self) -> bool:
-        """Tell whether `process` has claimed something."""
+        """Return whether `process` has made a claim."""
         return bool(self._tracker.started)
 
     @property
     def last_claimed(self) -> Any:
-        """Return the position that `process` claimed or tried last; None before any, or if the tracker does not say."""
+        """Return the position of the last claim, refused or not; None before the first, or if the tracker has none."""
         return self._tracker.last_claimed
 
     def progress(self) -> Progress:
@@ -178,7 +178,7 @@ class Invoker:
                 raise InvalidTypeError(f"it must return a Progress(completed, remaining) (got {show(progress)})")
             done: Any = progress.completed
             left: Any = 0 if progress.remaining is None else progress.remaining
-            integers = type(done) is int and type(left) is int  # as of most; to ask for Real takes its time
+            integers = type(done) is int and type(left) is int  # the usual case: isinstance() with Real is slow
             if not integers and not (isinstance(done, Real) and isinstance(left, Real)):
                 raise InvalidTypeError(
                     f"Progress(completed, remaining) holds numbers; only remaining may be None (got {show(progress)})"
@@ -189,11 +189,11 @@ class Invoker:
         """Cut off the end of what is unclaimed; 0 makes `process` stop at its next claim. Thread-safe.
 
         Returns:
-            The residual, or None if nothing can be cut off now: nothing was claimed yet, little is left, or the
-            tracker declines.
+            The residual, or None if the work item cannot be split now: it has claimed nothing yet, has ended, has too
+            little left, or the tracker declines.
 
         Raises:
-            SplitError: if the two parts are not exactly what was split. `run` raises it too, at its end.
+            SplitError: if the two parts do not tile what was split. `run` raises it too, at its end.
         """
         with self._split_lock:
             if self._finished or not self._tracker.started:
@@ -209,7 +209,7 @@ class Invoker:
                 raise
 
     def _note_failure(self, error: Exception) -> None:
-        """Remember an error that `process` may swallow, or does not see; the first is raised at the end."""
+        """Keep an error that `process` may swallow or never sees; the first one is raised at the end."""
         if self._failure is None:
             self._failure = error
 
@@ -231,7 +231,7 @@ class Invoker:
         return cut_off
 
     def _defer(self, delay_seconds: float = 0) -> None:
-        """Do what ``tracker.defer_remainder`` promises; runs in the thread of `process`."""
+        """Implement ``tracker.defer_remainder``; runs in the thread of `process`."""
         try:
             self._defer_rest(as_delay(delay_seconds))
         except Exception as error:
@@ -244,12 +244,12 @@ class Invoker:
             template = Residual(None, delay_seconds, state, deferred=True)
             if self._tracker.started:
                 cut_off = self._cut(lambda: self._deferred_pair(delay_seconds), template)
-                if cut_off is None and self._stopped:  # the runner came first, and cut off the same
+                if cut_off is None and self._stopped:  # the runner has just cut off the same work
                     rest = self.residuals[-1]
                     delay_seconds = max(rest.delay_seconds, delay_seconds)
                     self.residuals[-1] = attrs.evolve(rest, delay_seconds=delay_seconds, deferred=True)
             elif not self._nothing_claimed and not self._is_done():
-                # All of it is deferred, whatever the tracker makes of splitting an unclaimed restriction.
+                # Nothing was claimed: defer the whole restriction, as the tracker may refuse to split it.
                 if isinstance(self._tracker, LockedTracker):
                     self._tracker.refused = True
                 else:
@@ -291,10 +291,10 @@ class Invoker:
         return 0 if self._ones is None else sys.maxsize - length_hint(self._ones)
 
     def _at_edge(self) -> None:
-        """Compare the number of outputs with the claims: called by the tracker at the first one and at a refused one.
+        """Check or note the number of outputs; the tracker calls this at the first claim and at a refused one.
 
         Raises:
-            OutputError: for an output before the first claim; `run` raises it too, should `process` catch it.
+            OutputError: for an output before the first claim; `run` raises it too, in case `process` catches it.
         """
         first, self._begun = not self._begun, True
         if self._ones is None:
@@ -317,14 +317,16 @@ class Invoker:
         late = 0 if self._records_at_refusal is None else self.records - self._records_at_refusal
         if late:
             raise OutputError(
-                f"it gave {_counted(late)} after a refused claim, of {show(self._tracker.last_claimed)}; that block is "
-                f"someone else's. Return as soon as try_claim() is False"
+                f"it gave {_counted(late)} after a refused claim, of {show(self._tracker.last_claimed)}; that block "
+                f"belongs to another work item. Return as soon as try_claim() is False"
             )
 
     def _checked(self, outputs: Iterable[Any]) -> Iterator[Any]:
         for output in outputs:
             if self._tracker.refused:
-                raise OutputError(f"it gave {show(output)} after a refused claim; that block is someone else's")
+                raise OutputError(
+                    f"it gave {show(output)} after a refused claim; that block belongs to another work item"
+                )
             if not self._tracker.started:
                 raise OutputError(f"it gave {show(output)} before its first claim; claim a block first")
             yield output

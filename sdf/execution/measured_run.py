@@ -1,6 +1,6 @@
-"""Running: a work item while it runs, with a clock beside it: how far it is, what it costs, what there is left.
+"""Running: a work item while it runs, with a clock: how far it is, what a unit costs, how much is left.
 
-Both runners measure by this: a task of a stage (`sdf.execution.bundle`) and a lane.
+Both runners use it: the staged one in a task (`sdf.execution.bundle`), the live one in a lane.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ __all__ = ["Running"]
 
 _RECENT_SECONDS = 0.25  # benchmarks/ablate.py: "narrow 0.5 %, 1 s", "slow to start, 64 slots, 2 s"
 _MOST_NOTED = 100
-_SLOW_SECONDS = 0.1  # a block is not listed for less
+_SLOW_SECONDS = 0.1  # faster blocks are not listed
 _POSITION_CHARACTERS = 60
-_MOST = 1e200  # offsets have no bound, sums of floats have
+_MOST = 1e200  # offsets have no bound, and sums of floats must not overflow
 
 
 class Running:
-    """One attempt at one work item. `outputs` once; the rest from any thread.
+    """One attempt at one work item. Call `outputs` once; call the other methods from any thread.
 
     Args:
         fn: the DoFn, set up.
         item: the work item.
         side_inputs: keyword arguments for `process`.
         clock: monotonic seconds.
-        expected_seconds: what it should take by what ran before it, 0 if nothing did: all that is known of what has
-            just begun, until it has done something or has taken longer.
+        expected_seconds: estimated seconds of the work item, from those that ran before it; 0 if there is no estimate.
+            It is used until some units are done, or until the work item has run longer than that.
     """
 
     def __init__(
@@ -54,43 +54,43 @@ class Running:
         self._clock = clock
         self._began = clock()
         self._ended: float | None = None
-        self._first: tuple[float, float] | None = None  # when it was seen to have claimed something, and the units done
-        self._marks: deque[tuple[float, float]] = deque([(self._began, 0.0)])  # when how many units were done, of late
-        self._unclaimed_seconds = 0.0  # how long it was seen to have claimed nothing
-        self._block: tuple[Any, float, float] = None, 0.0, 0.0  # the position claimed last; seen first, seen last
+        self._first: tuple[float, float] | None = None  # of the first note after a claim: time, units
+        self._marks: deque[tuple[float, float]] = deque([(self._began, 0.0)])  # recent (time, units done)
+        self._unclaimed_seconds = 0.0  # from its start to the last note that saw no claim
+        self._block: tuple[Any, float, float] = None, 0.0, 0.0  # last claimed position; first, last time seen
         self._slow: list[SlowBlock] = []
         done, left = self._progress()
         self._scale = units(item) / (done + left) if left is not None and done + left > 0 else None
 
     @contextmanager
     def outputs(self) -> Iterator[Iterable[Any]]:
-        """Return a context manager that gives its outputs; see `Invoker.outputs`. It has ended when that is left."""
+        """Return a context manager that gives the outputs; see `Invoker.outputs`. The work item ends at its exit."""
         with self.invoker.outputs() as outputs:
             yield outputs
         self._ended = self._clock()
 
     def seconds(self) -> float:
-        """Return how long it has run."""
+        """Return how many seconds the work item has run."""
         return self._now() - self._began
 
     def _now(self) -> float:
         return self._clock() if self._ended is None else self._ended
 
     def units(self) -> tuple[float, float]:
-        """Return the units done and left, in the unit of its size; half each if the tracker does not know."""
+        """Return the units done and left, in the unit of the work item's size; half each if the tracker has none."""
         done, left = self._progress()
         if left is None or self._scale is None:
             return units(self.item) / 2, units(self.item) / 2
         return _clamped(done * self._scale), _clamped(left * self._scale)
 
     def _progress(self) -> tuple[float, float | None]:
-        """Return what the tracker says is done and left, as floats that can be added up."""
+        """Return the tracker's completed and remaining work, as floats whose sum cannot overflow."""
         progress = self.invoker.progress()
         left = progress.remaining
         return _clamped(progress.completed), None if left is None else _clamped(left)
 
     def seconds_left(self) -> float:
-        """Return the seconds that the rest takes if it costs per unit what was done; infinite if nothing tells."""
+        """Return units left * mean seconds per unit; before any unit, the rest of the estimate; infinite without it."""
         done, left = self.units()
         mean = self._mean(self._clock(), done)
         if mean is not None:
@@ -99,14 +99,15 @@ class Running:
         return expected if expected > 0 else math.inf
 
     def _mean(self, now: float, done: float) -> float | None:
-        """Return the seconds per unit up to now, None if nothing tells; what came before the first claim belongs to
-        none, and what was done until that was seen took some of that time.
+        """Return the mean seconds per unit since the first claim was seen, None if no unit was done since.
+
+        The time before that is left out, as opening belongs to no unit, and so are the units done in it.
         """
         since, before = self._first or (self._began, 0.0)
         return (now - since) / (done - before) if done > before else None
 
     def note(self) -> None:
-        """Note how far it is; to be called ten times a second or so by whoever wants to know more than the mean."""
+        """Note how far the work item is. A caller that needs more than the mean calls this about ten times a second."""
         if self._ended is not None:
             return
         now, (done, _) = self._clock(), self.units()
@@ -124,14 +125,15 @@ class Running:
             self._marks.popleft()
 
     def _note_block(self, now: float) -> None:
-        """Note that a block is the one of the last note, or that it has ended; fast ones are passed over unseen.
+        """Note whether the block of the last note still runs; blocks that start and end between two notes are missed.
 
-        No two claims share a position. Units would not tell: they change inside a block too, and when it is split.
+        The position identifies a block, as no two claims share one. Units do not: they also change within a block, and
+        at a split.
         """
         last, since, _ = self._block
         position = self.invoker.last_claimed
         same = position is last
-        if position is None:  # its tracker does not say
+        if position is None:  # the tracker has no positions
             position = self._progress()[0]
             same = position == last
         if not same:
@@ -147,29 +149,29 @@ class Running:
                 self._slow = list(slowest(*self._slow))
 
     def ran(self, item_id: int, task_began: float, units: float) -> Ran:
-        """Return how it ran, now that it has ended.
+        """Return how the work item ran; call it after the end.
 
         Args:
-            item_id: the work item as the driver knows it.
-            task_began: when its task began, on this clock.
-            units: the size of what it did.
+            item_id: the id by which the driver knows the work item.
+            task_began: when its task began, by the same clock.
+            units: the size of the work done.
         """
         return Ran(
             item_id, self._began - task_began, self.seconds(), units, self.invoker.records, self._unclaimed_seconds
         )
 
     def slow_blocks(self) -> tuple[SlowBlock, ...]:
-        """Return the slowest blocks seen, now that it has ended; the last one ended then."""
+        """Return the slowest blocks seen; call it after the end, which also ends the last block."""
         if self._first is not None:
             self._note_block(self._now())
         self._note_slow()
         return slowest(*self._slow) if self._slow else ()
 
     def seconds_left_at_most(self) -> float:
-        """As `seconds_left`, by the mean or the latest cost per unit, whichever is higher; before any, and where the
-        tracker does not know, as long again or what is expected.
+        """Return the seconds left by the mean or the latest seconds per unit, whichever is higher.
 
-        Work that gets dear near its end is seen by its latest cost long before its mean tells.
+        Without either, or if the tracker knows no remaining work, it is as long again or the rest of the estimate,
+        whichever is longer. The latest cost shows work that gets expensive near its end long before the mean does.
         """
         cost, (_, left) = self._cost(), self.units()
         if cost is None or self._scale is None:
@@ -177,17 +179,17 @@ class Running:
         return max(0.0, left * cost - self._in_block())
 
     def _cost(self) -> float | None:
-        """Return the seconds per unit, at most; None as long as nothing was done."""
+        """Return the mean or the latest seconds per unit, whichever is higher; None before any unit was done."""
         (since, before), (at, done) = self._marks[0], self._marks[-1]
         mean = self._mean(at, done)
         return None if mean is None else max(mean, (at - since) / (done - before) if done > before else 0.0)
 
     def _in_block(self) -> float:
-        """Return the seconds since it was seen to move: what it has done of the block that it claimed last."""
+        """Return the seconds since units done were last seen to grow: about the time spent in the current block."""
         return self._clock() - self._marks[-1][0]
 
     def halve(self) -> bool:
-        """Split so that both sides take as long from now, as far as is known; tell whether it was split."""
+        """Split so that both sides are estimated to take equally long from now; return whether it was split."""
         (_, rest), cost = self._progress(), self._cost()
         fraction = 0.5
         if rest and cost and self._scale:
@@ -197,21 +199,21 @@ class Running:
         return self.split(fraction)
 
     def split(self, fraction: float) -> bool:
-        """Cut off all but so much of what is unclaimed; tell whether it was split."""
+        """Keep ``fraction`` of the unclaimed work and cut off the rest; return whether it was split."""
         done, _ = self._progress()
         if self.invoker.split(fraction) is None:
             return False
         after, _ = self._progress()
         if self._scale is not None and done > 0 and after > 0:
-            self._scale *= done / after  # a tracker may count in shares of what it has now
+            self._scale *= done / after  # a tracker may count in fractions of its present restriction
         return True
 
     def opening_seconds(self) -> float | None:
-        """Return how long it took to get to its first claim, None as long as that was not noted."""
+        """Return the seconds from the start to the first claim, None until `note` has seen a claim."""
         return None if self._first is None else self._first[0] - self._began
 
     def done(self) -> tuple[float, Part | None]:
-        """Return the units that it did, now that it has ended, and the part if it did not run whole."""
+        """Return the units done, and the part if the work item did not run whole; call it after the end."""
         whole = units(self.item)
         if not self.invoker.residuals:
             return whole, None
@@ -228,7 +230,7 @@ class Running:
         return done, Part(self.item.id, primary, tuple(self.invoker.residuals), kept, seconds, scale)
 
     def _share(self) -> float:
-        """Return the units of its size that it did, where sizes do not tell: as its tracker has it, or half of them."""
+        """Return the units done where sizes do not add up: those of the tracker if plausible, else half of the size."""
         whole, (done, _) = units(self.item), self.units()
         return done if 0 < done < whole else whole / 2
 
@@ -238,5 +240,5 @@ def _units(size: float | None) -> float:
 
 
 def _clamped(number: float) -> float:
-    """Return a tracker's estimate as a float that can be added up; estimates decide nothing but when a run ends."""
+    """Return an estimate as a float whose sums cannot overflow; estimates affect only how long a run takes."""
     return max(0.0, float(min(number, _MOST)))

@@ -1,6 +1,6 @@
-"""When a task hands back its rest: when its budget is spent.
+"""Timekeeper: makes a task hand back its remaining work when its budget is spent.
 
-No thread and no sleep: a task has a thread that calls `Timekeeper.look`, a simulator calls it when that is due.
+It has no thread and does not sleep. A task has a thread that calls `Timekeeper.look`; a simulator calls it when due.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class Timekeeper:
 
     Args:
         bundle: the bundle, which another thread may run.
-        budget_seconds: when it is to hand back its rest.
-        min_piece_seconds: it does so only if more than this is left.
+        budget_seconds: seconds from now after which the bundle must hand back its remaining work.
+        min_piece_seconds: it does so only if more seconds of work than this are left.
         clock: monotonic seconds.
 
     Attributes:
-        budget_ends: by that clock.
-        look_seconds: when to look next.
-        handed_back: whether nothing is left to hand back.
+        budget_ends: when the budget is spent, by ``clock``.
+        look_seconds: seconds from one call of `look` to the next.
+        handed_back: whether the bundle has handed back all that it can.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class Timekeeper:
         self.handed_back = False
 
     def look(self) -> None:
-        """Note how far the bundle is, and let it hand back its rest if it is time to."""
-        self._bundle.note_claim()  # also when it has handed back: the block that runs on may be the slowest
+        """Note how far the bundle is, and make it hand back its remaining work if its budget is spent."""
+        self._bundle.note_claim()  # even after a hand-back: the block that still runs may be the slowest
         if self.handed_back:
             return
         if self._clock() >= self.budget_ends:

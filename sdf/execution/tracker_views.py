@@ -1,18 +1,19 @@
-"""The two sides of a tracker: what `process` holds of it, and what the runner does.
+"""The two sides of a tracker: the one that `process` uses, and the one that the runner uses.
 
-`process` claims, reads and defers; to split, and to say that all is done, is the runner's. A claim happens once per
-block or even once per record, so nothing may stand between it and a built-in tracker: `process` holds the tracker
-itself, as an object of a subclass that hides what is the runner's. The runner reaches past that subclass with `super`.
-A user's own tracker has no lock, so both sides go through one that has; `process` holds a view of that.
+`process` claims, reads and defers. Only the runner splits, and checks that all is done. A claim happens once per block
+or even once per record, so no wrapper may slow down a built-in tracker: `process` holds the tracker itself, as an
+object of a subclass that hides the runner's methods. The runner reaches past that subclass with `super`. A user's own
+tracker has no lock, so both sides use a `LockedTracker` around it; `process` holds a view of that.
 
-Claims of offsets need no lock there either, because one thread claims. It first writes what it claims, then reads how
-far it may go; whoever cuts first writes how far, then reads what was claimed. So at least one of the two sees the
-other: a cut that a claim has overtaken is taken back, and a claim that was about to be refused waits to hear of that.
-Python's global lock makes these steps happen in one order for all threads; without it, claims take the lock.
+Claims of offsets usually take no lock, because only one thread claims. That thread first writes its claim, then reads
+the fence (how far it may claim). A split first lowers the fence, then reads the last claim. So at least one of the two
+sees the other. A split that a claim has overtaken is undone. A claim at or past the fence takes the lock, and so waits
+for the outcome of the split. Python's global lock gives all threads one order of these steps; without it, each claim
+takes the lock.
 
-The runner hears of the first claim and of a refused one, through ``on_edge``, and of no other: both are rare, and they
-are the only ones at which it compares how many outputs there are (`sdf.execution.invoker`). It also hears of a claim
-that breaks a rule, through ``on_fault``: `process` may swallow that error, and with it lose what it did not claim.
+The tracker calls the runner's ``on_edge`` at the first claim and at a refused one. Both are rare, and only there does
+the invoker compare the number of outputs (`sdf.execution.invoker`). The tracker calls ``on_fault`` for a claim that
+breaks a rule: `process` may swallow that error, and the work that it did not claim would be lost.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ _BUILT_IN = (OffsetRangeTracker, GrowableOffsetRangeTracker, ByteKeyRangeTracker
 def sides(
     tracker: RestrictionTracker, on_edge: Callable[[], None], on_fault: Callable[[Exception], None]
 ) -> tuple[Any, Any]:
-    """Return the runner's side of a fresh tracker, and the side of `process`; only these may be used from now on.
+    """Return the runner's side of a fresh tracker, and that of `process`; only these may be used from now on.
 
     Args:
-        tracker: as the DoFn made it.
-        on_edge: called in the thread that claims, and under the tracker's lock: once its first claim is settled, when
-            one is refused, and now and then for another.
-        on_fault: called there with the error that a claim is about to raise.
+        tracker: the tracker that the DoFn made.
+        on_edge: called in the thread that claims, under the tracker's lock: when the first claim is settled, when a
+            claim is refused, and sometimes at another claim.
+        on_fault: called in the same thread with the error that a claim is about to raise.
     """
     kind = type(tracker)
-    if kind not in _BUILT_IN or not _names(kind).isdisjoint(vars(tracker)):  # the latter has a method replaced
+    if kind not in _BUILT_IN or not _names(kind).isdisjoint(vars(tracker)):  # or with a method replaced
         locked = LockedTracker(tracker, on_edge, on_fault)
         return locked, TrackerView(locked)
     seen: Any = object.__new__(_within(kind))
@@ -84,7 +85,7 @@ def _hidden(name: str) -> Any:
 
 
 class Within:
-    """Mixed in before the class of a built-in tracker that `process` holds."""
+    """Mixin before the class of a built-in tracker that `process` holds: it hides the runner's methods."""
 
     try_split = _hidden("try_split")
     try_split_at_position = _hidden("try_split_at_position")
@@ -92,7 +93,7 @@ class Within:
     progress = _hidden("progress")
     started = _hidden("started")
     refused = _hidden("refused")
-    start = _hidden("start")  # these three are what people look for; a __getattr__ would make each claim slower
+    start = _hidden("start")  # users look for these three; a __getattr__ would slow down each claim
     stop = _hidden("stop")
     claim = _hidden("claim")
 
@@ -101,7 +102,7 @@ class Within:
 
 
 class OffsetWithin(Within):
-    """The same for offsets, with claims that take no lock; see the module's docstring."""
+    """The same for offsets, with claims that take no lock before the fence; see the module's docstring."""
 
     _start: int
     _stop: Any
@@ -111,7 +112,7 @@ class OffsetWithin(Within):
     _lock: Lock
     _claim_unusual: Callable[[Any], bool]
     _at_fence: Callable[[Any], bool]
-    _fence: Any  # as the tracker has it, and lower while a cut is being tried
+    _fence: Any  # that of the tracker, lowered while a split is being tried
 
     def try_claim(self, position: Any) -> bool:
         if type(position) is int and position > self._last and position >= self._record and not self._refused:
@@ -146,7 +147,7 @@ def _names(kind: type) -> frozenset[str]:
 
 
 class Held:
-    """The runner's side of a tracker that `process` holds: the methods of its class, hidden or not."""
+    """The runner's side of a tracker that `process` holds: all methods of its class, also the hidden ones."""
 
     def __init__(self, seen: Any) -> None:
         self._whole: Any = super(Within, seen)
@@ -159,7 +160,7 @@ class Held:
 
 
 class LockedTracker:
-    """Makes a user's own tracker safe to share: one lock around it, and the rules that are not its business."""
+    """Makes a user's own tracker safe to share: adds a lock, and checks the rules that it need not check itself."""
 
     def __init__(
         self, tracker: RestrictionTracker, on_edge: Callable[[], None], on_fault: Callable[[Exception], None]
@@ -176,7 +177,7 @@ class LockedTracker:
         with self._lock:
             try:
                 claimed = self._claim(position)
-            except Exception as error:  # also of the user's tracker
+            except Exception as error:  # also one that the user's tracker raises
                 self._on_fault(error)
                 raise
             first, self.started = not self.started, True
@@ -222,7 +223,7 @@ class LockedTracker:
 
 
 class TrackerView:
-    """What `process` sees of a `LockedTracker`."""
+    """The part of a `LockedTracker` that `process` sees."""
 
     defer_remainder: Callable[..., None]
     watermark: Any

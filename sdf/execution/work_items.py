@@ -1,4 +1,4 @@
-"""Work items: what is handed out, and in which words a worker tells what became of it."""
+"""Work items: what the driver hands out, and the receipt of what a worker did with it."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ JUST_OPENED = "it had just been opened"
 TOO_LITTLE = "too little was left"
 CANNOT = "its tracker could not split there"
 STAYS = "it was cut before, and had to stay whole"
-UNTOLD = "its restriction cannot be told to the driver"
+UNTOLD = "its restriction cannot be sent to the driver"
 BETWEEN = "nothing ran"
 
-ADDS_UP = 1.001  # the sizes of the parts are together at most so many times that of the whole, or say nothing of it
+ADDS_UP = 1.001  # sizes add up if those of the parts together are at most so many times that of the whole
 
 _MOST_SLOW = 10
 
@@ -54,14 +54,14 @@ class WorkItem:
     """An (element, restriction) pair, as it was handed out.
 
     Attributes:
-        id: unique in the run, in the order of creation.
-        element_id: which element, in the order in which they came.
+        id: number unique in the run, in the order of creation.
+        element_id: number of the element, in the order of arrival.
         element: the input.
-        restriction: the part of its work.
+        restriction: the part of the element's work.
         size: `DoFn.restriction_size`, None if unknown.
-        parent: the id of the work item that it was cut off from, None for one of the initial ones.
+        parent: the id of the work item that this one was cut off from, None for an initial work item.
         watermark: state of the watermark estimator to go on from.
-        origin: how it came about: `INITIAL`, or what was done to its parent.
+        origin: how the work item came about: `INITIAL`, or what was done to its parent.
     """
 
     id: int
@@ -81,22 +81,22 @@ _fields = attrgetter(*(field.name for field in attrs.fields(WorkItem)))
 
 
 def units(item: WorkItem) -> float:
-    """Return the size of a work item for estimates: 1 where it is unknown, and such as products of floats can hold."""
+    """Return a work item's size for estimates: 1 if unknown, and in a range where float products cannot overflow."""
     size = item.size
     return 1.0 if size is None else 0.0 if size < 1e-200 else float(size) if size < 1e200 else 1e200
 
 
 @attrs.frozen
 class Ran:
-    """How a work item ran, in the words of the worker that ran it.
+    """How a work item ran, as measured by its worker.
 
     Attributes:
-        item_id: which work item.
-        began_seconds: when, since its task began.
-        seconds: how long it took.
-        units: the size of what was run of it.
-        records: how many records it gave, over all outputs.
-        opening_seconds: for how long of it nothing was claimed yet, at least, as far as it was looked at.
+        item_id: the id of the work item.
+        began_seconds: seconds from the start of its task to its own.
+        seconds: seconds that it took.
+        units: the size of the part that was run.
+        records: number of records, over all outputs.
+        opening_seconds: the part of ``seconds`` before its first claim; a lower bound, from periodic looks.
     """
 
     item_id: int
@@ -107,7 +107,7 @@ class Ran:
     opening_seconds: float = 0.0
 
     def and_then(self, other: Ran) -> Ran:
-        """Return this with a part that was run later, for which the driver has no work item of its own."""
+        """Return the sum with a residual that ran later in the same worker, and is no work item to the driver."""
         return attrs.evolve(
             self,
             seconds=self.seconds + other.seconds,
@@ -119,12 +119,12 @@ class Ran:
 
 @attrs.frozen
 class SlowBlock:
-    """A block during which the clock ticked more than once: it took at least so many seconds.
+    """A block that was still running at more than one look at the clock, so it took at least so many seconds.
 
     Attributes:
-        item_id: of which work item.
-        position: where it was claimed, as text; of trackers without positions the work done before it.
-        seconds: how long it was seen, at least.
+        item_id: the id of its work item.
+        position: its claimed position, as text; if the tracker has none, the work done before the block.
+        seconds: seconds between the first and the last look at it; it took at least that.
     """
 
     item_id: int
@@ -133,22 +133,22 @@ class SlowBlock:
 
 
 def slowest(*blocks: SlowBlock) -> tuple[SlowBlock, ...]:
-    """Return the ten slowest, the slowest first."""
+    """Return the ten slowest blocks, the slowest first."""
     return tuple(heapq.nlargest(_MOST_SLOW, blocks, key=lambda block: block.seconds))
 
 
 @attrs.frozen
 class Part:
-    """A work item of which an attempt did not run all: its process() deferred, or it was split.
+    """A work item that an attempt did not run whole: its process() deferred, or it was split.
 
     Attributes:
-        item_id: which work item.
-        primary: the part that was run; None if nothing of it was.
-        residuals: what was cut off, in the order of the cuts: the last lies next to the primary.
-        units: the size of the primary; where sizes do not add up, its share of the size of the whole.
-        seconds: how long it took, or would have taken if all of it had cost what its end did: the higher of the two.
-            What was cut off lies behind that end, and is expected to cost the same.
-        scale: what a unit of the residuals counts; not 1 where sizes do not add up.
+        item_id: the id of the work item.
+        primary: the part that was run; None if nothing was run.
+        residuals: the parts cut off, in the order of the cuts: the last lies next to the primary.
+        units: the size of the primary; if sizes do not add up, its share of the size of the whole.
+        seconds: the seconds that the primary took, or ``units`` * the cost per unit at its end, whichever is higher.
+            The residuals lie behind that end, and are expected to cost the same.
+        scale: what a unit of the residuals' sizes counts as; not 1 if sizes do not add up.
     """
 
     item_id: int
@@ -164,13 +164,13 @@ class Outcome:
     """What one attempt did with the work items of its task, which it ran in order.
 
     Attributes:
-        started: how many it started; those after them are given back whole.
-        parts: of those started, the ones that it did not run whole.
-        units: the size of all that it ran.
-        seconds: how long that took.
-        ran: each of those started, for the report.
-        slow: its slowest blocks, for the report.
-        refused: why nothing could be split at the end, None if nothing had to be.
+        started: number of work items that it started; it gives back those after them whole.
+        parts: the started work items that it did not run whole.
+        units: the size of all work that it ran.
+        seconds: seconds that the attempt took.
+        ran: how each started work item ran.
+        slow: the slowest blocks, for the report.
+        refused: why the last request to hand back work was refused; None if it was met, or there was none.
     """
 
     started: int

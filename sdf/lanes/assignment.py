@@ -1,11 +1,9 @@
-"""Who is given what: the next work items of an attempt, a queue that moves to another lane, and the seal.
+"""Assigns work items to attempts, moves work items from one lane's queue to another's, and seals lanes.
 
-- An attempt is given the next items of its lane's queue when it has run what it holds.
-- If the queue is empty, it steals (`sdf.lanes.stealing`): half of the victim's queue or, if that is empty, half of what
-  the victim runs, by a steal request. So what was not started moves before what runs.
-- If nobody will have anything for it, its lane is sealed.
-
-What it is given fits in a message, whatever elements are made of.
+- An attempt that has run all it holds gets the next work items of its lane's queue.
+- If that queue is empty, the attempt steals half of the victim's queue (`sdf.lanes.stealing`). If the victim's queue is
+  empty too, the victim gets a steal request. So queued work moves before running work is split.
+- If no lane will have work for the attempt, its lane is sealed.
 """
 
 from __future__ import annotations
@@ -31,14 +29,14 @@ class Assignment:
 
     Args:
         work: the work of the run.
-        lanes: how many there are.
-        stealing: who is victim, who thief.
-        statistics: what came of it.
+        lanes: number of lanes.
+        stealing: chooses victim and thief.
+        statistics: the run's statistics.
         send: sends a message to an attempt; raises `TooLongError` for an `Assign` that is too long.
-        min_piece_seconds: the smallest piece worth moving.
+        min_piece_seconds: estimated seconds of the smallest piece worth moving.
 
     Attributes:
-        unsealed: how many lanes are not sealed.
+        unsealed: number of lanes that are not sealed.
     """
 
     def __init__(
@@ -59,7 +57,7 @@ class Assignment:
         self.unsealed = lanes
 
     def next(self, attempt: Attempt, now: float) -> None:
-        """Give an attempt what it runs next, or seal it, or let it be idle."""
+        """Send an attempt its next work items; without any, let it idle or seal its lane."""
         lane = attempt.lane
         items = self._again(attempt)
         if not items and lane.sealed is None:
@@ -74,7 +72,7 @@ class Assignment:
         self._stealing.rank(attempt, now)
 
     def _again(self, attempt: Attempt) -> list[WorkItem]:
-        """Send an attempt the next of the content of its lane, which it has to run again; return that."""
+        """Send an attempt the next of the content that it must run again; return those sent."""
         again = attempt.again
         items = [again.popleft() for _ in range(min(attempt.batch, len(again)))]
         sent = self._assign(attempt, items)
@@ -82,7 +80,7 @@ class Assignment:
         return items[:sent]
 
     def _from_queue(self, attempt: Attempt) -> list[WorkItem]:
-        """Send an attempt the next of its lane's queue; return that."""
+        """Send an attempt the next work items of its lane's queue; return those sent."""
         lane, ledger = attempt.lane, self._work.ledger
         items = [lane.queue.pop() for _ in range(min(attempt.batch, len(lane.queue)))]
         ledger.assign(lane.number, items)
@@ -95,7 +93,7 @@ class Assignment:
         return items[:sent]
 
     def _assign(self, attempt: Attempt, items: list[WorkItem]) -> int:
-        """Send the first of these, as many as fit in a message; return how many those are."""
+        """Send as many of ``items``, from the first on, as fit in a message; return their number."""
         sent = len(items)
         while sent:
             try:
@@ -112,15 +110,15 @@ class Assignment:
         return sent
 
     def _expected(self, attempt: Attempt, items: list[WorkItem]) -> Heartbeat:
-        """Return what an attempt would say that begins with these, as far as is known.
+        """Return the expected heartbeat of an attempt that starts the first of ``items``, from estimated costs.
 
-        It says so itself only after a while (`sdf.lanes.heartbeat`), for which whoever is idle would wait.
+        The attempt's own first heartbeat comes later (`sdf.lanes.heartbeat`), and idle attempts would wait for it.
         """
         seconds, unstarted = self._work.costs.seconds_of(items[0]), len(items) - 1
         return Heartbeat(items[0].id, True, 0.0, 0.0, seconds, unstarted, attempt.done.units)
 
     def _seal(self, attempt: Attempt, now: float) -> None:
-        """Fix the content of its lane, and let the attempt end."""
+        """Seal the lane if it is not yet, and let the attempt end; fail a replay whose record counts differ."""
         lane, records, tagged = attempt.lane, attempt.done.records, attempt.done.tagged
         self._stealing.ends(attempt)
         if lane.sealed is None:
@@ -138,17 +136,17 @@ class Assignment:
             parts = show([item.restriction for item in self._work.ledger.content(lane.number)])
             error = ReplayError(
                 f"{self._work.name}.process() is not deterministic: running {parts} again gave "
-                f"{_counts(records, tagged)} where {_counts(lane.sealed.records, lane.tagged)} were given before. Make "
+                f"{_counts(records, tagged)} where {_counts(lane.sealed.records, lane.tagged)} the first time. Make "
                 f"process() depend on nothing but element and restriction, or save the result before it is used twice: "
-                f"each action runs the work again, and with tags each output takes an action of its own."
+                f"each action runs the work again, and with tags each output needs its own action."
             )
             self._send(attempt.name, Fail(error))
         else:
             self._send(attempt.name, Sealed())
 
     def settle(self, now: float) -> None:
-        """Let the idle steal, and end those of them for whom nothing will come."""
-        if self._stealing.none_idle():  # as it is for most messages
+        """Let idle attempts steal, and end those that will get no work."""
+        if self._stealing.none_idle():  # the usual case
             return
         while (takeover := self._stealing.takeover(now)) is not None:
             self._take_over(*takeover, now)
@@ -162,13 +160,13 @@ class Assignment:
             self._seal(attempt, now)
 
     def request(self, victim: Attempt, now: float) -> None:
-        """Request of an attempt what it has not started or, if that is nothing, half of what it runs."""
+        """Send a steal request for all that the victim has not started or, if that is nothing, half of what it runs."""
         victim.requested(now)
         self._stealing.requested(victim)
         self._send(victim.name, StealRequest(self._min_piece_seconds))
 
     def _take_over(self, orphan: LaneState, thief: Attempt, now: float) -> None:
-        """Give an attempt all that a lane has that was never begun; others who are idle will steal of that."""
+        """Move the queue of a lane that never had an attempt to the thief's lane, where other idle attempts steal."""
         log.debug("%s: lane %d takes over what lane %d has", self._work.name, thief.lane.number, orphan.number)
         orphan.give_away(len(orphan.queue))
         while len(orphan.queue):
@@ -176,7 +174,7 @@ class Assignment:
         self.next(thief, now)
 
     def _move(self, victim: Attempt, thief: Attempt, now: float) -> None:
-        """Move work items from one queue to another, so that both have as many seconds left."""
+        """Move about half of the victim's seconds left from its lane's queue to the thief's, at least one work item."""
         queue, wanted, moved = victim.lane.queue, self._stealing.seconds_left(victim) / 2, 0.0
         while len(queue) and (moved < wanted or not moved):
             item = queue.pop()
@@ -195,5 +193,5 @@ class Assignment:
 
 
 def _counts(records: int, tagged: tuple[int, ...]) -> str:
-    """Return numbers of records as text: with tags the main output's and then each tag's, in their order."""
+    """Return record counts as text: the total, or with tags those of the main output and each tag."""
     return f"{records} records" if not tagged else f"{(records - sum(tagged), *tagged)} records (main, then each tag)"

@@ -1,6 +1,6 @@
-"""Lanes, and the attempts at them, as the coordinator knows them. Both own their state: others read it.
+"""The coordinator's state of each lane and each attempt. Only their own methods change it; other code reads it.
 
-Who is stolen from is decided in `sdf.lanes.stealing`, what an attempt runs next in `sdf.lanes.assignment`.
+`sdf.lanes.stealing` chooses the victim, `sdf.lanes.assignment` what an attempt runs next.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from sdf.scheduling.work_queue import WorkQueue
 
 __all__ = ["Attempt", "LaneState"]
 
-# What an attempt is given at a time, once there are enough small work items: a share of the time that it has run, as
-# each costs it some two milliseconds. Names in quotes are rows of benchmarks/ablate.py.
+# With many small work items, an `Assign` holds about this share of the seconds that the attempt has run: each `Assign`
+# costs it some two milliseconds. Names in quotes are rows of benchmarks/ablate.py.
 _BATCH_SHARE = 0.1  # "losses and latecomers"
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 1.0  # "4,000 elements, 1 s"; "losses and latecomers"
 
@@ -30,16 +30,16 @@ class LaneState:
 
     Attributes:
         number: its number, from 0.
-        queue: the work items that it is to run and nobody has started.
-        attempts: those that are connected.
-        begun: whether there ever was one.
-        delayed: how many of its work items wait for their time.
-        given_away: how many work items other lanes took.
-        sealed: what it did, once its content is fixed; None before. With it come the next four.
+        queue: the work items of the lane that nobody has started.
+        attempts: the connected attempts.
+        begun: whether an attempt has ever connected.
+        delayed: number of its deferred work items that are not due yet.
+        given_away: number of work items cut off or moved away.
+        sealed: what the sealing attempt did; None before the seal. The next four are set with it.
         units: the size of its content.
         ran: how each work item of its content ran, by id.
-        slow: the slowest blocks of it.
-        tagged: how many records it gave for each tag.
+        slow: the slowest blocks of its content.
+        tagged: number of records for each tag.
     """
 
     number: int
@@ -55,25 +55,25 @@ class LaneState:
     tagged: tuple[int, ...] = ()
 
     def connect(self, attempt: Attempt) -> None:
-        """Take in a new attempt."""
+        """Add a new attempt."""
         self.begun = True
         self.attempts.append(attempt)
 
     def give_away(self, count: int = 1) -> None:
-        """Count work items that other lanes took."""
+        """Count work items that were cut off or moved away."""
         self.given_away += count
 
     def delay(self) -> None:
-        """Count a work item that waits for its time."""
+        """Count a deferred work item."""
         self.delayed += 1
 
     def resume(self, item: WorkItem) -> None:
-        """Take in a work item whose time has come."""
+        """Queue a deferred work item that is due."""
         self.delayed -= 1
         self.queue.push(item)
 
     def seal(self, attempt: Attempt) -> TaskRun:
-        """Note what the attempt that sealed the lane did."""
+        """Note what the attempt that seals the lane did, and return that."""
         done = attempt.done
         self.units, self.ran, self.slow, self.tagged = done.units, attempt.ran, attempt.slow, done.tagged
         self.sealed = TaskRun(
@@ -94,21 +94,21 @@ class Attempt:
     """A connected attempt at a lane.
 
     Attributes:
-        name: no other has it.
+        name: unique in the run.
         lane: the lane.
-        hello: how it introduced itself.
-        again: content of the lane that it has to run and was not given yet.
-        given: by work item that it was given last, the restriction, as splits do not change it there.
-        given_at: when that was.
-        done: the totals that it told last.
-        batch: how many work items it is given at a time, at most...
-        most_items: ...so many, as more of them were too long for a message.
-        heartbeat: how far it is, as it told last or as is expected.
-        ran: how each work item ran that has ended, by its id.
+        hello: its first message.
+        again: content of the lane that the attempt must run again and was not sent yet.
+        given: the restriction of each work item that was sent last, by id, as sent: splits do not change it.
+        given_at: monotonic seconds when they were sent.
+        done: the totals in its last `Ready`.
+        batch: number of work items in its next `Assign`.
+        most_items: upper bound of ``batch``; lowered when an `Assign` was too long for a message.
+        heartbeat: its last heartbeat, or the expected one; None if it runs nothing.
+        ran: how each work item that has ended ran, by id.
         slow: its slowest blocks.
-        requested_at: when something was requested of it; None if it has answered.
-        declined: whether it could give nothing, and has not told since that it has moved on.
-        closed: whether it has said `Bye`.
+        requested_at: monotonic seconds when it was sent a steal request; None once it has answered.
+        declined: True from the steal request that it could not meet to its next heartbeat or `Assign`.
+        closed: whether it has sent `Bye`.
     """
 
     name: Hashable
@@ -127,31 +127,31 @@ class Attempt:
     declined: bool = False
     closed: bool = False
 
-    # What follows from its state.
+    # Queries.
 
     def alone(self) -> bool:
-        """Tell whether it may give and take: its lane is not sealed, and nobody else runs it."""
+        """Return whether it may give and take work: its lane is not sealed and has no other attempt."""
         return self.lane.sealed is None and len(self.lane.attempts) == 1
 
     def can_give(self) -> bool:
-        """Tell whether it has something to give now, as far as is known."""
-        beat = self.heartbeat
-        runs = beat is not None and not self.declined and (beat.splittable or beat.unstarted > 0)
+        """Return whether it can give work now, going by its last heartbeat and its lane's queue."""
+        heartbeat = self.heartbeat
+        runs = heartbeat is not None and not self.declined and (heartbeat.splittable or heartbeat.unstarted > 0)
         return self.alone() and self.requested_at is None and (runs or len(self.lane.queue) > 0)
 
     def units_done(self) -> float:
-        """Return the size of what it has done, as it told last."""
-        beat = self.heartbeat
-        return self.done.units if beat is None else beat.units_before + beat.units
+        """Return the units that it has done, from its last message."""
+        heartbeat = self.heartbeat
+        return self.done.units if heartbeat is None else heartbeat.units_before + heartbeat.units
 
     def _batch_seconds(self) -> float:
-        """Return for how long it should have work when it is given some."""
+        """Return the seconds of work that one `Assign` should hold."""
         return min(max(_BATCH_SHARE * self.done.seconds, _LEAST_SECONDS), _MOST_SECONDS)
 
-    # What happens to it.
+    # Events.
 
     def was_given(self, items: Sequence[WorkItem], expected: Heartbeat | None, now: float) -> None:
-        """It was given work items; the heartbeat is what it would say itself only after a while."""
+        """It was sent ``items``, maybe none; ``expected`` stands in for its first heartbeat on them."""
         self.heartbeat = expected
         if items:
             self.given_at = now
@@ -159,9 +159,9 @@ class Attempt:
             self.declined = False
 
     def fitted(self, sent: int, tried: int) -> None:
-        """So many of the work items that were tried did fit in a message.
+        """``sent`` of the ``tried`` work items fit in a message.
 
-        Those that do not fit are pickled for nothing. So it is given fewer from then on, and only slowly more again.
+        Pickling those that do not fit is wasted. So later batches are smaller, and grow again slowly.
         """
         if sent < tried:
             self.batch = self.most_items = sent
@@ -169,15 +169,15 @@ class Attempt:
             self.most_items = min(MOST_ITEMS, sent + sent // 8 + 1)
 
     def ready(self, message: Ready, now: float, known_items: int) -> tuple[int, float, float]:
-        """It has done all that it held; return the work items, units and seconds since it was last ready.
+        """It has run all that it held; return the work items, units and seconds done since its last `Ready`.
 
         Args:
             message: its totals.
             now: monotonic seconds.
-            known_items: how many work items there are in the run.
+            known_items: number of work items in the run.
 
         Raises:
-            ProtocolError: if that cannot be true.
+            ProtocolError: if the message is impossible.
         """
         before = self.done
         items, size, seconds = (
@@ -190,7 +190,7 @@ class Attempt:
         for row in message.ran:
             ran = Ran(*row)
             if not 0 <= ran.item_id < known_items:
-                raise ProtocolError(f"lane {self.lane.number} has run work item {ran.item_id}, which there is not.")
+                raise ProtocolError(f"lane {self.lane.number} has run work item {ran.item_id}, which does not exist.")
             self.ran[ran.item_id] = self.ran[ran.item_id].and_then(ran) if ran.item_id in self.ran else ran
         self.slow = slowest(*self.slow, *(SlowBlock(*row) for row in message.slow))
         self.done = message
@@ -198,33 +198,33 @@ class Attempt:
             self.batch = min(2 * self.batch, self.most_items)
         return items, size, seconds
 
-    def beats(self, message: Heartbeat) -> None:
-        """It has said how far it is."""
+    def on_heartbeat(self, message: Heartbeat) -> None:
+        """It has sent a heartbeat."""
         self.heartbeat, self.declined = message, False
 
     def requested(self, now: float) -> None:
-        """Something was requested of it."""
+        """It was sent a steal request."""
         self.requested_at = now
 
     def answered(self) -> None:
-        """It has answered."""
+        """It has answered the steal request."""
         self.requested_at = None
 
     def declines(self) -> None:
-        """It cannot give anything before it moves on."""
+        """It cannot give work now."""
         self.declined = True
 
     def has_split(self, seconds_left: float) -> None:
-        """It has cut off half of what it ran; so many seconds are left, before it says so itself."""
+        """It has split what it runs; ``seconds_left`` is an estimate until its next heartbeat."""
         if self.heartbeat is not None:
             self.heartbeat = attrs.evolve(self.heartbeat, seconds_left=seconds_left)
 
     def has_returned(self) -> None:
-        """It has given back what it had not started."""
+        """It has given back the work items that it had not started."""
         if self.heartbeat is not None:
             self.heartbeat = attrs.evolve(self.heartbeat, unstarted=0)
         self.batch = max(self.batch // 4, 1)
 
     def closes(self) -> None:
-        """Whoever reads its records wants no more of them."""
+        """It has sent `Bye`."""
         self.closed = True

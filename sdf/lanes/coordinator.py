@@ -1,16 +1,16 @@
-"""The coordinator: what it knows of lanes and attempts, and what it makes of what they say. No sockets.
+"""The coordinator: receives the messages of lanes and routes them. No sockets.
 
-It routes: what an attempt says changes that attempt, the ledger and the costs; what it is given next, or that its lane
-is sealed, is decided in `sdf.lanes.assignment`. Every lane has a *queue*, the work items that it is to run and nobody
-has started, and a *content*, what the ledger says it owns: what attempts at it were given, in order.
+A message updates its attempt, the ledger and the costs. `sdf.lanes.assignment` then decides what the attempt runs next,
+or seals its lane. Every lane has a *queue*: its work items that nobody has started. It also has a *content*: the work
+items that the ledger says it owns, in the order in which its attempts were assigned them.
 
-What keeps this exactly-once:
+Rules that keep this exactly-once:
 
-- Only a lane with one live attempt, and not sealed, gives or takes. All live attempts at a lane so have one content.
-- Sealing fixes the content. An attempt may end only after that, so whichever attempt Spark believes, it has run exactly
-  the content of its lane, and contents tile the elements: that is proven when the last lane is sealed.
-- An attempt at a sealed lane runs the content again, and changes nothing. If the only attempt at a lane is lost, the
-  content as it stands goes back to the queue, and the next attempt starts anew.
+- Only an unsealed lane with one live attempt gives or takes work. So all live attempts at a lane have the same content.
+- Sealing fixes the content, and an attempt may end in success only after that. So whichever attempt Spark accepts has
+  run exactly the content of its lane. At the last seal the ledger proves that the contents tile the elements.
+- An attempt at a sealed lane runs the content again, and changes nothing. If an unsealed lane loses its only attempt,
+  its content, as split so far, returns to its queue when the next attempt connects. That attempt starts over.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ log = logging.getLogger("sdf.coordinator")
 class Coordinator:
     """See the module's docstring. The caller serialises the calls; ``now`` is monotonic seconds.
 
-    Code of the user's runs in these calls, so they may raise anything. What is half done then may be wrong: after that
-    the caller may tell that it has `failed`, and ask what came of it, no more (`sdf.spark.live.contained_run`).
+    These calls run user code, so they may raise anything, and then leave the state half changed. After that the caller
+    may call only `failed` and the methods that report (`sdf.spark.live.contained_run`).
 
     Args:
         work: the work of the run.
         shares: the work items that each lane starts with.
         send: sends a message to an attempt.
-        min_piece_seconds: the smallest piece worth moving.
-        patience_seconds: how long an attempt stays idle.
+        min_piece_seconds: estimated seconds of the smallest piece worth moving.
+        patience_seconds: the longest time that an attempt stays idle while others run.
 
     Attributes:
-        name: of the DoFn.
+        name: name of the DoFn.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class Coordinator:
             work, len(shares), self._stealing, self._statistics, send=send, min_piece_seconds=min_piece_seconds
         )
 
-    # What happens.
+    # Events.
 
     def connected(self, name: Hashable, hello: Hello, now: float) -> None:
-        """An attempt has said hello; ``name`` is no other's."""
+        """An attempt has sent `Hello`; ``name`` is unique."""
         if not 0 <= hello.lane < len(self._lanes):
             self._send(name, Fail(LedgerError(f"there is no lane {hello.lane}; this run has {len(self._lanes)}.")))
             return
@@ -123,11 +123,11 @@ class Coordinator:
         for other in lane.attempts[:-1]:
             self._stealing.rank(other)
             if self._stealing.is_idle(other):
-                self._assignment.next(other, now)  # it cannot take any more
+                self._assignment.next(other, now)  # a lane with two attempts cannot steal
         self._assignment.settle(now)
 
     def received(self, name: Hashable, message: FromLane, now: float) -> None:
-        """An attempt has sent a message. If that cannot be true, the attempt fails, and nothing else has changed."""
+        """An attempt has sent a message. If the message is impossible, this attempt fails and nothing else changes."""
         attempt = self._attempts.get(name)
         if attempt is None:
             return
@@ -191,16 +191,16 @@ class Coordinator:
         self._assignment.settle(now)
 
     def waiting(self) -> bool:
-        """Tell whether something may become due without a message."""
+        """Return whether something may become due without a message."""
         return bool(self._stealing.idle() or self._delayed)
 
     def failed(self, now: float) -> None:
-        """The run has failed: no attempt brings it forward any more."""
+        """The run has failed: forget its attempts."""
         self._failed = True
         self._attempts.clear()
         self._statistics.attempts(0, now)
 
-    # What attempts say.
+    # Messages.
 
     def _answered(self, attempt: Attempt) -> None:
         attempt.answered()
@@ -213,11 +213,11 @@ class Coordinator:
 
     def _heartbeat(self, attempt: Attempt, message: Heartbeat, now: float) -> None:
         self._work.costs.learn(message.item_id, message.units, message.seconds)
-        attempt.beats(message)
+        attempt.on_heartbeat(message)
         self._stealing.rank(attempt, now)
 
     def _split(self, attempt: Attempt, message: Split, now: float) -> None:
-        """Take what was cut off, for a thief, or else into the queue of its own lane."""
+        """Enter a split; queue the residuals at the thief's lane or, without a thief, at their own."""
         lane = attempt.lane
         if message.asked:
             self._answered(attempt)
@@ -267,7 +267,7 @@ class Coordinator:
         return primary, residuals
 
     def _returned(self, attempt: Attempt, message: Returned, now: float) -> None:
-        """Take back into the queue what was not started."""
+        """Put unstarted work items back into the lane's queue."""
         self._answered(attempt)
         if not attempt.alone():
             self._send(attempt.name, Verdict(False))
@@ -278,16 +278,16 @@ class Coordinator:
             attempt.lane.queue.push(self._work.ledger.release(attempt.lane.number, item_id))
         attempt.has_returned()
         self._send(attempt.name, Verdict(True))
-        self._stealing.rank(attempt, now)  # whoever is idle gets half of it as things settle
+        self._stealing.rank(attempt, now)  # `settle` then moves half of it to an idle attempt
 
-    # What came of it.
+    # Reports.
 
     def running(self) -> bool:
-        """Tell whether attempts are connected that bring the run forward."""
+        """Return whether attempts are connected and the run is not done."""
         return bool(self._attempts) and not self.sealed()
 
     def sealed(self) -> bool:
-        """Tell whether all lanes are, and that was proven."""
+        """Return whether all lanes are sealed and the tiling is proven."""
         return not (self._failed or self._assignment.unsealed)
 
     def progress(self, now: float) -> RunProgress:

@@ -1,10 +1,10 @@
-"""One attempt at one lane: what it holds, what runs next, and what it answers. No sockets, so a simulator can drive it.
+"""One attempt at one lane: the work it holds and its answers. No sockets, so a simulator can drive it.
 
-Two threads share a `Lane`. The one that runs the task calls `advance` for what runs next. The one that listens
-(`sdf.spark.live.link`) passes on what the coordinator says with `receive`, and calls `look`, which tells the
-coordinator how far the lane is.
-Whatever the coordinator refuses, because the lane was sealed or doubled meanwhile, stays here: it is run right after
-the part that it was cut off from, as if nothing had been cut.
+Two threads share a `Lane`. The task's thread calls `advance` to get the next running work item. The listening thread
+(`sdf.spark.live.link`) passes the coordinator's messages to `receive`, and calls `look`, which sends heartbeats.
+
+The coordinator refuses a split if the lane is sealed or has a second attempt, or if it cannot read a restriction. The
+lane then runs the residuals itself, right after the part that they were cut off from.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ log = logging.getLogger("sdf.lane")
 
 
 class Waiting(Enum):
-    """What `Lane.advance` says when there is nothing to run now."""
+    """What `Lane.advance` returns when there is nothing to run now."""
 
     WAIT = "wait"
 
@@ -80,11 +80,11 @@ class Lane:
         side_inputs: keyword arguments for `process`.
         clock: monotonic seconds.
         send: sends a message to the coordinator.
-        tagged: says how many records the attempt gave so far for each declared tag.
+        tagged: returns how many records the attempt has yielded so far for each declared tag.
 
     Attributes:
-        changed: notified whenever `advance` may have something new to say.
-        heartbeats: when the next is due.
+        changed: notified when `advance` may return something new.
+        heartbeats: when the next heartbeat is due.
     """
 
     def __init__(
@@ -103,21 +103,21 @@ class Lane:
         self._tagged = tagged
         self.changed = Condition()
         self._queue: deque[WorkItem] = deque()
-        self._told = 0  # how many residuals of what runs the coordinator has taken
-        self._whole = False  # what runs is not offered any more
-        self._mine: list[tuple[float, WorkItem]] = []  # refused residuals, with when they are due; the last is next
+        self._accepted_residuals = 0  # number of residuals of the running work item that the coordinator accepted
+        self._whole = False  # the running work item must not be split again
+        self._mine: list[tuple[float, WorkItem]] = []  # refused residuals, each with its due time; the last is next
         self._kept = 0
         self._deferrals = Deferrals(type(fn).__name__)
-        self._offer: Split | Returned | None = None  # what the coordinator has yet to judge
+        self._offer: Split | Returned | None = None  # waits for its verdict
         self._offered: list[WorkItem] = []
-        self._asked = False  # for work, and no answer yet
+        self._asked = False  # sent `Ready`, and got no answer yet
         self._sealed = False
         self._failure: BaseException | None = None
         self.heartbeats = HeartbeatSchedule(clock())
         self._declined_at: tuple[Any, ...] | None = None
-        self._min_piece_seconds = 0.0  # what it was asked for last, at least
+        self._min_piece_seconds = 0.0  # as in the last steal request
 
-    # The thread that runs the task.
+    # The task's thread.
 
     def advance(self) -> Running | Waiting | None:
         """Return what runs next; call again once its outputs have ended.
@@ -157,57 +157,58 @@ class Lane:
         )
 
     def _start(self, item: WorkItem, *, whole: bool) -> Running:
-        self._told, self._whole = 0, whole
+        self._accepted_residuals, self._whole = 0, whole
         return self._executor.start(item)
 
     def _end_running(self) -> bool:
-        """Add up what has ended; False if the coordinator must judge first what process() deferred."""
+        """Add up the work item that has ended; return False if its deferred residuals must first get a verdict."""
         running = self._executor.running
         if running is None:
             return True
-        mine = running.invoker.residuals[self._told :]
+        mine = running.invoker.residuals[self._accepted_residuals :]
         if mine:
             if not self._whole and self._propose(running, asked=False):
                 return False
             self._deferrals.note(running.item, running.invoker.primary)
-        for residual in mine:  # the last cut lies next to what was run
+        for residual in mine:  # the last one, next to the primary, runs first
             self._keep(running.item, residual)
         self._executor.end(_driver_id(running.item))
         return True
 
     def _keep(self, item: WorkItem, residual: Residual) -> None:
-        """Put a residual that stays here on top of what runs next; the ledger knows it as part of its parent."""
+        """Put a refused residual first in line; to the ledger it is still part of its parent."""
         self._kept += 1
         kept = residual_item(self._fn, item, residual, -self._kept, _driver_id(item))
         delay_seconds = self._deferrals.delay_seconds(kept, residual.delay_seconds, cut_from=item.id)
         self._mine.append((self._clock() + delay_seconds, kept))
 
     def _propose(self, running: Running, *, asked: bool) -> bool:
-        """Offer the residuals that the coordinator has not seen; False if they cannot be told."""
+        """Offer the residuals that the coordinator has not accepted yet; return False if a message cannot hold them."""
         primary, residuals = running.invoker.parts()
         try:
-            if len(residuals) - self._told > MOST_RESIDUALS:
-                raise ProtocolError(f"{len(residuals) - self._told} parts of it, and {MOST_RESIDUALS} can be told.")
+            offered = residuals[self._accepted_residuals :]
+            if len(offered) > MOST_RESIDUALS:
+                raise ProtocolError(f"{len(offered)} residuals, and a message can hold {MOST_RESIDUALS}.")
             describe = Parts(running.item.restriction).describe
-            told = tuple(
+            described = tuple(
                 (describe(residual.restriction), residual.delay_seconds, describe(residual.watermark))
-                for residual in residuals[self._told :]
+                for residual in offered
             )
             units, _ = running.units()
-            offer = Split(running.item.id, asked, describe(primary), told, units, running.seconds())
+            offer = Split(running.item.id, asked, describe(primary), described, units, running.seconds())
             self._send(offer)
         except CoordinatorError:
             raise
-        except Exception as error:  # a value that cannot be told, or too long a message: the work stays here
+        except Exception as error:  # no description of a value, or too long a message: the work stays here
             log.warning("%s: this part cannot be split while it runs: %s", type(self._fn).__name__, error)
             return False
         self._offer = offer
         return True
 
-    # The thread that listens.
+    # The listening thread.
 
     def receive(self, message: ToLane) -> None:
-        """Take a message of the coordinator, and answer it."""
+        """Handle a message of the coordinator; answer a steal request."""
         with self.changed:
             if isinstance(message, Assign):
                 self._queue.extend(message.items)
@@ -225,7 +226,7 @@ class Lane:
             self.changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
-        """Make `advance` raise, and what runs end at its next claim. The first error counts."""
+        """Make `advance` raise, and make the running work item end at its next claim. Only the first error counts."""
         with self.changed:
             self._fail(error)
             self.changed.notify_all()
@@ -234,12 +235,12 @@ class Lane:
         if self._failure is None and not self._sealed:
             self._failure = error
             if self._executor.running is not None:
-                with suppress(SdfError):  # what is wrong with its tracker it says itself, at its end
+                with suppress(SdfError):  # the invoker raises it again when the work item ends
                     self._executor.running.invoker.split(0)
 
     def _answer(self, min_piece_seconds: float) -> None:
         running = self._executor.running
-        kept = int(running is None and not self._mine)  # it begins the first, which might else be handed round for ever
+        kept = int(running is None and not self._mine)  # it starts this one next; given back, it might move on for ever
         if self._offer is None and len(self._queue) > kept:
             items = list(self._queue)
             self._queue, self._offered = deque(items[:kept]), items[kept:]
@@ -248,12 +249,12 @@ class Lane:
             return
         reason = BETWEEN if self._offer is not None or running is None else self._split(running, min_piece_seconds)
         if reason is not None:
-            if reason != TOO_LITTLE:  # which changes while it stands: a block turns out to be dear
+            if reason != TOO_LITTLE:  # this reason can change within a block that turns out to be slow
                 self._declined_at = self._position()
             self._send(Declined(reason))
 
     def _split(self, running: Running, min_piece_seconds: float) -> str | None:
-        """Split what runs in two halves, if a half is worth it, and tell the coordinator; return what is in the way."""
+        """Halve the running work item and offer the residual; return the reason if that fails."""
         running.note()
         self._min_piece_seconds = min_piece_seconds
         if self._whole:
@@ -268,7 +269,7 @@ class Lane:
         return UNTOLD
 
     def _is_worth(self, running: Running) -> bool:
-        """Tell whether half of what is left is worth a split, as far as was asked, and more than to open it again."""
+        """Return whether half of the seconds left is at least the requested minimum and the seconds to open a piece."""
         half = running.seconds_left_at_most() / 2
         return half >= max(self._min_piece_seconds, running.opening_seconds() or 0.0)
 
@@ -279,13 +280,13 @@ class Lane:
             self._offered = []
         elif isinstance(self._offer, Split):
             if accepted:
-                self._told += len(self._offer.residuals)
+                self._accepted_residuals += len(self._offer.residuals)
             else:
                 self._whole = True
         self._offer = None
 
     def look(self) -> None:
-        """Note how far the lane is, and say so if that is due; to be called every `LOOK_SECONDS`."""
+        """Send a heartbeat if one is due; call this every `LOOK_SECONDS`."""
         with self.changed:
             running = self._executor.running
             if running is None or self._failure is not None:
@@ -294,22 +295,22 @@ class Lane:
             units, _ = running.units()
             splittable = running.invoker.started and not self._whole and self._is_worth(running)
             left = min(running.seconds_left_at_most(), 1e9)
-            beat = Heartbeat(
+            heartbeat = Heartbeat(
                 running.item.id, splittable, units, running.seconds(), left, len(self._queue), self._executor.units
             )
-            if self._heartbeat_is_due(beat):
-                self._send(beat)
+            if self._heartbeat_is_due(heartbeat):
+                self._send(heartbeat)
                 self._declined_at = None
-                self.heartbeats.sent(beat, self._clock())
+                self.heartbeats.sent(heartbeat, self._clock())
 
-    def _heartbeat_is_due(self, beat: Heartbeat) -> bool:
-        """Tell whether it should beat now; after it has declined an ask, as soon as it has moved on."""
+    def _heartbeat_is_due(self, heartbeat: Heartbeat) -> bool:
+        """Return whether to send ``heartbeat`` now; after a declined steal request, once the position has changed."""
         if self._declined_at is not None:
             return self._position() != self._declined_at
-        return self.heartbeats.due(beat, self._clock())
+        return self.heartbeats.due(heartbeat, self._clock())
 
     def _position(self) -> tuple[Any, ...]:
-        """Return where it is, which differs once it has moved on."""
+        """Return a value that changes whenever the lane makes progress."""
         running = self._executor.running
         if running is None:
             return ()
@@ -317,11 +318,11 @@ class Lane:
 
     @property
     def waits(self) -> bool:
-        """Tell whether it waits for an answer of the coordinator."""
+        """Whether the lane waits for an answer of the coordinator."""
         with self.changed:
             return (self._asked or self._offer is not None) and not self._sealed and self._failure is None
 
 
 def _driver_id(item: WorkItem) -> int:
-    """Return the number by which the driver knows a work item: of what stays here, that of its parent."""
+    """Return the id by which the driver knows a work item; for a residual that stays here, its parent's."""
     return item.id if item.id >= 0 or item.parent is None else item.parent

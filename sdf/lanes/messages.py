@@ -1,6 +1,6 @@
-"""What lanes and the coordinator say to each other: see `sdf.lanes.wire` for who may say what when.
+"""The messages between lanes and the coordinator; `sdf.lanes.wire` says who may send which one when.
 
-A lane's messages are JSON, checked field by field when they are read: the driver unpickles nothing that it was sent.
+A lane's messages are JSON, and the driver checks each field: it never unpickles what a lane sent.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ __all__ = [
     "write",
 ]
 
-MOST_ITEMS = 1024  # in an Assign; so a lane has as many to tell of, or to give back, when it is next ready
-MOST_RESIDUALS = 100  # in a Split
+MOST_ITEMS = 1024  # in an `Assign`, which also bounds the next `Ready` and `Returned`
+MOST_RESIDUALS = 100  # in a `Split`
 
 
 class ProtocolError(SdfError, ValueError):
@@ -48,7 +48,7 @@ class ProtocolError(SdfError, ValueError):
 
 
 class TooLongError(SdfError, ValueError):
-    """A message to a lane is longer than it may be; it was not sent."""
+    """A message to a lane is longer than allowed; it was not sent."""
 
 
 @attrs.frozen
@@ -62,17 +62,17 @@ class Hello:
 
 @attrs.frozen
 class Ready:
-    """All that the attempt holds is done; the numbers are totals since its begin.
+    """The attempt has run all that it holds. The first four are totals since it began.
 
     Attributes:
-        records: how many records it gave, over all outputs.
-        items: how many work items it ran.
-        units: the size of what it ran.
-        seconds: how long that took.
-        ran: how each work item ran that has ended since it was last ready, for the report: the fields of `Ran`. What
-            stayed with the lane counts as more of the one that it was cut off from, however many parts it was.
-        slow: the slowest blocks since then: the fields of `SlowBlock`.
-        tagged: how many of the records were for each declared tag, in their order.
+        records: number of records, over all outputs.
+        items: number of work items that it ran.
+        units: the size of the work that it ran.
+        seconds: seconds that this took.
+        ran: the fields of `Ran` for each work item that has ended since the last `Ready`. Refused residuals count as
+            part of the work item that they were cut off from.
+        slow: the fields of `SlowBlock` for the slowest blocks since the last `Ready`.
+        tagged: number of records so far for each declared tag, in order.
     """
 
     records: int
@@ -89,13 +89,14 @@ class Heartbeat:
     """How far the running work item is.
 
     Attributes:
-        item_id: which work item.
-        splittable: whether it may be split; not before its first claim, nor if less is left than it was asked for.
-        units: the size of what it did.
-        seconds: how long that took.
-        seconds_left: how long the rest of it will take.
-        unstarted: how many work items the lane holds beside it.
-        units_before: the size of what the attempt did before it.
+        item_id: the id of the work item.
+        splittable: whether a steal request could split it: not before its first claim, nor if half of its seconds left
+            is less than it took to open or than the last request's minimum.
+        units: the size of its work done.
+        seconds: seconds that it has run.
+        seconds_left: estimated seconds that it will still run.
+        unstarted: number of work items that the lane holds and has not started.
+        units_before: the size of the work that the attempt did before it.
     """
 
     item_id: int
@@ -109,16 +110,16 @@ class Heartbeat:
 
 @attrs.frozen
 class Split:
-    """A work item was split; until the verdict the residuals are nobody's.
+    """A work item was split; nobody runs the residuals before the verdict.
 
     Attributes:
-        item_id: which work item.
-        asked: whether this answers an `StealRequest`; otherwise process() deferred.
-        primary: the description of what it keeps.
-        residuals: description, seconds of delay and description of the watermark state of each, in the order of the
-            cuts; at most `MOST_RESIDUALS`, more of them stay with the lane.
-        units: the size of what was done of it so far.
-        seconds: how long that took.
+        item_id: the id of the work item.
+        asked: whether this answers a `StealRequest`; otherwise process() deferred.
+        primary: the description of the primary.
+        residuals: for each its description, its delay in seconds and the description of its watermark state, in the
+            order of the cuts; at most `MOST_RESIDUALS`, else all of them stay with the lane.
+        units: the size of its work done so far.
+        seconds: seconds that it has run so far.
     """
 
     item_id: int
@@ -131,50 +132,50 @@ class Split:
 
 @attrs.frozen
 class Returned:
-    """Work items that were not started, given back whole; until the verdict they are nobody's."""
+    """The lane gives back whole work items that it has not started; nobody runs them before the verdict."""
 
     item_ids: tuple[int, ...]
 
 
 @attrs.frozen
 class Declined:
-    """Nothing can be given now, and why; a `Heartbeat` will say when that has changed."""
+    """The lane can give nothing now, for this reason; it sends a `Heartbeat` when that may have changed."""
 
     reason: str
 
 
 @attrs.frozen
 class Bye:
-    """Whoever reads the records wants no more of them, as take() does; so nobody will try the lane again for that."""
+    """The action has read enough records, as take() does; Spark will not retry the lane for it."""
 
 
 @attrs.frozen
 class Assign:
-    """Work items to run, in this order, after what the lane holds; at most `MOST_ITEMS`."""
+    """Work items to run, in this order, after those that the lane holds; at most `MOST_ITEMS`."""
 
     items: tuple[WorkItem, ...]
 
 
 @attrs.frozen
 class Wait:
-    """There is no work now, but there may be."""
+    """There is no work now, but there may be later."""
 
 
 @attrs.frozen
 class Sealed:
-    """What the lane has done is its content for ever; the attempt may end."""
+    """The content of the lane is fixed for ever; the attempt may end."""
 
 
 @attrs.frozen
 class StealRequest:
-    """Give something away, if it is worth at least so many seconds."""
+    """Give back unstarted work items, or a residual of at least ``min_piece_seconds``."""
 
     min_piece_seconds: float
 
 
 @attrs.frozen
 class Verdict:
-    """Whether what was offered was taken."""
+    """Whether the coordinator accepts the last `Split` or `Returned`."""
 
     accepted: bool
 
@@ -226,7 +227,7 @@ def _all(check: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda rows: tuple([check(row) for row in rows])
 
 
-_CHECKS: dict[str, Callable[[Any], Any]] = {  # by the types as they are written in the classes above
+_CHECKS: dict[str, Callable[[Any], Any]] = {  # by type, as written in the classes above
     "int": _int,
     "float": _float,
     "bool": _bool,
@@ -254,15 +255,15 @@ def write(message: FromLane) -> bytes:
 
 
 def read(payload: bytes) -> FromLane:
-    """Return a lane's message from JSON, its numbers checked; restrictions stay descriptions.
+    """Return a lane's message from JSON, with its fields checked; restrictions stay descriptions.
 
     Raises:
-        ProtocolError: if it is none.
+        ProtocolError: if ``payload`` is not a message.
     """
     try:
         name, *values = json.loads(payload.decode())
         kind, _, checks = _FROM_LANE[name]
         message: FromLane = kind(*[check(value) for check, value in zip(checks, values, strict=True)])
-    except Exception as error:  # anything may be in it
+    except Exception as error:  # the payload may hold anything
         raise ProtocolError(f"not a message: {show(payload)} ({type(error).__name__}: {error})") from error
     return message

@@ -1,4 +1,4 @@
-"""What came of a run with lanes, for its report and its progress. No decision depends on it."""
+"""Statistics of a run with lanes, for its report and its progress display. No decision depends on them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Statistics:
 
     Args:
         work: the work of the run.
-        lanes: its lanes.
+        lanes: the lanes of the run.
 
     Attributes:
-        retries: how often a lane was begun anew because its attempt was lost.
-        replays: how often a lane that had ended was run again.
-        refusals: why victims gave nothing, and how often.
+        retries: how often an unsealed lane began again after it had lost its attempts.
+        replays: how often a sealed lane was run again.
+        refusals: the reasons why victims declined, each with how often.
     """
 
     def __init__(self, work: RunState, lanes: Sequence[LaneState]) -> None:
         self._work = work
         self._lanes = lanes
         self._seconds = self._began = 0.0
-        self._slots: list[tuple[float, int]] = []  # from when on so many attempts were connected
+        self._slots: list[tuple[float, int]] = []  # active seconds, number of attempts connected from then on
         self._ended = False
         self.retries = self.replays = 0
         self.refusals: Counter[str] = Counter()
@@ -47,12 +47,12 @@ class Statistics:
             self._seconds = self._slots[-1][0]
 
     def _active_seconds(self, now: float) -> float:
-        """Return for how long attempts have been connected; between two actions a run stands still."""
+        """Return the seconds with an attempt connected; the time between two actions does not count."""
         running = bool(self._slots) and self._slots[-1][1] > 0 and not self._ended
         return self._seconds + (now - self._began if running else 0.0)
 
     def all_sealed(self, now: float) -> None:
-        """Note that the run has ended; whatever is run again is not part of it."""
+        """Note that the run has ended; replays after this do not count."""
         self._seconds = self._active_seconds(now)
         self._ended = True
 

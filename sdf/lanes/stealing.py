@@ -1,16 +1,16 @@
 """Work stealing: which lane is the victim, which idle attempt is the thief, and which idle attempts end.
 
-Nothing here is about right or wrong, that is the coordinator's; this is about when a run ends. Seconds left are an
-estimate: what the attempt said of what it runs, and the costs seen so far for the queue of its lane.
+These decisions change only how long a run takes; the coordinator keeps it correct. The seconds left of an attempt are
+an estimate: from its last heartbeat for what it runs, and from measured costs for the queue of its lane.
 
-- The victim is the attempt with the most seconds left, if these are worth two of the smallest pieces.
-- The thief is the attempt that has been idle for longest.
-- An idle attempt holds a slot. It may wait as long as its patience lasts, and not at all if nobody runs anything.
-- The lanes of a job start one after the other, and the first to run dry wait a moment. After that they take over the
-  queues of lanes that were never begun, which may wait for a slot. But the first lane alone ends: an action such as
-  first() may want no more than that one.
-- A lane that has lost its attempt has all of its work to give once it is tried again, but may need a slot for that. One
-  idle attempt ends for it, and the others wait.
+- The victim is the attempt with the most seconds left, if these make at least two of the smallest pieces.
+- The thief is the attempt that has been idle longest.
+- An idle attempt holds a slot. It ends after ``patience_seconds``, or at once if no attempt has work.
+- The lanes of a job start one after the other. Idle attempts wait `_START_SECONDS` for them. Then they take over the
+  queues of lanes that never had an attempt, as these may be waiting for slots. If only one lane has begun, its idle
+  attempt ends instead: an action such as first() may need only that lane.
+- A lane that has lost its attempt can give all of its work once Spark retries it, but the retry may need a slot. So one
+  idle attempt ends to free a slot, and the others wait.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from sdf.scheduling.cost_model import CostModel
 __all__ = ["Stealing"]
 
 # Names in quotes are rows of benchmarks/ablate.py, which get worse with another value.
-_ANSWER_SECONDS = 1.0  # a steal request that has no answer by then is not counted on
-_SLOT_SECONDS = 1.0  # after which an idle attempt makes room for a lost lane; "two slots lost for good, 20 s"
-_STALE = 8  # times as many entries as busy attempts, and most are not valid any more; "what is asked of the driver"
+_ANSWER_SECONDS = 1.0  # a steal request without an answer for longer is not counted on
+_SLOT_SECONDS = 1.0  # after this an idle attempt ends to make room for a lost lane; "two slots lost for good, 20 s"
+_STALE = 8  # heap entries per busy attempt, of which most are outdated: clean up; "what is asked of the driver"
 _START_SECONDS = 0.25  # in which the lanes of a run start; "sizes unknown, the last is a giant, 5 s"
 
 
@@ -36,44 +36,44 @@ class Stealing:
     """See the module's docstring.
 
     Args:
-        costs: what work has cost so far.
-        min_piece_seconds: the smallest piece worth moving.
-        patience_seconds: how long an attempt stays idle.
+        costs: the cost model of the run.
+        min_piece_seconds: estimated seconds of the smallest piece worth moving.
+        patience_seconds: the longest time that an attempt stays idle while others run.
     """
 
     def __init__(self, costs: CostModel, min_piece_seconds: float, patience_seconds: float) -> None:
         self._costs = costs
         self._min_piece_seconds = min_piece_seconds
         self._patience_seconds = patience_seconds
-        self._idle: dict[Hashable, tuple[Attempt, float]] = {}  # with since when; the longest first
+        self._idle: dict[Hashable, tuple[Attempt, float]] = {}  # with the time since when; the longest first
         self._busy: set[Hashable] = set()
         self._requested: dict[Hashable, Attempt] = {}
-        self._ends: list[tuple[float, int, Attempt]] = []  # a heap
-        self._ends_at: dict[Hashable, float] = {}  # when an attempt will have run what it has, as far as is known
-        self._entry: dict[Hashable, int] = {}  # the valid one among the entries of an attempt in the heap
+        self._ends: list[tuple[float, int, Attempt]] = []  # a heap of (-expected end, number of the entry, attempt)
+        self._ends_at: dict[Hashable, float] = {}  # when an attempt is expected to have run all it has
+        self._entry: dict[Hashable, int] = {}  # number of the one valid heap entry of an attempt
         self._entries = 0
         self._begun: set[int] = set()  # the lanes that have had an attempt
-        self._unbegun: dict[int, LaneState] = {}  # those that have work, and never had one
-        self._failed: set[int] = set()  # those that have work, and have lost their attempt
-        self._without_room: set[int] = set()  # those of them for which no attempt has ended
+        self._unbegun: dict[int, LaneState] = {}  # lanes that have work, and never had an attempt
+        self._failed: set[int] = set()  # lanes that have work, and have lost their attempt
+        self._without_room: set[int] = set()  # those of `_failed` for which no idle attempt has ended
         self._began_at = math.inf
         self._lost_at = -math.inf
 
-    # What is so.
+    # Queries.
 
     def is_idle(self, attempt: Attempt) -> bool:
-        """Tell whether an attempt waits for work."""
+        """Return whether an attempt waits for work."""
         return attempt.name in self._idle
 
     def none_idle(self) -> bool:
-        """Tell whether nobody waits for work."""
+        """Return whether no attempt waits for work."""
         return not self._idle
 
     def idle(self) -> list[Attempt]:
-        """Return all that wait for work, the longest first."""
+        """Return the attempts that wait for work, the longest first."""
         return [attempt for attempt, _ in self._idle.values()]
 
-    # What changes.
+    # Events.
 
     def rests(self, attempt: Attempt, now: float) -> None:
         """An attempt has nothing to run."""
@@ -81,29 +81,29 @@ class Stealing:
         self._idle.setdefault(attempt.name, (attempt, now))
 
     def runs(self, attempt: Attempt) -> None:
-        """An attempt runs something; it counts as one that may give if its lane is not sealed."""
+        """An attempt runs something; it may become a victim if its lane is not sealed."""
         self._idle.pop(attempt.name, None)
         if attempt.lane.sealed is None:
             self._busy.add(attempt.name)
 
     def ends(self, attempt: Attempt) -> None:
-        """An attempt will neither give nor take any more."""
+        """An attempt will neither give nor take work any more."""
         self._idle.pop(attempt.name, None)
         self._busy.discard(attempt.name)
         self._requested.pop(attempt.name, None)
         self._entry.pop(attempt.name, None)
 
     def requested(self, attempt: Attempt) -> None:
-        """Something was requested of an attempt; until it answers it is no victim."""
+        """An attempt was sent a steal request; it cannot be a victim before it answers."""
         self._requested[attempt.name] = attempt
         self.rank(attempt)
 
     def answered(self, attempt: Attempt) -> None:
-        """An attempt has answered."""
+        """An attempt has answered a steal request."""
         self._requested.pop(attempt.name, None)
 
     def needs_slot(self, lane: LaneState, now: float = -math.inf) -> None:
-        """A lane has work, and no attempt; if it had one, that was lost ``now``."""
+        """A lane has work and no attempt; if it had one, ``now`` is when that was lost."""
         if lane.begun:
             self._failed.add(lane.number)
             self._without_room.add(lane.number)
@@ -112,7 +112,7 @@ class Stealing:
         self._lost_at = max(self._lost_at, now)
 
     def has_slot(self, lane: LaneState, now: float) -> None:
-        """A lane has got an attempt."""
+        """An attempt at a lane has connected."""
         self._begun.add(lane.number)
         self._unbegun.pop(lane.number, None)
         self._failed.discard(lane.number)
@@ -120,14 +120,14 @@ class Stealing:
         self._began_at = min(self._began_at, now)
 
     def seconds_left(self, attempt: Attempt) -> float:
-        """Return the estimated seconds of what runs, of what the attempt holds beside that, and of its lane's queue."""
-        running, beat = 0.0, attempt.heartbeat
-        if beat is not None:
-            running = beat.seconds_left + beat.unstarted * self._costs.mean_of_items()
+        """Return the estimated seconds of an attempt's running and unstarted work items and of its lane's queue."""
+        running, heartbeat = 0.0, attempt.heartbeat
+        if heartbeat is not None:
+            running = heartbeat.seconds_left + heartbeat.unstarted * self._costs.mean_of_items()
         return running + attempt.lane.queue.seconds()
 
     def rank(self, attempt: Attempt, now: float | None = None) -> None:
-        """Enter an attempt among the victims, by when it ends, or take it out; ``now``: estimate that anew."""
+        """Rank an attempt among the victims by its expected end, or drop it; with ``now``, estimate the end again."""
         name = attempt.name
         self._entries += 1
         self._entry[name] = self._entries
@@ -143,7 +143,7 @@ class Stealing:
         return self._entry.get(entry[2].name) == entry[1]
 
     def seconds_until_end(self, attempt: Attempt, now: float) -> float:
-        """Return in how many seconds an attempt will have run what it has, as it was ranked last; at least 0."""
+        """Return the seconds until an attempt has run all it has, as estimated when last ranked; at least 0."""
         return max(0.0, self._ends_at.get(attempt.name, now) - now)
 
     def forget(self, attempt: Attempt) -> None:
@@ -151,32 +151,32 @@ class Stealing:
         self.ends(attempt)
         self._ends_at.pop(attempt.name, None)
 
-    # What follows.
+    # Decisions.
 
     def thief(self) -> Attempt | None:
-        """Return the attempt that has been idle for longest, and may take."""
+        """Return the attempt idle longest of those that may take work, None if there is none."""
         return next((attempt for attempt, _ in self._idle.values() if attempt.alone()), None)
 
     def takeover(self, now: float) -> tuple[LaneState, Attempt] | None:
-        """Return a lane that was never begun, and who should take over its queue now; None if nobody should."""
+        """Return a lane that never had an attempt and the thief to take over its queue; None if that is not due."""
         if not self._unbegun or len(self._begun) < 2 or now - self._began_at < _START_SECONDS:
             return None
         thief = self.thief()
         return None if thief is None else (self._unbegun.pop(next(iter(self._unbegun))), thief)
 
     def pair(self, now: float) -> tuple[Attempt, Attempt] | None:
-        """Return victim and thief; None if nobody is idle for whom nothing was requested, or nobody has enough."""
+        """Return victim and thief; None if each idle attempt has a steal request under way, or no victim has enough."""
         while self._requested:
             first = next(iter(self._requested.values()))
             if first.requested_at is not None and now - first.requested_at < _ANSWER_SECONDS:
                 break
-            del self._requested[first.name]  # it may be stopped, and nothing more is requested before it answers
+            del self._requested[first.name]  # its process may hang; it gets no other request before it answers
         thief = self.thief() if len(self._idle) > len(self._requested) else None
         victim = None if thief is None else self._victim(now)
         return None if thief is None or victim is None else (victim, thief)
 
     def _victim(self, now: float) -> Attempt | None:
-        """Return the attempt with the most seconds left, if it has enough of them."""
+        """Return the attempt with the most seconds left, if these make two of the smallest pieces."""
         while self._ends:
             entry = self._ends[0]
             if self._is_valid(entry) and entry[2].can_give():
@@ -200,5 +200,5 @@ class Stealing:
         yield from leaving
 
     def _may_leave(self) -> Iterator[tuple[Attempt, float]]:
-        """Yield the idle attempts whose lanes have nothing delayed, the longest first; thousands may be idle."""
+        """Yield the idle attempts whose lanes have no deferred work, the longest idle first; thousands may be idle."""
         return (each for each in self._idle.values() if not each[0].lane.delayed)

@@ -2,38 +2,38 @@
 
 A lane is a client, one connection per attempt; the coordinator, on the driver, is the server.
 
-**Handshake.** The coordinator sends 32 random bytes. The lane answers with the name of its run (16 bytes, random), with
-32 random bytes of its own, and the HMAC of both random parts under the run's secret, which Spark carried to it with its
-task. The coordinator checks that before it reads on, and answers with another HMAC, which the lane checks before it
-reads on. So each knows the other, and because both sides gave random bytes, what was overheard is of no use on another
-connection. Both directions then have keys of their own.
+**Handshake.** The coordinator sends 32 random bytes. The lane answers with the name of its run (16 random bytes), 32
+random bytes of its own, and the HMAC of both 32-byte parts under the run's secret, which Spark sent with the task. The
+coordinator checks this HMAC before it reads on. It answers with a second HMAC, and the lane checks that before it reads
+on. So each side has authenticated the other. As both sides sent random bytes, recorded bytes are useless on any other
+connection. After that each direction has its own key.
 
-**Frames.** Length (4 bytes, big-endian), HMAC-SHA256 of sequence number and payload (32), payload. The HMAC is checked
-before the payload is looked at. A lane's payload is JSON, restrictions described as in `sdf.serialization.values`: the
-driver unpickles nothing that it was sent. The coordinator's payload is pickled, since it carries elements; the lane
-trusts the driver, as every Spark task does. No message grows with what a lane has done, nor with the size of elements,
-but for the one that carries a single large element.
+**Frames.** Length (4 bytes, big-endian), HMAC-SHA256 of sequence number and payload (32 bytes), payload. The receiver
+checks the HMAC before it looks at the payload. A lane's payload is JSON, with restrictions described as in
+`sdf.serialization.values`: the driver never unpickles what a lane sent. The coordinator's payload is pickled, since it
+carries elements; the lane trusts the driver, as every Spark task does. The size of a message depends neither on how
+much a lane has done nor on the size of elements, except for an `Assign` of a single large element.
 
-**From the lane**, in this order: `Hello` first; then
+**From the lane**: `Hello` first; then
 
-- `Ready`, whenever it has run all that it holds: it wants work, or its end;
-- `Heartbeat`, unasked and often, while it runs something: how far it is;
+- `Ready`, whenever it has run all that it holds: it wants more work, or to end;
+- `Heartbeat`, unasked and often while it runs something: how far it is;
 - one answer to each `StealRequest`: `Split`, `Returned` or `Declined`;
-- `Split` unasked, if process() deferred its rest;
-- `Bye` at the end, if whoever reads the records has enough of them, as take() does. It says only that nobody needs to
-  wait for another attempt: what the lane has done does not count before it is sealed.
+- `Split` unasked, if process() deferred;
+- `Bye` at the end, if the action has read enough records, as take() does. Then no attempt waits for the lane to be
+  retried. The work of the lane still does not count before it is sealed.
 
-**From the coordinator**: `Assign`, `Wait` (again and again, so that a lane that waits knows it is not forgotten) and in
-the end `Sealed`, in answer to `Ready`; `StealRequest`, one at a time, to a lane that runs; one `Verdict` for each
-`Split` and `Returned`; `Fail` at any time: the attempt must fail with this error.
+**From the coordinator**: in answer to `Ready`, `Assign` or `Sealed`, and until then `Wait` again and again, so that the
+lane knows the coordinator is alive; `StealRequest`, one at a time, to a lane that runs; one `Verdict` for each `Split`
+and `Returned`; `Fail` at any time: the attempt must fail with this error.
 
-**What each failure means.** A connection that ends before `Sealed` is a failed attempt, whoever ended it: what it did
-does not count, and it must not end in success. What the ledger has by then stays: a residual that was accepted is
-someone else's, one that was on its way is not. A `Verdict` that refuses leaves the work with its owner, who must do it.
-A lane that hears nothing for `SILENCE_SECONDS` while it waits gives up; a coordinator waits for nobody: a lane that
-does not answer is not asked again, and Spark, not the coordinator, decides whether it is dead. A peer that breaks the
-protocol is cut off. If anything is raised on the driver in the name of a run, the run has failed: all its attempts get
-`Fail` with that, so does each that says `Hello` later, and nothing of it is sealed any more.
+**Failures.** An attempt whose connection ends before `Sealed` has failed, whichever side ended it: its work does not
+count, and it must not end in success. The ledger keeps what it has by then: an accepted residual stays cut off, one
+that was still on its way belongs to the lane. If a `Verdict` refuses, the lane must do the work itself. A lane that
+waits and receives nothing for `SILENCE_SECONDS` gives up. The coordinator never waits for a lane: it sends no other
+request to one that does not answer, and Spark decides whether that lane is dead. A peer that breaks the protocol is cut
+off. If any call for a run raises on the driver, the run fails: all its attempts get `Fail` with this error, also those
+that send `Hello` later, and no lane is sealed any more.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NONCE_BYTES = 32
 PROOF_BYTES = 32
 MOST_BYTES_FROM_LANE = 1 << 20
 MOST_BYTES_TO_LANE = 1 << 30
-MOST_BYTES_ASSIGNED = 1 << 20  # at a time, unless a single work item takes more
+MOST_BYTES_ASSIGNED = 1 << 20  # in one `Assign`, unless a single work item takes more
 SILENCE_SECONDS = 120.0  # as spark.network.timeout
 WAIT_EVERY_SECONDS = 5.0
 
@@ -70,12 +70,12 @@ def nonce() -> bytes:
 
 
 def lane_proof(secret: bytes, driver_nonce: bytes, lane_nonce: bytes) -> bytes:
-    """Return what shows that the lane knows the secret."""
+    """Return the HMAC that proves that the lane knows the secret."""
     return hmac.digest(secret, b"lane" + driver_nonce + lane_nonce, "sha256")
 
 
 def driver_proof(secret: bytes, driver_nonce: bytes, lane_nonce: bytes) -> bytes:
-    """Return what shows that the coordinator knows the secret."""
+    """Return the HMAC that proves that the coordinator knows the secret."""
     return hmac.digest(secret, b"driver" + driver_nonce + lane_nonce, "sha256")
 
 
@@ -92,8 +92,8 @@ class Channel:
     """One direction of a connection: `frame` at the sender, `feed` at the receiver.
 
     Args:
-        key: of this direction of this connection.
-        most_bytes: the longest payload.
+        key: the HMAC key of this direction of this connection.
+        most_bytes: the longest payload, in bytes.
     """
 
     def __init__(self, key: bytes, most_bytes: int) -> None:
@@ -114,10 +114,10 @@ class Channel:
         return hmac.digest(self._key, numbered, "sha256")
 
     def feed(self, received: bytes) -> Iterator[bytes]:
-        """Take received bytes; yield the payloads that are complete.
+        """Add received bytes; yield the payloads that are complete.
 
         Raises:
-            ProtocolError: for a payload that is too long, or not from the peer.
+            ProtocolError: for a payload that is too long, or whose HMAC is wrong.
         """
         buffer = self._received
         buffer += received

@@ -1,1 +1,1 @@
-"""What a user subclasses and is given: DoFn, restrictions, trackers, watermark estimators."""
+"""The classes that a user subclasses or uses: DoFn, restrictions, trackers, watermark estimators."""

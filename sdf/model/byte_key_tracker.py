@@ -18,14 +18,14 @@ from sdf.model.trackers import Progress, RestrictionTracker, as_fraction
 
 __all__ = ["ByteKeyRangeTracker"]
 
-_PRECISION_BYTES = 8  # how much finer an interpolated key is than the keys around it; a double has 53 bits
+_PRECISION_BYTES = 8  # added to the longer key when a split interpolates; a double has 53 bits
 
 
 class ByteKeyRangeTracker(RestrictionTracker):
     """Tracks claims of increasing keys in a `ByteKeyRange`; thread-safe.
 
-    Claim ``b""`` when there are no more keys; it is refused and shows that the reader looked. A range without a stop
-    is only done after that claim.
+    Claim ``b""`` when there are no more keys. The claim is refused, but shows that the reader has reached the
+    end of the input. A range without a stop is done only after that claim.
 
     Worked numbers (hex): [10, 20) claimed up to 14, split at 0.5, gives [10, 1A) and [1A, 20).
     """
@@ -73,9 +73,9 @@ class ByteKeyRangeTracker(RestrictionTracker):
             return not self._refused
 
     def _edge(self) -> None:
-        """Hear of the first claim, and of one that is refused; the lock is held."""
+        """Called at the first claim and at a refused one, under the lock; the runner replaces it."""
 
-    _fault: Callable[[str], ClaimError] = ClaimError  # the runner hears of errors that process() may swallow
+    _fault: Callable[[str], ClaimError] = ClaimError  # the runner replaces it, to see errors that process() may swallow
 
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[ByteKeyRange, ByteKeyRange] | None:
         exact = as_fraction(fraction_of_remainder)
@@ -94,7 +94,7 @@ class ByteKeyRangeTracker(RestrictionTracker):
         """Return if every key was claimed.
 
         Raises:
-            UnclaimedWorkError: naming what is unclaimed.
+            UnclaimedWorkError: names the unclaimed range.
         """
         with self._lock:
             if self.current_restriction().is_empty() or self._last == b"":
@@ -118,7 +118,7 @@ class ByteKeyRangeTracker(RestrictionTracker):
             done = 1.0 if self._refused else min(1.0, _position(max(self._last, self._record), self._start, self._stop))
             return Progress(done, 1 - done)
 
-    # The older interface: a reader that returns records, some of which are not split points.
+    # The older interface, for a reader whose records are not all split points.
 
     def start_position(self) -> bytes:
         """Return the first key of the range; it never moves."""
@@ -129,13 +129,14 @@ class ByteKeyRangeTracker(RestrictionTracker):
         return self._stop
 
     def try_return_record_at(self, is_at_split_point: bool, record_start: bytes) -> bool:
-        """Tell whether the record at key ``record_start`` may be returned, and if so, consume it.
+        """Return whether the record at key ``record_start`` may be returned, and if so, consume it.
 
         At a split point this is `try_claim`. Any other record belongs to the block of the last split point: always
-        True, also past the stop.
+        True, even past the stop.
 
         Raises:
-            ClaimError: as `try_claim`; for other records, if there was no split point yet or keys decrease.
+            ClaimError: as `try_claim`; for other records, if there was no split point yet, keys decrease, or a record
+                was refused.
         """
         if is_at_split_point:
             return self.try_claim(record_start)
@@ -155,7 +156,7 @@ class ByteKeyRangeTracker(RestrictionTracker):
             return True
 
     def try_split_at_position(self, split_position: bytes) -> bool:
-        """Cut the range at a key that is not consumed yet. False: nothing changed, also before the first record."""
+        """Cut the range at an unconsumed key. False: nothing changed, as always before the first record."""
         if not isinstance(split_position, bytes):
             raise InvalidTypeError(f"try_split_at_position() needs bytes (got {show(split_position)}).")
         with self._lock:
@@ -175,26 +176,26 @@ class ByteKeyRangeTracker(RestrictionTracker):
                 return 1.0
             return min(1.0, _position(max(self._last, self._record), self._start, self._stop))
 
-    # What the invoker asks.
+    # For the invoker.
 
     @property
     def started(self) -> bool:
-        """Tell whether there was a claim; before it, a running attempt must not be split (apache/beam#32044)."""
+        """Return whether there was a claim; before it, a running attempt must not be split (apache/beam#32044)."""
         return self._last is not None
 
     @property
     def last_claimed(self) -> bytes | None:
-        """Return the key claimed or tried last, None before any."""
+        """Return the last key claimed or tried, None before any."""
         return self._last
 
     @property
     def refused(self) -> bool:
-        """Tell whether a claim was refused; after it, nothing may be claimed, deferred or split."""
+        """Return whether a claim was refused; after it, nothing may be claimed, deferred or split."""
         return self._refused
 
 
 def _interpolate(low: bytes, high: bytes, exact: Fraction) -> bytes | None:
-    """Return the key at a share of the way from ``low`` to ``high`` (``b""``: no end), None if that is ``high``."""
+    """Return the key ``low + exact * (high - low)`` (``high`` of ``b""``: no end), None if that is ``high``."""
     width = max(len(low), len(high)) + _PRECISION_BYTES
     bottom = int.from_bytes(low.ljust(width, b"\x00"), "big")
     top = int.from_bytes(high.ljust(width, b"\x00"), "big") if high else 1 << (8 * width)
@@ -202,7 +203,7 @@ def _interpolate(low: bytes, high: bytes, exact: Fraction) -> bytes | None:
     if number >= top:
         return None
     shortest = number.to_bytes(width, "big").rstrip(b"\x00")
-    return max(shortest, low)  # dropping zero bytes may fall below a low key that ends in them
+    return max(shortest, low)  # without its zero bytes it may lie below a low key that ends in them
 
 
 def _position(key: bytes, start: bytes, stop: bytes) -> float:

@@ -1,4 +1,4 @@
-"""DoFn: what a user subclasses, and TaggedOutput, what `process` yields for an output other than the main one."""
+"""DoFn, which a user subclasses, and TaggedOutput, which `process` yields for an output other than the main one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["DoFn", "TaggedOutput", "call_hook", "check_fn", "check_tags"]
 class DoFn(ABC):
     """Work that can be split while it runs. Two methods are required, the rest have defaults.
 
-    An instance is pickled on the driver and lives once in each Python worker, where it runs many work items, one at a
-    time. It needs no ``super().__init__()``, nothing is stored on it. Open clients in `setup`, not in ``__init__``:
-    they do not pickle. `process` must be deterministic for a given element and restriction, because Spark may run a
-    part again.
+    The driver pickles an instance. Each Python worker has one copy, which runs many work items, one at a time. A
+    subclass need not call ``super().__init__()``: the base class stores nothing. Open clients in `setup`, not in
+    ``__init__``: they do not pickle. `process` must be deterministic for a given element and restriction, because
+    Spark may run a part again.
     """
 
     @abstractmethod
@@ -32,30 +32,30 @@ class DoFn(ABC):
 
         Returns:
             An `OffsetRange`, a ``(start, stop)`` tuple of integers, a `ByteKeyRange`, or a value of your own (see
-            `sdf.model.restrictions`), then with `create_tracker`.
+            `sdf.model.restrictions`); your own value also needs `create_tracker`.
         """
 
     @abstractmethod
     def process(self, element: Any, tracker: Any, *args: Any, **side_inputs: Any) -> Iterable[Any] | None:
         """Yield the outputs of one part of an element: claim a block, yield what is in it, and so on.
 
-        Called on a worker, once per work item and attempt, as a generator function or one that returns an iterable.
-        Between claims a runner may shorten ``tracker.current_restriction()``; the next claim then tells. Nothing may
-        be yielded before the first claim or after a refused one, and everything must be claimed or deferred.
+        A generator function, or one that returns an iterable. Called on a worker, once per work item and attempt.
+        Between claims a runner may shorten ``tracker.current_restriction()``; `try_claim` then refuses what was cut
+        off. Yield nothing before the first claim or after a refused one, and claim or defer everything.
 
         Args:
             element: the input.
             tracker: the view of a tracker: ``try_claim(position)``, ``current_restriction()``,
                 ``defer_remainder(delay_seconds)``, ``is_bounded()``, ``watermark``, and for the built-in trackers the
                 RangeTracker words.
-            args: never given; with it here, type checkers accept a `process` that takes only what it needs.
+            args: never given; declared so that type checkers accept a `process` with fewer parameters.
             side_inputs: as given to the runner, by name.
         """
 
     def split_restriction(self, element: Any, restriction: Any) -> Iterable[Any]:
         """Yield parts of the initial restriction, in order, that add up to it. Called on a worker, once per element.
 
-        A runner splits further by what it sees at run time; this is for the boundaries that only the author knows.
+        A runner splits further at run time; this method is for the boundaries that only the author knows.
         """
         yield restriction
 
@@ -73,25 +73,24 @@ class DoFn(ABC):
         )
 
     def restriction_size(self, element: Any, restriction: Any) -> float | None:
-        """Return the work in a restriction, finite and >= 0, in any steady unit, or None if unknown.
+        """Return the work in a restriction, finite and >= 0, in any consistent unit, or None if unknown.
 
-        The default is what the tracker says remains. Called on workers and on the driver, also concurrently: it must
-        not need `setup`.
+        The default is the ``remaining`` of a new tracker. Called on workers and on the driver, also concurrently: it
+        must not need `setup`.
         """
         return self.create_tracker(element, restriction).progress().remaining
 
     def remark(self, element: Any, restriction: Any) -> str | None:
-        """Return a remark on an element for the report of the run, such as why it cannot be split; None for none.
+        """Return a remark on an element for the report of the run, such as why it cannot be split, or None.
 
         Called on a worker, once per element, with its initial restriction.
         """
         return None
 
     def truncate(self, element: Any, restriction: Any) -> Any:
-        """Return what is still to be done of a restriction when a stream is drained, None for nothing.
+        """Return the part of a restriction that is still to be done when a stream is drained, or None.
 
-        Called on the driver, after `setup`.
-        The default keeps finite work and drops work without an end.
+        Called on the driver, after `setup`. The default keeps finite work and drops work without an end.
         """
         return restriction if self.create_tracker(element, restriction).is_bounded() else None
 
@@ -105,9 +104,9 @@ class DoFn(ABC):
     def teardown(self) -> None:
         """Close what `setup` opened, such as connections.
 
-        Best effort: it runs where a Python worker leaves by itself or has seen eight newer runs. Spark kills the idle
-        workers at the end of an application, and those run nothing; never leave work to it that must be done. It runs
-        in the process that ran `setup` alone, not in those that `process` forks.
+        Best effort: it runs when a Python worker exits by itself or has served eight newer runs. It does not run in the
+        idle workers that Spark kills at the end of an application, so leave no work to it that must be done. It runs
+        only in the process that ran `setup`, not in processes that `process` forks.
         """
 
     def start_bundle(self) -> None:
@@ -119,19 +118,19 @@ class DoFn(ABC):
     def on_commit(self, element: Any, restriction: Any) -> None:
         """Called on the driver in streams, at least once, after the batch that holds this part is committed.
 
-        `setup` is called there before it.
+        `setup` is called on the driver first.
         """
 
 
 class TaggedOutput:
     """An output for the tag ``tag`` instead of the main output; yield it from `process`.
 
-    The tag must be declared: ``run_sdf(..., tags=("bad",))``. It is a message to the runner, not a record, and so it
-    refuses to be pickled: an undeclared one is caught when it would leave the process.
+    The tag must be declared: ``run_sdf(..., tags=("bad",))``. A TaggedOutput is a message to the runner, not a record.
+    So it refuses to be pickled, which catches an undeclared tag before the output leaves the process.
 
     Attributes:
-        declared: the tags that `process` may use, where records do not leave the process at once: in a lane, whose
-            records the user's own functions get. None where the runner looks at each record anyway.
+        declared: the tags that `process` may use, set only in a lane: the user's own functions get its records before
+            they leave the process. None where the runner looks at each record anyway.
     """
 
     __slots__ = ("tag", "value")
@@ -145,7 +144,7 @@ class TaggedOutput:
             self.check(self.declared)
 
     def check(self, declared: tuple[str, ...], who: str = "process()") -> None:
-        """Raise OutputError, which calls the method that gave it ``who``, unless its tag is one of those."""
+        """Raise OutputError unless the tag is declared; ``who`` names the method that gave the output."""
         if self.tag not in declared:
             raise OutputError(
                 f"{who} gave {show(self)}, but the declared tags are {show(declared)}. "
@@ -165,7 +164,7 @@ def check_fn(fn: Any, side_inputs: Mapping[str, Any] | None, who: str) -> None:
     """Raise unless ``fn`` is a DoFn instance whose `process` takes these side inputs; called before any job.
 
     Raises:
-        InvalidTypeError: naming ``who`` was given what, and how to mend it.
+        InvalidTypeError: the message names ``who``, the wrong value and how to fix it.
     """
     if isinstance(fn, type) and issubclass(fn, DoFn):
         raise InvalidTypeError(

@@ -1,8 +1,8 @@
-"""Trackers of integer offsets: bounded, growing, and kept in one piece.
+"""Trackers of integer offsets: bounded, growing, and unsplittable.
 
-Two vocabularies, one tracker: the restriction tracker's (`try_claim`, `try_split`, `check_done`) and the older
-RangeTracker's (`try_return_record_at`, `try_split_at_position`, `fraction_consumed`). They meet in one number, the
-position last consumed: claimed positions are consumed, and a split cuts at unconsumed positions only.
+One tracker has two interfaces: the restriction tracker's (`try_claim`, `try_split`, `check_done`) and the older
+RangeTracker's (`try_return_record_at`, `try_split_at_position`, `fraction_consumed`). Both use one number, the last
+consumed position: claimed positions are consumed, and a split cuts only at unconsumed positions.
 
 Sources: RangeTracker of the Dataflow SDK 1.9.1; OffsetRangeTracker and GrowableOffsetRangeTracker of Apache Beam.
 """
@@ -42,7 +42,7 @@ class OffsetRangeTracker(RestrictionTracker):
         self._last: Any = whole.start - 1  # the last position claimed or tried; start - 1 before any
         self._record: Any = whole.start - 1  # the last record inside a block
         self._refused = False
-        self._fence: Any = whole.start  # claims below it need no more looking at: the start before any, then the stop
+        self._fence: Any = whole.start  # claims below it are always granted: the start before any claim, then the stop
 
     def current_restriction(self) -> OffsetRange:
         return OffsetRange(self._start, self._stop)
@@ -60,7 +60,7 @@ class OffsetRangeTracker(RestrictionTracker):
         return self._claim_unusual(position)
 
     def _at_fence(self, position: Any) -> bool:
-        """Settle a claim that is not below the fence, the first one or one past the stop; the lock is held."""
+        """Settle a claim at or past the fence, so the first one or one past the stop; the lock is held."""
         self._last = position
         self._refused = not position < self._stop
         self._fence = self._stop
@@ -68,9 +68,9 @@ class OffsetRangeTracker(RestrictionTracker):
         return not self._refused
 
     def _edge(self) -> None:
-        """Hear of the first claim, and of one that is refused; the lock is held."""
+        """Called at the first claim and at a refused one, under the lock; the runner replaces it."""
 
-    _fault: Callable[[str], ClaimError] = ClaimError  # the runner hears of errors that process() may swallow
+    _fault: Callable[[str], ClaimError] = ClaimError  # the runner replaces it, to see errors that process() may swallow
 
     def _claim_unusual(self, position: Any) -> bool:
         where = repr(self.current_restriction())
@@ -105,22 +105,22 @@ class OffsetRangeTracker(RestrictionTracker):
             return OffsetRange(self._start, split), OffsetRange(split, residual_stop)
 
     def _cut(self, stop: int) -> bool:
-        """Lower the stop, while the lock is held. False if a claim got there first, which the lock rules out here."""
+        """Lower the stop; the lock is held. False if a claim was faster, which cannot happen here, under the lock."""
         self._stop = stop
         self._fence = min(self._fence, stop)
         return True
 
     def _estimated_stop(self) -> Any:
-        """Return the present end of an unbounded range, ``start - 1`` where it is unknown."""
+        """Return the current end of an unbounded range, ``start - 1`` if it is unknown."""
         return self._start - 1
 
     def check_done(self) -> None:
         """Return if every offset was claimed.
 
-        A reader whose last block starts before ``stop - 1`` shows that it looked by claiming the stop, in vain.
+        A reader whose last block starts before ``stop - 1`` claims the stop and is refused: so it has reached the end.
 
         Raises:
-            UnclaimedWorkError: naming what is unclaimed.
+            UnclaimedWorkError: names the unclaimed range.
         """
         with self._lock:
             last_needed = UNBOUNDED if self._stop is UNBOUNDED else self._stop - 1
@@ -134,7 +134,7 @@ class OffsetRangeTracker(RestrictionTracker):
         )
 
     def progress(self) -> Progress:
-        """Return offsets done and left; the offset claimed last counts as left. [100, 200) at 130: (30, 70)."""
+        """Return offsets done and left; the last claimed offset counts as left. [100, 200) at 130: (30, 70)."""
         estimate = self._estimated_stop()
         with self._lock:
             if self._refused:
@@ -149,7 +149,7 @@ class OffsetRangeTracker(RestrictionTracker):
     def is_bounded(self) -> bool:
         return self._stop is not UNBOUNDED or self._last is UNBOUNDED
 
-    # The older interface: a reader that returns records, some of which are not split points.
+    # The older interface, for a reader whose records are not all split points.
 
     def start_position(self) -> int:
         """Return the first position of the range; it never moves."""
@@ -161,13 +161,14 @@ class OffsetRangeTracker(RestrictionTracker):
         return stop
 
     def try_return_record_at(self, is_at_split_point: bool, record_start: int) -> bool:
-        """Tell whether the record that starts at ``record_start`` may be returned, and if so, consume it.
+        """Return whether the record that starts at ``record_start`` may be returned, and if so, consume it.
 
         At a split point this is `try_claim`. Any other record belongs to the block of the last split point: always
-        True, also past the stop.
+        True, even past the stop.
 
         Raises:
-            ClaimError: as `try_claim`; for other records, if there was no split point yet or positions decrease.
+            ClaimError: as `try_claim`; for other records, if there was no split point yet, positions decrease, or a
+                record was refused.
         """
         if is_at_split_point:
             return self.try_claim(record_start)
@@ -189,9 +190,9 @@ class OffsetRangeTracker(RestrictionTracker):
             return True
 
     def try_split_at_position(self, split_position: int) -> bool:
-        """Cut the range at a position that is not consumed yet. False: nothing changed, also before the first record.
+        """Cut the range at an unconsumed position. False: nothing changed, as always before the first record.
 
-        [100, 200) at 110: 109, 110, 200 and 210 are refused, 111 and 199 accepted.
+        [100, 200) consumed up to 110: 109, 110, 200 and 210 are refused, 111 and 199 accepted.
         """
         split_position = as_integer(split_position)
         if not is_integer(split_position):
@@ -212,34 +213,34 @@ class OffsetRangeTracker(RestrictionTracker):
             consumed: float = (max(self._last, self._record) - self._start) / (self._stop - self._start)
             return min(1.0, consumed)
 
-    # What the invoker asks.
+    # For the invoker.
 
     @property
     def started(self) -> bool:
-        """Tell whether there was a claim; before it, a running attempt must not be split (apache/beam#32044)."""
+        """Return whether there was a claim; before it, a running attempt must not be split (apache/beam#32044)."""
         return bool(self._last >= self._start)
 
     @property
     def last_claimed(self) -> Any:
-        """Return the position claimed or tried last, None before any."""
+        """Return the last position claimed or tried, None before any."""
         return self._last if self._last >= self._start else None
 
     @property
     def refused(self) -> bool:
-        """Tell whether a claim was refused; after it, nothing may be claimed, deferred or split."""
+        """Return whether a claim was refused; after it, nothing may be claimed, deferred or split."""
         return self._refused
 
 
 class GrowableOffsetRangeTracker(OffsetRangeTracker):
-    """Tracks offsets of something that still grows: ``[start, UNBOUNDED)`` with an estimate of its present end.
+    """Tracks offsets of a growing input: ``[start, UNBOUNDED)``, with an estimate of its current end.
 
     A split bounds the primary; the growing tail is always in the residual. Claim ``UNBOUNDED`` when the input has
     ended for good. With a finite stop it is an `OffsetRangeTracker`.
 
     Args:
         restriction: an `OffsetRange` or a tuple.
-        estimate: returns the present end (exclusive, an integer that may fall) or None if it is unknown. Called at each
-            split and each request for progress, outside the lock: keep one connection, and do not fetch data.
+        estimate: returns the current end (exclusive, an integer that may fall) or None if it is unknown. Called at each
+            split and each request for progress, outside the lock: reuse one connection, and do not fetch data.
     """
 
     def __init__(
@@ -254,13 +255,13 @@ class GrowableOffsetRangeTracker(OffsetRangeTracker):
 
 
 class UnsplittableTracker(RestrictionTracker):
-    """Keeps a runner from sharing out a restriction, while it can still be stopped and resumed (`try_split(0)`).
+    """Refuses every split but `try_split(0)`: a runner cannot share the restriction out, only stop and resume it.
 
-    For work that must happen in order in one place. Atomic work needs no such thing: ``OffsetRange(0, 1)`` has one
+    For work that must run in order in one place. Atomic work does not need this tracker: ``OffsetRange(0, 1)`` has one
     claim and no split point.
 
     Args:
-        wrapped: the tracker to wrap, or an offset range for the usual one.
+        wrapped: the tracker to wrap, or an offset range for an `OffsetRangeTracker`.
     """
 
     def __init__(self, wrapped: RestrictionTracker | OffsetRange | tuple[int, int]) -> None:

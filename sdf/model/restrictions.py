@@ -1,12 +1,12 @@
 """Restrictions: frozen values that name a part of the work of one element.
 
-A restriction of one's own is any value that pickles and compares by value. What makes it provable is asked in this
-order, so that a run can show that nothing was lost or doubled (see `tiling_flaw`):
+A user's own restriction is any value that pickles and compares by value. A run proves that nothing was lost or doubled
+by the first of these that the restriction has (see `tiling_flaw`):
 
 1. a method ``is_tiled_by(parts) -> bool``, the author's own proof;
-2. attributes ``start`` and ``stop``: each part must start where the part before it stopped; what else it holds, such as
-   a step, is not looked at;
-3. otherwise the sizes must add up: exactly where they are whole numbers, within rounding (1e-9) where they are not.
+2. attributes ``start`` and ``stop``: each part must start where the part before it stopped; other attributes, such as a
+   step, are not compared;
+3. a size: the sizes must add up, exactly if they are whole numbers, else within rounding (1e-9).
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class OffsetRange:
     """The integers from ``start`` up to, not including, ``stop``.
 
     Args:
-        start: an integer of any size. One that is no ``int``, of NumPy say, is stored as one.
+        start: an integer of any size. Another integer type, such as NumPy's, is stored as an ``int``.
         stop: an integer not below ``start``, or ``UNBOUNDED``. ``start == stop`` is the empty range.
 
     Raises:
-        InvalidTypeError: if one of them is not an integer (bool and float are not).
+        InvalidTypeError: if start or stop is not an integer (bool and float are not).
         InvalidValueError: if ``start > stop``.
     """
 
@@ -87,21 +87,21 @@ class OffsetRange:
         yield self.stop
 
     def is_empty(self) -> bool:
-        """Tell whether there is no position in the range."""
+        """Return whether there is no position in the range."""
         return self.start == self.stop
 
     def split(self, desired: int, minimum: int = 1) -> Iterator[OffsetRange]:
         """Cut the range into pieces, lazily and in order; they tile it and none is empty.
 
         A tail shorter than ``desired // 4`` or ``minimum`` joins the piece before it: ``OffsetRange(10, 90).split(25)``
-        gives [10, 35), [35, 60), [60, 90). An empty range gives itself, so that no element is lost.
+        gives [10, 35), [35, 60), [60, 90). An empty range yields itself, so that no element is lost.
 
         Args:
             desired: units per piece, at least 1.
             minimum: no piece is smaller than this, unless the whole range is.
 
         Raises:
-            InvalidValueError: if one of them is not a positive integer, or (UnboundedError) the range has no end.
+            InvalidValueError: if an argument is not a positive integer, or (UnboundedError) the range has no end.
         """
         desired, minimum = as_integer(desired), as_integer(minimum)
         for name, value in (("desired", desired), ("minimum", minimum)):
@@ -123,11 +123,11 @@ class OffsetRange:
 class ByteKeyRange:
     """The byte strings from ``start`` up to, not including, ``stop``, in the order of their bytes.
 
-    ``b""`` as start is before every key, as stop after every key: ``ByteKeyRange()`` is all keys. The empty key is
-    never a key itself, so ``ByteKeyRange(b"", b"\\x00")`` is the empty range that starts at the lowest key.
+    A start of ``b""`` is before every key, a stop of ``b""`` after every key: ``ByteKeyRange()`` is all keys. ``b""``
+    is never a key itself, so ``ByteKeyRange(b"", b"\\x00")`` is the empty range that starts at the lowest key.
 
     Raises:
-        InvalidTypeError: if one of them is not ``bytes``.
+        InvalidTypeError: if start or stop is not ``bytes``.
         InvalidValueError: if ``start > stop`` and stop is not ``b""``.
     """
 
@@ -150,11 +150,11 @@ class ByteKeyRange:
         yield self.stop
 
     def is_empty(self) -> bool:
-        """Tell whether no key can lie in the range."""
+        """Return whether no key can lie in the range."""
         return bool(self.stop) and (self.start or b"\x00") >= self.stop
 
     def is_tiled_by(self, parts: Sequence[Any]) -> bool:
-        """Tell whether the parts that are not empty follow each other from start to stop."""
+        """Return whether the non-empty parts follow each other from start to stop."""
         position: bytes | None = self.start or b"\x00"  # no key lies before b"\x00"
         for part in parts:
             if not isinstance(part, ByteKeyRange):
@@ -171,16 +171,18 @@ def as_restriction(value: Any, who: str) -> Any:
     """Return ``value`` as a restriction: a plain ``(start, stop)`` tuple of integers becomes an `OffsetRange`.
 
     Raises:
-        InvalidTypeError: if ``value`` is none; ``who`` says in the message where it came from, as in "it returned".
+        InvalidTypeError: if ``value`` is no restriction; the message begins with ``who``, such as "it returned".
         InvalidValueError: if the tuple is reversed.
     """
     if value is None:
-        raise InvalidTypeError(f"{who} None, which is no restriction. Return one, such as OffsetRange(0, size).")
+        raise InvalidTypeError(f"{who} None, which is not a restriction. Return one, such as OffsetRange(0, size).")
     if isinstance(value, Generator):
-        raise InvalidTypeError(f"{who} a generator, which is no restriction. Return the restriction, do not yield it.")
+        raise InvalidTypeError(
+            f"{who} a generator, which is not a restriction. Return the restriction, do not yield it."
+        )
     if isinstance(value, (bool, int, float, str, bytes)):
         raise InvalidTypeError(
-            f"{who} {show(value)}, which is no restriction. Use a range such as OffsetRange(start, stop), "
+            f"{who} {show(value)}, which is not a restriction. Use a range such as OffsetRange(start, stop), "
             f"a (start, stop) tuple of integers, or a value of your own with its create_tracker()."
         )
     if (
@@ -196,14 +198,14 @@ def as_restriction(value: Any, who: str) -> Any:
 
 
 def tiling_flaw(whole: Any, parts: Sequence[Any], size: Callable[[Any], float | None]) -> str | None:
-    """Say why ``parts``, in order, are not exactly ``whole``, or return None if they are.
+    """Return why ``parts``, in order, are not exactly ``whole``, or None if they are.
 
-    The three proofs and their order are in the module's docstring.
+    The module's docstring lists the three proofs and their order.
 
     Args:
         whole: a restriction.
         parts: restrictions, in the order of the work they name.
-        size: gives the size of a restriction, called only where neither of the first two proofs is there.
+        size: returns the size of a restriction; called only if the first two proofs are not available.
     """
     prove = getattr(whole, "is_tiled_by", None)
     if prove is not None:
@@ -226,7 +228,7 @@ def tiling_flaw(whole: Any, parts: Sequence[Any], size: Callable[[Any], float | 
     total = size(whole)
     if total is None or any(one is None for one in sizes):
         return (
-            f"nothing shows that {_list(parts)} add up to {show(whole)}: give the restriction start and stop, "
+            f"nothing proves that {_list(parts)} add up to {show(whole)}: give the restriction start and stop, "
             f"a method is_tiled_by(parts), or an exact restriction_size()"
         )
     found, exact = _sum([one for one in sizes if one is not None])
@@ -237,14 +239,14 @@ def tiling_flaw(whole: Any, parts: Sequence[Any], size: Callable[[Any], float | 
 
 
 def _sum(sizes: Sequence[float]) -> tuple[float, bool]:
-    """Return the sum of sizes, and whether it is exact: that of whole numbers is, that of others may be rounded."""
+    """Return the sum of sizes, and whether it is exact: a sum of whole numbers is, any other may be rounded."""
     if all(map(_is_whole, sizes)):
         return sum(map(int, sizes)), True
     return math.fsum(sizes), False
 
 
 def _is_whole(size: float) -> bool:
-    """Tell whether a size is a whole number for certain: from 2**53 on every float is one, rounded or not."""
+    """Return whether a size is certainly whole; a float of 2**53 or more always is, so it may have been rounded."""
     return isinstance(size, int) or (size < 2**53 and size == math.floor(size))
 
 

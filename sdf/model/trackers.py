@@ -1,8 +1,8 @@
 """The tracker interface: which part of a restriction one attempt has claimed, and where it may still be split.
 
-A tracker lives for one attempt at one work item, in one process, and never crosses to another; restrictions do. The
-built-in ones are thread-safe: `process` claims in one thread while the runner splits and asks for progress in another.
-A tracker of one's own needs no lock, the runner brings one.
+A tracker lives for one attempt at one work item and stays in one process; restrictions travel between processes. The
+built-in trackers are thread-safe: `process` claims in one thread while the runner splits and asks for progress in
+another. A user's own tracker needs no lock: the runner adds one.
 
 Source: RestrictionTracker of Apache Beam's Java and Python SDKs.
 """
@@ -24,7 +24,7 @@ __all__ = ["Progress", "RestrictionTracker", "as_delay", "as_fraction", "as_pair
 
 @attrs.frozen
 class Progress:
-    """Work done and work left of a restriction, in one unit, both >= 0; ``remaining`` is None where nobody can know."""
+    """Work done and work left of a restriction, in the same unit, both >= 0; ``remaining`` is None if unknown."""
 
     completed: float
     remaining: float | None
@@ -33,8 +33,8 @@ class Progress:
 class RestrictionTracker(ABC):
     """The interface of every tracker; subclass it for a restriction of your own.
 
-    Four methods are required. No call to ``super().__init__()`` and no lock is needed: runners serialise the calls,
-    and they check that what `try_split` returns really tiles the restriction.
+    Four methods are required. No call to ``super().__init__()`` and no lock is needed. Runners serialise the calls, and
+    check that the two parts that `try_split` returns tile the restriction.
     """
 
     @abstractmethod
@@ -45,16 +45,16 @@ class RestrictionTracker(ABC):
     def try_claim(self, position: Any) -> bool:
         """Claim the block at ``position``. False: it belongs to someone else, return from `process`.
 
-        Called by `process`, once per block, with positions that increase, from one thread at a time. What is yielded
-        belongs to the block that was claimed last, so claims must not run ahead of outputs: to fetch blocks
-        concurrently claim several of them as one.
+        Called by `process`, once per block, with increasing positions, from one thread at a time. An output belongs to
+        the last claimed block, so claims must not run ahead of outputs: to fetch blocks concurrently, claim several of
+        them as one.
         """
 
     @abstractmethod
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Any, Any] | None:
-        """Cut off the end of what is unclaimed and return (primary, residual), or None if that cannot be done now.
+        """Cut off the end of the unclaimed work and return (primary, residual), or None if no split is possible now.
 
-        Called by the runner. The primary becomes the current restriction. 0 means: keep only what is claimed already.
+        Called by the runner. The primary becomes the current restriction. 0 means: keep only what is already claimed.
 
         Args:
             fraction_of_remainder: the share of the remaining work that the primary keeps, 0 to 1.
@@ -62,36 +62,36 @@ class RestrictionTracker(ABC):
 
     @abstractmethod
     def check_done(self) -> None:
-        """Return if all of the current restriction was claimed, raise otherwise. Called after `process` returned."""
+        """Raise unless all of the current restriction was claimed. Called after `process` has returned."""
 
     def progress(self) -> Progress:
         """Return the work done and the work left; the default knows neither."""
         return Progress(0, None)
 
     def is_bounded(self) -> bool:
-        """Tell whether the work of the current restriction has an end."""
+        """Return whether the work of the current restriction has an end."""
         return True
 
     def defer_remainder(self, delay_seconds: float = 0) -> Any:
-        """Give back all that is unclaimed, to be run later; then return from `process`.
+        """Give back all unclaimed work, to be run later; then return from `process`.
 
-        Legal before any claim too ("nothing there yet"): then all of the restriction is deferred.
+        Also legal before any claim ("nothing there yet"): then all of the restriction is deferred.
 
         Args:
-            delay_seconds: not to be resumed before so many seconds, a finite number >= 0.
+            delay_seconds: the seconds before it may be resumed, a finite number >= 0.
 
         Returns:
             The residual, or None if nothing was left to defer. (Inside `process` the runner keeps it.)
 
         Raises:
-            DeferError: if the tracker cannot split although work remains.
+            DeferError: if the tracker cannot split although work remains, or after a refused claim.
         """
         as_delay(delay_seconds)
         return deferred(self)
 
 
 def deferred(tracker: Any) -> Any:
-    """Cut off all that is unclaimed and return it, or None if nothing is left; see `defer_remainder`."""
+    """Cut off and return all unclaimed work, or None if nothing is left; see `defer_remainder`."""
     if getattr(tracker, "refused", False):
         raise refused_defer(tracker.current_restriction())
     pair = as_pair(tracker.try_split(0))
@@ -108,7 +108,7 @@ def deferred(tracker: Any) -> Any:
 
 
 def refused_defer(restriction: Any) -> DeferError:
-    """Return the error of deferring after a refused claim."""
+    """Return the error for deferring after a refused claim."""
     return DeferError(
         f"defer_remainder() after a refused claim in {show(restriction)}: nothing is left to defer. Return from "
         f"process() as soon as try_claim() is False."
@@ -116,7 +116,7 @@ def refused_defer(restriction: Any) -> DeferError:
 
 
 def as_delay(delay_seconds: Any) -> float:
-    """Return a delay; raise InvalidValueError unless it is a finite number >= 0."""
+    """Return a delay in seconds; raise InvalidValueError unless it is a finite number >= 0."""
     number = as_number(delay_seconds)
     if not is_number(number) or not 0 <= number < math.inf:
         raise InvalidValueError(f"defer_remainder() delay_seconds must be finite and >= 0 (got {show(delay_seconds)}).")
@@ -124,10 +124,10 @@ def as_delay(delay_seconds: Any) -> float:
 
 
 def as_pair(split: Any) -> tuple[Any, Any] | None:
-    """Return what a tracker's `try_split` gave, if that is a pair or None.
+    """Return the result of a tracker's `try_split`.
 
     Raises:
-        SplitError: otherwise.
+        SplitError: if it is neither a pair nor None.
     """
     if split is None or (isinstance(split, tuple) and len(split) == 2):
         return split
@@ -135,7 +135,7 @@ def as_pair(split: Any) -> tuple[Any, Any] | None:
 
 
 def as_fraction(fraction: float | Fraction) -> Fraction:
-    """Return a fraction exactly, by its shortest decimal text: 0.7 is 7/10, not the binary value just below it.
+    """Return a fraction exactly, read from its shortest decimal text: 0.7 is 7/10, not the binary value just below it.
 
     Raises:
         InvalidValueError: if it is NaN, outside [0, 1], or not a number.

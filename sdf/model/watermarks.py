@@ -1,7 +1,7 @@
-"""Watermark estimators: how far event time has come for one work item.
+"""Watermark estimators: how far event time has advanced for one work item.
 
 The state of an estimator belongs to the (element, restriction) pair. On a split the primary keeps its estimator and
-the residual gets the state captured before the split, so that it cannot be ahead of records still to come (BEAM-7473).
+the residual gets the state from before the split, so that its watermark cannot be ahead of its records (BEAM-7473).
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ __all__ = ["ManualWatermark", "MonotonicWatermark", "WalltimeWatermark", "Waterm
 
 
 class WatermarkEstimator(ABC):
-    """What `DoFn.create_watermark_estimator` returns; `process` reaches it as ``tracker.watermark``."""
+    """The interface of estimators; `process` reaches its estimator as ``tracker.watermark``."""
 
     @abstractmethod
     def current(self) -> Any:
-        """Return the watermark: every later record has a timestamp not below it. It never falls."""
+        """Return the watermark, which never falls: no later record has a timestamp below it."""
 
     def state(self) -> Any:
-        """Return what a residual needs to go on; the default is the current watermark."""
+        """Return the state from which a residual continues; the default is the current watermark."""
         return self.current()
 
     @abstractmethod
     def restore(self, state: Any) -> None:
-        """Take over a state that `state` gave, on a fresh estimator."""
+        """Set a fresh estimator to a state that `state` returned."""
 
 
 class ManualWatermark(WatermarkEstimator):
-    """The author moves it.
+    """A watermark that `process` moves itself.
 
     Args:
         initial: the first watermark; any ordered type, such as seconds since the epoch.
@@ -48,7 +48,7 @@ class ManualWatermark(WatermarkEstimator):
         """Move to ``watermark``.
 
         Raises:
-            WatermarkError: if that is lower than now.
+            WatermarkError: if ``watermark`` is below the current one.
         """
         if watermark < self._current:
             raise WatermarkError(
@@ -58,7 +58,7 @@ class ManualWatermark(WatermarkEstimator):
         self._current = watermark
 
     def advance_if_greater(self, watermark: Any) -> None:
-        """Move to ``watermark`` unless that is lower than now."""
+        """Move to ``watermark`` unless it is below the current one."""
         if watermark > self._current:
             self._current = watermark
 
@@ -67,7 +67,7 @@ class ManualWatermark(WatermarkEstimator):
 
 
 class MonotonicWatermark(WatermarkEstimator):
-    """The highest timestamp seen, for sources in order of time.
+    """The highest timestamp observed, for sources in time order.
 
     Args:
         initial: the watermark before the first timestamp.
@@ -80,7 +80,7 @@ class MonotonicWatermark(WatermarkEstimator):
         return self._current
 
     def observe(self, timestamp: Any) -> None:
-        """Take note of a record's timestamp."""
+        """Note the timestamp of a record."""
         if timestamp > self._current:
             self._current = timestamp
 
@@ -89,7 +89,7 @@ class MonotonicWatermark(WatermarkEstimator):
 
 
 class WalltimeWatermark(WatermarkEstimator):
-    """The time on the clock, floored by its own last value.
+    """The time of a clock; if the clock goes back, the watermark keeps its last value.
 
     Args:
         clock: returns seconds, for example `time.time`.

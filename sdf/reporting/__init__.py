@@ -1,1 +1,1 @@
-"""What a run tells its user: progress, the report, the page."""
+"""What a run shows its user: progress, the report, the page."""

@@ -12,8 +12,8 @@ from sdf.reporting.pieces import PieceRun, whole_seconds
 
 __all__ = ["Idle", "SlowStart", "Straggler", "idle", "rows", "slow_starts", "straggler"]
 
-_LONGER = 1.5  # times as long as an even share, or as the others: that stands out
-_SLOW_SECONDS = 0.1  # as of a block
+_LONGER = 1.5  # a straggler takes this many times an even share, and the mean of the others
+_SLOW_SECONDS = 0.1  # the same as for a slow block
 _MOST_CHARACTERS = 100
 
 
@@ -23,9 +23,9 @@ class Straggler:
 
     Attributes:
         element: the element.
-        share: of the seconds of all elements, 0 to 1.
-        parts: in how many it was run.
-        only: whether there was no other element.
+        share: its share of the seconds of all elements, 0 to 1.
+        parts: the number of parts in which it ran.
+        only: whether it was the only element.
     """
 
     element: Any
@@ -43,10 +43,9 @@ class Straggler:
 def straggler(pieces: Sequence[PieceRun], slots: int) -> Straggler | None:
     """Return the element that took longest, if it is a straggler, else None.
 
-    It is one if it took at least half again as long as an even share of a slot, which is the seconds of all elements
-    over the slots: with nobody to share it, its slot would have been the last by far. And it took at least half again
-    as long as the others on average, or is the only element: ten files alike on twenty slots have no straggler. Nor has
-    a run that no element held up for 0.1 s.
+    A straggler takes at least 1.5 times an even share of a slot, which is (seconds of all elements) / slots: unsplit,
+    its slot would have ended last by far. It also takes at least 1.5 times the mean of the other elements, so ten equal
+    files on twenty slots have no straggler. And it takes at least 0.1 s.
     """
     seconds = whole_seconds(pieces)
     if not seconds:
@@ -63,15 +62,15 @@ def straggler(pieces: Sequence[PieceRun], slots: int) -> Straggler | None:
 
 @attrs.frozen
 class Idle:
-    """For how long of a run no slot ran a piece, in seconds.
+    """The seconds of a run in which no slot ran a piece.
 
-    A slot that has no piece while another one runs one waits for work that is not there, and no report knows why. So
-    that is none of it.
+    A slot that is idle while another slot runs a piece does not count: it waits for work that does not exist, and the
+    report cannot know why.
 
     Attributes:
-        before: the first piece.
-        between: two pieces.
-        after: the last piece.
+        before: idle seconds before the first piece.
+        between: idle seconds between two pieces.
+        after: idle seconds after the last piece.
     """
 
     before: float
@@ -80,7 +79,7 @@ class Idle:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """All idle seconds."""
         return self.before + self.between + self.after
 
     def __str__(self) -> str:
@@ -90,13 +89,13 @@ class Idle:
 
 
 def idle(pieces: Iterable[PieceRun], *, began: float, seconds: float) -> Idle:
-    """Return for how long no slot ran a piece.
+    """Return how long no slot ran a piece.
 
     Args:
-        pieces: of the run, at least one.
-        began: when the run did, seconds since the epoch. Clocks of hosts differ: pieces that would lie before the run,
-            or behind it, are taken to lie at its edge.
-        seconds: how long it took. A run of `LiveRunner` stands still between two actions; that is not counted.
+        pieces: the pieces of the run, at least one.
+        began: when the run began, seconds since the epoch. Clocks of hosts differ, so ``began`` is moved where pieces
+            would lie outside of the run.
+        seconds: how long the run took. The time between two actions of a `LiveRunner` is not counted.
     """
     spans = sorted((piece.began, piece.began + piece.seconds) for piece in pieces)
     first = last = spans[0][0]
@@ -112,9 +111,9 @@ def idle(pieces: Iterable[PieceRun], *, began: float, seconds: float) -> Idle:
 
 
 def rows(pieces: Iterable[PieceRun], workers: Sequence[str]) -> dict[int, int]:
-    """Return the row of each task: that of its Python worker if that is free, else any that is, else a new one.
+    """Return the row of each task: the last row of its Python worker if free, else any free row, else a new one.
 
-    A slot is held by one worker at a time, and Spark may replace it.
+    A row stands for a slot. One worker holds a slot at a time, and Spark may replace the worker.
     """
     spans: dict[int, list[float]] = {}
     for piece in pieces:
@@ -122,7 +121,7 @@ def rows(pieces: Iterable[PieceRun], workers: Sequence[str]) -> dict[int, int]:
         spans[piece.task] = [min(first, piece.began), max(last, piece.began + piece.seconds)]
     row_of: dict[int, int] = {}
     of_worker: dict[str, int] = {}
-    free: list[float] = []  # from when on each row is free
+    free: list[float] = []  # per row, the time from which it is free
     for task in sorted(spans, key=lambda task: spans[task][0]):
         began, end = spans[task]
         worker = workers[task]
@@ -136,13 +135,13 @@ def rows(pieces: Iterable[PieceRun], workers: Sequence[str]) -> dict[int, int]:
 
 @attrs.frozen
 class SlowStart:
-    """An element whose pieces took long to get to their first claim.
+    """An element whose pieces took long to reach their first claim. All seconds are lower bounds.
 
     Attributes:
         element: the element.
-        seconds: the longest of these starts, at least.
-        times: how many of its pieces took 0.1 s or more.
-        all_seconds: of these together.
+        seconds: the seconds of the slowest start.
+        times: how many of its pieces took 0.1 s or more to start.
+        all_seconds: the seconds of these starts, added up.
     """
 
     element: Any
@@ -157,7 +156,7 @@ class SlowStart:
 
 
 def slow_starts(pieces: Iterable[PieceRun]) -> list[SlowStart]:
-    """Return the elements that took 0.1 s or more to get to a first claim, those that took most for it first."""
+    """Return the elements with a piece that took 0.1 s or more to its first claim, the longest total first."""
     by_element: dict[int, list[PieceRun]] = {}
     for piece in pieces:
         if piece.opening_seconds >= _SLOW_SECONDS:

@@ -1,6 +1,6 @@
-"""Pages for browsers, drawn as plain HTML and SVG: one file, no script, no network; light or dark as the reader has it.
+"""Pages for browsers in plain HTML and SVG: one file, no script, no network; light or dark as the browser is set.
 
-What is too narrow to be seen is drawn together with its neighbours, so a page stays small, however much is in it.
+Boxes too narrow to be seen are drawn together with their neighbours, so a page stays small for a run of any size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_BOXES = 12_000
 _MOST_BARS = 500
 _NARROWEST = 0.4
 _MOST_TICKS = 10
-_GOES_ON_WIDTH = 200.0  # of what is said where a timeline goes on, and of the tick's label beside it
+_GOES_ON_WIDTH = 200.0  # room for the text "goes on until ...", in which no tick has a label
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1f2328; --back: #ffffff; --soft: #656d76; --line: #d1d9e0; --card: #f6f8fa;
@@ -60,7 +60,7 @@ details { margin: .3rem 0; } summary { cursor: pointer; overflow-wrap: anywhere;
 
 @attrs.frozen
 class Box:
-    """A box of the timeline: a slot, from when until when, its class for the colour, and what it says."""
+    """A box of the timeline: its slot, begin and end in seconds, CSS class for the colour, and tooltip."""
 
     row: int
     began: float
@@ -70,7 +70,7 @@ class Box:
 
 
 def document(title: str, parts: Iterable[str]) -> str:
-    """Return a whole page of its parts."""
+    """Return a whole page made of HTML parts."""
     body = "\n".join(part for part in parts if part)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="viewport" '
@@ -80,19 +80,19 @@ def document(title: str, parts: Iterable[str]) -> str:
 
 
 def write(path: str | PathLike[str], page: str) -> None:
-    """Write a page over what is there; halves of characters, which no encoding has, become question marks."""
+    """Write a page, replacing an existing file; lone surrogates, which cannot be encoded, become question marks."""
     content = page.encode("utf-8", "replace")
     with open(path, "wb") as file:
         file.write(content)
 
 
 def figures(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return numbers in a row, each with what it is."""
+    """Return numbers in a row, from pairs of a number and its caption."""
     return f"<div class=figures>{''.join(f'<div><b>{text(b)}</b><span>{text(s)}</span></div>' for b, s in pairs)}</div>"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table; numbers stand to the right."""
+    """Return a table; numbers are aligned to the right."""
     cells = "".join(f"<th>{text(name)}</th>" for name in head)
     lines = "".join(
         f"<tr>{''.join(f'<td{_number_class(value)}>{text(_cell(value))}</td>' for value in row)}</tr>" for row in rows
@@ -118,11 +118,11 @@ def timeline(
     """Yield the SVG of a timeline.
 
     Args:
-        boxes: what is in it; what ends later is cut off, and it is said when it ends.
-        rows: how many there are, also empty ones.
-        span: its seconds.
-        most_rows: no more are drawn.
-        most_boxes: about so many; what lies closer is drawn together.
+        boxes: the boxes. What lies after ``span`` is cut off, and a text says when the last box ends.
+        rows: the number of rows, empty ones included.
+        span: the seconds that the timeline shows.
+        most_rows: rows from this number on are not drawn.
+        most_boxes: about the most boxes drawn; boxes that lie closer together are drawn as one.
     """
     drawn = min(rows, most_rows)
     height = 22.0 if drawn <= 16 else 10.0 if drawn <= 64 else 3.0
@@ -151,7 +151,7 @@ def timeline(
 
 
 def _joined(boxes: list[Box], together_seconds: float) -> Iterator[list[Box]]:
-    """Yield the boxes of a row, those that begin within so many seconds together."""
+    """Yield the boxes of a row in groups, each of boxes that begin within this many seconds."""
     held: list[Box] = []
     for box in boxes:
         if held and box.began - held[0].began >= together_seconds:
@@ -163,7 +163,7 @@ def _joined(boxes: list[Box], together_seconds: float) -> Iterator[list[Box]]:
 
 
 def _drawn(boxes: list[Box], scale: float, y: float, height: float, narrowest: float) -> str:
-    """Return the rectangle of boxes that are drawn as one, the paler the less of its time they filled."""
+    """Return the one rectangle of some boxes; the smaller the share of it that they fill, the paler it is."""
     longest = max(boxes, key=lambda box: box.end - box.began)
     more = f"; and {len(boxes) - 1:,} more here" if len(boxes) > 1 else ""
     began, end = boxes[0].began * scale, min(max(box.end for box in boxes) * scale, _WIDTH)
@@ -187,11 +187,11 @@ def _ticks(span: float) -> Iterator[float]:
 
 
 def bars(values: Sequence[tuple[float, str]], unit: str) -> Iterator[str]:
-    """Yield the SVG of a bar for each value, each with what it says; of many, neighbours as one, the highest of them.
+    """Yield the SVG of a bar for each value; of too many values, one bar for some neighbours, as high as the highest.
 
     Args:
-        values: the heights, not negative.
-        unit: of the values, for the axis.
+        values: pairs of a height, not negative, and a tooltip.
+        unit: the unit of the heights, for the axis.
     """
     together = max(1, -(-len(values) // _MOST_BARS))
     groups = [values[first : first + together] for first in range(0, len(values), together)]
@@ -212,9 +212,9 @@ def steps(points: Sequence[tuple[float, int]], end: float, unit: str) -> Iterato
     """Yield the SVG of a number over time.
 
     Args:
-        points: pairs of seconds, and the number from then on.
-        end: the seconds at which it ends.
-        unit: of the number, for the axis.
+        points: pairs of a time in seconds and the number from then on.
+        end: the time in seconds at which the drawing ends.
+        unit: the unit of the number, for the axis.
     """
     points = [*points[: -1 : max(1, len(points) // _MOST_BARS)], *points[-1:]]
     highest = max((number for _, number in points), default=0)

@@ -1,8 +1,8 @@
-"""A run as a part of a notebook: its summary, what each slot did, and where in the straggler the time went by.
+"""A run as HTML in a notebook: its summary, what each slot did, and where its longest element spent the time.
 
-It is stored in the notebook, so it is small. Colours lie between light and dark, text takes the notebook's colour, and
-lines and cards let its background through: so it suits any theme, also one that the browser knows nothing of. All
-classes begin with ``sdf-`` and every rule stands below ``.sdf-run``, so that it changes nothing else on the page.
+The HTML is stored in the notebook, so it is small. It suits any theme, even one that the browser does not know: colours
+lie between light and dark, text has the notebook's colour, and lines and cards are translucent. All classes begin with
+``sdf-`` and every rule stands below ``.sdf-run``, so that the rest of the page does not change.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _STYLE = "".join(
 
 
 def fragment(report: RunFacts, headlines: Sequence[str], details: Sequence[str]) -> str:
-    """Return HTML to stand among other HTML.
+    """Return HTML to embed in other HTML.
 
     Args:
-        report: of the run.
-        headlines: text that stands above the timeline; the first line begins with the name of the DoFn.
-        details: text that stands below it.
+        report: the report of the run.
+        headlines: the lines above the timeline; the first begins with the name of the DoFn.
+        details: the lines below the timeline.
     """
     name, _, what = headlines[0].partition(": ")
     parts = [

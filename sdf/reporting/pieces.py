@@ -1,4 +1,4 @@
-"""What the report says of work items that have run, and how long the same work takes without splitting."""
+"""How work items ran, for the report, and how long the same work takes without splitting."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ __all__ = ["PieceRun", "unsplit", "whole_seconds"]
 
 @attrs.frozen
 class PieceRun:
-    """One work item, as it was run in the end.
+    """One work item, as it ran in the attempt that counts.
 
     Attributes:
         id: number of the work item.
         element_id: number of its element, from 0.
         element: the element.
-        restriction: the part of its work that this one did; None if it gave all of it away.
+        restriction: the part of the element's work that this work item did; None if it gave all of it back.
         origin: ``"initial"``, or what was done to its parent: ``"cut before it ran"``, ``"cut while it ran"``,
             ``"deferred"``.
-        parent: the work item that it was cut off from, None for an initial one.
-        task: which task of the report ran it.
-        began: seconds since the epoch, on the worker's clock.
+        parent: number of the work item that it was cut off from, None for an initial one.
+        task: index of its task in `RunFacts.tasks`.
+        began: when it began, seconds since the epoch on the worker's clock.
         seconds: how long it ran.
-        units: the size of what it did, in the unit of `DoFn.restriction_size`.
+        units: the size of the work that it did, in the unit of `DoFn.restriction_size`.
         records: how many records it gave, over all outputs.
-        opening_seconds: how long of that it had claimed nothing yet, to open a file say. The clock looks at it every
-            0.05 s or so, so this is a lower bound, and 0 for what opens faster.
+        opening_seconds: the part of ``seconds`` before its first claim, for example to open a file. Measured about
+            every 0.05 s, so it is a lower bound, and 0 for a work item that opens faster.
     """
 
     id: int
@@ -47,14 +47,14 @@ class PieceRun:
 
 
 def whole_seconds(pieces: Iterable[PieceRun]) -> dict[int, float]:
-    """Return by element the seconds that it takes in one piece, as far as its pieces tell: an estimate.
+    """Return for each element about how many seconds it takes in one piece.
 
-    They are the seconds of all its pieces, added up, but each piece had to open its element again, and one piece opens
-    it once. So of the openings only that of the first piece counts: the one with the lowest number, which begins where
-    the element does. Without that a runner that cuts finer would say more of the same work.
+    That is the sum of ``seconds - opening_seconds`` over its pieces, plus the ``opening_seconds`` of its first piece,
+    which has the lowest number and begins where the element does. Each piece opens the element again, but one piece
+    opens it once. If all openings counted, a runner that cuts finer would report more seconds for the same work.
 
-    What stays in it: pieces that ran beside others had a busy machine, so one alone may be faster; and handing on the
-    records counts, which `StagedRunner` stores and `LiveRunner` passes to the functions of your action.
+    Two costs stay in the estimate. Pieces that ran beside others had a busy machine, so one alone may be faster. And
+    ``seconds`` include passing on the records, which `StagedRunner` stores and `LiveRunner` gives to your action.
     """
     seconds: dict[int, float] = {}
     first: dict[int, PieceRun] = {}
@@ -71,7 +71,7 @@ def unsplit(pieces: Iterable[PieceRun], slots: int) -> list[tuple[int, int, floa
     Each element takes its `whole_seconds`.
 
     Returns:
-        For each element: its number, the slot, and the seconds from the begin at which it ends there.
+        For each element: its number, its slot, and when it ends, in seconds since the begin.
     """
     seconds = whole_seconds(pieces)
     free = [(0.0, slot) for slot in range(slots)]

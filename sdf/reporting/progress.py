@@ -1,4 +1,4 @@
-"""How far a run or a stream is, while it runs."""
+"""The progress of a run or a stream, while it runs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class RunProgress:
     """How far a run is.
 
     Attributes:
-        name: of the DoFn.
-        seconds: since it began.
-        done: work done, in the unit of `DoFn.restriction_size`; of `StagedRunner` by the tasks that have ended. What a
-            lane did whose attempt was lost is done again, so it counts no more.
-        known: all work, in the same unit; a work item of unknown size counts as 1, so each split makes it more.
-        tasks_busy: how many tasks run.
-        slots: how many could.
-        splits: how often work was cut so far.
-        ended: whether this is the last of a run, of `LiveRunner` of an action, whether it went well or not.
+        name: the name of the DoFn.
+        seconds: seconds since the run began; of `LiveRunner` without the time between two actions.
+        done: work done, in the unit of `DoFn.restriction_size`; of `StagedRunner` by the tasks that have ended. When a
+            lane's attempt is lost, its work no longer counts, because it is done again.
+        known: all work, in the same unit; a work item of unknown size counts as 1, so each split of one adds to it.
+        tasks_busy: how many tasks run now.
+        slots: how many tasks could run at once; of `LiveRunner` the number of lanes.
+        splits: how many splits there were so far.
+        ended: whether this is the last report of a run (of `LiveRunner`: of an action), successful or not.
     """
 
     name: str
@@ -41,7 +41,7 @@ class RunProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at this rate, None before anything is known of it."""
+        """Seconds that the remaining work takes at this rate; None before any work is done."""
         return (self.known - self.done) / self.rate if self.rate > 0 else None
 
 
@@ -50,16 +50,16 @@ class StreamProgress:
     """How far a stream is, after a batch.
 
     Attributes:
-        name: of the DoFns.
-        batch: number of the last batch that was committed.
-        batches: how many this call committed.
-        records: how many records that batch had.
-        all_records: how many records all of this call had.
+        name: the names of the DoFns.
+        batch: number of the last committed batch.
+        batches: how many batches this call has committed.
+        records: how many records the last batch had.
+        all_records: how many records all batches of this call had.
         backlog: how many work items are due.
-        watermark: the last one, None if there are no estimators.
-        lag_seconds: how long after the watermark it is now, where that is in seconds since the epoch; else None.
-        seconds: how long that batch took, its sink included.
-        ended: whether this is the last of a call.
+        watermark: the current watermark; None if there are no estimators.
+        lag_seconds: (now - watermark) if the watermark is in seconds since the epoch, else None.
+        seconds: how long the last batch took, its sink included.
+        ended: whether this is the last report of a call.
     """
 
     name: str

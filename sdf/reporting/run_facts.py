@@ -1,4 +1,4 @@
-"""RunFacts: what a run did, in numbers, and what stands out in them. How that is shown is decided above."""
+"""RunFacts: what a run did, in numbers, and what stands out in them. Other modules decide how to show them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sdf.reporting.pieces import PieceRun, unsplit
 
 __all__ = ["RunFacts", "TaskRun", "count_of", "findings"]
 
-_SEEN = 0.05  # of the run: what is less is not worth a line
-_NOTHING_SECONDS = 0.005  # less is shown as 0.00
+_SEEN = 0.05  # share of the run: less idle time is not reported
+_NOTHING_SECONDS = 0.005  # fewer seconds are shown as 0.00
 
 
 def count_of(number: int, what: str) -> str:
@@ -27,10 +27,10 @@ class TaskRun:
 
     Attributes:
         stage: number of its stage, from 0.
-        task: number in the stage.
+        task: its number in the stage.
         worker: host and process id of the Python worker.
-        began: seconds since the epoch, on the worker's clock.
-        seconds: how long it ran; of a lane, without the time in which it waited for work.
+        began: when it began, seconds since the epoch on the worker's clock.
+        seconds: how long it ran; of a lane, without the time that it waited for work.
         work_items: how many work items it ran.
         handed_back: how many work items it gave back, split off or whole.
         records: how many records it gave, over all outputs.
@@ -51,27 +51,28 @@ class RunFacts:
     """What a run did.
 
     Attributes:
-        name: of the DoFn.
-        elements: how many there were.
+        name: the name of the DoFn.
+        elements: the number of elements.
         stages: how many Spark jobs ran work items; 1 for `LiveRunner`, whose jobs are the user's.
-        splits: how often a work item was cut in two, planned or while it ran.
+        splits: how often a work item was cut in two, before or while it ran.
         split_elements: the elements whose work was cut, in order.
-        seconds: from the call to the proof; of `LiveRunner` for how long lanes were connected, so far.
-        slots: the most tasks that Spark could run at once; of `LiveRunner` the most lanes that were connected at once,
-            all of them before any was.
+        seconds: the seconds from the call to the proof of the tiling; of `LiveRunner`, how long lanes have been
+            connected so far.
+        slots: the most tasks that Spark could run at once; of `LiveRunner`, the most lanes connected at once, or the
+            number of lanes before any has connected.
         tasks: one per committed task, in order of stage and task.
-        retries: how often a lane was begun anew because its attempt was lost; of `LiveRunner` only.
-        replays: how often a lane that had ended was run again; of `LiveRunner` only.
-        notes: pairs of an element and what `DoFn.remark` said of it, in order.
-        pieces: one per work item that was run; of `LiveRunner` of the lanes that have ended.
-        slow_blocks: element, position as text, and seconds, of the ten slowest blocks, the slowest first. A block is
-            seen from 0.1 s on, and its seconds are what it was seen for: at least so long.
-        refusals: why work that should have been split was not, and how often.
-        slots_over_time: pairs of seconds since the begin and the slots from then on; of `LiveRunner` the lanes that
-            were connected.
+        retries: how often a lane was started again because its attempt was lost; `LiveRunner` only.
+        replays: how often a lane that had ended was run again; `LiveRunner` only.
+        notes: pairs of an element and its `DoFn.remark`, in order.
+        pieces: one per work item that was run; of `LiveRunner`, only from lanes that have ended.
+        slow_blocks: element, position as text, and seconds of the ten slowest blocks, the slowest first. Only blocks of
+            0.1 s or more are listed, and the seconds are a lower bound.
+        refusals: pairs of a reason why work that should have been split was not, and how often.
+        slots_over_time: pairs of seconds since the begin and the number of slots from then on; of `LiveRunner`, of
+            connected lanes.
         runner: name of the runner's class.
-        began: when the run did, seconds since the epoch, on the driver's clock; None: with its first task.
-        lanes: of `LiveRunner` how many there are. Tasks and pieces are of those that have ended. 0 of `StagedRunner`.
+        began: when the run began, seconds since the epoch on the driver's clock; None: when its first task did.
+        lanes: the number of lanes of `LiveRunner`; tasks and pieces cover those that have ended. 0 for `StagedRunner`.
     """
 
     name: str
@@ -100,12 +101,12 @@ class RunFacts:
 
     @property
     def busy_seconds(self) -> float:
-        """How long tasks ran, added up."""
+        """The seconds of all tasks, added up."""
         return sum(task.seconds for task in self.tasks)
 
     @property
     def efficiency(self) -> float:
-        """The share of all slot-seconds of the run in which tasks ran, 0 to 1; of a run that took no time 0."""
+        """The share of slot-seconds that tasks used: busy_seconds / (seconds * slots), at most 1; 0 if seconds is 0."""
         return min(1.0, self.busy_seconds / (self.seconds * self.slots)) if self.seconds > 0 else 0.0
 
     @property
@@ -116,28 +117,25 @@ class RunFacts:
 
     @property
     def unsplit_seconds(self) -> float:
-        """About how long the same work takes on as many slots if no element is split, those that take longest first.
+        """About how long the same work takes on as many slots if no element is split, the longest element first.
 
-        An estimate by the seconds that the pieces took, where each element is opened once
-        (`sdf.reporting.pieces.whole_seconds`).
+        Estimated from the seconds of the pieces, with each element opened once (`sdf.reporting.pieces.whole_seconds`).
         """
         return max((end for _, _, end in unsplit(self.pieces, self.slots)), default=0.0)
 
     @property
     def complete(self) -> bool:
-        """Whether all lanes have ended; of `StagedRunner` always."""
+        """Whether all lanes have ended; always True for `StagedRunner`."""
         return len(self.tasks) >= self.lanes
 
     @property
     def comparable(self) -> bool:
-        """Whether there is something to say of how long the same work takes otherwise: all of it is known, and it takes
-        some time.
-        """
+        """Whether the run can be compared with an unsplit one: it is complete, and unsplit takes 0.005 s or more."""
         return self.complete and self.unsplit_seconds >= _NOTHING_SECONDS
 
     @property
-    def untold(self) -> str | None:
-        """Why there is nothing to report yet, None if there is something."""
+    def nothing_to_report(self) -> str | None:
+        """Why there is nothing to report yet; None if there is something."""
         if self.tasks or not (self.elements or self.lanes):
             return None
         if self.slots_over_time and self.lanes:
@@ -146,15 +144,17 @@ class RunFacts:
 
     @property
     def straggler(self) -> Straggler | None:
-        """The element that would have held up the run, None if there is none (`sdf.reporting.findings.straggler`), or
-        if the run is not complete.
+        """The element that would have held up the run (`sdf.reporting.findings.straggler`).
+
+        None if there is none, or if the run is not complete.
         """
         return straggler(self.pieces, self.slots) if self.complete else None
 
     @property
     def idle(self) -> Idle | None:
-        """For how long no slot ran a piece (`sdf.reporting.findings.idle`), None if none has run, or if the run is not
-        complete.
+        """How long no slot ran a piece (`sdf.reporting.findings.idle`).
+
+        None if no piece has run, or if the run is not complete.
         """
         if not self.pieces or not self.complete:
             return None
@@ -171,8 +171,9 @@ class RunFacts:
 
 
 def findings(report: RunFacts) -> Iterator[str]:
-    """Yield a sentence for whatever stands out: the straggler, if there is one, and the time in which no piece ran,
-    from a twentieth of the run on. Of a run that is not complete only that is known.
+    """Yield a sentence for each finding: the straggler, and the idle time if it is 5 % of the run or more.
+
+    Of a run that is not complete, yield only how many lanes have ended.
     """
     if not report.complete:
         yield f"lanes that have ended: {len(report.tasks):,} of {report.lanes:,}; the others are not in this report"

@@ -1,7 +1,7 @@
 """A run as a page for browsers: what each slot did, the same without splitting, what was split and what was slow.
 
-Each slot is a row of the timeline, each work item a box in it. The elements that took longest have a colour each, the
-same wherever their pieces ran, so that a straggler's pieces are seen to spread over the slots.
+Each slot is a row of the timeline, each work item a box in it. Each of the longest elements has its own colour on every
+slot, so that the reader sees how a straggler's pieces spread over the slots.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = ["page"]
 _MOST_TREES = 10
 _MOST_NODES = 200
 _DEEPEST = 16
-_SEEN = 0.02  # of all seconds
+_SEEN = 0.02  # slots over time are drawn only if they change after this share of the run
 _MOST_STRIPS = 3
 _MOST_STARTS = 10
-_MOST_SPAN = 2.5  # times the run is drawn of what it would have taken, so that the run itself stays to be seen
+_MOST_SPAN = 2.5  # the timelines span at most this many times the run, so that the run itself stays visible
 _MOST_TEXT = 500
 
 
 def page(report: RunFacts) -> str:
     """Return the page of a run."""
-    if report.untold is not None:
-        return document(report.name, [_runs(report.runner), _says(report.untold), *_notes(report)])
+    if report.nothing_to_report is not None:
+        return document(report.name, [_runs(report.runner), _says(report.nothing_to_report), *_notes(report)])
     colours = colours_of(report.pieces)
     return document(
         report.name,
@@ -83,7 +83,7 @@ def _figures(report: RunFacts) -> str:
     return figures(shown)
 
 
-# What is said.
+# Texts.
 
 
 def _slots(report: RunFacts) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _says(finding: str) -> str:
 
 
 def _strips(report: RunFacts, colours: dict[int, str]) -> Iterator[str]:
-    """Yield where the time went by in the elements that took longest, where positions can be placed."""
+    """Yield where the longest elements spent their time, for those whose positions can be placed on an axis."""
     by_element, drawn = pieces_by_element(report.pieces), 0
     for element, colour in colours.items():
         found = strip(by_element[element], report.slow_blocks)
@@ -142,7 +142,7 @@ def _notes(report: RunFacts) -> Iterator[str]:
 
 
 def _trees(report: RunFacts, colours: dict[int, str]) -> Iterator[str]:
-    """Yield the tree of splits of each of the elements that were split most."""
+    """Yield the tree of splits of each of the elements with the most pieces."""
     by_element = pieces_by_element(report.pieces)
     split = sorted(
         (element for element in by_element if len(by_element[element]) > 1), key=lambda e: -len(by_element[e])
@@ -168,10 +168,10 @@ def _tree(report: RunFacts, pieces: list[PieceRun]) -> Iterator[str]:
     for piece in sorted(pieces, key=lambda piece: piece.id):
         children.setdefault(piece.parent if piece.parent in known else None, []).append(piece)
     stack = [(0, piece) for piece in reversed(children.get(None, []))]
-    told = 0
-    while stack and told < _MOST_NODES:
+    drawn = 0
+    while stack and drawn < _MOST_NODES:
         depth, piece = stack.pop()
-        told += 1
+        drawn += 1
         indent = 1.2 * min(depth, _DEEPEST)
         how = f"{piece.origin}; {piece.seconds:.2f} s on {report.tasks[piece.task].worker}, {piece.records:,} records"
         yield (
@@ -179,5 +179,5 @@ def _tree(report: RunFacts, pieces: list[PieceRun]) -> Iterator[str]:
             f"<span class=soft>{text(how)}</span></div>"
         )
         stack += [(depth + 1, child) for child in reversed(children.get(piece.id, []))]
-    if told < len(pieces):
-        yield f"<div class=node>... and {len(pieces) - told:,} more pieces</div>"
+    if drawn < len(pieces):
+        yield f"<div class=node>... and {len(pieces) - drawn:,} more pieces</div>"

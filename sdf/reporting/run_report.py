@@ -22,27 +22,27 @@ _MOST_LINES = 5
 
 @attrs.frozen
 class RunReport(RunFacts):
-    """What a run did. ``print(report)`` is a summary; `save` makes a page of it, `to_json` has every number.
+    """What a run did. ``print(report)`` prints a summary, `save` writes a page, `to_json` has every number.
 
-    A notebook shows the summary with the timeline, where a cell ends with the report.
+    A notebook cell that ends with the report shows the summary and the timeline.
     """
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the report as a page for browsers: one file that needs no network.
 
-        It shows what each slot did when, where in an element the time went by, the splits, and the same work as it
-        would have been without splitting.
+        It shows what each slot did when, where in an element the time was spent, the splits, and the same work without
+        splitting.
 
         Args:
-            path: of the file; what is there is replaced.
+            path: the path of the file; an existing file is replaced.
 
         Raises:
-            OSError: if it cannot be written.
+            OSError: if the file cannot be written.
         """
         write(path, page(self))
 
     def to_json(self) -> str:
-        """Return all of it as JSON: an object with the attributes of this class, and elements and restrictions as text.
+        """Return a JSON object with all attributes of this class; elements and restrictions are texts.
 
         ``elements_by_id`` maps the ``element_id`` of the pieces to the text of the element.
         """
@@ -70,9 +70,9 @@ class RunReport(RunFacts):
         return "\n".join((*self._headlines(), *self._details()))
 
     def _headlines(self) -> list[str]:
-        """Return lines on what it did, how the work was divided, what was to be gained, and what stands out."""
-        if self.untold is not None:
-            return [f"{self.name}: {self.untold}"]
+        """Return lines on what the run did, how its work was divided, its ideal and unsplit times, and the findings."""
+        if self.nothing_to_report is not None:
+            return [f"{self.name}: {self.nothing_to_report}"]
         what = f"{count_of(self.records, 'record')} of {count_of(self.elements, 'element')} in {self.seconds:.2f} s"
         busy = f", {self.efficiency:.0%} of {count_of(self.slots, 'slot')} busy" if self.complete else ""
         lines = [f"{self.name}: {what}{busy}", self.division]
@@ -92,7 +92,7 @@ class RunReport(RunFacts):
         return [*starts, *blocks, *refusals, *self._noted()]
 
     def _noted(self) -> list[str]:
-        """Return one line per remark, alike ones together, up to a few."""
+        """Return one line per distinct remark, at most `_MOST_LINES`."""
         by_text: dict[str, list[Any]] = {}
         for element, text in self.notes:
             by_text.setdefault(text, []).append(element)

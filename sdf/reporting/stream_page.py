@@ -1,4 +1,4 @@
-"""A stream as a page for browsers: its batches, how many records and seconds each, what is due, how late it is."""
+"""A stream as a page for browsers: the records, seconds, backlog and watermark lag of each batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["stream_page"]
 
 
 def stream_page(history: Sequence[StreamProgress]) -> str:
-    """Return the page of a stream's batches."""
+    """Return the page of a stream, from its progress after each batch."""
     if not history:
         return document("stream", ["<p>No batch was committed.</p>"])
     last = history[-1]

@@ -1,8 +1,8 @@
-"""Where in an element its time went by: a strip over the positions of its initial restriction.
+"""Where in an element the time was spent: a strip over the positions of its initial restriction.
 
 Positions are the numbers, or the byte keys, at which its restrictions start and stop. The seconds of each piece are
-spread evenly over its stretch. Pieces get smaller where work is dear, so a slow region shows without anything being
-measured per position. Opening is no cost of a position, and is left out.
+spread evenly over its positions. Pieces are smaller where work is slow, so a slow region is visible although nothing is
+measured per position. The seconds to open a piece belong to no position and are left out.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _WIDTH = 1000.0
 _COLUMNS = 250
 _TOP, _HEIGHT = 16.0, 64.0
 _TICKS = 4
-_FEWEST = 2  # pieces, else nothing is known but a mean
-_ALIKE = 0.02  # of the highest: what differs by less is drawn as one
-_REGION = 0.2  # of the positions: half of the time in less of them is a region worth telling
+_FEWEST = 2  # pieces: one piece shows only a mean
+_ALIKE = 0.02  # share of the highest column: columns that differ by less are drawn as one
+_REGION = 0.2  # share of the positions: a region is reported if at most this share holds half of the time
 _LONGEST = 10**200
-_KEY_BYTES = 16  # of a key, behind what all have in common
-_SHOWN_BYTES = 3  # of these, in a label
+_KEY_BYTES = 16  # of a key that count, after the common prefix
+_SHOWN_BYTES = 3  # of a key in a label, after the common prefix
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 @attrs.frozen
 class _Axis:
-    """Where positions lie between the lowest and the highest, 0 to 1.
+    """Maps positions to 0 (the lowest) to 1 (the highest).
 
     Args:
-        low: the lowest, as a number.
-        high: the highest.
-        prefix: None of numbers; what all byte keys begin with.
+        low: the lowest position, as a number.
+        high: the highest position, as a number.
+        prefix: the common prefix of all byte keys; None if positions are numbers.
     """
 
     low: Any
@@ -50,12 +50,12 @@ class _Axis:
     prefix: bytes | None
 
     def at(self, position: Any) -> float:
-        """Return where a position lies; `ValueError` if it is none of this axis."""
+        """Return where a position lies, 0 to 1; raise ValueError if it is of another kind."""
         number = _number(position) if self.prefix is None else _key_number(position, self.prefix)
         return float((number - self.low) / (self.high - self.low))
 
     def label(self, share: float) -> str:
-        """Return the position that lies there, of byte keys about."""
+        """Return the text of the position at this share of the axis; for byte keys it is approximate."""
         number = self.low + Fraction(share).limit_denominator(1 << 20) * (self.high - self.low)
         if self.prefix is not None:
             key = int(max(0, min(number, 256**_KEY_BYTES - 1))).to_bytes(_KEY_BYTES, "big")
@@ -81,12 +81,12 @@ def _key_number(key: Any, prefix: bytes) -> int:
 
 @attrs.frozen
 class Strip:
-    """What is known of an element.
+    """The seconds of an element by position.
 
     Attributes:
-        axis: its positions.
-        columns: the seconds of each of so many equal stretches.
-        marks: where slow blocks are, 0 to 1, each with what it says.
+        axis: the axis of its positions.
+        columns: the seconds of each of `_COLUMNS` equal stretches of the axis.
+        marks: for each slow block, where it lies on the axis, 0 to 1, and its tooltip.
     """
 
     axis: _Axis
@@ -94,34 +94,34 @@ class Strip:
     marks: tuple[tuple[float, str], ...]
 
     def says(self) -> str:
-        """Return where half of the time went by if that is a small part of it, and what the dearest stretch costs."""
+        """Return where half of the time was spent, if in <= 20 % of positions, and the cost of the slowest column."""
         total, highest = sum(self.columns), max(self.columns)
-        dearest = self._dearest()
-        says = f"its dearest stretch took {self._cost(highest)}, {highest * _COLUMNS / total:.1f} times that of all"
-        if len(dearest) > _REGION * _COLUMNS:
+        slowest = self._slowest()
+        says = f"its slowest part took {self._cost(highest)}, {highest * _COLUMNS / total:.1f} times the mean"
+        if len(slowest) > _REGION * _COLUMNS:
             return says
-        region = max(_adjacent(dearest), key=self._seconds)
+        region = max(_adjacent(slowest), key=self._seconds)
         where = f"from {self._label(region[0])} to {self._label(region[-1] + 1)}"
-        part = f"half of its time or more went by in {max(0.01, len(dearest) / _COLUMNS):.0%} of it"
-        if len(region) == len(dearest):
+        part = f"at least half of its time was spent in {max(0.01, len(slowest) / _COLUMNS):.0%} of it"
+        if len(region) == len(slowest):
             part += f", {where}"
-        elif self._seconds(region) > self._seconds(dearest) / 2:
+        elif self._seconds(region) > self._seconds(slowest) / 2:
             part += f", mostly {where}"
         return f"{part}; {says}"
 
-    def _dearest(self) -> list[int]:
-        """Return the dearest columns that hold half of the time or more, in order of position.
+    def _slowest(self) -> list[int]:
+        """Return the slowest columns that together hold half of the time or more, in order of position.
 
-        Columns that are alike are taken together: nobody knows where in a piece its time went by.
+        Adjacent columns of like height are taken together: it is unknown where in a piece its time was spent.
         """
-        dearest: list[int] = []
+        slowest: list[int] = []
         held, half = 0.0, sum(self.columns) / 2
         for first, count, seconds in sorted(self._steps(), key=lambda step: -step[2]):
             if held >= half:
                 break
-            dearest += range(first, first + count)
+            slowest += range(first, first + count)
             held += count * seconds
-        return sorted(dearest)
+        return sorted(slowest)
 
     def _seconds(self, columns: list[int]) -> float:
         return sum(self.columns[column] for column in columns)
@@ -130,13 +130,13 @@ class Strip:
         return self.axis.label(column / _COLUMNS)
 
     def _cost(self, seconds: float) -> str:
-        """Return what a stretch costs on average: seconds per position, of byte keys per stretch."""
+        """Return the mean cost in a column of this many seconds: per position, or for byte keys per column."""
         if self.axis.prefix is not None:
             return f"{_duration(seconds)} per {1 / _COLUMNS:.1%} of the keys on average"
         return f"{_duration(seconds * _COLUMNS / float(self.axis.high - self.axis.low))} per position on average"
 
     def svg(self, colour: str) -> Iterator[str]:
-        """Yield the SVG; ``colour`` is the class of its bars."""
+        """Yield the SVG; ``colour`` is the CSS class of its bars."""
         total, highest = _TOP + _HEIGHT + 18, max(self.columns)
         yield f'<svg viewBox="0 0 {_WIDTH:g} {total:g}" role="img" aria-label="seconds by position">'
         for tick in range(_TICKS + 1):
@@ -161,7 +161,7 @@ class Strip:
         yield "</svg>"
 
     def _steps(self) -> Iterator[tuple[int, int, float]]:
-        """Yield columns that are alike as one: the first, how many, and the seconds of each; none without work."""
+        """Yield runs of like, non-empty columns: the first column, the count, and the mean seconds per column."""
         alike, first = _ALIKE * max(self.columns), 0
         for column, seconds in enumerate((*self.columns, math.inf)):
             if abs(seconds - self.columns[first]) <= alike and (seconds > 0) == (self.columns[first] > 0):
@@ -172,17 +172,17 @@ class Strip:
 
 
 def strip(pieces: Sequence[PieceRun], slow_blocks: Sequence[tuple[Any, str, float]]) -> Strip | None:
-    """Return the strip of an element, None where positions cannot be placed, or its pieces are too few to tell.
+    """Return the strip of an element; None if its positions cannot be placed on an axis or it has too few pieces.
 
     Args:
-        pieces: of the element, all of them.
-        slow_blocks: of the run; those of this very object are marked.
+        pieces: all pieces of the element.
+        slow_blocks: the slow blocks of the run; those whose element is the same object are marked.
     """
     work = [piece for piece in pieces if piece.restriction is not None]
     try:
         axis, spans = _placed([(piece.restriction.start, piece.restriction.stop) for piece in work])
     except (AttributeError, TypeError, ValueError, OverflowError):
-        return None  # restrictions of another kind, an end that is no number
+        return None  # no start and stop, or one that is neither a number nor a key
     columns = [0.0] * _COLUMNS
     for piece, (start, stop) in zip(work, spans, strict=True):
         _spread(columns, start, stop, max(0.0, piece.seconds - piece.opening_seconds))
@@ -197,14 +197,14 @@ def strip(pieces: Sequence[PieceRun], slow_blocks: Sequence[tuple[Any, str, floa
 
 
 def _placed(ends: list[tuple[Any, Any]]) -> tuple[_Axis, list[tuple[float, float]]]:
-    """Return the axis of restrictions, and where each starts and stops on it; raise if they have none."""
+    """Return the axis of restrictions, and where each starts and stops on it; raise if there is no axis."""
     keys = sorted({key for pair in ends for key in pair if isinstance(key, bytes) and key})
     if not keys:
         axis = _axis([_number(start) for start, _ in ends], [_number(stop) for _, stop in ends], None)
         return axis, [(axis.at(start), axis.at(stop)) for start, stop in ends]
     prefix = _common(keys[0], keys[-1])
     numbers = [_key_number(key, prefix) for key in keys]
-    # Before the first known key and after the last one lies nobody knows how much: it is drawn as wide as others are.
+    # How much lies before the first known key and after the last is unknown: each gets the mean width.
     margin = (numbers[-1] - numbers[0]) // len(keys)
     low = numbers[0] - (margin if any(not start for start, _ in ends) else 0)
     high = numbers[-1] + (margin if any(not stop for _, stop in ends) else 0)
@@ -213,7 +213,7 @@ def _placed(ends: list[tuple[Any, Any]]) -> tuple[_Axis, list[tuple[float, float
 
 
 def _adjacent(columns: list[int]) -> list[list[int]]:
-    """Return columns in groups of such as lie side by side."""
+    """Return columns in groups of adjacent ones."""
     groups: list[list[int]] = []
     for column in columns:
         if groups and groups[-1][-1] == column - 1:
@@ -224,7 +224,7 @@ def _adjacent(columns: list[int]) -> list[list[int]]:
 
 
 def _common(one: bytes, other: bytes) -> bytes:
-    """Return what both begin with."""
+    """Return the common prefix of two keys."""
     length = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     return one[:length]
 
@@ -237,7 +237,7 @@ def _axis(starts: list[Any], stops: list[Any], prefix: bytes | None) -> _Axis:
 
 
 def _spread(columns: list[float], start: float, stop: float, seconds: float) -> None:
-    """Add seconds to the columns from ``start`` to ``stop``, by how much of it lies in each."""
+    """Spread seconds over the columns from ``start`` to ``stop``, in proportion to the overlap with each."""
     first = min(max(int(start * _COLUMNS), 0), _COLUMNS - 1)
     last = min(max(int(stop * _COLUMNS), first), _COLUMNS - 1)
     if stop <= start or first == last:
@@ -249,7 +249,7 @@ def _spread(columns: list[float], start: float, stop: float, seconds: float) -> 
 
 
 def _share(axis: _Axis, position: str) -> float | None:
-    """Return where a position lies that is known as text, None if that does not tell."""
+    """Return where a position that is given as text lies, 0 to 1; None if that cannot be found out."""
     try:
         share = axis.at(ast.literal_eval(position))
     except (ValueError, TypeError, SyntaxError, OverflowError):
@@ -258,7 +258,7 @@ def _share(axis: _Axis, position: str) -> float | None:
 
 
 def _duration(seconds: float) -> str:
-    """Return seconds with a unit in which they are from 1 to 1,000, if there is one."""
+    """Return seconds as text, in the largest unit in which the number is 1 or more, else in ns."""
     factor, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
     number = seconds / factor
     return f"{number:,.0f} {unit}" if number >= 99.5 else f"{number:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""What the timeline of a run shows: its boxes, as they were and without splitting, and the colours of elements."""
+"""The boxes of the timeline of a run, as it was and without splitting, and the colours of elements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sdf.reporting.run_facts import RunFacts
 
 __all__ = ["as_it_was", "as_it_would_be", "colours_of", "key", "pieces_by_element"]
 
-_SEEN = 0.02  # of all seconds
+_SEEN = 0.02  # share of all seconds: shorter elements get no colour
 
 
 def pieces_by_element(pieces: Iterable[PieceRun]) -> dict[int, list[PieceRun]]:
@@ -31,7 +31,7 @@ def _seconds_by_element(pieces: Iterable[PieceRun]) -> dict[int, float]:
 
 
 def colours_of(pieces: Sequence[PieceRun]) -> dict[int, str]:
-    """Return the class of each element that has a colour: those that took longest, and a part that can be seen."""
+    """Return the CSS class of each coloured element: the longest ones, if they took 2 % of all seconds or more."""
     seconds = _seconds_by_element(pieces)
     least = _SEEN * sum(seconds.values())
     longest = sorted(seconds, key=lambda element: (-seconds[element], element))[:COLOURS]
@@ -40,7 +40,7 @@ def colours_of(pieces: Sequence[PieceRun]) -> dict[int, str]:
 
 
 def key(pieces: Sequence[PieceRun], colours: dict[int, str], prefix: str = "") -> str:
-    """Return which colour is which element; ``prefix`` stands before each class."""
+    """Return the colour key as HTML; ``prefix`` is put before each CSS class."""
     seconds = _seconds_by_element(pieces)
     elements = {piece.element_id: piece.element for piece in pieces if piece.element_id in colours}
     names = "".join(
@@ -56,7 +56,7 @@ def _other(element: int) -> str:
 
 
 def as_it_was(report: RunFacts, colours: dict[int, str]) -> tuple[int, list[Box]]:
-    """Return how many rows there are, one for each slot, and the boxes, one for each piece."""
+    """Return the number of rows, one per slot, and the boxes, one per piece."""
     began = min((task.began for task in report.tasks), default=0.0)
     row_of = rows(report.pieces, [task.worker for task in report.tasks])
     elements = _shown(report.pieces)
@@ -74,7 +74,7 @@ def as_it_was(report: RunFacts, colours: dict[int, str]) -> tuple[int, list[Box]
 
 
 def as_it_would_be(report: RunFacts, colours: dict[int, str]) -> list[Box]:
-    """Return a box for each element, if none is split."""
+    """Return a box for each element, as if none had been split."""
     elements, seconds = _shown(report.pieces), whole_seconds(report.pieces)
     return [
         Box(
@@ -89,6 +89,6 @@ def as_it_would_be(report: RunFacts, colours: dict[int, str]) -> list[Box]:
 
 
 def _shown(pieces: Iterable[PieceRun]) -> dict[int, str]:
-    """Return the text of each element, made once."""
+    """Return the text of each element; `show` runs once per element."""
     elements = {piece.element_id: piece.element for piece in pieces}
     return {element_id: show(element, 60) for element_id, element in elements.items()}

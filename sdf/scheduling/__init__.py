@@ -1,1 +1,1 @@
-"""What the driver knows and decides: who owns which part (the ledger), what work costs, what runs next."""
+"""What the driver records and decides: who owns which part (the ledger), what work costs, what runs next."""

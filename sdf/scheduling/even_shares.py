@@ -1,4 +1,4 @@
-"""Deals parts of a stream's work out to tasks, as the planner deals out the work items of a run."""
+"""Divides parts of a stream's work among tasks, as the planner divides the work items of a run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["even_shares", "as_work_item"]
 
 
 def even_shares(fn: DoFn, parts: Iterable[Pending], tasks: int) -> list[tuple[Pending, ...]]:
-    """Deal parts out to so many tasks of about the same size, and cut what is too big for one; none is empty.
+    """Divide parts among at most ``tasks`` tasks of about the same size; cut a part that is too big. None is empty.
 
-    Each task has its parts in their order, so that what came first is not left over again and again.
+    Each task has its parts in their order, so that the first parts are not left over in one batch after another.
     """
     work = RunState(fn)
     backlog = WorkQueue(work.costs)

@@ -1,12 +1,12 @@
 """Decides what runs next, and how much of it at a time. Pure: no clock, no Spark, no I/O, so a simulator can drive it.
 
-The rule is factoring (Hummel, Schonberg, Flynn, CACM 1992) with costs that are learnt on the way. When slots fall idle,
-each gets 3/4 of R / P seconds of work, where R is the estimated work left anywhere and P the number of tasks that may
-run at once; what a task is given is also its budget, and what it cannot finish in that time comes back. So no task runs
-longer than its part of what is left, whatever the estimate was worth, and pieces get smaller towards the end. A budget
-is why the share can be larger than the usual half: a wrong estimate costs a checkpoint, not a straggler. As long as
-nothing is known of the cost, each task gets a short budget, and 3/4 of R / P counted in units. If there are fewer work
-items than tasks, the first stage deals out all of the work instead, so that a short run is one stage.
+The rule is factoring (Hummel, Schonberg, Flynn, CACM 1992) with costs that are measured during the run. When slots fall
+idle, the planner gives each of them 3/4 * R / P seconds of work. R is the estimated seconds of all work left, queued or
+running. P is the number of tasks that may run at once. The share is also the task's budget: the task gives back what it
+cannot finish in that time. So no task runs longer than its share, even if the estimate is wrong, and pieces get smaller
+towards the end. The share can be larger than the usual half because a wrong estimate costs a split, not a straggler.
+While no cost is known, each task gets a short budget, and 3/4 * R / P is counted in units. If there are then fewer work
+items than tasks, the first stage takes all of the work, so that a short run is one stage.
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ from sdf.scheduling.work_queue import WorkQueue
 Cut = Callable[[WorkItem, float], tuple[WorkItem, WorkItem] | None]
 # Names in quotes are rows of benchmarks/ablate.py, which get worse with another value.
 _SHARE = 0.75  # of R / P; "slow to open, 20 s"
-_IF_NOT = 2.0  # times the time so far: the longest task while estimates are right; "losses and latecomers"
-_IF_SURPRISED = 0.2  # the same once an estimate was wrong; "narrow 0.5 %, 1 s", "4,000 elements, twenty dear, 20 s"
-_LEAST_LONGEST_SECONDS = 0.4  # a task may be planned for this long however short the run has been; "hot 5 %, 1 s"
-_OVERFULL = 1.5  # what takes up to so many times what is wanted is not cut; "slow to open, 20 s"
-_LEAST_PART = 0.25  # of what a task or a lane is to get: it gets no smaller piece to fill it up; "files, 5 s"
-_ITEMS_WHILE_COST_UNKNOWN = 1000  # per task, as most of more would come back; "100,000 elements"
+_LONGEST_OF_ELAPSED = 2.0  # longest task / elapsed time, while estimates are right; "losses and latecomers"
+_LONGEST_IF_SURPRISED = (
+    0.2  # the same, once an estimate was wrong; "narrow 0.5 %, 1 s", "4,000 elements, twenty dear, 20 s"
+)
+_LEAST_LONGEST_SECONDS = 0.4  # a task may be planned for this long, however young the run is; "hot 5 %, 1 s"
+_OVERFULL = 1.5  # a work item of up to so many times the wanted seconds is not cut; "slow to open, 20 s"
+_LEAST_PART = 0.25  # of the share of a task or lane: no smaller piece is cut to fill it up; "files, 5 s"
+_ITEMS_WHILE_COST_UNKNOWN = 1000  # per task; it would give back most of any more; "100,000 elements"
 
 __all__ = ["Limits", "PlannedTask", "Tuning", "deal", "plan_stage", "scaled", "tasks_allowed"]
 
 
 @attrs.frozen
 class Tuning:
-    """The seconds that planning turns on.
+    """The times that the planner works with, in seconds.
 
     Attributes:
-        first_budget_seconds: how long a task may run while no cost is known.
+        first_budget_seconds: budget of a task while no cost is known.
         min_piece_seconds: the smallest piece worth a task of its own.
-        budget_seconds: the longest that any task may run, None for no fixed limit.
+        budget_seconds: the largest budget of any task, None for no fixed limit.
     """
 
     first_budget_seconds: float
@@ -49,11 +51,11 @@ class Tuning:
     budget_seconds: float | None
 
     def with_start(self, start_seconds: float) -> Tuning:
-        """Return these for a run in which starting a stage takes so long: a smaller piece costs more than it brings."""
+        """Return this with pieces of at least ``start_seconds``: a smaller one takes longer to start than to run."""
         return attrs.evolve(self, min_piece_seconds=max(self.min_piece_seconds, start_seconds))
 
     def longest(self) -> float:
-        """Return the fixed limit as a number."""
+        """Return the largest budget in seconds, infinity if there is no fixed limit."""
         return math.inf if self.budget_seconds is None else self.budget_seconds
 
 
@@ -62,9 +64,9 @@ class Limits:
     """Bounds on one stage.
 
     Attributes:
-        min_tasks: keep at least so many tasks running while there is work for them.
-        max_tasks: never more than so many, None for no bound.
-        max_items: at most so many work items in one stage, None for no bound.
+        min_tasks: the fewest tasks to keep running while there is work for them.
+        max_tasks: the most tasks that run at once, None for no bound.
+        max_items: the most work items in one stage, None for no bound.
     """
 
     min_tasks: int
@@ -74,7 +76,7 @@ class Limits:
 
 @attrs.frozen
 class PlannedTask:
-    """The work items of one task, in order, the seconds they are expected to take, and the seconds they may take."""
+    """The work items of one task, in order, the seconds they are expected to take, and the task's budget."""
 
     items: tuple[WorkItem, ...]
     expected_seconds: float
@@ -82,9 +84,10 @@ class PlannedTask:
 
 
 def tasks_allowed(slots: int, seconds: float, costs: CostModel, tuning: Tuning, limits: Limits) -> int:
-    """Return how many tasks may run at once: one per slot, as far as the backlog feeds them, within the bounds.
+    """Return how many tasks may run at once, within the limits.
 
-    It is expected to take so many seconds; once estimates were wrong that keeps no slot idle.
+    It is one per slot, but no more than there are pieces of ``min_piece_seconds`` in ``seconds``, the estimate of all
+    work left. While no cost is known, and once an estimate was wrong, it is one per slot.
     """
     trusted = costs.known() and not costs.surprised
     worth = int(min(slots, seconds / tuning.min_piece_seconds + 1)) if trusted else slots
@@ -107,15 +110,15 @@ def plan_stage(
     """Take from the backlog what the next stage runs.
 
     Args:
-        backlog: what nobody runs; what is taken leaves it.
-        costs: what is known of costs.
+        backlog: the work queue; the planned work items are removed from it.
+        costs: the cost model of the run.
         tasks: how many tasks to plan.
         width: how many tasks may run at once in all.
-        running_seconds: estimated seconds left in tasks that run now.
-        elapsed_seconds: how long the run has taken so far; no task is planned for more than twice that, and for much
-            less once an estimate was wrong, so that one that is far too high cannot keep a straggler going.
-        tuning: budgets.
-        limits: bounds.
+        running_seconds: estimated seconds left in the tasks that run now.
+        elapsed_seconds: seconds that the run has taken so far. No task is planned for more than twice that, or a fifth
+            of it once an estimate was wrong: a far too high estimate would otherwise allow a straggler.
+        tuning: budgets and the smallest piece.
+        limits: bounds on the stage.
         cut: cuts a work item at a fraction of its work into two, or declines with None.
 
     Returns:
@@ -125,7 +128,10 @@ def plan_stage(
     few = not known and len(backlog) < width
     share = enough = (1.0 if few else _SHARE) * (backlog.seconds() + running_seconds) / width
     if known:
-        longest = max((_IF_SURPRISED if costs.surprised else _IF_NOT) * elapsed_seconds, _LEAST_LONGEST_SECONDS)
+        longest = max(
+            (_LONGEST_IF_SURPRISED if costs.surprised else _LONGEST_OF_ELAPSED) * elapsed_seconds,
+            _LEAST_LONGEST_SECONDS,
+        )
         share = max(min(share, longest), tuning.min_piece_seconds)
         share = budget = min(share, tuning.longest())
         enough = min(enough, share) if costs.surprised else share
@@ -143,7 +149,7 @@ def plan_stage(
 
 
 def scaled(backlog: int, minimum: int, maximum: int) -> int:
-    """Return how many tasks serve a backlog of so many work items: the largest power of two of them, within bounds.
+    """Return how many tasks to use for ``backlog`` work items: the largest power of two up to that, within bounds.
 
     Source: the auto-scaling of the block reader of Apache Apex Malhar, with the bounds applied last.
     """
@@ -153,16 +159,16 @@ def scaled(backlog: int, minimum: int, maximum: int) -> int:
 
 
 def deal(backlog: WorkQueue, costs: CostModel, lanes: int, *, cut: Cut) -> list[list[WorkItem]]:
-    """Take all of the backlog and deal it out evenly: the shares that lanes start with.
+    """Divide all of the backlog evenly into the shares that lanes start with.
 
     Args:
         backlog: all the work; it is empty afterwards.
-        costs: what is known of costs, commonly nothing.
+        costs: the cost model of the run, which commonly knows nothing yet.
         lanes: how many shares.
         cut: cuts a work item at a fraction of its work into two, or declines with None.
 
     Returns:
-        One list per lane, empty where there was nothing left to cut.
+        One list per lane; it is empty if the work could not be cut into enough pieces.
     """
     shares: list[list[WorkItem]] = []
     for lane in range(lanes):
@@ -185,11 +191,11 @@ def _fill(
     whole_seconds: float,
     enough: float,
 ) -> tuple[tuple[WorkItem, ...], float]:
-    """Take about ``share`` seconds of work, at most ``most`` work items; cut the one that is too big.
+    """Take about ``share`` seconds of work, at most ``most`` work items; cut a work item that is too big.
 
-    With ``enough`` of them no other is added: where estimates were wrong, few small work items are one task each, as
-    any of them may be dear. What takes no longer than ``whole_seconds`` is not cut, only to fill up what others have
-    left; it is for the next.
+    No work item is added after ``enough`` seconds. That is less than ``share`` once an estimate was wrong: then a few
+    small work items become one task each, as any of them may be expensive. A work item of at most ``whole_seconds`` is
+    not cut merely to fill up the task; it is left for the next task.
     """
     items: list[WorkItem] = []
     filled = 0.0

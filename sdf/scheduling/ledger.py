@@ -6,11 +6,11 @@ lane). Four things can happen to it, and each is checked when it happens:
 - `assign`: an owner gets work items that nobody owns, in the order in which it will run them;
 - `split`: a work item keeps its primary, and each residual becomes a new work item that nobody owns;
 - `release`: an owner gives back a work item that it did not start;
-- `seal`: what the owner holds now is its content for ever. Whatever of it runs again runs exactly that (`content`).
+- `seal`: what the owner holds now is its content for ever. A replay runs exactly that (`content`).
 
-Because a residual exists only from the moment its primary is recorded, it cannot run before its primary is pinned; and
-because only the first seal of an owner counts, a late copy of a task changes nothing. At the end `prove` shows that the
-sealed parts of every element, in order, tile what the element started with.
+A residual exists only from the moment its primary is recorded. So it cannot run before its primary is pinned. Only the
+first seal of an owner counts. So a late copy of a task changes nothing. At the end `prove` checks that the sealed parts
+of every element, in order, tile its initial restriction.
 
 No I/O, no threads, no Spark: the caller serialises the calls.
 """
@@ -32,27 +32,27 @@ __all__ = ["Ledger"]
 
 @attrs.define(eq=False)
 class _Node:
-    """A work item's place among the parts of its element: what it holds now, then what was cut off, in order."""
+    """A work item in the tree of its element: what it holds now, then the parts that were cut off, in order."""
 
     item: WorkItem
     holds: Any
     owner: Hashable | None = None
     children: Sequence[_Node] = ()
-    void: bool = False  # nothing of it was run: all of it is in its children
+    void: bool = False  # it holds nothing: all of its work is in its children
 
 
 class Ledger:
     """See the module's docstring.
 
     Args:
-        size: `DoFn.restriction_size`, for restrictions that have no other proof.
-        name: of the DoFn, for messages.
+        size: `DoFn.restriction_size`, to check a tiling that nothing else can prove.
+        name: name of the DoFn, for messages.
     """
 
     def __init__(self, size: Callable[[Any, Any], float | None], *, name: str = "the DoFn") -> None:
         self._size = size
         self._name = name
-        self._elements: list[tuple[Any, int, int]] = []  # each with its first node and the one behind its last
+        self._elements: list[tuple[Any, int, int]] = []  # initial restriction, index of first node, index past last
         self._nodes: list[_Node] = []
         self._owned: dict[Hashable, dict[int, _Node]] = {}
         self._sealed: dict[Hashable, Hashable] = {}
@@ -92,7 +92,7 @@ class Ledger:
         return node
 
     def _check(self, element: Any, whole: Any, parts: Sequence[Any], what: str) -> None:
-        if len(parts) == 1 and parts[0] is whole:  # as of most elements, of which there may be a million
+        if len(parts) == 1 and parts[0] is whole:  # the usual case: saves time with a million elements
             return
         with blame(lambda: f"{self._name}: comparing {what} of element {show(element)} with {show(whole)}"):
             flaw = tiling_flaw(whole, parts, lambda restriction: self._size(element, restriction))
@@ -100,10 +100,10 @@ class Ledger:
             raise SplitError(f"{self._name}: {what} of element {show(element)} do not add up: {flaw}.")
 
     def assign(self, owner: Hashable, items: Iterable[WorkItem]) -> None:
-        """Give work items that nobody owns to ``owner``, after what it has.
+        """Give work items that nobody owns to ``owner``, behind those it has.
 
         Raises:
-            LedgerError: if one has an owner, or ``owner`` is sealed.
+            LedgerError: if a work item has an owner or is given twice, or ``owner`` is sealed.
         """
         given = list(items)
         nodes = {item.id: self._held(None, item.id) for item in given}
@@ -133,16 +133,16 @@ class Ledger:
         """Record that a work item was split: it keeps ``primary``, each residual becomes a work item without owner.
 
         Args:
-            owner: who owns it; None for one that nobody owns yet, which a planner cuts.
-            item_id: which one.
-            primary: what it keeps; None for nothing, all of it is in the residuals.
-            residuals: what was cut off, in the order of the cuts: the last lies next to the primary.
+            owner: the work item's owner; None if the planner cuts a work item that nobody owns yet.
+            item_id: the work item.
+            primary: what the work item keeps; None if all of it is in the residuals.
+            residuals: the parts cut off, in the order of the cuts: the last lies next to the primary.
 
         Returns:
             One new work item per residual, in that order.
 
         Raises:
-            SplitError: if primary and residuals do not tile what it held.
+            SplitError: if primary and residuals do not tile what the work item held.
         """
         node = self._held(owner, item_id)
         self._check_split(node, primary, residuals)
@@ -160,7 +160,7 @@ class Ledger:
         self, node: _Node, primary: Any, residuals: Sequence[Residual], sizes: list[float | None]
     ) -> list[WorkItem]:
         item = node.item
-        if node.owner is None and primary is not None:  # a piece that is still to be handed out
+        if node.owner is None and primary is not None:  # it will be handed out as this smaller piece
             node.item = attrs.evolve(item, restriction=primary, size=self._size(item.element, primary))
         fresh = []
         for residual, size in zip(residuals, sizes, strict=True):
@@ -175,7 +175,7 @@ class Ledger:
                 origin=DEFERRED if residual.deferred else WHILE_IT_RAN if node.owner is not None else PLANNED,
             )
             fresh.append(self._new(child))
-        node.children = (*reversed(fresh), *node.children)  # a later split lies before what earlier splits cut off
+        node.children = (*reversed(fresh), *node.children)  # a later cut lies in front of earlier ones
         node.holds = primary
         if primary is None:
             node.void = True
@@ -183,7 +183,7 @@ class Ledger:
         return [child.item for child in fresh]
 
     def release(self, owner: Hashable, item_id: int) -> WorkItem:
-        """Take back a work item that its owner did not start; return it as it stands now."""
+        """Take back a work item that its owner did not start; return it with what it holds now."""
         node = self._held(owner, item_id)
         node.item = self._as_it_stands(node)
         self._drop(node)
@@ -201,18 +201,18 @@ class Ledger:
             node.owner = None
 
     def seal(self, owner: Hashable, attempt: Hashable) -> bool:
-        """Fix what ``owner`` holds as what ``attempt`` ran; return whether that is the first, which alone counts."""
+        """Fix what ``owner`` holds as what ``attempt`` ran; return False if another attempt sealed it before."""
         return self._sealed.setdefault(owner, attempt) == attempt
 
     def commit(self, owner: Hashable, attempt: Hashable, outcome: Outcome) -> list[tuple[WorkItem, float]] | None:
         """Enter all that one attempt did and seal its owner, or do nothing.
 
         Returns:
-            The work items to run next, each with the delay in seconds that was asked for; None if another attempt was
-            committed before, or this one for the second time: then nothing changed.
+            The work items to run next, each with the delay in seconds that `process` asked for; None if this or
+            another attempt was committed before: then nothing changed.
 
         Raises:
-            LedgerError: if the outcome speaks of other work items than the owner's.
+            LedgerError: if the outcome names work items that the owner does not have, or did not start.
             SplitError: if a split does not add up.
         """
         if owner in self._sealed:
@@ -226,7 +226,7 @@ class Ledger:
                 f"was given {len(nodes)}, and parts must be of those that it started, each once."
             )
         sizes = []
-        for part in outcome.parts:  # all that may raise comes before the first change
+        for part in outcome.parts:  # check everything before the first change, so that an error changes nothing
             self._check_split(started[part.item_id], part.primary, part.residuals)
             sizes.append(self._sizes(started[part.item_id], part.residuals))
         todo = [(self.release(owner, node.item.id), 0.0) for node in nodes[outcome.started :]]
@@ -241,21 +241,21 @@ class Ledger:
         return self._sealed.get(owner)
 
     def content_with_sizes(self, owner: Hashable) -> list[WorkItem]:
-        """Return what `content` does, each with the size of what is kept of it, for who counts what a replay does."""
+        """Return what `content` does, each work item with its present size, for a caller that counts replayed work."""
         return [self._as_it_stands(node) for node in self._owned.get(owner, {}).values()]
 
     def content(self, owner: Hashable) -> list[WorkItem]:
-        """Return what ``owner`` holds, in order: the work items as far as it keeps them, which a replay must run."""
+        """Return what ``owner`` holds, in order: its work items, each cut to what it keeps. A replay must run these."""
         return [
             node.item if node.holds is node.item.restriction else attrs.evolve(node.item, restriction=node.holds)
             for node in self._owned.get(owner, {}).values()
         ]
 
     def prove(self) -> None:
-        """Return if the sealed parts of every element tile its initial restriction.
+        """Check that the sealed parts of every element tile its initial restriction.
 
         Raises:
-            TilingError: naming the element and the flaw.
+            TilingError: if they do not, or a part is not sealed; it names the element.
         """
         for restriction, first, stop in self._elements:
             parts = []
@@ -263,14 +263,14 @@ class Ledger:
                 if node.owner not in self._sealed:
                     raise TilingError(
                         f"{self._name}: the run ended with {show(node.holds)} of element {show(node.item.element)} not "
-                        f"committed (owner: {node.owner!r}). Nothing of the result is handed out."
+                        f"committed (owner: {node.owner!r}). No part of the result is returned."
                     )
                 parts.append(node.holds)
             element = self._nodes[first].item.element
             try:
                 self._check(element, restriction, parts, "the committed parts")
             except SplitError as error:
-                raise TilingError(f"{error} Nothing of the result is handed out.") from None
+                raise TilingError(f"{error} No part of the result is returned.") from None
 
     def _leaves(self, nodes: Sequence[_Node]) -> Iterator[_Node]:
         stack = list(reversed(nodes))

@@ -1,4 +1,4 @@
-"""RunState: what the driver knows of a run's work, whichever runner runs it: ledger, costs, deferrals, cuts."""
+"""RunState: what the driver knows of a run's work, for both runners: ledger, costs, deferrals, cuts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sdf.scheduling.work_queue import WorkQueue
 
 __all__ = ["RunState", "enter"]
 
-_ROUNDING = Fraction(1, 1000)  # of an offset: a third of 15, told as a float, is 5
+_ROUNDING = Fraction(1, 1000)  # offsets, added before rounding down: 15 times the float 1/3 is just below 5
 
 
 class RunState:
@@ -31,13 +31,13 @@ class RunState:
         fn: the DoFn, to size and to cut restrictions; it is not set up.
 
     Attributes:
-        name: of the DoFn.
+        name: name of the DoFn.
         ledger: who owns which part.
-        costs: what it costs.
+        costs: what work costs.
         deferrals: how long deferred work waits.
-        known_units: all work that was entered, in the DoFn's unit.
-        splits: how often a work item was cut in two, so far.
-        notes: the elements on which the DoFn had a remark, each with it.
+        known_units: all work entered so far, in the DoFn's unit.
+        splits: how often a work item was cut in two so far.
+        notes: (element, remark) for each element on which the DoFn had a remark.
     """
 
     def __init__(self, fn: DoFn) -> None:
@@ -65,7 +65,7 @@ class RunState:
             yield from items
 
     def note_split(self, item_id: int, cuts: int) -> None:
-        """Count cuts of a work item, for the report."""
+        """Count ``cuts`` cuts of a work item, for the report."""
         item = self.ledger.item(item_id)
         self.splits += cuts
         self._split_elements.setdefault(item.element_id, item.element)
@@ -77,8 +77,8 @@ class RunState:
     def cut(self, item: WorkItem, fraction: float) -> tuple[WorkItem, WorkItem] | None:
         """Cut a work item that nobody owns, and enter it in the ledger; None if it cannot be cut.
 
-        The front gets about that share, of integer offsets that share rounded down, and neither side is without work:
-        a piece without work would never end the run, and where one is not made, a straggler would stay whole.
+        The front gets about ``fraction`` of the work, rounded down for integer offsets. A front of size 0 is never cut
+        off, as that could go on for ever. Declining would leave a straggler whole; so the fraction is doubled instead.
         """
         if type(item.restriction) is not OffsetRange or item.restriction.stop is UNBOUNDED:
             return self._cut(item, fraction)
@@ -106,10 +106,10 @@ class RunState:
     def split(
         self, owner: Any, item_id: int, primary: Any, residuals: Sequence[Residual]
     ) -> list[tuple[WorkItem, float]]:
-        """Enter that the owner of a work item kept ``primary`` of it.
+        """Enter a split: the owner of a work item keeps ``primary``.
 
         Returns:
-            One new work item per residual that nobody owns, each with the seconds that it is to wait.
+            One new work item per residual, which nobody owns, with the seconds that it must wait.
 
         Raises:
             SplitError: if the parts do not add up.
@@ -126,7 +126,7 @@ class RunState:
         """Return for the report how each work item ran.
 
         Args:
-            tasks: for each task of the report when it began, seconds since the epoch, and how its work items ran.
+            tasks: for each task of the report its begin in seconds since the epoch, and how its work items ran.
         """
         return tuple(
             PieceRun(
@@ -158,8 +158,8 @@ class RunState:
         """Enter all that one attempt did and seal its owner.
 
         Returns:
-            The work items to run next that nobody owns, each with the seconds that it is to wait; None if another
-            attempt was committed before: then nothing changed.
+            The work items to run next, which nobody owns, each with the seconds that it must wait; None if an attempt
+            was committed before: then nothing changed.
 
         Raises:
             LedgerError, SplitError: if the outcome does not add up.
@@ -178,9 +178,9 @@ class RunState:
         return [self._to_run(item, seconds) for item, seconds in todo]
 
     def _note_unknown(self, item: WorkItem, primary: Any, children: Sequence[Any]) -> None:
-        """Note that work of unknown size, which counts as 1, has become more: each child counts as 1 again.
+        """Correct ``known_units`` for a split of unknown size: the whole counted as 1, and each child counts as 1.
 
-        What is kept of it counts as a half (`sdf.execution.measured_run.Running.done`).
+        The primary counts as 1/2 (`sdf.execution.measured_run.Running.done`).
         """
         if item.size is None:
             self.known_units += len(children)
@@ -194,10 +194,10 @@ class RunState:
 
 
 def enter(work: RunState, backlog: WorkQueue, elements: Iterable[Expanded]) -> None:
-    """Enter elements into the work of a run, and what there is to do into its backlog.
+    """Enter elements into the state of a run, and their work items into its backlog.
 
-    All that is made here lives as long as the run. The garbage collector would look at it again and again as it grows,
-    which takes half of the time for a million elements (benchmarks/growth.py); so it pauses.
+    All objects made here live as long as the run. The garbage collector would scan them again and again, which takes
+    half of the time for a million elements (benchmarks/growth.py); so it is switched off meanwhile.
     """
     collects = gc.isenabled()
     gc.disable()

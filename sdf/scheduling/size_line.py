@@ -1,34 +1,34 @@
 """What a work item costs by its size: a straight line, seconds per work item plus seconds per unit.
 
-It is what is known of elements that have not begun. Either term alone is wrong by far where the other matters: many
-files cost what opening them costs, a few large ones what reading them costs.
+Only its size is known of an element that has not begun. Both terms matter: many small files cost the time to open
+them, a few large ones the time to read them.
 """
 
 from __future__ import annotations
 
 __all__ = ["SizeLine"]
 
-_ALIKE = 0.1  # sizes that differ less, relatively, tell little of the cost of a unit; ablate.py: "Pareto, 128 slots"
+_ALIKE = 0.1  # a smaller relative spread of sizes says little of the cost per unit; ablate.py: "Pareto, 128 slots"
 
 
 class SizeLine:
     """Seconds over units, fitted by least squares; the line always meets the total.
 
-    What ran together is known only as a sum. The variance of a sum grows with the number of its terms, so it weighs as
-    much less. A piece of a work item enters as that share of one.
+    Of work items that ran together only the sum is known. The variance of a sum grows with the number of its terms, so
+    a sum of n work items has weight 1 / n. A piece enters as its share of one work item.
 
     Attributes:
-        items: how many work items were entered.
-        seconds: what they took together.
+        items: number of work items entered; a piece counts as a fraction.
+        seconds: their total seconds.
     """
 
     def __init__(self) -> None:
         self.items = self.seconds = 0.0
-        self._largest = 0.0  # units are counted in this: squares of sizes may be more than floats can hold
-        self._units = self._squares = self._products = 0.0  # all but the units: divided by the number of items
+        self._largest = 0.0  # the unit of the sums below: squares of sizes may overflow a float
+        self._units = self._squares = self._products = 0.0  # sums; each square and product is divided by its items
 
     def add(self, items: float, units: float, seconds: float) -> None:
-        """Enter what ran together."""
+        """Enter work items that ran together: their number, total units and total seconds."""
         if units > self._largest:
             ratio = self._largest / units
             self._units, self._products = self._units * ratio, self._products * ratio
@@ -42,7 +42,7 @@ class SizeLine:
         self._products += share * seconds / items
 
     def fit(self) -> tuple[float, float]:
-        """Return the seconds per item and per unit; where sizes are alike, all of it is per unit."""
+        """Return the seconds per item and per unit; if all sizes are alike, the whole cost is per unit."""
         if not self._units:
             return self.seconds / self.items, 0.0
         per_unit = self.seconds / self._units

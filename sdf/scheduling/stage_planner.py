@@ -1,11 +1,11 @@
-"""Decides when the next stage is planned, for how many tasks, and when they begin: a little before slots fall idle.
+"""Decides when the next stage is planned and for how many tasks: a little before slots fall idle.
 
-To start a stage takes Spark a moment, in which slots would wait. How long is learnt from the stages of the run: a busy
-machine takes several times as long. No piece is made that takes less time than that. The tasks that are about to end
-are counted as idle: what follows them is planned before they end, and waits in Spark's queue. Where more tasks are
-wanted than there are slots some wait anyway, and where their number is bounded none may wait beside those that run:
-there a stage is planned only for what is idle. Of many slots a few may idle for a moment, until one stage serves more
-of them. Pure like `sdf.scheduling.factoring`: the driver of a run and the simulators ask the same.
+Spark takes a moment to start a stage, and slots would be idle meanwhile. The planner measures that time during the run,
+as a busy machine takes several times as long, and makes no piece that runs for less. A slot whose task is about to end
+counts as idle: its next task is planned before that end, and waits in Spark's queue. There are two exceptions, in which
+a stage is planned only for idle slots. If more tasks than slots are wanted, some wait in any case. If the number of
+tasks is bounded, none may wait beside those that run. Among many slots, a few idle ones wait briefly, so that one stage
+serves more of them. Pure like `sdf.scheduling.factoring`: the driver and the simulators call the same code.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from sdf.scheduling.work_queue import WorkQueue
 __all__ = ["InFlight", "PlannedStage", "StagePlanner"]
 
 # Names in quotes are rows of benchmarks/ablate.py, which get worse with another value.
-_MORE = 1.25  # times what was seen: too late leaves slots idle, too early weighs too soon; "slow to start, hot, 5 s"
-_FEW = 64  # of so many slots one may idle until more do; "what is asked of the driver", four times as many stages
-_KEEPS = 1.2  # times its budget: what a task of the first stage keeps; benchmarks/skew.py: one giant element, 1 s
-_FEW_SECONDS = 0.25  # but no longer than this; "Pareto, 128 slots"
+_START_MARGIN = 1.25  # times the measured start: late, slots idle; early, estimates are old; "slow to start, hot, 5 s"
+_SLOTS_PER_IDLE = 64  # with fewer idle than 1 of so many, wait; "what is asked of the driver": 4 times the stages
+_FIRST_STAGE_SLACK = 1.2  # times its budget, what a task of the first stage keeps; skew.py: one giant element, 1 s
+_FEW_SECONDS = 0.25  # since the last stage: it waits no longer; "Pareto, 128 slots"
 
 
 @attrs.frozen
@@ -34,9 +34,9 @@ class PlannedStage:
 
     Attributes:
         tasks: in the order in which they get slots.
-        ends: when each is expected to end, by the clock of the planner's caller.
-        min_piece_seconds: a task whose budget is spent gives back what is left only if that takes longer than this.
-            While no cost is known it is more than the budget, so that a short run is one stage.
+        ends: when each task is expected to end, by the clock of the planner's caller.
+        min_piece_seconds: a task whose budget is spent gives back its remaining work only if that takes longer than
+            this. While no cost is known it is more than the budget, so that a short run is one stage.
         idle: how many of the tasks find an idle slot; the others wait for one.
     """
 
@@ -47,7 +47,7 @@ class PlannedStage:
 
 
 class InFlight:
-    """When the tasks in flight are expected to end, in order: asking costs little where there are ten thousand."""
+    """When the tasks in flight are expected to end, sorted, so that a question is cheap with ten thousand tasks."""
 
     def __init__(self) -> None:
         self._ends: list[float] = []
@@ -56,48 +56,48 @@ class InFlight:
         return len(self._ends)
 
     def add(self, end: float) -> None:
-        """Enter a task by when it is expected to end; all times are by one clock."""
+        """Enter a task by its expected end; all times are by one clock."""
         insort(self._ends, end)
 
     def remove(self, end: float) -> None:
-        """Take out a task that was expected to end then."""
+        """Remove a task by the expected end it was entered with."""
         del self._ends[bisect_left(self._ends, end)]
 
     def seconds(self, now: float) -> float:
-        """Return the estimated seconds that are left in them."""
+        """Return the estimated seconds left in the tasks, summed."""
         late = bisect_right(self._ends, now)
         return sum(self._ends[late:]) - (len(self._ends) - late) * now
 
     def idle_soon(self, width: int, now: float, start_seconds: float) -> int:
         """Return how many tasks to plan: one for each slot that is idle or is about to be.
 
-        Those that end close together get their next tasks in one stage. What runs longer than was expected counts too,
-        but no more than a task per slot waits for its turn.
+        Slots that fall idle close together get their next tasks in one stage. A task that runs longer than expected
+        counts as about to end. At most one task per slot waits in Spark's queue.
 
         Args:
             width: how many tasks may run at once.
-            now: by the same clock.
-            start_seconds: what starting a stage takes.
+            now: the time by the same clock.
+            start_seconds: seconds to start a stage.
         """
         return width - len(self._ends) + min(width, bisect_right(self._ends, now + 2 * start_seconds))
 
     def until_idle(self, now: float, start_seconds: float) -> float:
-        """Return in how many seconds to plan the next stage, so that it is there when a task ends; inf if none does."""
+        """Return in how many seconds to plan the next stage so that it is ready when a task ends; inf if none will."""
         first = bisect_right(self._ends, now + start_seconds)
         return self._ends[first] - start_seconds - now if first < len(self._ends) else math.inf
 
 
 class StagePlanner:
-    """What waits and what runs in a run of stages, and the next stage.
+    """Plans the stages of a run, one after the other.
 
     Args:
-        work: what is known of the work, and how it is cut.
-        tuning: budgets.
+        work: the state of the run: its costs, and how to cut its work items.
+        tuning: budgets and the smallest piece.
         limits: bounds on a stage.
         tasks_per_slot: how many tasks to keep in flight per slot.
 
     Attributes:
-        backlog: what nobody runs; what comes back is pushed there.
+        backlog: the work queue; the caller pushes returned work items there.
         in_flight: the tasks that were planned and have not ended.
     """
 
@@ -108,28 +108,28 @@ class StagePlanner:
         self._tuning = tuning
         self._limits = limits
         self._tasks_per_slot = tasks_per_slot
-        self._planned_at = self._more_at = -math.inf  # the last stage, and the next if that waits for more to idle
-        self._start_seconds: float | None = None  # as it was seen
+        self._planned_at = self._postponed_until = -math.inf  # last stage; next stage, if it waits for more idle slots
+        self._start_seconds: float | None = None  # measured; None before the first stage
 
     @property
     def start_seconds(self) -> float:
-        """What starting a stage takes, as far as it was seen, and a little more; 0 before that."""
-        return 0.0 if self._start_seconds is None else _MORE * self._start_seconds
+        """Measured seconds to start a stage, times a margin; 0 before the first one."""
+        return 0.0 if self._start_seconds is None else _START_MARGIN * self._start_seconds
 
     def started(self, seconds: float) -> None:
-        """Learn what starting a stage took: from then until the receipt of a task was there, less what the task ran.
+        """Enter the seconds that a stage took to start: from its start to a task's receipt, less the task's run time.
 
-        Only of a task that found a slot idle; what another took beside that it may have waited.
+        Measure only tasks that found an idle slot; the time of any other may include waiting for one.
         """
         self._start_seconds = seconds if self._start_seconds is None else (self._start_seconds + seconds) / 2
 
     def plan(self, slots: int, now: float, elapsed_seconds: float) -> PlannedStage | None:
-        """Take the next stage from the backlog, its tasks are in flight from here on; None if none is due.
+        """Take the next stage from the backlog and count its tasks as in flight; None if no stage is due.
 
         Args:
             slots: how many tasks Spark runs at once.
-            now: by any clock, always the same.
-            elapsed_seconds: how long the run has taken so far.
+            now: the time by any clock, always the same one.
+            elapsed_seconds: seconds that the run has taken so far.
         """
         if not len(self.backlog):
             return None
@@ -146,8 +146,8 @@ class StagePlanner:
         tasks = (
             self.in_flight.idle_soon(width, now, self.start_seconds) if self._plans_ahead() and width <= slots else idle
         )
-        self._more_at = self._planned_at + _FEW_SECONDS if 0 < tasks < width // _FEW else -math.inf
-        if now < self._more_at:
+        self._postponed_until = self._planned_at + _FEW_SECONDS if 0 < tasks < width // _SLOTS_PER_IDLE else -math.inf
+        if now < self._postponed_until:
             return None
         planned = plan_stage(
             self.backlog,
@@ -167,15 +167,15 @@ class StagePlanner:
         ends = tuple(begin + task.expected_seconds for task in planned)
         for end in ends:
             self.in_flight.add(end)
-        least_seconds = 0.0 if known else _KEEPS * planned[0].budget_seconds
+        least_seconds = 0.0 if known else _FIRST_STAGE_SLACK * planned[0].budget_seconds
         return PlannedStage(tuple(planned), ends, max(tuning.min_piece_seconds, least_seconds), max(0, idle))
 
     def seconds_until_due(self, now: float) -> float:
-        """Return in how many seconds to plan the next stage, if no task ends before; inf if there is no such time."""
-        if now < self._more_at:
-            return self._more_at - now
+        """Return in how many seconds to plan the next stage unless a task ends before; inf: not before a task ends."""
+        if now < self._postponed_until:
+            return self._postponed_until - now
         return self.in_flight.until_idle(now, self.start_seconds) if self._plans_ahead() else math.inf
 
     def _plans_ahead(self) -> bool:
-        """Tell whether a task may wait in Spark's queue for the slot of one that is about to end."""
+        """Return whether a task may wait in Spark's queue for the slot of one that is about to end."""
         return bool(len(self.backlog)) and self._work.costs.known() and self._limits.max_tasks is None

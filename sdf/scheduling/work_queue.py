@@ -1,4 +1,4 @@
-"""The work queue: work items that nobody has started, the biggest first, and the seconds that they should take."""
+"""The work queue: work items that nobody has started, the largest first, and their estimated seconds."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from sdf.scheduling.cost_model import CostModel
 
 # Names in quotes are rows of benchmarks/ablate.py, which get worse with another value.
 _MANY = 1000  # entries of a heap; "1,000,000 work items dealt out"
-_LOST = 1e-6  # of the highest sum so far: below that little of it is true
-_PIECES_PER_CHANGE = 64  # to weigh again; more: "losses and latecomers"; all: "what is asked of the driver"
+_LOST = 1e-6  # of the highest sum so far: a smaller sum is mostly rounding error
+# All pieces are priced again after one change of a rate per so many of them;
+# less often: "losses and latecomers"; at each change: "what is asked of the driver".
+_PIECES_PER_CHANGE = 64
 
 __all__ = ["WorkQueue"]
 
 
 class WorkQueue:
-    """The work items that nobody runs, biggest first by estimated seconds."""
+    """The work items that nobody runs, largest first by estimated seconds."""
 
     def __init__(self, costs: CostModel) -> None:
         self._costs = costs
-        self._whole = _Biggest()  # by units: their costs lie on one line
-        self._cut = _Biggest()  # by seconds: each has a cost of its own, which may change
+        self._whole = _Biggest()  # by units: one SizeLine prices all of them
+        self._cut = _Biggest()  # by seconds: each has a rate of its own, which may change
         self._revision = costs.rates.revision
         self._known = costs.known()
 
@@ -36,29 +38,29 @@ class WorkQueue:
         if item.parent is None and self._costs.rates.rate(item.id) is None:
             self._whole.push(self._costs.counted(item), item)
         else:
-            self._costs.rates.waits(item)
+            self._costs.rates.queued(item)
             self._cut.push(self._costs.seconds_of(item), item)
 
     def pop(self) -> WorkItem:
-        """Take the biggest."""
-        self._weigh()
+        """Remove and return the largest work item."""
+        self._reprice()
         if not len(self._cut):
             return self._whole.pop()
         per_item, per_unit = self._costs.fit() or (0.0, 1.0)
         if len(self._whole) and self._cut.first() < per_item + per_unit * self._whole.first():
             return self._whole.pop()
         item = self._cut.pop()
-        self._costs.rates.taken(item)
+        self._costs.rates.dequeued(item)
         return item
 
     def seconds(self) -> float:
-        """Return the estimated seconds of all of it."""
-        self._weigh()
+        """Return the estimated seconds of the whole queue."""
+        self._reprice()
         per_item, per_unit = self._costs.fit() or (0.0, 1.0)
         return self._cut.total() + per_item * len(self._whole) + per_unit * self._whole.total()
 
-    def _weigh(self) -> None:
-        """Weigh again what was cut, if its cost may have changed; where much of it waits, if enough of it has."""
+    def _reprice(self) -> None:
+        """Price the queued pieces again at the first known cost, or if enough rates changed (`_PIECES_PER_CHANGE`)."""
         if not len(self._cut):
             return
         changes, known = self._costs.rates.revision - self._revision, self._costs.known()
@@ -70,12 +72,12 @@ class WorkQueue:
 
 
 class _Biggest:
-    """Work items by weight, the heaviest first. Of many at once a heap costs more than to sort and take the last."""
+    """Work items by weight, the heaviest first. Many at once are sorted, which is cheaper than a heap."""
 
     def __init__(self) -> None:
         self._total = self._highest = 0.0
-        self._sorted: list[tuple[float, int, WorkItem]] = []  # of equal ones the last is the oldest
-        self._fresh: list[tuple[float, int, WorkItem]] = []  # a heap, unless they are too many for that
+        self._sorted: list[tuple[float, int, WorkItem]] = []  # ascending; the oldest of equal ones is last
+        self._fresh: list[tuple[float, int, WorkItem]] = []  # a heap, unless there are more than _MANY
 
     def __len__(self) -> int:
         return len(self._sorted) + len(self._fresh)
@@ -84,7 +86,7 @@ class _Biggest:
         return (item for _, _, item in chain(self._sorted, self._fresh))
 
     def total(self) -> float:
-        """Return the sum of the weights; added up anew where so much was taken away that rounding is what is left."""
+        """Return the sum of the weights; add them up anew if the running sum is mostly rounding error (`_LOST`)."""
         if self._total < _LOST * self._highest:
             self._total = self._highest = -math.fsum(weight for weight, _, _ in chain(self._sorted, self._fresh))
         return self._total
@@ -103,13 +105,13 @@ class _Biggest:
         return -(self._sorted[-1] if self._from_sorted() else self._fresh[0])[0]
 
     def pop(self) -> WorkItem:
-        """Take the heaviest, of equal ones the oldest."""
+        """Remove and return the heaviest, of equal ones the oldest."""
         entry = self._sorted.pop() if self._from_sorted() else heapq.heappop(self._fresh)
         self._total += entry[0]
         return entry[2]
 
     def _from_sorted(self) -> bool:
-        """Tell which of the two begins with the heaviest."""
+        """Return whether the heaviest is in ``_sorted``; otherwise it is in ``_fresh``."""
         if len(self._fresh) > _MANY:
             self._sorted += self._fresh
             self._sorted.sort(reverse=True)

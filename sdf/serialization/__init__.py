@@ -1,1 +1,1 @@
-"""How values travel between processes and are stored."""
+"""How values are sent between processes and stored."""

@@ -1,4 +1,4 @@
-"""Pickles what goes to the workers, and says which attribute of a DoFn does not pickle."""
+"""Pickles values for the workers, and names the attribute of a DoFn that does not pickle."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def dumps(value: Any, what: str, dump: Callable[[Any], bytes] = cloudpickle.dump
     """Return ``value`` pickled.
 
     Args:
-        value: anything; for an object with attributes the culprit is looked for in them.
-        what: how the message calls it, for example ``"CountFn"``.
+        value: any value; if it does not pickle, its attributes are tried one by one.
+        what: its name in the message, for example ``"CountFn"``.
         dump: the pickler.
 
     Raises:
-        UnpicklableError: naming the attribute that does not pickle, where it is one.
+        UnpicklableError: names the attribute that does not pickle, if there is one.
     """
     try:
         return dump(value)
@@ -41,6 +41,6 @@ def _culprit(value: Any, dump: Callable[[Any], bytes]) -> str:
     for name, attribute in getattr(value, "__dict__", {}).items():
         try:
             dump(attribute)
-        except Exception:  # any failure means: this one is it
+        except Exception:  # any failure means that this attribute does not pickle
             return f"attribute {name!r} ({type(attribute).__name__}, {show(attribute, 80)}) does not pickle: "
     return ""

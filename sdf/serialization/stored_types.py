@@ -1,7 +1,7 @@
-"""Stable names of the types of sdf that journals hold, so that a module may move and a checkpoint still resumes.
+"""Stable names for the types of sdf that journals hold: a checkpoint still resumes after a module has moved.
 
 A journal names a type of sdf by a tag, such as ``sdf:FileRange``, and any other type by its module and name.
-Checkpoints of version 2 had modules for all; `module_of` knows where those of sdf have gone.
+Checkpoints of version 2 named a module for every type; `module_of` maps moved modules of sdf to their new place.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _PLACES = {tag: place for place, tag in _TAGS.items()}
 
 
 def tag(module: str, name: str) -> str | None:
-    """Return the tag of what has a name in a module, None if it has none."""
+    """Return the tag of the object with this module and name, None if it has none."""
     return _TAGS.get((module, name))
 
 
 def stored_name(module: str, name: str) -> str:
-    """Return what a journal calls what has a name in a module: its tag if it has one, else ``module:name``."""
+    """Return the name of an object in a journal: its tag if it has one, else ``module:name``."""
     return tag(module, name) or f"{module}:{name}"
 
 
 def located(stored: str) -> tuple[str, str]:
-    """Return the module, and the name in it, of what `stored_name` named, here or in a journal of version 2."""
+    """Return the module and the name behind a stored name, also from a journal of version 2."""
     if stored in _PLACES:
         return _PLACES[stored]
     module, _, name = stored.partition(":")
@@ -59,5 +59,5 @@ def located(stored: str) -> tuple[str, str]:
 
 
 def module_of(module: str) -> str:
-    """Return where a module's stored types are now."""
+    """Return the module that now holds the stored types of ``module``."""
     return _BEFORE.get(module, module)

@@ -1,13 +1,13 @@
-"""Restrictions as data: how a lane tells the driver a split point without the driver unpickling anything.
+"""Restrictions as data: a lane sends a split point to the driver, and the driver unpickles nothing.
 
-A value is described as nested JSON lists. Numbers, strings and None stand for themselves; everything else says how to
-make it again: which class, with what arguments, in what state. Plain values of the standard library are made of classes
-that everyone knows. What else a description may name, and how, is up to who writes and who reads it.
+A value is described as nested JSON lists. Numbers, strings and None stand for themselves. Any other value is described
+by its class, arguments and state, from which it is made again. The classes in `_KNOWN` have fixed names. The writer and
+the reader of a description agree on which other classes and functions it may name, and how.
 
-A lane and the driver both have the restriction that was given to the lane, and number the classes and functions that it
-is made of (`Parts`). What is cut off from it names only those. So a description can name no code that was not there
-before, and none but what is meant: the names of classes and functions would not do, since all lambdas of a function
-have one name, and so have the classes that it makes.
+A lane and the driver both have the restriction that was given to the lane. Both number the classes and functions that
+the restriction is made of (`Parts`), and the description of a residual names only these numbers. So it can name only
+code that the restriction already uses. Names would be ambiguous: all lambdas of a function have the same name, and
+so do all classes of one name that it creates.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NAMES = {id(known): name for name, known in _KNOWN.items()}
 
 
 class ValuesError(SdfError, ValueError):
-    """A value that cannot be told, or a description that describes none."""
+    """A value that cannot be described, or a description that describes no value."""
 
 
 def describe(value: Any, name: Callable[[Any, str], Any]) -> Any:
@@ -58,10 +58,10 @@ def describe(value: Any, name: Callable[[Any, str], Any]) -> Any:
 
     Args:
         value: the value.
-        name: returns how to name a class, a function or another object that pickles as a name, given its own name.
+        name: called with a class, function or other object that pickles as a name, and its name; returns the JSON name.
 
     Raises:
-        ValuesError: if it has none, for example because it pickles in an unusual way.
+        ValuesError: if the value has no description, for example because it pickles in an unusual way.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -70,7 +70,7 @@ def describe(value: Any, name: Callable[[Any, str], Any]) -> Any:
         return ["bytes", value.hex()]
     if kind.__name__ in _COLLECTIONS and kind is _COLLECTIONS[kind.__name__]:
         if kind in (set, frozenset):
-            name = _nothing  # what is in them has another order elsewhere
+            name = _nothing  # the order of a set differs between processes, and numbers depend on order
         return [kind.__name__, *(describe(entry, name) for entry in value)]
     if kind is dict:
         return ["dict", *([describe(key, name), describe(entry, name)] for key, entry in value.items())]
@@ -78,7 +78,7 @@ def describe(value: Any, name: Callable[[Any, str], Any]) -> Any:
         return ["name", _NAMES[id(value)]]
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
         return ["name", name(value, value.__qualname__)]
-    if isinstance(value, enum.Enum):  # how these pickle has changed between versions of Python
+    if isinstance(value, enum.Enum):  # the way an enum pickles differs between versions of Python
         return ["call", None, describe(kind, name), describe(value.value, name)]
     made = value.__reduce_ex__(2)
     if isinstance(made, str):
@@ -87,7 +87,7 @@ def describe(value: Any, name: Callable[[Any, str], Any]) -> Any:
     unusual = make is copyreg.__newobj_ex__ or (  # type: ignore[attr-defined]
         isinstance(make, types.BuiltinFunctionType) and make.__module__ == "builtins"  # getattr, of a bound method
     )
-    loses = setter is not None or getattr(value, "fold", None) == 1  # of a datetime, which protocol 2 does not tell
+    loses = setter is not None or getattr(value, "fold", None) == 1  # a datetime's fold, which protocol 2 leaves out
     if entries is not None or pairs is not None or unusual or loses:
         raise ValuesError(f"{show(value)} of type {kind.__name__} has no description as data.")
     new = make is copyreg.__newobj__  # type: ignore[attr-defined]
@@ -99,17 +99,17 @@ def read(description: Any, named: Callable[[Any], Any]) -> Any:
     """Return the value that was described.
 
     Args:
-        description: of the value.
-        named: returns what a name means.
+        description: the description of the value.
+        named: returns the object that a name stands for.
 
     Raises:
-        ValuesError: if it describes none.
+        ValuesError: if the description describes no value.
     """
     try:
         return _read(description, named)
     except ValuesError:
         raise
-    except Exception as error:  # anything may be in it
+    except Exception as error:  # the description may hold anything, so any error may be raised
         raise ValuesError(f"{show(description)} describes no value: {type(error).__name__}: {error}") from error
 
 
@@ -137,15 +137,15 @@ def _nothing(value: Any, name: str) -> Any:
 
 
 class Parts:
-    """The classes and functions that a value is made of, numbered; what is made of the same can be told by them.
+    """The numbered classes and functions of a value, which describe other values made of the same ones.
 
-    A copy of the value elsewhere gives the same numbers.
+    A copy of the value in another process gives the same numbers.
     """
 
     def __init__(self, value: Any) -> None:
         self._parts: list[Any] = []
         self._numbers: dict[int, int] = {}
-        with suppress(Exception):  # a value without a description: what is cut off from it has none either
+        with suppress(Exception):  # a value without a description: its residuals have none either
             describe(value, self._enter)
 
     def _enter(self, part: Any, name: str) -> int:
@@ -158,7 +158,7 @@ class Parts:
         """Return the description of a value, for `json.dumps`.
 
         Raises:
-            ValuesError: if it has none.
+            ValuesError: if the value has no description.
         """
         return describe(value, self._number)
 
@@ -171,7 +171,7 @@ class Parts:
         """Return the value that was described.
 
         Raises:
-            ValuesError: if it is made of something else, or is none at all.
+            ValuesError: if the description is of other classes and functions, or describes no value.
         """
         return read(description, self._numbered)
 
@@ -182,7 +182,7 @@ class Parts:
 
 
 def _with_state(value: Any, state: Any) -> Any:
-    """Give an object its state, as unpickling does."""
+    """Set the state of an object, as unpickling does, and return the object."""
     if state is None:
         return value
     if hasattr(value, "__setstate__"):

@@ -1,11 +1,11 @@
-"""RDDs whose actions take their job along when they are interrupted, as by the stop button of a notebook.
+"""RDDs whose actions cancel their Spark job when they are interrupted, as by the stop button of a notebook.
 
-PySpark leaves such a job running: KeyboardInterrupt ends the wait for its result, and nobody cancels it. PySpark's own
-handler of SIGINT, which a notebook does not use, wants to cancel all jobs, over the connection that is waiting.
+PySpark leaves such a job running: KeyboardInterrupt ends the wait for the result, but cancels nothing. PySpark's own
+SIGINT handler, which a notebook does not use, tries to cancel all jobs, over the connection that is busy waiting.
 
-What is derived from these RDDs in Python has such actions too: every action of PySpark comes down to one of `_ACTIONS`,
-every RDD to one that `_DERIVING` has made. What others make of them has not: a DataFrame, ``sc.union([result, ...])``,
-``other.union(result)``; nor is ``sc.runJob(result, ...)`` an action of theirs.
+RDDs derived from these in Python cancel too: every action of PySpark calls one of `_ACTIONS` in the end, and every
+derived RDD comes from one of `_DERIVING`. Other paths do not cancel: a DataFrame, ``sc.union([result, ...])``,
+``other.union(result)`` and ``sc.runJob(result, ...)``.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _ACTIONS = (
     "take",
 )
 _DERIVING = ("cartesian", "coalesce", "mapPartitionsWithIndex", "partitionBy", "union", "zip")
-_TRIES = 10  # an interrupt disturbs the connections of other threads to the JVM too
+_TRIES = 10  # an interrupt disturbs other threads' connections to the JVM too
 _PAUSE_SECONDS = 0.1
 
 
 def cancel(sc: SparkContext, tag: str) -> bool:
-    """Cancel the jobs with a tag; return False if the JVM, or the context, has gone, and they with it."""
+    """Cancel the jobs with a tag; return False if the context or the JVM is gone, and the jobs with it."""
     for _ in range(_TRIES):
         try:
             sc.cancelJobsWithTag(tag)
@@ -61,7 +61,7 @@ def cancel(sc: SparkContext, tag: str) -> bool:
 
 
 def _interrupt_before(error: BaseException) -> KeyboardInterrupt | None:
-    """The interrupt that was being handled when an error was raised."""
+    """Return the interrupt that was being handled when an error was raised; None if there was none."""
     context: BaseException | None = error
     while context is not None and not isinstance(context, KeyboardInterrupt):
         context = context.__context__
@@ -76,15 +76,15 @@ def _cancelled_with_the_call(sc: SparkContext) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        # In a thread of its own: this one's connection may have broken off amid an answer.
+        # In another thread: the connection of this one may have broken in the middle of an answer.
         cancelling = threading.Thread(target=cancel, args=(sc, tag), name="sdf-cancel", daemon=True)
         cancelling.start()
         cancelling.join()
         if isinstance(error, Py4JError) and (interrupt := _interrupt_before(error)):
-            raise interrupt from None  # PySpark's tidying up failed on the connection that the interrupt broke
+            raise interrupt from None  # PySpark's cleanup failed on the connection that the interrupt broke
         raise
     finally:
-        with suppress(Py4JError, OSError, AttributeError):  # gone with the connection, or the context
+        with suppress(Py4JError, OSError, AttributeError):  # the tag is gone with the connection or the context
             sc.removeJobTag(tag)
 
 

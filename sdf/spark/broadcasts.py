@@ -1,13 +1,13 @@
 """Broadcasts that are freed when nobody can use them any more.
 
-PySpark keeps the file of a broadcast in the driver's temporary directory until somebody destroys the broadcast. Only
-its last user could, and who that is nobody knows: RDDs that the user made from ours hold on to it, in Python or, where
-union() made them say, only in the JVM. So Python's garbage collection has to find it gone, and then the JVM's.
+PySpark keeps the file of a broadcast in the driver's temporary directory until somebody destroys the broadcast. No code
+knows its last user: RDDs that the user derived from ours refer to it, in Python or, after union() for example, only in
+the JVM. So it is freed when first Python's garbage collector and then the JVM's have found it unreachable.
 
-A finalizer may run in any thread at any time, also amid a call to the JVM. So it only says that Python has forgotten a
-broadcast; the rest is done by a thread, which lives as long as there are broadcasts. It has both collect garbage now
-and then: a driver may leave that for half an hour, and Py4J's objects are cycles, so that Python holds on to the JVM's
-RDDs until then. Spark itself then frees the blocks of the broadcast, and those of a result that was dropped without
+A finalizer may run in any thread at any time, even during a call to the JVM. So it only queues that Python has dropped
+the broadcast. A thread does the rest, and lives as long as there are broadcasts. It runs both garbage collectors now
+and then: a driver may not collect for half an hour, and Py4J's objects are cycles, which keep the JVM's RDDs alive till
+Python collects. Spark itself then frees the blocks of the broadcast, and those of a result that was dropped without
 unpersist().
 """
 
@@ -33,26 +33,26 @@ __all__ = ["free", "send", "use_of"]
 
 _LOOK_EVERY_SECONDS = 30.0
 _COLLECT_EVERY_SECONDS = 60.0
-_MUCH_BYTES = 32 << 20  # more than this is not left lying so long
-_COLLECT_SHARE = 0.05  # of the time, at most: a collection stops all threads
-_BACKOFF_SECONDS = 0.5  # twice as long each time that it was in vain
+_MUCH_BYTES = 32 << 20  # in total; above it garbage is collected more often than that
+_COLLECT_SHARE = 0.05  # largest share of the time: a collection stops all threads
+_BACKOFF_SECONDS = 0.5  # doubled with each collection in vain
 _MOST_COLLECTIONS = 10
-_PY4J_SECONDS = 1.5  # in which Py4J tells the JVM what Python has forgotten
+_PY4J_SECONDS = 1.5  # for Py4J to release in the JVM what Python has dropped
 _JVM_GONE = (Py4JError, OSError, AttributeError)
 
 
 @attrs.define(eq=False)
 class _Use:
-    """What is known of a broadcast. It does not keep the broadcast alive.
+    """The state of a broadcast. It does not keep the broadcast alive.
 
     Attributes:
-        sc: where it was sent.
-        path: its file.
-        size_bytes: of the file.
-        in_jvm: a weak reference of the JVM's to it.
-        forgotten_at: when Python has forgotten it, monotonic seconds.
-        collections: how often garbage was collected since then.
-        freed: nobody can use it any more.
+        sc: the context that sent the broadcast.
+        path: the file of the broadcast.
+        size_bytes: size of the file.
+        in_jvm: a weak reference in the JVM to the broadcast.
+        forgotten_at: monotonic seconds when Python dropped the broadcast; infinity before.
+        collections: number of garbage collections since then.
+        freed: True once the broadcast is freed.
     """
 
     sc: SparkContext
@@ -76,19 +76,19 @@ def send(sc: SparkContext, value: bytes) -> Broadcast[bytes]:
 
 
 def use_of(sent: Broadcast[bytes]) -> Callable[[], bool]:
-    """Return a function that tells whether somebody may still use a broadcast; it does not keep it alive.
+    """Return a function that says whether somebody may still use a broadcast, without keeping it alive.
 
-    Nobody does after the end of the SparkContext. It may be called in any thread, and asks nobody.
+    After the end of the SparkContext it returns False. It may be called in any thread, and does not call the JVM.
     """
     return _cleaner.uses[sent].lasts
 
 
 def free(sent: Broadcast[bytes]) -> None:
-    """Free a broadcast at once: the caller knows that nobody uses it any more, as after a failure."""
+    """Free a broadcast at once. The caller knows that nobody uses it any more, for example after a failure."""
     use = _cleaner.uses[sent]
     with suppress(*_JVM_GONE):
         jsc = use.sc._jsc
-        if jsc is not None and not jsc.sc().isStopped():  # else it would be one of the next context's, by its number
+        if jsc is not None and not jsc.sc().isStopped():  # else the id may be that of a broadcast of the next context
             sent._jbroadcast.destroy(False)
     _cleaner.free(use)
 
@@ -101,8 +101,8 @@ class _Cleaner:
         self._lock = threading.Lock()  # never taken by a finalizer
         self._lasting: set[_Use] = set()
         self._thread: threading.Thread | None = None
-        self._forgotten: queue.SimpleQueue[_Use] = queue.SimpleQueue()  # a finalizer may put into it amid anything
-        self._waiting: set[_Use] = set()  # Python has forgotten them, the JVM may not have
+        self._forgotten: queue.SimpleQueue[_Use] = queue.SimpleQueue()  # a finalizer may call put() at any point
+        self._waiting: set[_Use] = set()  # dropped by Python, perhaps not by the JVM
         self._collected_at = -math.inf
         self._collection_seconds = 0.0
 
@@ -117,11 +117,11 @@ class _Cleaner:
 
     def free(self, use: _Use) -> None:
         use.freed = True
-        with suppress(OSError):  # it has gone already, or its disk has
+        with suppress(OSError):  # the file is gone already, or its disk is
             os.unlink(use.path)
         with self._lock:
             self._lasting.discard(use)
-        self._forgotten.put(use)  # the thread ends if it was the last
+        self._forgotten.put(use)  # wakes the thread, which ends if this was the last one
 
     def _run(self) -> None:
         while self._is_needed():
@@ -141,20 +141,20 @@ class _Cleaner:
             return bool(self._lasting)
 
     def _pause_seconds(self) -> float | None:
-        """Return how long to wait for more before looking at those that wait."""
+        """Return the longest time to wait for another dropped broadcast before `_look`; None for no limit."""
         if not self._waiting:
             return None
         return max(0.0, min(self._collect_at() - time.monotonic(), _LOOK_EVERY_SECONDS))
 
     def _collect_at(self) -> float:
-        """Return when to have garbage collected: seldom where there is little of it, or it was in vain.
+        """Return when to collect garbage, monotonic seconds: seldom if there is little, or collections were in vain.
 
-        It may be so for long: Spark holds on to the RDDs of the last job until another one runs, and the user to some
-        in the JVM as long as he likes.
+        They may be in vain for long: Spark keeps the RDDs of the last job until another job runs, and a user may keep
+        RDDs in the JVM.
         """
         hopeful = [use for use in self._waiting if use.collections < _MOST_COLLECTIONS]
         if not hopeful:
-            return math.inf  # some time it is collected without being asked for
+            return math.inf  # Python and the JVM will collect some time by themselves
         is_much = sum(use.size_bytes for use in hopeful) > _MUCH_BYTES
         backoff = _BACKOFF_SECONDS * 2 ** min(use.collections for use in hopeful)
         pause: float = max(backoff, self._collection_seconds / _COLLECT_SHARE)
@@ -163,7 +163,7 @@ class _Cleaner:
         return max(self._collected_at + pause, min(use.forgotten_at for use in hopeful) + _BACKOFF_SECONDS)
 
     def _look(self) -> None:
-        """Free what the JVM has forgotten too, or what went with its SparkContext."""
+        """Free the broadcasts that the JVM has dropped too, or whose SparkContext has ended."""
         if time.monotonic() >= self._collect_at():
             self._collect()
         for use in self._waiting:

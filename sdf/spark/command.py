@@ -1,4 +1,4 @@
-"""``sdf run``: a DoFn, found by its name, as a Spark job of its own."""
+"""``sdf run``: runs a DoFn, given by its name, as a Spark application."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.ArgumentParser, given: argparse.Namespace) -> int:
-    """Run what was asked for, and print the report; wrong arguments end the program as `argparse` does."""
+    """Run the DoFn, and print the report; wrong arguments end the program as `argparse` does."""
     fn, file = _made(options, given)
     if given.report is not None and not Path(given.report).absolute().parent.is_dir():
         options.error(f"--report {given.report!r}: there is no directory to put it in")
@@ -56,7 +56,7 @@ def run(options: argparse.ArgumentParser, given: argparse.Namespace) -> int:
 
 
 def _said(error: SdfError | Py4JJavaError) -> str:
-    """Return one line of what went wrong; an error of an action has passed through Spark."""
+    """Return an error as one line; an error from an action is wrapped in one of Spark's."""
     if isinstance(error, SdfError):
         return f"{type(error).__name__}: {error}"
     found = re.search(r"^sdf\.errors\.(\w+: .*)$", str(error), re.MULTILINE)
@@ -64,7 +64,7 @@ def _said(error: SdfError | Py4JJavaError) -> str:
 
 
 def _made(options: argparse.ArgumentParser, given: argparse.Namespace) -> tuple[DoFn, Path | None]:
-    """Return the DoFn that was named, and the file of its module if that lies here, for executors elsewhere."""
+    """Return the named DoFn, and the file of its module if that is in this directory: executors elsewhere need it."""
     module, _, name = given.fn.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
@@ -76,7 +76,7 @@ def _made(options: argparse.ArgumentParser, given: argparse.Namespace) -> tuple[
     if callable(made) and not isinstance(made, DoFn):
         try:
             made = made(**dict(map(_option, given.option)))
-        except SdfError as error:  # which names the DoFn and its option
+        except SdfError as error:  # its text names the DoFn and the option
             options.error(str(error))
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             options.error(f"{given.fn!r} cannot be made: {type(error).__name__}: {error}")

@@ -1,7 +1,7 @@
-"""Shows progress while a run goes on: in a bar, or to a function of the user's.
+"""Shows progress while a run goes on: in a bar, or through a function of the user's.
 
-Runners say twice a second how far they are (`Display.show`). They wait for nothing: it is shown by a thread of its own,
-and what that raises is logged once, and ends the display, not the run.
+Runners report their progress twice a second (`Display.show`), and never wait: another thread shows it. An error in that
+thread is logged once, and ends the display, not the run.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Progress = RunProgress | StreamProgress
 
 
 class Display:
-    """Passes what it is shown to a function, in a thread that lives as long as there is something to show.
+    """Passes progress to a function, in a thread that ends with the run.
 
     Args:
-        function: gets the latest progress, and the last one of a run in any case.
+        function: called with the latest progress; it may miss some, but not the last one of a run.
     """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
@@ -48,7 +48,7 @@ class Display:
         return time.monotonic() - self._shown_at >= _EVERY_SECONDS and not self._broken
 
     def show(self, progress: Progress) -> None:
-        """Show this, soon, unless something newer comes first."""
+        """Show this progress soon, unless a newer one comes first."""
         with self._changed:
             self._shown_at = time.monotonic()
             if self._broken:
@@ -60,7 +60,7 @@ class Display:
                 self._thread.start()
 
     def wait(self) -> None:
-        """Return when the last one has been shown, or that takes longer than a second."""
+        """Wait until the last progress has been shown, at most a second."""
         with self._changed:
             self._changed.wait_for(lambda: self._thread is None, _LONGEST_WAIT_SECONDS)
 
@@ -78,17 +78,17 @@ class Display:
             try:
                 self._function(progress)
                 ended = progress.ended
-            except BaseException:  # SystemExit too would only end this thread, and nobody would know
+            except BaseException:  # even SystemExit would end only this thread, unseen
                 log.exception("progress cannot be shown any more; the run goes on")
                 ended = self._broken = True
 
 
 def display(progress: bool | Callable[[Any], Any] | None, who: str) -> Display | None:
-    """Return what shows progress as a user asked for it; None if nothing is to be shown.
+    """Return the display that a user asked for; None if nothing is to be shown.
 
     Args:
         progress: a function; True for a bar; None for a bar if there is a terminal or a notebook, and tqdm; False.
-        who: for the error.
+        who: name of the caller, for the error.
 
     Raises:
         InvalidTypeError: if it is none of these.
@@ -115,7 +115,7 @@ def display(progress: bool | Callable[[Any], Any] | None, who: str) -> Display |
 
 
 def _is_terminal(stream: Any) -> bool:
-    """Tell whether somebody may look at a stream; it may be None, closed, or anything that a program put there."""
+    """Tell whether a stream is a terminal; it may be None, closed, or any object that a program put there."""
     try:
         return bool(stream.isatty())
     except (AttributeError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Checks of what a user gives as elements: that it is an RDD, and, in the warning of a log, that each is small."""
+"""Checks of a user's elements: they must be an RDD, and a big element is warned of in the log."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from sdf.spark import serde
 __all__ = ["BIG_BYTES", "BigElement", "WarnsOnce", "big_element", "check_rdd"]
 
 BIG_BYTES = 1 << 20
-_TOGETHER = 100  # elements pickled at once to measure them: one by one each costs microseconds
+_TOGETHER = 100  # elements pickled together to measure them: one by one costs microseconds each
 
 log = logging.getLogger("sdf.elements")
 
 
 def check_rdd(given: Any, who: str, otherwise: str = "") -> None:
-    """Raise InvalidTypeError unless it is an RDD.
+    """Raise InvalidTypeError unless the elements are an RDD.
 
-    DataFrames are known by the module of their class: to import it would take PyArrow and more, for Spark Connect.
+    A DataFrame is recognised by the name of its module: importing its class may need PyArrow and more (Spark Connect).
 
     Args:
         given: the elements.
-        who: for the message.
-        otherwise: what else the caller may do, for the message.
+        who: name of the caller, for the message.
+        otherwise: an alternative to an RDD, for the message.
     """
     if isinstance(given, RDD):
         return
@@ -55,7 +55,7 @@ def check_rdd(given: Any, who: str, otherwise: str = "") -> None:
 
 @attrs.frozen
 class BigElement:
-    """An element that is no small descriptor, as a worker tells the driver of it."""
+    """An element that is no small descriptor, as a worker reports it to the driver."""
 
     shown: str
     size_bytes: int
@@ -74,7 +74,7 @@ def big_element(elements: Sequence[Any]) -> BigElement | None:
 
 
 class WarnsOnce:
-    """Warns of the first big element of a run, in the log of the driver, where users look.
+    """Warns of the first big element of a run, in the driver's log, where users look.
 
     Args:
         who: the name of the DoFn.
@@ -90,6 +90,6 @@ class WarnsOnce:
             log.warning(
                 "%s: element %s has %.1f MiB, pickled. An element is a small descriptor, such as a path or a range of "
                 "keys: the driver holds it, and sends it along with every part of its work. Let it name where the data "
-                "is, and read that in process(). (Said of the first such element of a run.)",
+                "is, and read that in process(). (Logged once a run.)",
                 self._who, big.shown, big.size_bytes / (1 << 20),
             )  # fmt: skip

@@ -1,7 +1,7 @@
 """Runs Spark jobs in threads of their own, reports how they ended, and cancels them.
 
-The threads inherit the caller's job group, scheduler pool and other local properties. What belongs to one run is found
-again by a job tag, so the caller's job group stays the caller's.
+The threads inherit the caller's job group, scheduler pool and other local properties. A job tag marks the
+jobs of one run, so the caller's job group is not changed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Jobs:
 
     Args:
         sc: where to run them.
-        run_id: makes the job tag, which no other run has.
+        run_id: id of the run; part of its job tag.
         events: gets an `Ended` for each job.
     """
 
@@ -76,7 +76,7 @@ class Jobs:
                     self._sc.setLocalProperty(name, value)
                 if not self._cancelled:
                     self._events.put(Ended(key, value=job()))
-            except BaseException as error:  # whatever it is, the thread that waits must hear of it
+            except BaseException as error:  # of any kind: the waiting thread must get it
                 self._events.put(Ended(key, error=explain(error, description, self._run_id)))
 
         self._threads = [thread for thread in self._threads if thread.is_alive()]
@@ -85,7 +85,7 @@ class Jobs:
         thread.start()
 
     def cancel(self) -> None:
-        """Cancel what still runs, and return when no thread of this run is left."""
+        """Cancel the running jobs and wait for their threads; if the context is gone, at most 1 s for each thread."""
         self._cancelled = True
         for thread in self._threads:
             while thread.is_alive():
@@ -96,7 +96,7 @@ class Jobs:
 
 
 def explain(error: BaseException, what: str, run_id: str) -> BaseException:
-    """Return a job's failure as the error of sdf that a worker marked, or as a StageError; others unchanged."""
+    """Return a failure of Spark as the sdf error that a worker marked, or else as a StageError; others unchanged."""
     if not isinstance(error, (Py4JJavaError, CapturedException)):  # the latter as soon as there is a SparkSession
         return error
     text = str(error.java_exception.getMessage() or error) if isinstance(error, Py4JJavaError) else str(error)
@@ -124,10 +124,10 @@ def explain(error: BaseException, what: str, run_id: str) -> BaseException:
 
 
 def slot_counter(sc: SparkContext) -> Callable[[], int]:
-    """Return a function that says how many tasks Spark can run at once, now: executors come and go.
+    """Return a function that returns how many tasks Spark can run at once now: executors come and go.
 
-    Spark's default parallelism is its number of cores, which is quickly asked; unless ``spark.default.parallelism`` is
-    set, or it is 2, which on a cluster is the least that Spark says. Then the executors are asked.
+    The default parallelism is quick to read, and is Spark's number of cores. Two exceptions: the user has set
+    ``spark.default.parallelism``, or it is 2 on a cluster, Spark's minimum. Then the executors' slots are added up.
     """
     cores_per_task, explicit = _task_settings(sc)
     local = (sc.master or "").split("[")[0] == "local"
@@ -146,6 +146,6 @@ def slot_counter(sc: SparkContext) -> Callable[[], int]:
 
 @functools.lru_cache(maxsize=1)
 def _task_settings(sc: SparkContext) -> tuple[int, bool]:
-    """Return the cores of a task, and whether the default parallelism is set; SparkContext.getConf() takes its time."""
+    """Return the cores of a task, and whether the default parallelism is set; cached: getConf() is slow."""
     conf = sc.getConf()
     return int(conf.get("spark.task.cpus") or 1), conf.get("spark.default.parallelism") is not None

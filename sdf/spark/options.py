@@ -1,4 +1,4 @@
-"""The runners' options: fields for numbers of any kind, checked, and what is told of an option that there is not."""
+"""The runners' options: checked fields for numbers of any kind, and the errors for unknown options."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["count", "positive", "runner"]
 
 T = TypeVar("T")
 
-_options: dict[str, list[str]] = {}  # of each runner, by its name
+_options: dict[str, list[str]] = {}  # option names, by the name of the runner
 
 
 def runner(kind: type[T]) -> type[T]:
-    """Let an attrs class raise InvalidTypeError for an option that it has not, with those that it has."""
+    """Let an attrs class raise InvalidTypeError for an unknown option; the error lists the known ones."""
     _options[kind.__name__] = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]
     kind.__init__ = _telling(kind.__name__, kind.__init__)  # type: ignore[method-assign]
     return kind
@@ -55,12 +55,12 @@ def _meant(name: str, names: list[str]) -> str:
 
 
 def positive(default: float | None) -> Any:
-    """Return a field for a positive, finite number, or None if that is its default."""
+    """Return a field for a positive, finite number; None is valid if it is the default."""
     return _field(default, as_number, _is_positive)
 
 
 def count(default: int | None) -> Any:
-    """Return a field for an integer >= 1, or None if that is its default."""
+    """Return a field for an integer >= 1; None is valid if it is the default."""
     return _field(default, as_integer, _is_count)
 
 

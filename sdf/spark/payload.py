@@ -1,9 +1,9 @@
-"""The DoFn of a run in the Python workers: sent once, loaded and set up once per process; and its first use, expanding.
+"""The DoFn of a run in the Python workers: sent once, set up once per process; and the job that expands elements.
 
-A DoFn is set up once per worker process, whatever number of tasks it runs there; it is torn down in that process, when
-the worker leaves by itself or has seen `_KEPT` newer runs. A worker that Spark kills tears nothing down, and Spark
-kills the idle ones at the end of an application. Nor does a process that was forked from a worker: what it has of a
-DoFn is a copy, and what the DoFn has outside, files say, is still the worker's.
+A DoFn is set up once per worker process, for any number of tasks. It is torn down in the same process, when the worker
+exits by itself or has seen `_KEPT` newer runs. A worker that Spark kills tears nothing down, and Spark kills the idle
+ones at the end of an application. A process forked from a worker tears nothing down either: its DoFn is a copy, and
+outside resources, such as files, still belong to the worker.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOGETHER = 10_000  # elements
 
 log = logging.getLogger("sdf.worker")
 
-# By process. A forked one keeps what it has inherited, so that nothing of it is finalized there, and uses its own.
+# By process id. A forked process keeps the entries it inherits, so that they are not finalized there, but uses its own.
 _loaded: defaultdict[int, OrderedDict[str, tuple[DoFn, dict[str, Any]]]] = defaultdict(OrderedDict)
 
 
@@ -49,13 +49,13 @@ class Payload:
 
     @classmethod
     def send(cls, sc: SparkContext, run_id: str, fn: DoFn, side_inputs: Mapping[str, Any]) -> Payload:
-        """Pickle a DoFn and its side inputs, each by itself, so that the message can say which one does not pickle."""
+        """Broadcast a DoFn and its side inputs, each pickled by itself: an error can say which one does not pickle."""
         values = {name: serde.dumps(value, f"side input {name!r}") for name, value in side_inputs.items()}
         who = type(fn).__name__
         return cls(run_id, broadcasts.send(sc, serde.dumps((serde.dumps(fn, who), values), who)))
 
     def load(self) -> tuple[DoFn, dict[str, Any]]:
-        """Return both, the DoFn set up; once per worker process."""
+        """Return the DoFn, set up, and the side inputs; both are loaded once per worker process."""
         loaded = _loaded[os.getpid()]
         if self.run_id in loaded:
             return loaded[self.run_id]
@@ -73,7 +73,7 @@ class Payload:
 
 @contextmanager
 def sending(sc: SparkContext, fn: DoFn, side_inputs: Mapping[str, Any]) -> Iterator[Payload]:
-    """Send the payload of a new run; free it at once if what is done in the ``with`` statement fails."""
+    """Send the payload of a new run; free it at once if the ``with`` statement fails."""
     payload = Payload.send(sc, uuid.uuid4().hex, fn, side_inputs)
     try:
         yield payload
@@ -83,7 +83,7 @@ def sending(sc: SparkContext, fn: DoFn, side_inputs: Mapping[str, Any]) -> Itera
 
 
 def _tear_down_oldest() -> None:
-    """Tear down the DoFn of the oldest run; it must not fail a newer one, so its failure is only logged."""
+    """Tear down the DoFn of the oldest run; a failure is only logged, since it must not fail a newer run."""
     fn = _loaded[os.getpid()].popitem(last=False)[1][0]
     try:
         call_hook(fn, "teardown")
@@ -93,10 +93,10 @@ def _tear_down_oldest() -> None:
 
 @functools.cache
 def _tear_down_at_the_end() -> None:
-    """Have all DoFns torn down when this worker process ends by itself, which it does when Spark closes its socket.
+    """Have all DoFns torn down when this worker process exits by itself, as it does when Spark closes its socket.
 
-    It then leaves through os._exit(), which runs no atexit handlers; so that call is what has to be caught. Forked
-    processes leave through it too, such as those of multiprocessing: they have nothing of their own to tear down.
+    The worker exits through os._exit(), which runs no atexit handlers, so that function is replaced. Forked processes,
+    such as those of multiprocessing, exit through it too; they have no entries of their own to tear down.
     """
     leave = os._exit
 
@@ -111,7 +111,7 @@ def _tear_down_at_the_end() -> None:
 
 
 def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
-    """Yield what ``outputs`` yields; put marks around the message of an error of sdf, so that the driver finds it."""
+    """Yield the outputs; put the run id around the message of an sdf error, so that the driver finds it."""
     try:
         yield from outputs
     except SdfError as error:
@@ -120,9 +120,9 @@ def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
 
 
 class Expand:
-    """Makes `Expanded` elements of elements, a function for ``mapPartitions``; `expanded` reads what it gives.
+    """Expands elements into pickled tuples of `Expanded`, for ``mapPartitions``; `expanded` reads them.
 
-    They are pickled here, many together: to collect ten thousand one by one takes Spark as long again as the rest.
+    Many are pickled together: collecting ten thousand one by one would double the time of the job.
     """
 
     def __init__(self, payload: Payload, *, unbounded: bool = False) -> None:
@@ -144,7 +144,7 @@ class Expand:
                 raise
             yield pickled
             if len(pickled) > BIG_BYTES and (big := big_element([one.element for one in together])) is not None:
-                yield serde.dumps(big, "what is said of an element")
+                yield serde.dumps(big, "the report of a large element")
 
 
 def expanded(pickled: Iterable[bytes], warn: WarnsOnce) -> Iterator[Expanded]:
@@ -166,16 +166,16 @@ def expand_elements(
     *,
     unbounded: bool = False,
 ) -> Iterator[Expanded]:
-    """Run the job that expands the elements, and return them: from here on they are the driver's data.
+    """Run the job that expands the elements, and return them to the driver.
 
     Args:
         rdd: the elements.
         payload: the run's DoFn.
-        name: of the DoFn.
-        jobs: runs the job; it puts into ``events``, which nothing else may do meanwhile.
-        events: where the end of the job arrives.
-        warn: of big elements.
-        unbounded: whether work without an end is fine.
+        name: name of the DoFn.
+        jobs: runs the job; nothing else may put into ``events`` meanwhile.
+        events: receives the end of the job.
+        warn: called for big elements.
+        unbounded: whether work without an end is allowed.
     """
     job = rdd.mapPartitions(Expand(payload, unbounded=unbounded)).collect
     jobs.start("expand", f"{name}: expand elements", job, {})

@@ -32,10 +32,10 @@ def run_sdf(
     Works from several threads at once, and under the caller's job group and scheduler pool.
 
     Args:
-        rdd: the elements: small descriptors, such as paths. They are collected on the driver. Of a
-            DataFrame take ``df.rdd``.
+        rdd: the elements: small descriptors, such as paths. They are collected on the driver. For
+            a DataFrame pass ``df.rdd``.
         fn: the DoFn.
-        runner: `StagedRunner` with options; None for its defaults.
+        runner: a `StagedRunner` or a `LiveRunner`; None for a `StagedRunner` with its defaults.
         side_inputs: values by name, passed to `process`; an RDD is collected, and passed as a list.
         tags: names of further outputs, fed by ``yield TaggedOutput(name, value)``.
         progress: a function that gets a `RunProgress` about twice a second, in a thread of its own; True for a bar;
@@ -43,17 +43,17 @@ def run_sdf(
 
     Returns:
         An RDD of the outputs, each exactly once, in no particular order; with ``tags`` a dict of RDDs, ``"main"`` and
-        one per tag. Each has a ``report``, a `RunReport`. Of `StagedRunner` the records are there, and kept in Spark's
-        storage until ``unpersist()`` is called on it; used after that, they are computed again. Of `LiveRunner` it is
-        lazy: the work runs in your actions.
+        one per tag. Each has a ``report``, a `RunReport`. With `StagedRunner` the records are computed, and stay in
+        Spark's storage until you call ``unpersist()`` on the RDD; an action after that computes them again. With
+        `LiveRunner` the RDD is lazy: the work runs in your actions.
 
     Raises:
         InvalidTypeError, InvalidValueError, UnpicklableError: for wrong arguments, before any job runs.
-        UnboundedError: if the work of an element has no end; that is for ``stream_sdf``.
-        ProcessError: if user code raised; the worker's traceback is its cause. With `LiveRunner` that happens in your
-            action, which raises Spark's own exception, with the text of this one in it: a
+        UnboundedError: if the work of an element has no end; use ``stream_sdf`` for it.
+        ProcessError: if user code raised; the worker's traceback is its cause. With `LiveRunner` your action
+            raises Spark's own exception instead, with the text of this error in it: a
             ``pyspark.errors.PythonException`` once there is a SparkSession, a ``Py4JJavaError`` otherwise.
-        SdfError: any other of the tree. No job is left running.
+        SdfError: any other error of sdf. No job is left running.
     """
     check_rdd(rdd, "run_sdf()", "or run_direct(elements, fn) without Spark")
     check_fn(fn, side_inputs, "run_sdf()")

@@ -1,7 +1,7 @@
-"""Pickles with PySpark's own pickler whatever a run sends between driver and workers.
+"""Pickles all that a run sends between driver and workers, with PySpark's own pickler.
 
-A class defined in ``__main__`` or in a notebook is pickled by value. Only the pickler that sent it recognises it when
-it comes back, so with two of them (PySpark has a copy of cloudpickle) one class would become two, unequal ones.
+A class defined in ``__main__`` or in a notebook is pickled by value. Only the pickler that sent the class recognises it
+when it comes back. With two picklers (PySpark has its own copy of cloudpickle) one class would become two unequal ones.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _dumps: Callable[[Any], bytes] = cloudpickle.dumps
 
 
 def dumps(value: Any, what: str) -> bytes:
-    """Return ``value`` pickled; raise UnpicklableError, which calls it ``what``, if that fails."""
+    """Return ``value`` pickled; raise UnpicklableError, with ``what`` as its name, if that fails."""
     return pickling.dumps(value, what, _dumps)
 
 
 def dumps_at_most(value: Any, what: str, most_bytes: int) -> bytes:
-    """Return ``value`` pickled; raise TooLongError if that is longer, without making it."""
+    """Return ``value`` pickled; raise TooLongError if that takes more bytes, before it has all of them."""
     return pickling.dumps(value, what, partial(_dump_at_most, most_bytes))
 
 
@@ -54,7 +54,7 @@ class _Limited(io.BytesIO):
 
 
 def dump_records(records: Sequence[Any], who: str) -> bytes:
-    """Return records pickled, together.
+    """Return records pickled together.
 
     Raises:
         UnpicklableError: naming the DoFn, ``who``, and the first record that does not pickle.
@@ -75,13 +75,13 @@ def _unpicklable(records: Sequence[Any]) -> Any:
     for record in records:
         try:
             _dumps(record)
-        except Exception:  # any failure means: this one is it
+        except Exception:  # of any kind: this is the record
             return record
     return records
 
 
 class _RecordPickler(CloudPickleSerializer):
-    """PySpark's pickler, which names the DoFn whose record does not pickle; what it writes is the same."""
+    """PySpark's pickler, with the same output, but an error that names the DoFn whose record does not pickle."""
 
     def __init__(self, who: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -100,7 +100,7 @@ class _RecordPickler(CloudPickleSerializer):
 
 
 def of_records(serializer: Any, who: str) -> Any:
-    """Return a SparkContext's serializer for the records of a DoFn, once per batch; another one than usual as it is."""
+    """Return a SparkContext's serializer, with errors that name the DoFn; unchanged if it is not PySpark's default."""
     if not isinstance(serializer, BatchedSerializer) or type(serializer.serializer) is not CloudPickleSerializer:
         return serializer
     named = copy.copy(serializer)

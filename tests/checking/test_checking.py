@@ -105,7 +105,7 @@ def test_faults_of_a_part_are_found():
 @pytest.mark.parametrize(
     ("restriction", "error", "message"),
     [
-        ("0-5", InvalidTypeError, "check_dofn() restriction is '0-5', which is no restriction. Use a range such as"),
+        ("0-5", InvalidTypeError, "check_dofn() restriction is '0-5', which is not a restriction. Use a range such as"),
         ((5, 2), InvalidValueError, "check_dofn() restriction is (5, 2): OffsetRange start must be <= stop"),
     ],
 )

@@ -249,7 +249,9 @@ def test_output_after_a_refused_claim_raises(tracker):
             if not claimed:
                 return
 
-    with pytest.raises(OutputError, match=re.escape("it gave 10 after a refused claim; that block is someone else's")):
+    with pytest.raises(
+        OutputError, match=re.escape("it gave 10 after a refused claim; that block belongs to another work item")
+    ):
         list(invoker_of(careless, tracker=tracker).run())
 
 

@@ -28,9 +28,9 @@ class Lanes:
         self.stealing.runs(attempt)
         return attempt
 
-    def beats(self, number, seconds_left, *, now=0.0, splittable=True, unstarted=0):
+    def on_heartbeat(self, number, seconds_left, *, now=0.0, splittable=True, unstarted=0):
         attempt = self.attempts[number]
-        attempt.beats(Heartbeat(0, splittable, 1.0, 1.0, seconds_left, unstarted))
+        attempt.on_heartbeat(Heartbeat(0, splittable, 1.0, 1.0, seconds_left, unstarted))
         self.stealing.rank(attempt, now)
 
     def share(self, number, sizes, now=0.0):
@@ -58,10 +58,10 @@ class Lanes:
 def test_who_has_most_seconds_left_gives():
     """What runs and what is in the share, together."""
     lanes = Lanes(4)
-    lanes.beats(0, 5.0)
-    lanes.beats(1, 3.0)
+    lanes.on_heartbeat(0, 5.0)
+    lanes.on_heartbeat(1, 3.0)
     lanes.share(1, [4])
-    lanes.beats(2, 6.0)
+    lanes.on_heartbeat(2, 6.0)
     lanes.stealing.rests(lanes.attempts[3], 0.0)
     assert lanes.pair() == (1, 3)
 
@@ -69,8 +69,8 @@ def test_who_has_most_seconds_left_gives():
 def test_seconds_that_have_passed_are_gone():
     """What was left a while ago is less now."""
     lanes = Lanes(3)
-    lanes.beats(0, 5.0, now=0.0)
-    lanes.beats(1, 4.0, now=3.0)
+    lanes.on_heartbeat(0, 5.0, now=0.0)
+    lanes.on_heartbeat(1, 4.0, now=3.0)
     lanes.stealing.rests(lanes.attempts[2], 3.0)
     assert lanes.pair(3.0) == (1, 2)
 
@@ -78,7 +78,7 @@ def test_seconds_that_have_passed_are_gone():
 def test_who_has_been_idle_for_longest_takes():
     """First come, first served."""
     lanes = Lanes(3)
-    lanes.beats(0, 5.0)
+    lanes.on_heartbeat(0, 5.0)
     for number in (2, 1):
         lanes.stealing.rests(lanes.attempts[number], 0.0)
     assert lanes.pair() == (0, 2)
@@ -88,9 +88,9 @@ def test_too_little_is_not_worth_moving():
     """Less than two of the smallest pieces."""
     lanes = Lanes(2)
     lanes.stealing.rests(lanes.attempts[1], 0.0)
-    lanes.beats(0, 1.9)
+    lanes.on_heartbeat(0, 1.9)
     assert lanes.pair() is None
-    lanes.beats(0, 2.0)
+    lanes.on_heartbeat(0, 2.0)
     assert lanes.pair() == (0, 1)
 
 
@@ -99,7 +99,7 @@ def test_who_cannot_give_is_not_asked(obstacle):
     """And it is not asked again before that has changed."""
     lanes = Lanes(2)
     victim = lanes.attempts[0]
-    lanes.beats(0, 5.0, splittable=obstacle != "not splittable")
+    lanes.on_heartbeat(0, 5.0, splittable=obstacle != "not splittable")
     if obstacle == "sealed":
         victim.lane.sealed = object()
     elif obstacle == "doubled":
@@ -118,7 +118,7 @@ def test_who_cannot_give_is_not_asked(obstacle):
 def test_a_share_is_given_though_what_runs_cannot_be_split():
     """It was not started."""
     lanes = Lanes(2)
-    lanes.beats(0, 5.0, splittable=False)
+    lanes.on_heartbeat(0, 5.0, splittable=False)
     lanes.share(0, [3])
     lanes.stealing.rests(lanes.attempts[1], 0.0)
     assert lanes.pair() == (0, 1)
@@ -127,19 +127,19 @@ def test_a_share_is_given_though_what_runs_cannot_be_split():
 def test_who_has_moved_on_is_asked_again():
     """After it had declined."""
     lanes = Lanes(2)
-    lanes.beats(0, 5.0)
+    lanes.on_heartbeat(0, 5.0)
     lanes.stealing.rests(lanes.attempts[1], 0.0)
     lanes.attempts[0].declined = True
     assert lanes.pair() is None
-    lanes.beats(0, 5.0)
+    lanes.on_heartbeat(0, 5.0)
     assert lanes.pair() == (0, 1)
 
 
 def test_no_more_are_asked_than_are_idle():
     """Unless one does not answer."""
     lanes = Lanes(3)
-    lanes.beats(0, 9.0)
-    lanes.beats(1, 9.0)
+    lanes.on_heartbeat(0, 9.0)
+    lanes.on_heartbeat(1, 9.0)
     lanes.stealing.rests(lanes.attempts[2], 0.0)
     lanes.request(lanes.attempts[0], 0.0)
     assert lanes.pair(0.5) is None
@@ -261,7 +261,7 @@ def test_what_is_known_of_who_ends_when_does_not_grow_with_the_beats():
     """A run of days is a beat a second and lane."""
     lanes = Lanes(3)
     for beat in range(10_000):
-        lanes.beats(beat % 2, 1e6 - beat)
+        lanes.on_heartbeat(beat % 2, 1e6 - beat)
     assert len(lanes.stealing._ends) < 1000
     lanes.stealing.rests(lanes.attempts[2], 0.0)
     assert lanes.pair() == (0, 2)

@@ -384,12 +384,12 @@ def test_as_restriction_leaves_any_other_value_alone(value):
 @pytest.mark.parametrize(
     ("value", "kind", "message"),
     [
-        (None, InvalidTypeError, "Fn.method() returned None, which is no restriction."),
-        (5, InvalidTypeError, "Fn.method() returned 5, which is no restriction."),
-        (0, InvalidTypeError, "Fn.method() returned 0, which is no restriction."),
-        (False, InvalidTypeError, "Fn.method() returned False, which is no restriction."),
-        ("0-5", InvalidTypeError, "Fn.method() returned '0-5', which is no restriction."),
-        (b"", InvalidTypeError, "Fn.method() returned b'', which is no restriction."),
+        (None, InvalidTypeError, "Fn.method() returned None, which is not a restriction."),
+        (5, InvalidTypeError, "Fn.method() returned 5, which is not a restriction."),
+        (0, InvalidTypeError, "Fn.method() returned 0, which is not a restriction."),
+        (False, InvalidTypeError, "Fn.method() returned False, which is not a restriction."),
+        ("0-5", InvalidTypeError, "Fn.method() returned '0-5', which is not a restriction."),
+        (b"", InvalidTypeError, "Fn.method() returned b'', which is not a restriction."),
         ((5, 2), InvalidValueError, "Fn.method() returned (5, 2): OffsetRange start must be <= stop"),
         ((0, 1.5), InvalidTypeError, "Fn.method() returned (0, 1.5): OffsetRange stop must be an integer"),
         ((5, True), InvalidTypeError, "Fn.method() returned (5, True): OffsetRange stop must be an integer"),
@@ -652,7 +652,7 @@ def test_sizes_that_do_not_add_up(counts):
 def test_a_restriction_without_any_proof_is_a_flaw():
     """What cannot be shown is not believed; the message says what to add."""
     assert tiling_flaw(Rows(5), [Rows(5)], no_size) == (
-        "nothing shows that [Rows(count=5)] add up to Rows(count=5): give the restriction start and stop, "
+        "nothing proves that [Rows(count=5)] add up to Rows(count=5): give the restriction start and stop, "
         "a method is_tiled_by(parts), or an exact restriction_size()"
     )
 

@@ -174,7 +174,7 @@ def test_what_runs_or_has_run_is_followed_rather_than_what_lies_before_it():
     """Nothing changes behind it, so that the ends of ten thousand tasks cost no more than ten thousand steps."""
     costs = CostModel()
     far, near = cut_off(costs, item_of(1, 6, 9, parent=0), item_of(2, 3, 6, parent=0))
-    costs.rates.taken(near)
+    costs.rates.dequeued(near)
     ran(costs, 0, 3, 3.0)
     assert (costs.rates.rate(near.id), costs.rates.rate(far.id), costs.rates.revision) == (None, None, 0)
 
@@ -186,7 +186,7 @@ def test_what_has_shown_its_cost_keeps_it(handed_back):
     far, near = cut_off(costs, item_of(1, 6, 9, parent=0), item_of(2, 3, 6, parent=0))
     if handed_back:
         cut_off(costs, far)
-    costs.rates.taken(near)
+    costs.rates.dequeued(near)
     ran(costs, 2, 3, 30.0)
     ran(costs, 0, 3, 3.0)
     assert (costs.rates.rate(near.id), costs.rates.rate(far.id)) == (10.0, 10.0)
@@ -198,8 +198,8 @@ def fronts(costs):
     for number in range(3):
         rest = item_of(number + 1, number + 1, 9, parent=number)
         costs.cut(whole, 0.1, item_of(number, number, number + 1), rest)
-        costs.rates.waits(rest)
-        costs.rates.taken(whole)
+        costs.rates.queued(rest)
+        costs.rates.dequeued(whole)
         whole = rest
     return whole
 
@@ -223,8 +223,8 @@ def test_what_was_handed_back_is_cut_like_any_other():
     (back,) = cut_off(costs, item_of(4, 0, 2, parent=0))
     left = item_of(5, 1, 2, parent=4)
     costs.cut(back, 0.5, item_of(4, 0, 1, parent=0), left)
-    costs.rates.waits(left)
-    costs.rates.taken(back)
+    costs.rates.queued(left)
+    costs.rates.dequeued(back)
     ran(costs, 4, 1, 7.0)
     assert (costs.rates.rate(left.id), costs.rates.rate(rest.id)) == (7.0, None)
 
@@ -233,7 +233,7 @@ def test_what_is_left_and_ran_itself_is_nearer_than_all_that_was_cut_off_it():
     """It hands back 4; what lies before it ends later."""
     costs = CostModel()
     rest = fronts(costs)
-    costs.rates.taken(rest)
+    costs.rates.dequeued(rest)
     ran(costs, rest.id, 3, 30.0, whole=False)
     (back,) = cut_off(costs, item_of(4, 6, 9, parent=rest.id))
     ran(costs, 2, 1, 70.0)
@@ -244,7 +244,7 @@ def test_a_front_that_was_handed_back_unstarted_follows_too():
     """As what is left does."""
     costs = CostModel()
     rest = fronts(costs)
-    costs.rates.waits(item_of(1, 1, 2, parent=0))
+    costs.rates.queued(item_of(1, 1, 2, parent=0))
     ran(costs, 0, 1, 50.0)
     assert (costs.rates.rate(1), costs.rates.rate(rest.id)) == (50.0, 50.0)
 
@@ -268,7 +268,7 @@ def test_parts_whose_sizes_do_not_add_up_follow_like_others():
     costs = CostModel()
     whole, rest = item_of(0, 0, 9, size=None), item_of(1, 5, 9, parent=0, size=None)
     costs.cut(whole, 0.75, whole, rest)
-    costs.rates.waits(rest)
+    costs.rates.queued(rest)
     ran(costs, 0, 1, 60.0)
     assert costs.seconds_of(rest) == pytest.approx(20.0)
 

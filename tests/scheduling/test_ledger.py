@@ -550,7 +550,7 @@ def test_prove_before_all_is_committed_raises(owner):
         ledger.assign(owner, items)
     message = (
         "the run ended with OffsetRange(start=0, stop=9) of element 'a' not committed "
-        f"(owner: {owner!r}). Nothing of the result is handed out."
+        f"(owner: {owner!r}). No part of the result is returned."
     )
     with pytest.raises(TilingError, match=re.escape(message)):
         ledger.prove()

@@ -110,7 +110,7 @@ def test_a_wrong_option_is_said_alone(tmp_path, fn, given, said):
 
 
 def test_journal_is_passed_on(tmp_path):
-    """As python -m sdf.journal.journal."""
+    """As python -m sdf.journal."""
     done = sdf("journal", "verify", tmp_path, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "there is no journal here\n")
 

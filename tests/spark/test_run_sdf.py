@@ -537,8 +537,8 @@ class RaisesInSetup(CountFn):
 
 BAD_FNS = [
     (Restricts(OffsetRange(0, UNBOUNDED)), UnboundedError, "Run it with stream_sdf()"),
-    (Restricts(None), InvalidTypeError, "it returned None, which is no restriction"),
-    (Restricts(7), InvalidTypeError, "it returned 7, which is no restriction"),
+    (Restricts(None), InvalidTypeError, "it returned None, which is not a restriction"),
+    (Restricts(7), InvalidTypeError, "it returned 7, which is not a restriction"),
     (Restricts([0, 7]), InvalidTypeError, "has no tracker for a restriction of type list"),
     (Restricts((5, 3)), InvalidValueError, "OffsetRange start must be <= stop (got start=5, stop=3)"),
     (Restricts((0, 2.5)), InvalidTypeError, "OffsetRange stop must be an integer (got stop=2.5)"),

@@ -73,5 +73,5 @@ def cut_off(costs, *items):
     """Tell that work items were cut off, each from its parent, and wait; return them."""
     for item in items:
         costs.inherit(item)
-        costs.rates.waits(item)
+        costs.rates.queued(item)
     return items

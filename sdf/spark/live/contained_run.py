@@ -1,10 +1,9 @@
-"""A run as its server sees it: whatever is raised on the driver in its name fails this run, and no other.
+"""Run: the server calls a run's coordinator through it, so that an error on the driver fails this run and no other.
 
-Code of the user's runs on the driver too, in the server's thread, which all runs share: `restriction_size` of work that
-goes back, `is_tiled_by` at the proof, what pickles an element. And sdf may have bugs. So every call of a coordinator is
-made here. After one that raises no other is made, since what it left half done may be wrong: nothing is sealed any
-more. The run's attempts, and those that Spark starts later, fail with that error, which names the DoFn, and so does the
-user's action.
+All runs share the server's thread, and user code runs there too: `restriction_size` of residuals, `is_tiled_by` in the
+ledger's proof, the pickling of elements. sdf itself may have bugs. After a call that raises, the coordinator's state
+may be wrong. So `Run` calls only its reports from then on, and no lane is sealed any more. The run's attempts, also
+those that Spark starts later, fail with that error, which names the DoFn, and so does the user's action.
 """
 
 from __future__ import annotations
@@ -28,24 +27,24 @@ __all__ = ["Run"]
 
 log = logging.getLogger("sdf.server")
 
-_MOST_CHARACTERS = 10_000  # of an error, which each attempt is sent
+_MOST_CHARACTERS = 10_000  # of the error text sent to each attempt
 
 T = TypeVar("T")
 
 
 @attrs.define(eq=False)
 class Run:
-    """See the module's docstring. The server's thread calls it; `report` may be called from any.
+    """See the module's docstring. Call it from the server's thread, but `report` from any thread.
 
     Args:
-        address: by which its lanes reach it.
-        coordinator: of the run.
+        address: where its lanes connect.
+        coordinator: the run's coordinator.
         send: sends a message to an attempt.
-        alive: asked now and then; the run is forgotten when it says no.
-        watch: called often with the coordinator and the time, to look how far the run is.
+        alive: called now and then; once it returns False the server forgets the run.
+        watch: called often with the coordinator and monotonic seconds, to show progress; or None.
 
     Attributes:
-        failure: why the run has failed, None if it has not.
+        failure: the error that the run has failed with, None if it has not.
     """
 
     address: Address
@@ -54,7 +53,7 @@ class Run:
     _alive: Callable[[], bool]
     _watch: Callable[[Coordinator, float], None] | None
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
-    _names: set[Hashable] = attrs.field(factory=set)  # of the attempts that are connected
+    _names: set[Hashable] = attrs.field(factory=set)  # of the connected attempts
     failure: SdfError | None = attrs.field(default=None, init=False)
 
     def connected(self, name: Hashable, hello: Hello) -> None:
@@ -82,7 +81,7 @@ class Run:
         return self._contained(self.coordinator.waiting, False)
 
     def alive(self) -> bool:
-        """Tell whether anybody can still use the run."""
+        """Return whether the run can still be used."""
         try:
             return self._alive()
         except BaseException as error:  # as in `_contained`
@@ -91,7 +90,7 @@ class Run:
             return True
 
     def look(self) -> None:
-        """Look how far the run is. If that fails nobody looks any more, and the run goes on."""
+        """Show the progress of the run. If that fails, stop showing it; the run goes on."""
         if self._watch is None:
             return
         try:
@@ -102,7 +101,7 @@ class Run:
             self._watch = None
 
     def report(self) -> RunReport:
-        """Return what has been done so far; also of a run that has failed."""
+        """Return what has been done so far, also after a failure."""
         with self._lock:
             return self.coordinator.report(time.monotonic())
 
@@ -112,7 +111,7 @@ class Run:
         with self._lock:
             try:
                 return call()
-            except BaseException as error:  # SystemExit too would end the thread that serves all runs
+            except BaseException as error:  # also SystemExit, which would end the thread that serves all runs
                 self._fail(error)
                 return otherwise
 
@@ -127,7 +126,7 @@ class Run:
 
 
 def _explained(name: str, error: BaseException) -> SdfError:
-    """Return what the attempts of a run are told: an error of the tree, made of one text of some length."""
+    """Return the error to send to the attempts: a class of `sdf.errors` made from one text of bounded length."""
     try:
         text = str(error)
     except Exception as failure:

@@ -1,7 +1,7 @@
-"""The task that runs a lane: its connection to the coordinator, the thread that listens, the records that come out.
+"""The task that runs a lane: its connection to the coordinator, its listening thread and its records.
 
-Records go straight from `process` to the user's own functions in the same Python process. What is added to each is the
-step of a generator, and one in C that counts it. Where there are tags, a second generator picks those of one output.
+Records go straight from `process` to the user's next functions in the same Python process. Each record costs one step
+of a generator and one of a counter in C. With tags, a second generator picks the records of one output.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PAUSE_SECONDS = 0.1
 
 @attrs.frozen
 class Address:
-    """Where the coordinator of a run is, the name of the run, and the secret by which it knows its lanes."""
+    """Host and port of a run's coordinator, the name of the run, and the secret that authenticates its lanes."""
 
     host: str
     port: int
@@ -49,7 +49,7 @@ class LaneTask:
 
     Args:
         payload: the run's DoFn.
-        address: of the coordinator.
+        address: where the coordinator is.
         tag: number of the output, 0 for the main one.
         tags: the declared tags.
     """
@@ -61,13 +61,13 @@ class LaneTask:
         self._tags = tags
 
     def __call__(self, number: int, partition: Iterable[Any]) -> Iterator[Any]:
-        list(partition)  # read to its end, else Spark does not use the worker again
+        list(partition)  # read to the end, else Spark does not reuse the worker
         counts = dict.fromkeys(self._tags, 0)
         records = self._records(number, counts)
         return self._of_tag(records, counts) if self._tags else records
 
     def _of_tag(self, records: Iterable[Any], counts: dict[str, int]) -> Iterator[Any]:
-        """Yield the records of one output, and count those of each tag: the lane tells the coordinator at its end."""
+        """Yield the records of one output, and count those of each tag: the lane reports them in `Ready`."""
         wanted = self._tags[self._tag - 1] if self._tag else None
         for record in records:
             if not isinstance(record, TaggedOutput):
@@ -82,7 +82,7 @@ class LaneTask:
 
     def _records(self, number: int, counts: dict[str, int]) -> Iterator[Any]:
         """Yield the outputs of one work item after the other, until the coordinator seals the lane."""
-        TaggedOutput.declared = self._tags  # before anything of the user's runs here
+        TaggedOutput.declared = self._tags  # before any user code runs here
         try:
             fn, side_inputs = self._payload.load()
             hello = Hello(number, f"{socket.gethostname()}/{os.getpid()}", time.time())
@@ -100,7 +100,7 @@ class LaneTask:
                     while (running := _next(lane)) is not None:
                         with running.outputs() as outputs:
                             yield from outputs
-                except GeneratorExit:  # somebody has taken enough
+                except GeneratorExit:  # the action has read enough records
                     with suppress(CoordinatorError):
                         link.send(Bye())
                     raise
@@ -110,7 +110,7 @@ class LaneTask:
 
 
 def _next(lane: Lane) -> Running | None:
-    """Wait for what a lane runs next. It ends in any case: the link fails the lane if nothing is heard."""
+    """Wait for what a lane runs next; bounded, as the link fails the lane after `SILENCE_SECONDS` without a message."""
     with lane.changed:
         while (running := lane.advance()) is WAIT:
             lane.changed.wait(_PAUSE_SECONDS)
@@ -126,7 +126,7 @@ class Link:
         hello: the first message.
 
     Raises:
-        CoordinatorError: if it cannot be reached, or something else answers there.
+        CoordinatorError: if the coordinator cannot be reached, or the peer there is not this coordinator.
     """
 
     def __init__(self, address: Address, hello: Hello) -> None:
@@ -170,7 +170,7 @@ class Link:
         return channels(secret, theirs, mine)
 
     def send(self, message: FromLane) -> None:
-        """Send a message to the coordinator; raise CoordinatorError if it does not take it."""
+        """Send a message to the coordinator; raise CoordinatorError if the connection fails."""
         try:
             with self._send_lock:
                 self._socket.sendall(self._to_driver.frame(write(message)))
@@ -184,7 +184,7 @@ class Link:
         )
 
     def listen(self, lane: Lane) -> None:
-        """Pass on to ``lane`` what the coordinator says, and let it say how far it is, until the link is closed."""
+        """Start the thread that passes messages to ``lane`` and has it send heartbeats, until the link closes."""
         self._thread = threading.Thread(target=self._listen, args=(lane,), name="sdf-link", daemon=True)
         self._thread.start()
 
@@ -217,8 +217,8 @@ class Link:
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         self._closed = True
-        with suppress(OSError):  # the other side was faster
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that listens
+        with suppress(OSError):  # the coordinator has already closed it
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the listening thread
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_CONNECT_SECONDS)
         self._socket.close()

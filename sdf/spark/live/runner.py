@@ -1,12 +1,12 @@
-"""LiveRunner: splits stragglers while they run, lazily, with nothing persisted.
+"""LiveRunner: splits stragglers while they run; the result is lazy, and nothing is persisted.
 
-The result is one lazy RDD of lanes, and a coordinator that serves them from a thread of the driver. Follow it in three
-places: `sdf.lanes.lane` is what an attempt at a lane does, `sdf.lanes.coordinator` what is decided for it, and
-`sdf.lanes.wire` how the two talk. `link` and `server` carry that over sockets.
+The result is a lazy RDD of lanes per output. A coordinator serves the lanes from a thread of the driver. Read on in
+three modules: `sdf.lanes.lane` is one attempt at a lane, `sdf.lanes.coordinator` decides what it runs, and
+`sdf.lanes.wire` is the protocol between the two. `link` and `server` carry it over sockets.
 
-Elements are expanded at the call, in one small job, as RDD.sortByKey() does; all else happens in the user's actions.
-A run is served as long as an RDD lives that was made from its lanes, in Python or in the JVM, but no longer than the
-SparkContext; the runs of a program share one thread and one port.
+The call runs one small job that expands the elements, as RDD.sortByKey() runs one; all else happens in the user's
+actions. The server keeps a run while any RDD made from its lanes exists, in Python or in the JVM, but no longer than
+the SparkContext. The runs of a program that have one host and port share a thread.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from sdf.spark.payload import Payload, expand_elements, sending
 
 __all__ = ["LiveRunner"]
 
-_GONE_SECONDS = 1.0  # without lanes an action has ended, take() say
+_GONE_SECONDS = 1.0  # after this long without lanes the action, e.g. take(), has ended
 
 _servers: dict[tuple[str, str, tuple[int, int]], Server] = {}
 _servers_lock = threading.Lock()
@@ -65,30 +65,30 @@ def _host(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
         raise InvalidTypeError(f"LiveRunner host must be an address or a name (got {show(value)}).")
     if value in ("0.0.0.0", "::"):
         raise InvalidValueError(
-            f"LiveRunner host must be one address of the driver, by which executors reach it (got {value!r}). To bind "
-            f"to another than they use, set spark.driver.bindAddress and spark.driver.host."
+            f"LiveRunner host must be one address of the driver, that executors can connect to (got {value!r}). To "
+            f"bind to a different one, set spark.driver.bindAddress and spark.driver.host."
         )
 
 
 @runner
 @attrs.frozen(kw_only=True)
 class LiveRunner:
-    """Splits what takes too long while it runs; the result is lazy, and nothing is persisted.
+    """Splits stragglers while they run; the result is lazy, and nothing is persisted.
 
     Records go straight into the functions that are mapped over the result. A second action runs the same work again,
-    and gives the same records; ``cache()`` the result if it is used twice. It needs one port of the driver that the
-    executors can reach.
+    and gives the same records; ``cache()`` the result if it is used twice. LiveRunner needs one port of the driver that
+    the executors can reach.
 
     Args:
         lanes: how many tasks run the work. None: as many as Spark has slots when `run_sdf` is called.
-        host: the address of the driver to listen on, and by which executors reach it. None: ``spark.driver.host``.
-        port: where to listen; 0 is any free port, and ``(first, last)`` the first free one of these.
-        min_piece_seconds: the smallest piece worth moving to another lane.
-        patience_seconds: how long a lane that has run dry waits for others to have something to give, and holds its
-            slot. It takes a claim of somebody to have something to give, so this is longer than a first claim takes.
+        host: the driver's address to listen on, which executors also connect to. None: ``spark.driver.host``.
+        port: the port to listen on; 0 is any free port, and ``(first, last)`` the first free one of that range.
+        min_piece_seconds: estimated seconds of the smallest piece worth moving to another lane.
+        patience_seconds: how long a lane without work keeps its slot and waits for work from other lanes. A lane can
+            split what it runs only after a first claim, so set this longer than a first claim takes.
 
     Raises:
-        InvalidTypeError, InvalidValueError: for an option of the wrong type, out of range, or that there is not.
+        InvalidTypeError, InvalidValueError: for an option of the wrong type, out of range, or unknown.
     """
 
     lanes: int | None = count(None)
@@ -114,7 +114,7 @@ class LiveRunner:
     ) -> dict[str, RDD[Any]]:
         sc = rdd.context
         backlog = self._expand(rdd, work, payload)
-        lanes = self.lanes or slot_counter(sc)()  # now: executors come while the elements are expanded
+        lanes = self.lanes or slot_counter(sc)()  # not before: executors may start during the expansion
         shares = deal(backlog, work.costs, lanes, cut=work.cut)
         base = sc.parallelize(list(range(lanes)), lanes)
         served = _serve(
@@ -149,7 +149,7 @@ class LiveRunner:
         return backlog
 
     def _where(self, sc: SparkContext) -> tuple[str, str]:
-        """Return the address to bind to, and the name by which executors reach it."""
+        """Return the address to bind to, and the host name that executors connect to."""
         if self.host is not None:
             return self.host, self.host
         if (sc.master or "").split("[")[0] == "local":
@@ -167,7 +167,7 @@ def _serve(
     alive: Callable[[], bool],
     watch: _Watch | None,
 ) -> Run:
-    """Serve a run, on the server that is at that address already if there is one."""
+    """Serve a run, on the server already at that address if there is one."""
     where = bind, host, ports
     with _servers_lock:
         while True:
@@ -180,7 +180,7 @@ def _serve(
 
 
 class LaneRDD(InterruptiblePipelinedRDD):
-    """The lanes of a run as an RDD, with its `RunReport` as it is now."""
+    """The lanes of a run as an RDD of one output, with the run's present `RunReport`."""
 
     def __init__(self, base: RDD[Any], task: LaneTask, who: str, name: str, report: Callable[[], RunReport]) -> None:
         super().__init__(base, task)
@@ -191,7 +191,7 @@ class LaneRDD(InterruptiblePipelinedRDD):
 
     @property
     def _jrdd(self) -> Any:
-        """The RDD in the JVM. Most are never made: what is mapped over the lanes takes their place."""
+        """The RDD in the JVM, seldom made: PySpark pipelines the user's functions into another RDD."""
         with self._making:
             first = self._jrdd_val is None
             jrdd = super()._jrdd
@@ -204,7 +204,7 @@ class LaneRDD(InterruptiblePipelinedRDD):
 
 
 class _Watch:
-    """Shows how far the lanes are, as long as there are any; called by the server often."""
+    """Shows the progress of the lanes while there are any; the server calls it often."""
 
     def __init__(self, display: Display) -> None:
         self._display = display

@@ -1,11 +1,11 @@
 """The coordinators' sockets: one thread on the driver serves the lanes of all runs at one address, and waits for none.
 
-Nothing that a peer sends is looked at before it has shown that it knows a run's secret; until then it may send 80
-bytes, and is cut off after `_HANDSHAKE_SECONDS`. No more than `_MOST_STRANGERS` are let in at a time: the oldest has to
-go, and a lane to which that happens tries again.
+The server reads no message of a peer before the peer has proved that it knows a run's secret. That proof is 80 bytes,
+and a peer that has not sent it after `_HANDSHAKE_SECONDS` is cut off. At most `_MOST_UNAUTHENTICATED` unauthenticated
+connections are open at a time: beyond that the oldest is closed, and a lane that this happens to tries again.
 
-The thread outlives what fails: a run fails by itself (`sdf.spark.live.contained_run`), and a connection that cannot be
-served is cut off by itself.
+A failure does not end the thread: a run fails alone (`sdf.spark.live.contained_run`), and a connection that cannot be
+served is cut off alone.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ log = logging.getLogger("sdf.server")
 
 _HANDSHAKE_BYTES = RUN_BYTES + NONCE_BYTES + PROOF_BYTES
 _HANDSHAKE_SECONDS = 5.0
-_MOST_STRANGERS = 512
-_MOST_ACCEPTED = 64  # in a row, so that those inside are not kept waiting
+_MOST_UNAUTHENTICATED = 512
+_MOST_ACCEPTED = 64  # in a row, so that the accepted connections need not wait
 _MOST_UNSENT_BYTES = MOST_BYTES_TO_LANE + MOST_BYTES_ASSIGNED
 _TICK_SECONDS = 0.02
 _ALIVE_SECONDS = 0.5
@@ -59,10 +59,10 @@ _ALIVE_SECONDS = 0.5
 
 @attrs.define(eq=False)
 class _Peer:
-    """A connection: a stranger until it belongs to a run."""
+    """A connection; unauthenticated while ``run`` is None."""
 
     socket: socket.socket
-    file: int  # its descriptor, by which the selector knows it whatever becomes of the socket
+    file: int  # its descriptor, the selector's key even once the socket is closed
     nonce: bytes
     deadline: float
     received: bytes = b""
@@ -77,12 +77,12 @@ class Server:
     """Serves runs as long as there are any.
 
     Args:
-        host: the address to bind to, and no other.
-        advertised: the name by which the lanes reach it.
-        ports: those to try, in order; 0 is any free one.
+        host: the only address to bind to.
+        advertised: the host name that the lanes connect to.
+        ports: the ports to try, in order; 0 is any free one.
 
     Raises:
-        CoordinatorError: if no port is free, or the host is not this machine's.
+        CoordinatorError: if no port is free, or ``host`` is not this machine's.
     """
 
     def __init__(self, host: str, advertised: str, ports: Iterable[int]) -> None:
@@ -94,8 +94,8 @@ class Server:
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._numbers = itertools.count()
         self._peers: dict[Hashable, _Peer] = {}
-        self._strangers: OrderedDict[Hashable, _Peer] = OrderedDict()
-        self._broken: set[Hashable] = set()  # the connections to hang up on, once nothing else is being done
+        self._unauthenticated: OrderedDict[Hashable, _Peer] = OrderedDict()
+        self._broken: set[Hashable] = set()  # the connections to close at the end of the loop's turn
         self._lock = threading.Lock()
         self._runs: dict[bytes, Run] = {}
         self._closed = False
@@ -107,15 +107,15 @@ class Server:
         alive: Callable[[], bool],
         watch: Callable[[Coordinator, float], None] | None = None,
     ) -> Run | None:
-        """Serve a run; from any thread.
+        """Serve a run; call this from any thread.
 
         Args:
-            coordinator: makes its coordinator, given how to send a message.
-            alive: asked now and then in the server's thread; the run is forgotten when it says no.
-            watch: called often with the coordinator and the time, to look how far the run is.
+            coordinator: makes the run's coordinator, given the function that sends a message.
+            alive: called now and then in the server's thread; once it returns False the server forgets the run.
+            watch: called often with the coordinator and monotonic seconds, to show progress; or None.
 
         Returns:
-            The run; None if the server has ended, because there were no runs left.
+            The run; None if the server has closed, as no runs were left.
         """
         address = Address(*self._where, secrets.token_bytes(RUN_BYTES), secrets.token_bytes(32))
         run = Run(address, coordinator(self._send), self._send, alive, watch)
@@ -128,7 +128,7 @@ class Server:
         return run
 
     def close(self) -> None:
-        """Hang up on all, and end the thread; return when it has ended. From any other thread."""
+        """Close all connections and end the thread; return when it has ended. Call this from any other thread."""
         with self._lock:
             self._closed = True
         with suppress(OSError):  # it has ended already
@@ -152,8 +152,8 @@ class Server:
                 while self._broken:
                     self._hang_up(self._broken.pop())
                 now = time.monotonic()
-                while self._strangers and next(iter(self._strangers.values())).deadline <= now:
-                    self._hang_up(next(iter(self._strangers)))
+                while self._unauthenticated and next(iter(self._unauthenticated.values())).deadline <= now:
+                    self._hang_up(next(iter(self._unauthenticated)))
                 if now - asked_at >= _ALIVE_SECONDS:
                     asked_at = now
                     self._forget()
@@ -169,7 +169,7 @@ class Server:
                 each.close()
 
     def _forget(self) -> None:
-        """Forget the runs that nobody can use any more; close if none is left."""
+        """Forget the runs that cannot be used any more; close the server if none is left."""
         for run in [run for run in list(self._runs.values()) if not run.alive()]:
             for name in [name for name, peer in self._peers.items() if peer.run is run]:
                 self._hang_up(name)
@@ -184,20 +184,20 @@ class Server:
                 connection, _ = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError as error:  # out of files, or the peer has gone again
+            except OSError as error:  # no file descriptor left, or the peer is already gone
                 log.warning("cannot accept a connection: %s", error)
-                if not self._strangers:
+                if not self._unauthenticated:
                     time.sleep(_TICK_SECONDS)
                     return
-                self._hang_up(next(iter(self._strangers)))
+                self._hang_up(next(iter(self._unauthenticated)))
                 continue
             try:
                 self._let_in(connection)
-            except OSError as error:  # it has gone again, or is one too many to look after
+            except OSError as error:  # the peer is already gone, or the selector cannot take it
                 log.warning("cannot serve a connection: %s", error)
                 connection.close()
-            if len(self._strangers) > _MOST_STRANGERS:
-                self._hang_up(next(iter(self._strangers)))
+            if len(self._unauthenticated) > _MOST_UNAUTHENTICATED:
+                self._hang_up(next(iter(self._unauthenticated)))
 
     def _let_in(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -206,7 +206,7 @@ class Server:
         name, file = next(self._numbers), connection.fileno()
         self._selector.register(file, selectors.EVENT_READ, name)
         peer = _Peer(connection, file, nonce(), time.monotonic() + _HANDSHAKE_SECONDS)
-        self._peers[name] = self._strangers[name] = peer
+        self._peers[name] = self._unauthenticated[name] = peer
         self._write(name, peer, peer.nonce)
 
     def _serve_peer(self, name: Hashable, events: int) -> None:
@@ -241,8 +241,8 @@ class Server:
         theirs, proof = head[RUN_BYTES : RUN_BYTES + NONCE_BYTES], head[RUN_BYTES + NONCE_BYTES :]
         run = self._runs.get(head[:RUN_BYTES])
         if run is None or not hmac.compare_digest(proof, lane_proof(run.address.secret, peer.nonce, theirs)):
-            raise ProtocolError("a stranger who does not know the secret.")
-        del self._strangers[name]
+            raise ProtocolError("a peer that does not know the secret.")
+        del self._unauthenticated[name]
         peer.run, peer.received = run, b""
         peer.from_lane, peer.to_lane = channels(run.address.secret, peer.nonce, theirs)
         self._write(name, peer, driver_proof(run.address.secret, peer.nonce, theirs))
@@ -268,10 +268,10 @@ class Server:
                 raise ProtocolError("the first message was not Hello.")
 
     def _send(self, name: Hashable, message: ToLane) -> None:
-        """Send a message, when the peer takes it; a peer that takes nothing is cut off as soon as too much waits.
+        """Queue a message and send what the socket takes; cut off a peer for which too many bytes are queued.
 
         Raises:
-            TooLongError: if it is longer than such a message may be; then nothing was sent.
+            TooLongError: if the message is longer than its kind may be; then nothing was sent.
             UnpicklableError: if an element does not pickle.
         """
         peer = self._peers.get(name)
@@ -293,21 +293,21 @@ class Server:
 
     def _flush(self, name: Hashable, peer: _Peer) -> None:
         try:
-            with suppress(BlockingIOError):  # later, when it can be written to
+            with suppress(BlockingIOError):  # until the socket is writable
                 sent = peer.socket.send(peer.unsent)
                 del peer.unsent[:sent]
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.unsent else 0)
             if self._selector.get_key(peer.file).events != events:
                 self._selector.modify(peer.file, events, name)
         except ConnectionError:
-            peer.unsent.clear()  # it has gone; what it said before is still read, and then that
-        except Exception as error:  # whatever it is, it is this peer's alone
+            peer.unsent.clear()  # the peer is gone; what it sent before is still read
+        except Exception as error:  # whatever it is, it concerns only this peer
             self._give_up(name, peer, f"{type(error).__name__}: {error}")
         if len(peer.unsent) > _MOST_UNSENT_BYTES:
             self._give_up(name, peer, "it reads nothing")
 
     def _give_up(self, name: Hashable, peer: _Peer, why: str) -> None:
-        """Have a peer hung up on, soon: it may be in the middle of a decision that something is sent to it."""
+        """Close a connection soon, not now: the coordinator may be in the middle of a decision."""
         log.warning("hanging up on connection %s: %s", name, why)
         peer.unsent.clear()
         self._broken.add(name)
@@ -316,8 +316,8 @@ class Server:
         peer = self._peers.pop(name, None)
         if peer is None:
             return
-        self._strangers.pop(name, None)
-        with suppress(KeyError):  # the selector knows it no more
+        self._unauthenticated.pop(name, None)
+        with suppress(KeyError):  # the selector does not have it any more
             self._selector.unregister(peer.file)
         peer.socket.close()
         if peer.run is not None:

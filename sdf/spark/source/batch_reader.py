@@ -1,8 +1,8 @@
 """Finite reads of a data source.
 
 Spark asks for the partitions of a read when it plans the query, in a Python process of its own beside the driver.
-There the elements are expanded and listed, and their work is dealt out into partitions, cut where it is too big for
-one; each partition is then a task that runs its parts to their end.
+There the reader expands the elements, runs all DoFns but the last, and deals the last one's work out into partitions;
+it cuts work that is too big for one. One task per partition then runs its parts to their end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The DoFns of a data source, what a read asks of them, and how their work is begun and run to its end."""
+"""The DoFns of a data source, the settings of a read, and how its work is started and run to its end."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = ["Chain", "Settings", "expanded", "finished", "read", "started"]
 
 @attrs.frozen
 class Settings:
-    """What a read asks for.
+    """The settings of a read.
 
     Attributes:
-        paths: elements that name files, or whatever the first DoFn takes.
-        elements: other elements, pickled; None for none.
-        partitions: how many to deal the work out to.
-        max_size: at most so much work in a batch of a stream, None for no bound.
+        paths: elements for the first DoFn of the chain: paths, or other strings that it takes.
+        elements: elements that are no paths, pickled; None for none.
+        partitions: number of partitions to deal the work out to.
+        max_size: largest size of the work in a batch of a stream; None for no bound.
     """
 
     paths: tuple[str, ...]
@@ -46,10 +46,10 @@ class Settings:
 
     @classmethod
     def of(cls, options: Mapping[str, str], who: str, elements: bytes | None, slots: int) -> Settings:
-        """Return what the options of a read say.
+        """Return the settings from the options of a read.
 
         Raises:
-            InvalidValueError: if one of them cannot be understood, or no elements are named.
+            InvalidValueError: if an option is malformed, or nothing names elements.
         """
         paths = tuple(_list(options, "paths", who)) + ((options["path"],) if options.get("path") else ())
         if "elements" in options:
@@ -86,7 +86,7 @@ def _count(options: Mapping[str, str], name: str, who: str) -> int | None:
 
 
 def _as_tuples(value: Any) -> Any:
-    """Return a value of JSON with tuples for its lists: most elements are tuples, and those do hash."""
+    """Return a JSON value with tuples for its lists: most elements are tuples, and tuples can be hashed."""
     if isinstance(value, list):
         return tuple(_as_tuples(one) for one in value)
     return {key: _as_tuples(one) for key, one in value.items()} if isinstance(value, dict) else value
@@ -94,7 +94,7 @@ def _as_tuples(value: Any) -> Any:
 
 @attrs.frozen
 class _Carried:
-    """What a `Payload` has for a broadcast: a data source travels before there is a job to broadcast for."""
+    """Stands for the broadcast in a `Payload`: a data source is sent before there is a job to broadcast for."""
 
     value: bytes
 
@@ -104,10 +104,10 @@ class Chain:
     """The DoFns of a data source, pickled.
 
     Attributes:
-        id: the same wherever this one goes, and of no other.
-        names: of the DoFns.
-        pickled: each of them.
-        first: where elements that are no paths come in: after the path matcher that was put before a reader of files.
+        id: unique id of this chain, kept by copies of it.
+        names: names of the DoFns.
+        pickled: the DoFns, each pickled by itself.
+        first: step that gets the elements that are no paths: 1 after the path matcher of a reader of files, else 0.
     """
 
     id: str
@@ -117,7 +117,7 @@ class Chain:
 
     @classmethod
     def of(cls, fns: Sequence[DoFn]) -> Chain:
-        """Pickle a chain. Before a reader of files comes its path matcher (``path_matcher()``)."""
+        """Pickle a chain; put the path matcher of a reader of files (``path_matcher()``) before it."""
         matcher = getattr(fns[0], "path_matcher", None)
         lists = [] if matcher is None else [matcher()]
         every: list[DoFn] = [*lists, *fns]
@@ -127,7 +127,7 @@ class Chain:
 
     @contextmanager
     def set_up(self) -> Iterator[list[DoFn]]:
-        """Give the DoFns, set up in this process for the time of a ``with`` statement: to plan."""
+        """Give the DoFns for planning, set up in this process for the time of a ``with`` statement."""
         ready: list[DoFn] = []
         try:
             for one in self.pickled:
@@ -146,23 +146,23 @@ class Chain:
 
 
 def started(fns: Sequence[DoFn], chain: Chain, settings: Settings, *, unbounded: bool) -> list[Pending]:
-    """Return the work that a read begins with."""
+    """Return the initial work of a read."""
     elements = [] if settings.elements is None else serde.loads(settings.elements)
     begin = [(0, path) for path in settings.paths] + [(chain.first, element) for element in elements]
     return [one for step, element in begin for one in expanded(fns[step], step, element, unbounded=unbounded)]
 
 
 def expanded(fn: DoFn, step: int, element: Any, *, unbounded: bool) -> list[Pending]:
-    """Return the parts of an element to start from."""
+    """Return the initial parts of an element."""
     whole = expand(fn, element, unbounded=unbounded)
     return [Pending(step, element, part) for part, _ in whole.pieces]
 
 
 def finished(fn: DoFn, parts: Iterable[Pending]) -> Iterator[Any]:
-    """Run parts to their end, also what is deferred, and yield what they give.
+    """Run parts to their end, deferred work included, and yield their outputs.
 
     Raises:
-        SdfError: any of the tree.
+        SdfError: any error of sdf.
     """
     items = [
         WorkItem(number, number, one.element, one.restriction, watermark=one.watermark)
@@ -174,5 +174,5 @@ def finished(fn: DoFn, parts: Iterable[Pending]) -> Iterator[Any]:
 def read(chain: Chain, schema: StructType, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
     """Yield the records of a partition; called on executors."""
     fn = chain.last()
-    parts = partition.value or ()  # Spark makes a partition of nothing where there is none
+    parts = partition.value or ()  # None: if there are no partitions, Spark makes one
     return Rows(schema, type(fn).__name__).batches(finished(fn, parts))

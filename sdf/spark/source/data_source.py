@@ -29,24 +29,25 @@ def data_source(
 ) -> type[SdfDataSource]:
     """Return a data source that reads through a DoFn, for ``spark.dataSource.register``.
 
-    The elements are the paths of the read, ``.load("logs/*.txt")``; or its option ``elements``, a JSON list, in which a
-    list stands for a tuple; or else those given here. Readers of files get their paths through `MatchFiles`.
+    The elements are the paths of the read, ``.load("logs/*.txt")``, and those of its option ``elements``, a JSON list,
+    where a list stands for a tuple. A read with neither gets the elements given here. Readers of files get their paths
+    through `MatchFiles`.
 
     Args:
         fns: a DoFn, or a chain of them, such as ``[WatchFiles(), TailLines()]``: the outputs of one are the elements of
-            the next. Only the last one is run on the executors, those before it where the query is planned.
-        schema: of the records of the last one, as Spark has it: ``"id long, name string"``, or a `StructType`.
-        name: of the format.
-        elements: what is read where a read names nothing; anything that pickles.
+            the next. Only the last one runs on the executors; the others run where Spark plans the query.
+        schema: schema of the last one's records: a string such as ``"id long, name string"``, or a `StructType`.
+        name: name of the format.
+        elements: elements for reads that name none; anything that pickles.
 
     Returns:
-        A class. It holds the DoFns as they are now, and how many slots Spark has now.
+        A class. It holds the DoFns, and Spark's number of slots, as they are now.
 
     Raises:
         InvalidTypeError, InvalidValueError: for wrong arguments.
         UnpicklableError: if a DoFn or the elements cannot be sent.
 
-    Source: the Python data source API of Spark 4; it was tried with 4.3.
+    Source: the Python data source API of Spark 4; tried with 4.3.
     """
     chain: list[Any] = list(fns) if isinstance(fns, Sequence) else [fns]
     if not chain:
@@ -63,7 +64,7 @@ def data_source(
     sc = SparkContext._active_spark_context
     slots = (os.cpu_count() or 1) if sc is None else slot_counter(sc)()
 
-    class BoundDataSource(SdfDataSource):  # of no importable name, so that it travels whole
+    class BoundDataSource(SdfDataSource):  # has no importable name, so it is pickled by value
         _chain = Chain.of(chain)
         _format_name, _schema, _elements, _slots = name, schema, given, slots
 
@@ -71,10 +72,10 @@ def data_source(
 
 
 class SdfDataSource(DataSource):
-    """What `data_source` returns a subclass of. Spark makes an instance per read, with its options.
+    """The base of the classes that `data_source` returns. Spark makes an instance per read, with the read's options.
 
-    Options of a read: ``path`` (or `load`), ``elements``; ``numPartitions``, as many as Spark has slots unless given;
-    and for streams ``maxSizePerTrigger``.
+    Options of a read: ``path`` (or `load`); ``elements``; ``numPartitions``, by default Spark's number of slots; for
+    streams ``maxSizePerTrigger``.
     """
 
     _chain: ClassVar[Chain]
@@ -94,7 +95,7 @@ class SdfDataSource(DataSource):
         return BatchReader(self._chain, schema, self._settings())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, Spark's name
-        from sdf.spark.source.stream_reader import StreamReader  # needs a later Spark than a batch does
+        from sdf.spark.source.stream_reader import StreamReader  # needs a later Spark than batch reads do
 
         return StreamReader(self._chain, schema, self._settings())
 

@@ -19,19 +19,20 @@ from sdf.model.dofn import TaggedOutput
 
 __all__ = ["Rows"]
 
-_ROWS = 1024  # of a batch that is made of records: what a task holds
+_ROWS = 1024  # records in one Arrow batch: a task holds so many at a time
 
 
 class Rows:
     """Makes Arrow batches of records.
 
-    A record is a `pyarrow.RecordBatch`, whose columns are taken by name and cast where nothing is lost; a dict, a
-    pyspark Row, an attrs class or a dataclass, taken by name; a tuple or a list, by place; or, for one column, its
-    value. By name, what the schema does not name is left out, and what a record does not have is null.
+    A dict, a pyspark Row, an attrs class or a dataclass is taken by name, a tuple or a list by position; if the schema
+    has one column, a record may be its value. Taken by name, a record may have fields that the schema lacks, which are
+    dropped; columns that the record lacks are null. A `pyarrow.RecordBatch` must have all columns; they are cast if
+    that loses nothing.
 
     Args:
-        schema: of the DataFrame.
-        name: of the DoFn, for messages.
+        schema: schema of the DataFrame.
+        name: name of the DoFn, for messages.
     """
 
     def __init__(self, schema: StructType, name: str) -> None:
@@ -66,7 +67,7 @@ class Rows:
         yield from self._made(rows)
 
     def _made(self, records: list[Any]) -> Iterator[pyarrow.RecordBatch]:
-        """Yield the batches of records that are none themselves; where that fails, find out which record it is."""
+        """Yield the Arrow batches of single records; raise an error that names the record if one does not fit."""
         if not records:
             return
         try:
@@ -88,14 +89,14 @@ class Rows:
             rows = [tuple(map(self._as_float, count(), row)) for row in rows]
         for row in rows:
             self._verify(row)
-        for place in self._strings:  # Spark would make strings of whatever it is
+        for place in self._strings:  # Spark would turn any value into a string
             for row, record in zip(rows, records, strict=True):
                 if row[place] is not None and not isinstance(row[place], str):
                     raise self._misfit(record, f"column {self._columns[place]!r} is to be a string")
         return LocalDataToArrowConversion.convert(rows, self._schema, False)
 
     def _as_float(self, place: int, value: Any) -> Any:
-        """Return an integer of a column of floats as one; Spark does not take it as it is."""
+        """Return an integer in a float column as a float: Spark does not take integers there."""
         return float(value) if place in self._floats and type(value) is int else value
 
     def _row(self, record: Any) -> tuple[Any, ...]:
@@ -130,7 +131,7 @@ class Rows:
         return tuple(map(get, self._columns))
 
     def _cast(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-        """Return the columns of a batch that the schema names, in its types; as they are where they fit."""
+        """Return the columns of a batch that the schema names, cast to its types if they differ."""
         lacking = [name for name in self._columns if name not in batch.schema.names]
         if lacking:
             raise self._misfit(batch, f"it has no column {lacking[0]!r}; it has {show(batch.schema.names)}")

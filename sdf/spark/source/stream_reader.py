@@ -1,13 +1,12 @@
 """Streams of a data source: a DoFn as a source of Structured Streaming, whose offsets are restrictions.
 
-Spark writes the offset at which a batch ends into its checkpoint, before the batch runs, and after a crash runs the
-same batch again, from that offset alone. But where work without an end has got to shows only when it runs. So it runs
-here, in the Python process that Spark keeps for the stream beside the driver, for a moment and without its records:
-that finds the parts which are there now. An offset holds these parts, pinned, and the work that is left, as
-`sdf.journal.pending` describes work. What a batch reads are the parts in the offset at which it ends; executors read
-them.
+Spark writes the end offset of a batch into its checkpoint before the batch runs. After a crash it runs the same batch
+again, from that offset alone. But how far work without an end can be read now shows only when it runs. So the reader
+runs it for a moment and drops the records, in the Python process that Spark keeps for the stream beside the driver.
+That finds the parts that are there now. An offset holds these parts, pinned, and the remaining work, in the form of
+`sdf.journal.pending`. A batch reads the parts in its end offset, on executors.
 
-Offset ranges whose DoFn knows where they end now (`DoFn.truncate`), such as partitions of Kafka, are not run here.
+An offset range whose DoFn knows its present end (`DoFn.truncate`), such as a partition of Kafka, is not run here.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from sdf.spark.source.chain import Chain, Settings, expanded, read, started
 
 __all__ = ["StreamReader"]
 
-_LOOK_SECONDS = 1.0  # of running work here for one batch: as long as a batch of stream_sdf()
-_PART_SECONDS = 0.1  # of one part: what was found in a second is then shared out among ten tasks
-_IDLE_SECONDS = 0.1  # at least, between two looks that find nothing; Spark asks a hundred times a second
-_SPARSE = 1 << 53  # a range of so many offsets has few records in it: it cannot be shared out evenly
+_LOOK_SECONDS = 1.0  # longest time to run work here for one batch: that of a batch of stream_sdf()
+_PART_SECONDS = 0.1  # longest run of one part: a second of work then gives ten parts to share out among tasks
+_IDLE_SECONDS = 0.1  # shortest delay after a look that finds nothing; Spark asks a hundred times a second
+_SPARSE = 1 << 53  # so long a range has far fewer records than offsets: it cannot be shared out evenly
 
 
 @attrs.frozen
@@ -49,7 +48,7 @@ class Waiting:
 
     Attributes:
         part: the part.
-        records: how many it gave when it ran here; then it stays whole. None if it did not.
+        records: number of records it gave when it ran here; it is then never cut. None if it did not run here.
     """
 
     part: Pending
@@ -57,7 +56,7 @@ class Waiting:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans the batches of a stream. One lives as long as the query; copies of it travel to `read` on executors."""
+    """Plans the batches of a stream. One instance lives as long as the query; executors call `read` of copies."""
 
     def __init__(self, chain: Chain, schema: StructType, settings: Settings) -> None:
         self._chain = chain
@@ -65,13 +64,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._settings = settings
         self._opened = ExitStack()
         self._fns: list[DoFn] = []
-        self._start: Any = None  # the offset that `_waiting` comes from
+        self._start: Any = None  # the offset that `_waiting` belongs to
         self._waiting: list[Waiting] = []
-        self._only_now = False  # Trigger.AvailableNow: take what is there once
+        self._only_now = False  # Trigger.AvailableNow: read what is there now, then end
         self._looked = False
 
     def __reduce__(self) -> Any:
-        return StreamReader, (self._chain, self._schema, self._settings)  # what is open stays here
+        return StreamReader, (self._chain, self._schema, self._settings)  # without the DoFns that are set up here
 
     def _set_up(self) -> list[DoFn]:
         if not self._fns:
@@ -82,7 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened.close()
         self._fns = []
 
-    # What Spark asks, in the order of a batch.
+    # Called by Spark, in the order of a batch.
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802, Spark's name
         self._only_now = True
@@ -99,20 +98,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._set_up()
         if start != self._start:
             self._check(start)
-            self._waiting = [_heard(one) for one in start["left"]]
+            self._waiting = [_waiting_from_json(one) for one in start["left"]]
             self._start = start
         room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else math.inf
         moved, passed = self._look(room)
         taken, self._waiting = self._admit(room)
         if not moved and not taken:
-            return start  # and what is put off stays known here
+            return start  # `_waiting` keeps the new due times
         return self._offset(taken, self._waiting, passed)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
         self._check(end)
-        parts = [_heard(one).part for one in end["read"]]
+        parts = [_waiting_from_json(one).part for one in end["read"]]
         return list(map(InputPartition, even_shares(self._set_up()[-1], parts, self._settings.partitions)))
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -121,7 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         fns = self._set_up()
         for one in [*end["passed"], *end["read"]]:
-            if self._hears(one["step"]):
+            if self._has_on_commit(one["step"]):
                 part = from_json(one)
                 with blame(lambda part=part: f"{self._chain.names[part.step]}.on_commit() of {show(part.restriction)}"):  # type: ignore[misc]
                     fns[part.step].on_commit(part.element, part.restriction)
@@ -129,15 +128,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Offsets.
 
     def _offset(self, taken: list[Waiting], left: list[Waiting], passed: list[Pending]) -> dict[str, Any]:
-        """Return an offset: what the batch that ends there reads, what is left, and what only `commit` has to hear."""
+        """Return an offset: the parts that its batch reads, the remaining work, and the parts only `commit` needs."""
         return {
             "fns": list(self._chain.names),
-            "read": [self._told(one) for one in taken],
-            "left": [self._told(one) for one in left],
-            "passed": [self._told(Waiting(one)) for one in passed],
+            "read": [self._waiting_to_json(one) for one in taken],
+            "left": [self._waiting_to_json(one) for one in left],
+            "passed": [self._waiting_to_json(Waiting(one)) for one in passed],
         }
 
-    def _told(self, waiting: Waiting) -> dict[str, Any]:
+    def _waiting_to_json(self, waiting: Waiting) -> dict[str, Any]:
         return {**to_json(waiting.part), "records": waiting.records}
 
     def _check(self, offset: dict[str, Any]) -> None:
@@ -148,13 +147,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{show(list(self._chain.names))}. Give each stream a checkpointLocation of its own."
             )
 
-    def _hears(self, step: int) -> bool:
+    def _has_on_commit(self, step: int) -> bool:
         return type(self._fns[step]).on_commit is not DoFn.on_commit
 
-    # What is there now.
+    # Finding the parts that are there now.
 
     def _is_ready(self, waiting: Waiting) -> bool:
-        """Tell whether executors can read a part as it is: it is of the last DoFn, and has an end."""
+        """Tell whether executors can read a part as it is: it belongs to the last DoFn and has an end."""
         part = waiting.part
         if part.step < len(self._fns) - 1:
             return False
@@ -167,15 +166,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return 1.0 if size is None else float(size)
 
     def _look(self, room: float) -> tuple[bool, list[Pending]]:
-        """Run what has to run here, until ``room`` is filled or the time is up.
+        """Run the parts that executors cannot read yet, until ``room`` is filled or the time is up.
 
         Returns:
-            Whether anything has moved on, and the parts that gave nothing for executors to read.
+            Whether any part got further, and the finished parts without records for executors, which `commit` needs.
         """
         ready = [one for one in self._waiting if self._is_ready(one)]
         todo = deque(one.part for one in self._waiting if not self._is_ready(one))
         room -= sum(map(self._size, ready)) if room < math.inf else 0
-        if self._only_now:  # then the bound is for what is read at a time, not for what there is
+        if self._only_now:  # look once, at all there is: ``room`` bounds only what a batch reads
             room, ends = (0.0, 0.0) if self._looked else (math.inf, math.inf)
         else:
             ends = time.monotonic() + _LOOK_SECONDS
@@ -205,13 +204,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if part.step == len(self._fns) - 1 and found.records != 0:
                 ready.append(Waiting(found.part, found.records))
                 room -= self._size(ready[-1])
-            elif self._hears(part.step):
+            elif self._has_on_commit(part.step):
                 passed.append(found.part)
-        self._waiting = [*ready, *map(Waiting, [*todo, *later])]  # those that were not looked at are the next
+        self._waiting = [*ready, *map(Waiting, [*todo, *later])]  # parts not looked at come before deferred ones
         return moved, passed
 
     def _truncated(self, part: Pending) -> Found | None:
-        """Return what is there now of a range of offsets, if its DoFn knows without running; None otherwise."""
+        """Return the present part of an endless range of offsets if the DoFn knows it without running; else None."""
         fn, whole = self._fns[part.step], part.restriction
         if part.step < len(self._fns) - 1 or type(whole) is not OffsetRange or whole.stop is not UNBOUNDED:
             return None
@@ -225,7 +224,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None
 
     def _run(self, part: Pending, room: float, ends: float) -> Found:
-        """Run a part here, up to a split point."""
+        """Run a part here until its time is up or ``room`` is filled; split off the residual."""
         fn, name, last = self._fns[part.step], self._chain.names[part.step], part.step == len(self._fns) - 1
         ends = min(ends, time.monotonic() + _PART_SECONDS)
         stopped = False
@@ -252,14 +251,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 stop()
         done = invoker.primary
         delay = max((residual.delay_seconds for residual in invoker.residuals), default=0)
-        more = done is not None and (stopped or delay == 0)  # a delay of 0 says that there is more
+        more = done is not None and (stopped or delay == 0)  # a delay of 0 means that there is more
         due = 0 if more else int((time.time() + max(delay, _IDLE_SECONDS)) * 1000)
         left = [Pending(part.step, part.element, one.restriction, one.watermark, due) for one in invoker.residuals]
         pinned = None if done is None else attrs.evolve(part, restriction=done, due=0)
         return Found(pinned, records if last else None, elements, left, more=more)
 
     def _admit(self, room: float) -> tuple[list[Waiting], list[Waiting]]:
-        """Return what the next batch reads, at most ``room`` of it but something, and what is left."""
+        """Return the parts that the next batch reads, of total size ``room`` but at least one, and the others."""
         taken: list[Waiting] = []
         left: list[Waiting] = []
         for one in self._waiting:
@@ -279,7 +278,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return taken, left
 
     def _cut(self, waiting: Waiting, fraction: float) -> tuple[Waiting, Waiting | None]:
-        """Cut a part at a fraction of its size, or at the first place after that where it can be cut."""
+        """Cut a part at a fraction of its size; while that fails, double the fraction. Uncut: the part and None."""
         while waiting.records is None and fraction < 1:
             work = RunState(self._fns[-1])
             pair = work.cut(as_work_item(self._fns[-1], work, waiting.part), fraction)
@@ -292,14 +291,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @attrs.frozen
 class Found:
-    """What came of a look at work that has to run here.
+    """The result of a look at one part of the work that executors cannot read yet.
 
     Attributes:
-        part: what is there, None for nothing.
-        records: how many that gave; None if it was not run, or gave elements.
-        elements: what it gave for the next DoFn.
-        left: what is left of it.
-        more: whether to go on with that at once.
+        part: the finite part that is there now; None for nothing.
+        records: number of records of that part; None if it was not run, or its DoFn is not the last.
+        elements: outputs of that part, for the next DoFn.
+        left: the remaining work.
+        more: whether to look at ``left`` again at once.
     """
 
     part: Pending | None
@@ -309,5 +308,5 @@ class Found:
     more: bool
 
 
-def _heard(data: dict[str, Any]) -> Waiting:
+def _waiting_from_json(data: dict[str, Any]) -> Waiting:
     return Waiting(from_json(data), data["records"])

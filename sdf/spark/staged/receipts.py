@@ -1,7 +1,7 @@
-"""How receipts reach the driver: as each task ends through an accumulator, and if one is missing, from its block.
+"""How receipts reach the driver: through an accumulator as each task ends; a missing one is read from its block.
 
-Spark adds accumulators up on the driver whenever a task ends, which is sooner than the stage ends. It promises little
-about them: they may count too little (SPARK-732, SPARK-41497) or twice. So they are only the fast way.
+Spark updates accumulators on the driver as each task ends, before the stage ends. But updates may be missing or doubled
+(SPARK-732, SPARK-41497). So the accumulator is only the fast way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["ReceiptParam", "materialise", "read_receipts"]
 
 
 class ReceiptParam(AccumulatorParam[list[Receipt]]):
-    """Accumulates receipts on a worker; on the driver, where Spark adds them up as each task ends, passes them on."""
+    """Collects receipts on a worker; on the driver, passes on those of each task as Spark adds them."""
 
     def __init__(self, deliver: Callable[[Receipt], None] | None) -> None:
         self._deliver = deliver
@@ -36,19 +36,19 @@ class ReceiptParam(AccumulatorParam[list[Receipt]]):
         return value1
 
     def close(self, receipts: Accumulator[list[Receipt]]) -> None:
-        """Forget the run and its accumulator, which PySpark would keep; what comes late for it is dropped there."""
+        """Remove the accumulator from PySpark, which would keep it and the run; later receipts are dropped."""
         self._deliver = lambda receipt: None
         accumulators._accumulatorRegistry.pop(receipts.aid, None)
 
 
 def materialise(rdd: RDD[Any]) -> Iterable[Receipt | None]:
-    """Compute and store all blocks, without sending them to a second Python worker as RDD.count() would."""
+    """Compute and store all blocks. Unlike RDD.count(), this does not send them to a second Python worker."""
     rdd._jrdd.count()
     return ()
 
 
 def read_receipts(rdd: RDD[Any], tasks: list[int]) -> Iterable[Receipt | None]:
-    """Return the receipts at the end of the stored blocks of some tasks, None for one that was cut short."""
+    """Return the receipts at the end of the stored blocks of some tasks; None for a block that was cut short."""
     return rdd.context.runJob(rdd, _last_receipt, tasks)
 
 

@@ -18,9 +18,9 @@ from sdf.spark.staged.task import ReadCommitted
 
 __all__ = ["StagedRDD", "results"]
 
-_PARTITIONS_PER_SLOT = 3  # of the result, as Spark's tuning guide has it
-_SHORT_SECONDS = 5.0  # of a shorter run the result has one per slot: to read two more takes 50 ms, 1 % of this
-_PARTITION_BYTES = 64 << 20  # or more of them, if they would be larger than this
+_PARTITIONS_PER_SLOT = 3  # of the result, as Spark's tuning guide recommends
+_SHORT_SECONDS = 5.0  # the result of a shorter run has one per slot: reading two more takes 50 ms, 1 % of this
+_PARTITION_BYTES = 64 << 20  # more partitions, if their mean would be larger than this
 
 
 def results(
@@ -36,12 +36,12 @@ def results(
     """Return the RDD of each output, by its name.
 
     Args:
-        sc: where.
-        payload: the DoFn, sent: a lost block is computed again.
+        sc: the SparkContext.
+        payload: the DoFn as sent to workers, for replays of lost blocks.
         tags: the declared tags.
-        stages: the stored blocks.
-        committed: for each task its receipt, and the content that it committed, in the order of stages and tasks.
-        report: of the run.
+        stages: the stored blocks of each stage.
+        committed: for each task its receipt and the content that it committed, in the order of stages and tasks.
+        report: the report of the run.
         slots: how many tasks Spark runs at once.
     """
     names = ("main", *tags)
@@ -61,7 +61,7 @@ def results(
 
 
 def _together(blocks: RDD[Any], receipts: list[Receipt], slots: int, seconds: float) -> RDD[Any]:
-    """Return the blocks of all stages, several to a partition: to read each in a task of its own costs 10 ms."""
+    """Return the blocks of all stages, several to a partition: reading one in a task of its own costs 10 ms."""
     size = sum(receipt.size for receipt in receipts)
     per_slot = _PARTITIONS_PER_SLOT if seconds >= _SHORT_SECONDS else 1
     partitions = max(per_slot * slots, math.ceil(size / _PARTITION_BYTES))
@@ -83,7 +83,7 @@ class StagedRDD(InterruptiblePipelinedRDD):
         self._stored = stored
 
     def unpersist(self, blocking: bool = False) -> RDD[Any]:
-        """Free the stages' blocks too; whoever reads the result after that gets the pinned parts computed again."""
+        """Free the stages' blocks too; an action on the result after that replays the pinned parts."""
         for blocks in self._stored:
             blocks.unpersist(blocking)
         return super().unpersist(blocking)

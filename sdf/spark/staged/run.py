@@ -1,14 +1,14 @@
 """A run of StagedRunner: re-splits stragglers between stages, with nothing but Spark's own scheduling.
 
-A stage is a Spark job over bundles of work items; its blocks are persisted. A task gets a budget: when it is spent, the
-task splits what it is running, gives back the rest and ends. The next stage starts while the stages before it still
-run, a little before slots fall idle, so that its tasks are there when they do; what it gets is planned from the work
-items that nobody runs (`sdf.scheduling.stage_planner`). Each task's receipt reaches the driver as the task ends and
-goes into the ledger; only then can its residuals run.
+A stage is a Spark job over bundles of work items; its blocks are persisted. Each task has a budget. When the budget is
+spent, the task splits what it runs, gives back the residual and all that it has not started, and ends. The planner
+makes the next stage from the work items that nobody runs (`sdf.scheduling.stage_planner`). That stage starts while
+earlier ones still run, a little before slots fall idle, so that its tasks are ready for them. A task's receipt reaches
+the driver as the task ends, and is entered in the ledger. Only then can its residuals run.
 
-Accumulators carry the receipts. They may count too little or twice: a double receipt is dropped by the ledger, a
-missing one is read from the end of the stored block. When no work is left the ledger proves that nothing was lost or
-doubled, and the result is the union of the stages' blocks, read through `ReadCommitted`.
+Accumulators carry the receipts, and may lose or double them: the ledger drops a double receipt, and a missing one is
+read from the end of the stored block. When no work is left, the ledger proves that nothing was lost or doubled. The
+result is the union of the stages' blocks, read through `ReadCommitted`.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ __all__ = ["StagedRun"]
 log = logging.getLogger("sdf.staged")
 
 _SLOTS_EVERY_SECONDS = 0.5
-_LONGEST_WAIT_SECONDS = 3600.0  # a wait of centuries would overflow the clock
+_LONGEST_WAIT_SECONDS = 3600.0  # a deferral for centuries would overflow the clock
 
 
 @attrs.define(eq=False)
 class _Stage:
-    """A stage: its stored blocks, what it is expected to take, and what came back."""
+    """A stage: its stored blocks, its plan, its start in monotonic seconds, and its receipts so far."""
 
     rdd: RDD[Any]
     plan: PlannedStage
@@ -61,12 +61,12 @@ class StagedRun:
     Args:
         rdd: the elements.
         fn: the DoFn.
-        payload: the DoFn, sent.
+        payload: the DoFn as sent to workers.
         tags: the declared tags.
-        display: of the progress, None for none.
+        display: shows the progress, or None.
         runner: name of the runner, for the report.
         tuning, limits, tasks_per_slot: see `StagePlanner`.
-        storage_level: of the blocks.
+        storage_level: where Spark stores the blocks.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class StagedRun:
         return self._result(time.monotonic() - self._called)
 
     def _show(self, *, ended: bool = False) -> None:
-        """Show how far it is, if somebody wants to know and it is time to."""
+        """Show the progress, if there is a display and it is due."""
         if self._display is None or not (ended or self._display.due()):
             return
         self._display.show(
@@ -143,16 +143,16 @@ class StagedRun:
             self._display.wait()
 
     def _expand(self) -> None:
-        """Make the work items. From here on they are the driver's: nobody asks the DoFn for them again."""
+        """Make the work items and enter them in the ledger. The DoFn makes them only this once."""
         enter(self._work, self._planner.backlog, self._jobs.expand(self._rdd))
 
     def _unfinished(self) -> bool:
         return bool(len(self._planner.backlog) or self._delayed or len(self._planner.in_flight))
 
     def _wait(self) -> None:
-        """Commit the receipts that come, until a deferred work item, progress, a stage or a look at the slots is due.
+        """Wait for receipts until deferred work, the next stage, progress or a count of slots is due; commit them.
 
-        All that have come are taken before the next stage, so that it serves all the slots that fell idle.
+        All that have arrived are committed before the next stage, so that it serves all slots that fell idle.
         """
         waits = [_LONGEST_WAIT_SECONDS, self._planner.seconds_until_due(time.monotonic())]
         if self._delayed:
@@ -165,7 +165,7 @@ class StagedRun:
             self._planner.backlog.push(heapq.heappop(self._delayed)[2])
 
     def _commit(self, receipt: Receipt) -> None:
-        """Enter an attempt in the ledger, unless another attempt at the same task came first."""
+        """Enter an attempt's receipt in the ledger, unless an attempt at the same task was committed before."""
         stamp = receipt.stamp
         stage = self._stages[stamp.stage]
         todo = self._work.commit((stamp.stage, stamp.task), stamp.attempt, receipt.outcome)

@@ -1,4 +1,4 @@
-"""StagedRunner: its options. A run is in `sdf.spark.staged.run`."""
+"""StagedRunner and its options; `sdf.spark.staged.run` is one run."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _FIRST_BUDGET_SECONDS = 0.5
 @runner
 @attrs.frozen(kw_only=True)
 class StagedRunner:
-    """Runs stages until no work is left, and splits what takes too long between them. The default of `run_sdf`.
+    """Runs stages until no work is left, and splits stragglers between stages. The default of `run_sdf`.
 
     The defaults are right for most runs.
 
     Args:
-        budget_seconds: no task runs longer than this before it splits, give or take a block. None: what a task was
-            planned to take, which falls towards the end of the run.
-        tasks_per_slot: how many tasks to keep in flight per slot; more than 1 leaves some in the queue, which is what
-            makes dynamic allocation ask for executors.
-        min_tasks: keep at least so many tasks in flight while there is work to cut for them.
-        max_tasks: never more than so many, for instance to spare a database. None: as many as there are slots.
-        max_items_per_stage: at most so many work items in one stage. None: no bound.
-        min_piece_seconds: the smallest piece worth a task of its own; a task is not split for less either. Where
-            starting a stage is seen to take longer than this, that is the smallest piece.
-        storage_level: where the records of the stages are kept until they are used.
+        budget_seconds: a task splits after this many seconds, give or take a block. None: after the seconds that it
+            was planned to take, which fall towards the end of the run.
+        tasks_per_slot: how many tasks to keep in flight per slot. With more than 1 some wait in Spark's queue, which
+            makes dynamic allocation request executors.
+        min_tasks: keep at least this many tasks in flight while there is work to cut for them.
+        max_tasks: keep at most this many in flight, for example to spare a database. None: as many as there are slots.
+        max_items_per_stage: the most work items in one stage. None: no bound.
+        min_piece_seconds: estimated seconds of the smallest piece worth a task of its own; no task splits off less. If
+            starting a stage measurably takes longer than this, that time is used instead.
+        storage_level: where Spark keeps the records of the stages until they are read.
 
     Raises:
         InvalidValueError: for a number out of range, or ``min_tasks > max_tasks``.
-        InvalidTypeError: for a storage level that is not one, or an option that there is not.
+        InvalidTypeError: for a storage level of the wrong type or that stores nothing, or an unknown option.
     """
 
     budget_seconds: float | None = positive(None)

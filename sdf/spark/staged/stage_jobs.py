@@ -1,7 +1,7 @@
-"""The Spark jobs of stages, of a run and of a stream: they expand elements, run tasks, and bring every receipt once.
+"""The Spark jobs of a run's or a stream's stages: they expand elements, run tasks, and return every task's receipts.
 
-A stage is a job over bundles whose blocks are stored. The receipt of a task arrives through an accumulator as the task
-ends; one that has not arrived when the job has ended is read from the end of the stored block, in another job.
+A stage is a job over bundles; its blocks are stored. A task's receipt arrives through an accumulator as the task ends.
+If it has not arrived when the job has ended, another job reads it from the end of the stored block.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class StageJobs:
     """See the module's docstring. Call `close` at the end.
 
     Args:
-        sc: where.
-        payload: the DoFn, sent.
-        name: of the DoFn.
+        sc: the SparkContext.
+        payload: the DoFn as sent to workers.
+        name: name of the DoFn.
         tags: the declared tags.
-        called: what a stage is called where users look: in Spark's UI, in errors.
+        called: the word for a stage that users see in Spark's UI and in errors.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class StageJobs:
         self._stages: dict[int, _Stage] = {}  # those that have not ended
 
     def expand(self, rdd: RDD[Any], *, unbounded: bool = False) -> Iterator[Expanded]:
-        """Run the job that expands elements; no stage may run meanwhile."""
+        """Run the job that expands elements; call this only while no stage runs."""
         return expand_elements(
             rdd, self._payload, self._name, self._jobs, self._events, self._warn, unbounded=unbounded
         )
@@ -77,10 +77,10 @@ class StageJobs:
         """Start a stage; return its blocks, which are stored.
 
         Args:
-            number: no other stage has it.
-            bundles: for each task what it runs.
-            min_piece_seconds: a task whose budget is spent gives back what is left only if that takes longer.
-            storage_level: of the blocks.
+            number: number of the stage, unique.
+            bundles: the work items and the budget of each task.
+            min_piece_seconds: a task whose budget is spent gives back its remaining work only if that takes longer.
+            storage_level: where Spark stores the blocks.
         """
         task = StageTask(self._payload, number, self._tags, min_piece_seconds, self._receipts)
         rdd = self._sc.parallelize(bundles, len(bundles)).mapPartitionsWithIndex(task)
@@ -95,14 +95,14 @@ class StageJobs:
         self._jobs.start(number, description, job, {STAGE_PROPERTY: stage_mark(self._payload.run_id, number)})
 
     def runs(self, number: int) -> bool:
-        """Tell whether a stage has not ended, or a receipt of it has not arrived."""
+        """Return whether a stage has not ended, or one of its receipts has not arrived."""
         return number in self._stages
 
     def receive(self, timeout_seconds: float | None = None) -> list[Receipt]:
-        """Wait for receipts, or the end of a job, and return all that have come; of a task there may be several.
+        """Wait for a receipt or the end of a job; return all receipts that have arrived. A task may have several.
 
         Raises:
-            StageError: if a stored block ends without its receipt; or whatever a job failed with.
+            StageError: if a stored block ends without its receipt. The error of a failed job is raised too.
         """
         found: list[Receipt] = []
         try:
@@ -140,9 +140,9 @@ class StageJobs:
             stage.missing.discard(receipt.stamp.task)
 
     def cancel(self) -> None:
-        """Cancel what runs."""
+        """Cancel the running jobs."""
         self._jobs.cancel()
 
     def close(self) -> None:
-        """Forget the accumulator, which PySpark would keep; what comes late for it is dropped there."""
+        """Remove the accumulator from PySpark, which would keep it; later receipts are dropped."""
         self._param.close(self._receipts)

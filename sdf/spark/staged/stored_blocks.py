@@ -2,11 +2,11 @@
 
     Stamp, (tag, pickled records), (tag, pickled records), ..., Receipt
 
-Spark may hold other bytes under the same name: those of a second attempt (speculation, a zombie; SPARK-58107) or of a
-recomputation after a loss. The stamp in front says at once whose they are, so that a reader takes only the attempt that
-the ledger committed and replays the pinned parts otherwise; it may be given several blocks, one after the other. The
-receipt at the end says what the attempt did; a block without it was cut short. Records travel in batches of up to
-`_MAX_RECORDS`, so nothing here costs time per record.
+Spark may hold another block under the same name: of a second attempt (speculation, a zombie task; SPARK-58107), or one
+computed again after a loss. The stamp in front names the attempt. So a reader takes only the block of the attempt that
+the ledger committed, and otherwise replays the pinned parts. It may get several blocks, one after the other. The
+receipt at the end says what the attempt did; a block without a receipt was cut short. Records are stored in batches of
+up to `_MAX_RECORDS`, which keeps the cost per record low.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sdf.spark import serde
 
 __all__ = ["Receipt", "Stamp", "batches", "read_blocks", "receipt_of"]
 
-# As PySpark's own batches: double below 64 KiB, halve above 640 KiB (apache/spark#2740).
+# As in PySpark's own batches, the size is doubled below 64 KiB and halved above 640 KiB (apache/spark#2740).
 _SMALL_BYTES = 64 * 1024
 _LARGE_BYTES = 640 * 1024
 _MAX_RECORDS = 1024
@@ -33,7 +33,7 @@ _MAX_RECORDS = 1024
 
 @attrs.frozen
 class Stamp:
-    """Whose bytes these are: an attempt, unique in the application, at a task of a stage of a run."""
+    """The attempt that wrote a block; its number is unique in the application."""
 
     run_id: str
     stage: int
@@ -46,13 +46,13 @@ class Receipt:
     """What an attempt did.
 
     Attributes:
-        stamp: which attempt.
-        outcome: for the ledger.
-        counts: how many records it gave for each tag, the main output first.
-        size: of all of them, bytes as they are stored.
+        stamp: the attempt.
+        outcome: what the ledger enters.
+        counts: number of records of each output, the main output first.
+        size: bytes of all its pickled records.
         worker: host and process id.
-        began: seconds since the epoch, on that host's clock; for display only.
-        seconds: how long it took, monotonic.
+        began: start in seconds since the epoch, by the worker's clock; for display only.
+        seconds: seconds that it took, by a monotonic clock.
     """
 
     stamp: Stamp
@@ -68,9 +68,9 @@ def batches(outputs: Iterator[Any], tags: tuple[str, ...], counts: list[int], wh
     """Yield the outputs as (tag number, pickled list of records); 0 is the main output.
 
     Args:
-        outputs: what `process` gave.
+        outputs: what `process` yields.
         tags: the declared tags.
-        counts: one number per output, main first; raised by what was yielded.
+        counts: number of records of each output, main first; raised with each batch.
         who: the DoFn's name, for messages.
 
     Raises:
@@ -106,19 +106,19 @@ def _by_tag(batch: list[Any], tags: tuple[str, ...], who: str) -> Iterable[tuple
 def read_blocks(
     messages: Iterable[Any], committed: Collection[Stamp], tag: int, replay: Callable[[Stamp], Iterable[Any]]
 ) -> Iterator[Iterable[Any]]:
-    """Yield the committed records of the tasks whose blocks these are, some at a time.
+    """Yield the committed records of the blocks' tasks, one batch at a time.
 
     Args:
-        messages: blocks, one after the other: what Spark's storage gave, or what Spark has just computed again.
-        committed: the attempts that count.
-        tag: which output.
-        replay: runs the pinned parts of a task again and gives the records of that output; called with the stamp of a
-            block that is not that of the committed attempt.
+        messages: the content of blocks, one after the other, from Spark's storage or just computed again.
+        committed: the committed attempts.
+        tag: number of the output.
+        replay: replays a task and returns the records of that output; called with the stamp of a block that no
+            committed attempt wrote.
 
     Raises:
         LedgerError: if the block of a committed attempt ends without its receipt.
     """
-    ours: Stamp | None = None  # whose block this is, if it counts and has not ended
+    ours: Stamp | None = None  # the block's attempt, if committed; None after the receipt
     for message in messages:
         if isinstance(message, Stamp):
             _check_ended(ours)

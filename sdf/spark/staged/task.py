@@ -1,4 +1,4 @@
-"""What StagedRunner runs inside a Python worker: a task of a stage, and reading what was committed."""
+"""What StagedRunner runs inside a Python worker: a task of a stage, and the reader of committed records."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from sdf.spark.staged.stored_blocks import Receipt, Stamp, batches, read_blocks
 
 __all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "stage_mark"]
 
-STAGE_PROPERTY = "sdf.stage"  # local property of the jobs in which a stage may run by the clock
+STAGE_PROPERTY = "sdf.stage"  # local property of the jobs whose tasks run and split by the clock
 
 
 class StageTask:
     """Runs one task of a stage and yields its block; a function for ``mapPartitionsWithIndex``.
 
-    It runs by the clock only in a job that the runner marked as this stage's. When Spark computes the block again
-    later, because it was lost, only a stamp is given: the reader then replays what is pinned.
+    The task runs work, and splits it by the clock, only in a job that the runner has marked as this stage's. When Spark
+    later computes a lost block again, the task yields only a stamp, and the reader replays the pinned parts.
 
     Args:
         payload: the run's DoFn.
         stage: number of the stage.
         tags: the declared tags.
-        min_piece_seconds: hand back what is left when the budget is spent only if that takes longer than this.
-        receipts: collects a receipt per task on the driver, as soon as the task ends.
+        min_piece_seconds: when the budget is spent, give back the remaining work only if it takes longer than this.
+        receipts: brings the task's receipt to the driver as the task ends.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class StageTask:
         context = TaskContext.get()
         assert context is not None
         stamp = Stamp(self._payload.run_id, self._stage, task, context.taskAttemptId())
-        ((items, budget_seconds),) = partition  # read to its end, else Spark does not use the worker again
+        ((items, budget_seconds),) = partition  # read to the end, else Spark does not reuse the worker
         yield stamp
         if context.getLocalProperty(STAGE_PROPERTY) != stage_mark(self._payload.run_id, self._stage):
             return
@@ -86,7 +86,7 @@ def stage_mark(run_id: str, stage: int) -> str:
 
 
 class _Watch:
-    """A thread that looks after a bundle; raises what went wrong in that when it is left."""
+    """A thread that makes a bundle keep its budget; the exit of the ``with`` statement raises the thread's error."""
 
     def __init__(self, timekeeper: Timekeeper) -> None:
         self._timekeeper = timekeeper
@@ -117,9 +117,9 @@ class ReadCommitted:
     Args:
         payload: the run's DoFn.
         stamps: the committed attempt at each task.
-        counts: the number of records of each of these in this output.
-        contents: the work items that each of these committed, in order, as a pickled list: what a replay runs.
-            Broadcast, since it is needed only where a block is gone.
+        counts: for each of ``stamps`` its number of records in this output.
+        contents: a pickled list, for each of ``stamps`` the work items that it committed, in order; a replay runs them.
+            It is broadcast, as only a lost block needs it.
         tag: number of the output, 0 for the main one.
         tags: the declared tags.
     """

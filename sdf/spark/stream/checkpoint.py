@@ -1,8 +1,8 @@
-"""Where a stream stands: the work that is left and its watermark, as the journal has them.
+"""The state of a stream in the journal: the remaining work and the watermark.
 
-What each step of a batch is to do and has read is written ahead here, and committed when the sink has it. What a
-drained stream drops or shortens is no batch; but it is planned as one is, in the place of the next batch's first plan:
-another driver may be at that batch, and of the two only one can go on.
+The plan and the pin of each step of a batch are written ahead here, and the batch is committed when the sink has it. A
+drain changes the remaining work without a batch. The change is planned in place of the next batch's first plan: another
+driver may be at that batch, and only one of the two can go on.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Checkpoint:
     """The state of one stream.
 
     Args:
-        directory: of the journal.
-        steps: the chain.
-        now: the clock; it is at least where it was when the journal was last written.
+        directory: the journal's directory.
+        steps: the steps of the chain.
+        now: the clock; it is set to the time of the journal's last block if it is behind.
 
     Attributes:
-        pending: the work that is left.
-        fresh: how many elements the next batch begins with, which no batch has counted yet.
-        watermark: the last one, None if there are no estimators.
+        pending: the remaining work.
+        fresh: number of parts that the stream begins with and that no committed batch has counted yet.
+        watermark: the last watermark; None without estimators.
         done: whether all work has come to its end.
     """
 
@@ -61,11 +61,11 @@ class Checkpoint:
 
     @property
     def batch(self) -> int:
-        """The number of the last commit; the next batch has the next."""
+        """The number of the last commit, 0 for none; the next batch gets the next number."""
         return self._journal.head.seq
 
     def begin(self, rdd: RDD[Any]) -> None:
-        """Find out from the journal what is to be done; only where there is none, from the elements."""
+        """Take the state from the journal; only a new journal starts with the elements."""
         head = self._journal.head.data
         if head["kind"] == "commit":
             self.watermark = head["watermark"]
@@ -82,11 +82,11 @@ class Checkpoint:
         self.fresh = len(self.pending)
 
     def is_planned(self) -> bool:
-        """Tell whether a driver that has died has planned the next batch."""
+        """Tell whether the next batch is already planned, by a driver that has died."""
         return self._journal.ahead(_FIRST_PLAN) is not None
 
     def follow_change(self) -> bool:
-        """Commit a change that a driver that has died has planned; return False if there is none."""
+        """Commit the change that a dead driver has planned; return False if there is none."""
         planned = self._journal.ahead(_FIRST_PLAN)
         if planned is None or _CHANGED not in planned:
             return False
@@ -95,7 +95,7 @@ class Checkpoint:
         return True
 
     def commit_change(self) -> None:
-        """Commit that there is other work left than the journal says.
+        """Commit the pending work if it is not what the journal says.
 
         Raises:
             JournalFencedError: if another driver has planned the next batch.
@@ -108,7 +108,7 @@ class Checkpoint:
         self._commit([], [])
 
     def plan(self, step: int) -> Plan | None:
-        """Return what is planned for a step of the next batch, None if nothing is.
+        """Return the plan of a step of the next batch, None if there is none.
 
         Raises:
             JournalFencedError: if another driver has planned a change in place of the batch.
@@ -117,10 +117,10 @@ class Checkpoint:
         return None if plan is None else self._plan(plan)
 
     def write_plan(self, step: int, plan: Plan) -> Plan:
-        """Write down what a step of the next batch is to do; return what counts, which another driver may have written.
+        """Write the plan of a step of the next batch; return the plan that counts: the first that a driver has written.
 
         Raises:
-            JournalFencedError: if that has planned a change in place of the batch.
+            JournalFencedError: if another driver has planned a change in place of the batch.
         """
         return self._plan(self._journal.write_ahead(f"plan-{step}", plan.to_json()))
 
@@ -130,65 +130,65 @@ class Checkpoint:
         return Plan.from_json(plan)
 
     def pin(self, step: int) -> Pin | None:
-        """Return what a step of the next batch has read, None if nobody has run it."""
+        """Return the pin of a step of the next batch, None if nobody has run the step."""
         pin = self._journal.ahead(f"pin-{step}")
         return None if pin is None else Pin.from_json(pin)
 
     def write_pin(self, step: int, pin: Pin) -> Pin:
-        """Write down what a step of the next batch has read; return what counts, which is ``pin`` if that was first."""
+        """Write the pin of a step of the next batch; return the pin that counts: ``pin`` itself if it was the first."""
         mine = pin.to_json()
         written = self._journal.write_ahead(f"pin-{step}", mine)
         return pin if written == mine else Pin.from_json(written)
 
     def void(self, left: list[Pending]) -> None:
-        """Forget the batch that was planned: nothing came of it, and this is left."""
+        """Declare the planned batch void, since it read nothing; ``left`` is the remaining work."""
         self.pending = left
         self._journal.void()
         self._forget()
 
     def reach(self, left: list[Pending]) -> None:
-        """Go on to what is left of a batch, of which something came, before it is committed."""
+        """Take over the remaining work of a batch that read something, and raise the watermark, before the commit."""
         self.pending = [attrs.evolve(one, tried=False) for one in left]
         lowest = self.lowest(self.pending)
-        if lowest is not None and math.isfinite(lowest):  # one that has seen nothing yet may say minus infinity
+        if lowest is not None and math.isfinite(lowest):  # an estimator without records may say minus infinity
             self.watermark = lowest if self.watermark is None else max(self.watermark, lowest)
 
     def commit(self, pins: Sequence[Pin]) -> None:
-        """Commit a batch: what each step has read, and the work that is left."""
+        """Commit a batch: what each step has read, and the remaining work."""
         self._commit([part for pin in pins for parts in pin.tasks for part in parts], [pin.records for pin in pins])
 
     def lowest(self, work: Iterable[Pending]) -> Any:
-        """Return the lowest watermark of some work, None if none of it has one."""
+        """Return the lowest watermark of some work, None if it has none."""
         marks = (self._steps[one.step].watermark(one) for one in work)
         return min((mark for mark in marks if mark is not None), default=None)
 
     def _commit(self, parts: list[Pending], records: list[int]) -> None:
-        """Commit what is left, with the parts that were read and how many records each step gave."""
-        to_tell = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
+        """Commit the remaining work, with the parts that were read and the number of records of each step."""
+        to_acknowledge = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
         records = records or [0] * len(self._steps)
         self.done = not self.pending
         self._journal.advance(
             [self.fresh, *records[:-1]],
             records[-1],
-            checkpoint=self._put(to_tell),
+            checkpoint=self._put(to_acknowledge),
             watermark=self.watermark,
             status="done" if self.done else "running",
         )
         self.fresh = 0
         self._forget()
-        self._acknowledge(to_tell)
+        self._acknowledge(to_acknowledge)
 
     def _forget(self) -> None:
-        """Free what the steps keep of the batch."""
+        """Free the records that the steps keep of the batch."""
         for step in self._steps:
             step.forget()
 
     def _put(self, parts: list[Pending]) -> dict[str, Any]:
-        """Store the work that is left, and what sources are to hear of."""
+        """Store the remaining work, and the parts for which `on_commit` is to be called."""
         return self._journal.put(dump({"committed": [to_json(part) for part in parts]}, self.pending))
 
     def _acknowledge(self, parts: list[Pending]) -> None:
-        """Tell sources that what was read of them is committed."""
+        """Call `on_commit` for committed parts."""
         for part in parts:
             step = self._steps[part.step]
             with blame(lambda step=step, part=part: f"{step.name}.on_commit() of {show(part.restriction)}"):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The clock of a stream: that of the system, but it never goes back."""
+"""The clock of a stream: the system's clock, but it never goes back."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def _wall() -> int:
 
 
 class Clock:
-    """Milliseconds since the epoch. Where the system's clock is set back it goes on from where it was.
+    """Milliseconds since the epoch. If the system's clock is set back, this clock goes on from its last value.
 
-    So what is deferred is due when it was said to be, and not the time later by which the clock was set back.
+    So deferred work is due after its delay, and not later because the clock was set back.
     """
 
     def __init__(self) -> None:
@@ -28,5 +28,5 @@ class Clock:
         return self._last
 
     def reach(self, milliseconds: int) -> None:
-        """Be at least so late from now on."""
+        """Return at least this time from now on."""
         self._last = max(self._last, milliseconds)

@@ -1,8 +1,8 @@
 """The driver of a stream: batch after batch, each of which happens once whatever crashes.
 
-A batch goes through the chain of DoFns step by step. Each step is planned, and the plan is written down; it is run
-until its time is up, and what it read is pinned; what it gave are elements for the next step. When the last step is
-pinned the sink gets its records, and when the sink has returned the batch is committed, with all the work that is left
+A batch goes through the chain of DoFns step by step. The driver writes down the plan of a step, runs the step until its
+time is up, and pins what it read; its outputs are the elements of the next step. When the last step is pinned, the sink
+gets its records. When the sink has returned, the driver commits the batch, with all remaining work
 (`sdf.spark.stream.checkpoint`). The journal says how far a batch had come when a driver died: the next driver goes on
 from there, under the same batch id, with the same records.
 """
@@ -39,9 +39,9 @@ __all__ = ["Batch", "Pace", "Stream"]
 log = logging.getLogger("sdf.stream")
 
 _MOST_HISTORY = 1000
-_DECADE_SECONDS = 10 * 365 * 86400.0  # a watermark farther off is no time
-_MOST_IDLE = 100  # batches of a stream that is drained in which nothing happens
-_LOOK_SECONDS = 0.05  # how often a stream that pauses looks whether it is to go on
+_DECADE_SECONDS = 10 * 365 * 86400.0  # a watermark farther from now is not a time
+_MOST_IDLE = 100  # batches in a row without a claim, after which a drain fails
+_LOOK_SECONDS = 0.05  # how often a pausing stream checks for stop and wake
 
 
 @attrs.frozen
@@ -51,7 +51,7 @@ class Batch:
     Attributes:
         id: the number of the batch, from 1; after a crash the same records come again under the same number.
         rdd: the records, one partition per task, in the same order each time; kept until the sink returns.
-        watermark: no later record is older, in the unit of the estimators; None if there are none.
+        watermark: no record to come is older, in the unit of the estimators; None without estimators.
     """
 
     id: int
@@ -61,7 +61,7 @@ class Batch:
 
 @attrs.frozen
 class Pace:
-    """How much a batch takes on: see the arguments of `stream_sdf`."""
+    """Limits of a batch: see the arguments of `stream_sdf`."""
 
     batch_seconds: float
     max_items: int | None
@@ -73,18 +73,18 @@ class Stream:
     """One call of `stream_sdf`.
 
     Args:
-        sc: where.
+        sc: runs the jobs.
         fns: the chain.
-        directory: of the journal.
+        directory: the journal's directory.
         foreach_batch: the sink.
-        pace: how much a batch takes on.
-        display: shows how far it is.
+        pace: limits of a batch.
+        display: shows progress; None for no display.
 
     Attributes:
-        checkpoint: where it stands.
-        batches: how many batches it has committed.
-        records: how many records they had.
-        history: how far it was after each batch, of late.
+        checkpoint: state of the stream, in the journal.
+        batches: number of batches that this call has committed.
+        records: number of records in these batches.
+        history: progress after each of the latest `_MOST_HISTORY` batches.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Stream:
         self.history: deque[StreamProgress] = deque(maxlen=_MOST_HISTORY)
 
     def close(self) -> None:
-        """Leave no job and nothing stored behind, though a teardown may raise."""
+        """Cancel all jobs and free all that is stored, even if a teardown raises."""
         with ExitStack() as closing:
             if self._display is not None:
                 closing.callback(self._display.wait)
@@ -134,7 +134,7 @@ class Stream:
             if not self.checkpoint.pending:
                 self.checkpoint.commit_change()
                 return
-            if (wake or woken.is_set()) and not self.checkpoint.is_planned():  # what is planned knows nothing of it
+            if (wake or woken.is_set()) and not self.checkpoint.is_planned():  # a plan must be followed as it is
                 wake = False
                 woken.clear()
                 self.checkpoint.pending = [attrs.evolve(one, due=0, tried=False) for one in self.checkpoint.pending]
@@ -143,14 +143,14 @@ class Stream:
             if self.checkpoint.done or self.batches == max_batches:
                 return
             if wake:
-                continue  # that batch was planned by a driver that has died: now look at all there is
+                continue  # that batch was a dead driver's plan: only the next one looks at all work
             if not advanced and stop_when_idle and self._is_idle():
                 return
             pause = self._pace.batch_seconds - (time.monotonic() - began) if is_due else 0.0
             self._pause(pause if advanced else max(pause, self._due_in_seconds()), stopped, woken)
 
     def _is_idle(self) -> bool:
-        """Tell whether all work was tried since anything came of a batch, but for what is not due yet."""
+        """Tell whether all due work was tried since the last batch that was committed."""
         now = self._now()
         return all(one.tried or one.due > now for one in self.checkpoint.pending)
 
@@ -161,10 +161,10 @@ class Stream:
                 return
 
     def drain(self) -> None:
-        """Do what is left of finite work, drop what has no end, and close the journal.
+        """Ask `truncate` what to keep of the remaining work, do that to its end, and close the journal.
 
-        What was written ahead by a driver that has died comes first: it must be followed as it is. Then it is committed
-        what is to be done, so that whoever resumes goes on with that.
+        A batch that a dead driver planned comes first: it must be followed as it is. Then the work to be done is
+        committed, so that a driver that resumes goes on with exactly that.
         """
         if self.checkpoint.is_planned():
             self._batch()
@@ -193,12 +193,12 @@ class Stream:
         return one if step.is_bounded(one) else step.truncated(one)
 
     def _due_in_seconds(self) -> float:
-        """Return how long it takes until the first work is due; 0 if some is, or none is left."""
+        """Return the seconds until the first work is due; 0 if some is due, or none is left."""
         earliest = min((one.due for one in self.checkpoint.pending), default=0)
         return max(0.0, (earliest - self._now()) / 1000)
 
     def _batch(self) -> bool:
-        """Run one batch of what is due, or what is planned; return whether anything came of it."""
+        """Run one batch, of the planned work or else of the due work; return whether it was committed."""
         if self.checkpoint.follow_change():
             return True
         now, began = self._now(), time.monotonic()
@@ -210,7 +210,7 @@ class Stream:
         for step in self._steps:
             plan, pin = self._step(step, number, elements, held, now)
             held = plan.held
-            unstarted = [one for one in pin.left if one.due == 0]  # these have waited longest
+            unstarted = [one for one in pin.left if one.due == 0]  # not started: these have waited longest
             left += [*unstarted, *plan.kept, *(one for one in pin.left if one.due > 0)]
             pins.append(pin)
             if step.number + 1 < len(self._steps):
@@ -252,10 +252,10 @@ class Stream:
         )
 
     def _step(self, step: Step, number: int, elements: RDD[Any] | None, held: Any, now: int) -> tuple[Plan, Pin]:
-        """Run one step of a batch, or follow what is written of it; return what it was to do, and what it read.
+        """Run one step of a batch, or follow what the journal says of it; return its plan and its pin.
 
-        A step without work has a plan too: a step after it may have some, and if this driver dies, nobody may find
-        work for the step before then.
+        A step without work gets a plan too: a later step may have work, and if this driver dies, the next driver must
+        not plan new work for this step in the same batch.
         """
         plan = self.checkpoint.plan(step.number)
         if plan is None:
@@ -274,7 +274,7 @@ class Stream:
             own = step.run(number, plan.tasks, self._pace.batch_seconds, self._now)
             pin = self.checkpoint.write_pin(step.number, own)
             if pin is not own:
-                step.forget()  # another driver was faster: what counts is what it read
+                step.forget()  # another driver was faster: its pin counts, not the records stored here
         return plan, pin
 
     def _tasks(self, work: int) -> int:

@@ -1,8 +1,8 @@
-"""One step of one batch of a stream: a single stage of tasks that end when their time is up, and what they left.
+"""One step of one batch of a stream: a single stage of tasks that end when their time is up, and the work they left.
 
-It is a stage as `StagedRunner` has them: the same tasks, stamps, receipts, and readers that replay what was committed
-if the stored block is not that of the committed attempt. What was read is then written down as data (`Pin`), so that
-any driver can give the same records again, from the pin alone; so is what it is to do, before (`Plan`).
+It is a stage as `StagedRunner` has them: the same tasks, stamps and receipts, and readers that replay the committed
+content if the stored block is not that of the committed attempt. Before the stage the driver writes down what it is to
+do (`Plan`), afterwards what it has read (`Pin`). From the pin alone any driver can give the same records again.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Plan:
 
     Attributes:
         tasks: for each task its parts, in order.
-        kept: work of the step that is left alone.
-        held: the watermark before the step has run, None if there is none.
+        kept: work of the step that this batch does not run.
+        held: the lowest watermark of ``tasks``, before the step runs; None if none of them has one.
     """
 
     tasks: tuple[tuple[Pending, ...], ...]
@@ -70,7 +70,7 @@ class Pin:
     Attributes:
         tasks: for each task the parts that it read, in order.
         counts: for each task the number of records it gave.
-        left: what is still to do of what was planned.
+        left: the planned work that is still to do.
     """
 
     tasks: tuple[tuple[Pending, ...], ...]
@@ -104,10 +104,10 @@ class Step:
     """A DoFn of the chain, as the driver of a stream runs it, batch after batch.
 
     Args:
-        sc: where.
+        sc: runs the jobs.
         fn: the DoFn.
-        number: its place in the chain.
-        run_id: of the stream's run.
+        number: its index in the chain.
+        run_id: id of the stream's run.
     """
 
     def __init__(self, sc: SparkContext, fn: DoFn, number: int, run_id: str) -> None:
@@ -125,7 +125,7 @@ class Step:
 
     def close(self) -> None:
         """Cancel what runs, and free what is stored."""
-        with ExitStack() as closing:  # whatever one of them raises
+        with ExitStack() as closing:  # all of these run, even if one raises
             if self._set_up:
                 closing.callback(call_hook, self.fn, "teardown")
             closing.callback(broadcasts.free, self._payload.broadcast)
@@ -134,7 +134,7 @@ class Step:
             closing.callback(self._jobs.cancel)
 
     def here(self) -> DoFn:
-        """Return the DoFn, set up in this process: for what is asked of it on the driver."""
+        """Return the DoFn, set up in this process, for calls on the driver."""
         if not self._set_up:
             call_hook(self.fn, "setup")
             self._set_up = True
@@ -154,13 +154,13 @@ class Step:
             return self.fn.create_tracker(work.element, work.restriction).is_bounded()
 
     def truncated(self, work: Pending) -> Pending | None:
-        """Return what is still to be done of some work when the stream is drained."""
+        """Return the part of some work that is still to do when the stream is drained; None for nothing."""
         with blame(lambda: f"{self.name}.truncate() of {show(work.restriction)}"):
             rest = self.here().truncate(work.element, work.restriction)
         return None if rest is None else attrs.evolve(work, restriction=rest, due=0)
 
     def watermark(self, work: Pending) -> Any:
-        """Return the watermark of some work: where the DoFn has no estimator, the one that held for its element.
+        """Return the watermark of some work; without an estimator, the one before its element was made.
 
         Raises:
             WatermarkError: if it is no number.
@@ -181,7 +181,7 @@ class Step:
         return mark if isinstance(mark, int) else float(mark)
 
     def expand(self, elements: RDD[Any] | Sequence[Any], held: Any = None) -> list[Pending]:
-        """Return the work of new elements, in the parts to start from; a watermark held before they were made."""
+        """Return the initial parts of new elements; ``held`` is the watermark before these were made."""
         rdd = elements if isinstance(elements, RDD) else self._sc.parallelize(elements)
         made = self._jobs.expand(rdd, unbounded=True)
         return [Pending(self.number, one.element, part, held=held) for one in made for part, _ in one.pieces]
@@ -194,11 +194,11 @@ class Step:
         Args:
             batch: its number.
             plan: the work of each task, in order.
-            budget_seconds: tasks split what they run when that is over.
-            clock: milliseconds since the epoch; a delay that was asked for counts from the end of the stage.
+            budget_seconds: seconds after which a task splits what it runs.
+            clock: milliseconds since the epoch; the delay of deferred work counts from the end of the stage.
         """
         work = RunState(self.fn)
-        planned: dict[int, Pending] = {}  # each is an element of its own here
+        planned: dict[int, Pending] = {}  # by element id: each part is an element of its own here
         bundles = []
         for task, share in enumerate(plan):
             items = []
@@ -242,7 +242,7 @@ class Step:
         return [receipts[task] for task in range(tasks)]
 
     def records(self, pin: Pin) -> RDD[Any]:
-        """Return the records of a pinned step: as they are stored, or read again."""
+        """Return the records of a pinned step: the stored ones, or read again if they are not stored."""
         tasks = len(pin.tasks)
         contents = [
             [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
@@ -253,8 +253,8 @@ class Step:
         stored = self._stored
         stamps = self._stamps
         if stored is None:
-            nobodys = [Stamp(self._run_id, -1, task, -2) for task in range(tasks)]
-            stored = self._sc.parallelize(nobodys, tasks)
+            unmatched = [Stamp(self._run_id, -1, task, -2) for task in range(tasks)]
+            stored = self._sc.parallelize(unmatched, tasks)
             stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
         read = ReadCommitted(self._payload, stamps, pin.counts, self._contents[-1], 0, ())
         return stored.mapPartitionsWithIndex(read)

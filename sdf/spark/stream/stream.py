@@ -1,4 +1,4 @@
-"""stream_sdf: work without an end, in micro-batches. Checks arguments and listens to signals; `batches` runs it."""
+"""stream_sdf: work without an end, in micro-batches. Checks arguments and handles signals; `micro_batches` runs it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class StreamSummary:
     """What a call of `stream_sdf` did.
 
     Attributes:
-        batches: how many it committed.
-        records: how many records they had.
-        watermark: the last one, None if there are no estimators.
+        batches: number of batches that it committed.
+        records: number of records in these batches.
+        watermark: the last watermark; None without estimators.
         done: whether all work has come to its end.
-        history: one per batch, the last thousand; ``ended`` of none is set.
+        history: progress after each of the last 1000 batches; ``ended`` is False in all of them.
     """
 
     batches: int
@@ -69,29 +69,29 @@ def stream_sdf(
     drain: bool = False,
     progress: bool | Callable[[StreamProgress], Any] | None = None,
 ) -> StreamSummary:
-    """Run work that may have no end, batch after batch, and return when it is told to stop.
+    """Run work that may have no end, batch after batch, until the caller or a signal stops it.
 
-    SIGINT and SIGTERM, where this runs in the main thread, end it after the batch; a second one ends it at once.
+    In the main thread, SIGINT and SIGTERM end the stream after the current batch; a second one ends it at once.
 
     Args:
-        rdd: the elements to begin with. A stream that is resumed goes on with those that it was begun with.
+        rdd: the elements of a new stream. A resumed stream does not read them: it goes on with those it began with.
         fns: a DoFn, or a chain of them: the outputs of one are the elements of the next, in the same batch.
-        checkpoint: a directory of this stream alone, on a disk that the driver sees: it holds the journal.
-        foreach_batch: called with each `Batch` that has records; it must make the same of the same batch id when it is
-            called again, for instance by writing ``out/{batch.id}`` with overwrite.
-        batch_seconds: how long the tasks of a batch run before they split; the pause between two beginnings at least.
-        max_batches: return after so many committed batches.
-        stop_when_idle: look at all there is, also at what is deferred, and return when a batch tried all that was due
-            and found nothing new.
-        max_items_per_batch: at most so many work items in a step of a batch; the rest waits its turn.
-        min_tasks: at least so many tasks for a step where there is work for them; None: as many as Spark has slots.
-        max_tasks: never more than so many; None: as many as Spark has slots.
+        checkpoint: a directory for this stream alone, on a disk that the driver sees: it holds the journal.
+        foreach_batch: called with each `Batch` that has records. A second call with the same batch id must have the
+            same effect, for instance by writing ``out/{batch.id}`` with overwrite.
+        batch_seconds: seconds that the tasks of a batch run before they split; also the least time between two starts.
+        max_batches: return after this many committed batches.
+        stop_when_idle: look at all work, deferred work included, and return when a batch has tried all due work and
+            found nothing new.
+        max_items_per_batch: most work items in a step of a batch; the others wait their turn.
+        min_tasks: fewest tasks of a step that has work for them; None: as many as Spark has slots.
+        max_tasks: most tasks of a step; None: as many as Spark has slots, or ``min_tasks`` if that is more.
         stop: set it from another thread to end the stream after the batch.
-        wake: set it from another thread to do at once what is deferred, such as the next scan of `WatchFiles`; it is
-            cleared when that begins.
-        drain: when it ends, ask each DoFn's `DoFn.truncate` what is still to be done, do that, and close the journal.
+        wake: set it from another thread to run deferred work at once, such as the next scan of `WatchFiles`; the
+            stream clears it when it does so.
+        drain: at the end, ask each DoFn's `DoFn.truncate` what is still to be done, do that, and close the journal.
         progress: a function that gets a `StreamProgress` after a batch, twice a second at most, in a thread of its own;
-            True for a line that counts; None for that if there is a terminal or a notebook, and tqdm is installed;
+            True for a line of counts; None for that line if there is a terminal or a notebook, and tqdm is installed;
             False for none.
 
     Returns:
@@ -99,8 +99,8 @@ def stream_sdf(
 
     Raises:
         InvalidTypeError, InvalidValueError: for wrong arguments, before any job runs.
-        JournalError: if the journal there cannot be gone on with, or another driver runs on it.
-        SdfError: any other of the tree. What the sink raises is raised as it is. The journal stays whole.
+        JournalError: if the stream cannot be resumed from the journal, or another driver runs on it.
+        SdfError: any other error of sdf. Errors of the sink are raised as they are. The journal stays whole.
     """
     chain = [fns] if isinstance(fns, DoFn) else list(fns) if isinstance(fns, Sequence) else fns
     check_rdd(rdd, "stream_sdf()")
@@ -149,7 +149,7 @@ def stream_sdf(
 
 @contextlib.contextmanager
 def _signals(stopped: threading.Event) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM set an event, and the second do what it did before."""
+    """Let the first SIGINT or SIGTERM set an event, and pass a second one to the previous handler."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

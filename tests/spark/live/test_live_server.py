@@ -70,7 +70,7 @@ def test_a_stranger_who_says_nothing_or_half_a_word_is_cut_off(monkeypatch):
         silent, half = connect(server), connect(server)
         half.sendall(b"x" * 79)
         assert (len(heard(silent)), len(heard(half))) == (32, 32)
-        assert not server.server._strangers
+        assert not server.server._unauthenticated
 
 
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n" * 40, os.urandom(1 << 20), b"\xff" * 200])
@@ -195,7 +195,7 @@ def test_a_thousand_silent_connections_delay_a_run_by_less_than_a_second():
             found, crowded = run_all(server, SlowCountFn())
             assert found == expected(ELEMENTS)
             assert crowded < alone + 1
-            assert len(server.server._strangers) <= 512
+            assert len(server.server._unauthenticated) <= 512
             for connection in crowd:
                 connection.close()
     finally:
