@@ -86,14 +86,17 @@ class Bundle:
                 self._executor.running.note()
 
     def hand_back(self, min_piece_seconds: float) -> bool:
-        """Give back unstarted work items, and split the running one, if more than ``min_piece_seconds`` are left.
+        """Give back unstarted work items, and split the running one.
 
-        The second thread calls this. A work item may take long to reach its first claim, for example to open a file.
+        Unstarted work is given back if all that is left takes more than ``min_piece_seconds``; the running work item is
+        split if it alone does. A second thread calls this. A work item may take long to reach its first claim, for
+        example to open a file.
         Then it runs as long again before it is split, so that opening is at most half of its time.
 
         Returns:
-            True if there is nothing more to give back. False if the running work item has claimed nothing yet, was just
-            opened, has too little left or cannot be split now: call again later. `outcome` has the last reason.
+            True if there is nothing more to give back. False if nothing was started, or if the running work item has
+            claimed nothing yet, was just opened, has too little left or cannot be split now: call again later.
+            `outcome` has the last reason.
         """
         self._refused = self._hand_back(min_piece_seconds)
         return self._refused is None

@@ -3,7 +3,8 @@
 - An attempt that has run all it holds gets the next work items of its lane's queue.
 - If that queue is empty, the attempt steals half of the victim's queue (`sdf.lanes.stealing`). If the victim's queue is
   empty too, the victim gets a steal request. So queued work moves before running work is split.
-- If no lane will have work for the attempt, its lane is sealed.
+- An idle attempt ends, and its lane is sealed, when no lane is busy, its patience is over, or its slot is needed
+  (`Stealing.leavers`).
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Assignment:
             self._send(attempt.name, Sealed())
 
     def settle(self, now: float) -> None:
-        """Let idle attempts steal, and end those that will get no work."""
+        """Let idle attempts steal, and end those that `Stealing.leavers` names."""
         if self._stealing.none_idle():  # the usual case
             return
         while (takeover := self._stealing.takeover(now)) is not None:

@@ -1,12 +1,13 @@
 """The ledger: who owns which part of every element. It is the one source of truth of a run.
 
 Every element starts as work items that tile its initial restriction. A work item has at most one owner (a task or a
-lane). Four things can happen to it, and each is checked when it happens:
+lane). Five things can happen to it, and each is checked when it happens:
 
 - `assign`: an owner gets work items that nobody owns, in the order in which it will run them;
 - `split`: a work item keeps its primary, and each residual becomes a new work item that nobody owns;
 - `release`: an owner gives back a work item that it did not start;
-- `seal`: what the owner holds now is its content for ever. A replay runs exactly that (`content`).
+- `seal`: what the owner holds now is its content for ever. A replay runs exactly that (`content`);
+- `commit`: split, release and seal as one attempt reports, or nothing if its owner is sealed. StagedRunner uses it.
 
 A residual exists only from the moment its primary is recorded. So it cannot run before its primary is pinned. Only the
 first seal of an owner counts. So a late copy of a task changes nothing. At the end `prove` checks that the sealed parts

@@ -164,7 +164,7 @@ class Parts:
 
     def _number(self, part: Any, name: str) -> int:
         if id(part) not in self._numbers:
-            raise ValuesError(f"{name} is no part of the restriction that is split.")
+            raise ValuesError(f"{name} is no class or function of the restriction that is split.")
         return self._numbers[id(part)]
 
     def read(self, description: Any) -> Any:
@@ -177,7 +177,7 @@ class Parts:
 
     def _numbered(self, number: Any) -> Any:
         if type(number) is not int or not 0 <= number < len(self._parts):
-            raise ValuesError(f"{show(number)} is no part of the restriction that is split.")
+            raise ValuesError(f"{show(number)} is no class or function of the restriction that is split.")
         return self._parts[number]
 
 

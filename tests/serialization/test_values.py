@@ -124,9 +124,9 @@ def test_what_is_made_of_the_same_can_be_told(value):
 @pytest.mark.parametrize("value", OWN, ids=lambda value: type(value).__name__)
 def test_what_is_made_of_something_else_is_refused(value):
     """On the side that tells it, and on the one that reads it, whatever its constructor would do."""
-    with pytest.raises(ValuesError, match="is no part of the restriction"):
+    with pytest.raises(ValuesError, match="is no class or function of the restriction"):
         over_the_wire(value, None)
-    with pytest.raises(ValuesError, match="is no part of the restriction"):
+    with pytest.raises(ValuesError, match="is no class or function of the restriction"):
         Parts(None).read(over_the_wire(value, value))
 
 
@@ -137,7 +137,7 @@ def test_what_shares_its_name_is_not_mixed_up(make):
     told = Parts(one).describe((7, one[1]))
     assert Parts(one).read(told) == (7, one[1])
     assert Parts(other).read(told) == (7, other[1])  # which nobody asks for: an item is read by its own parts
-    with pytest.raises(ValuesError, match="is no part of the restriction"):
+    with pytest.raises(ValuesError, match="is no class or function of the restriction"):
         Parts(one).describe((7, other[1]))
 
 

@@ -270,7 +270,10 @@ def test_a_lane_says_why_its_work_cannot_be_split(caplog):
     """In the log of the worker; its work stays whole."""
     with serving(StrangeFn()) as server:
         assert run_all(server, StrangeFn())[0] == expected(ELEMENTS)
-    assert "StrangeFn: this part cannot be split while it runs: Odd is no part of the restriction" in caplog.text
+    assert (
+        "StrangeFn: this part cannot be split while it runs: Odd is no class or function of the restriction"
+        in caplog.text
+    )
 
 
 def test_a_lane_that_says_nonsense_is_told_so():
