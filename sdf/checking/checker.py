@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from sdf.checking.budget import Budget, SpentError
-from sdf.checking.cuts import cuts
+from sdf.checking.cuts import MOST_CLAIMS, cuts
 from sdf.checking.records import Records, key_of
 from sdf.checking.steps import CheckedDoFn
 from sdf.errors import DeferError, InvalidTypeError, OutputError, SdfError, SourceError, show
@@ -146,7 +146,8 @@ class Check:
             budget.go_on()
         try:
             budget.look()
-            most = max(_FEWEST_CLAIMS, math.isqrt(int(budget.seconds / (_READS_PER_CLAIM * budget.claim_seconds()))))
+            reads = int(budget.seconds / (_READS_PER_CLAIM * budget.claim_seconds()))  # claims times claims to split at
+            most = max(_FEWEST_CLAIMS, math.isqrt(reads), reads // MOST_CLAIMS)
             most = min(most, max(2, claims - 1))  # a split needs something to cut off: one claim is too few
             read = self._read(restriction, None, most, 0.0, lambda residual: None)
             if read.primary is None:

@@ -11,9 +11,9 @@ from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.restrictions import OffsetRange
 from sdf.numbers import as_integer
 
-__all__ = ["as_fractions", "cuts"]
+__all__ = ["MOST_CLAIMS", "as_fractions", "cuts"]
 
-_MOST_CLAIMS = 40  # to split at; of more claims, so many are used, spread evenly, with the first and the last
+MOST_CLAIMS = 40  # to split at; of more claims, so many are used, spread evenly, with the first and the last
 
 
 def as_fractions(value: Any, who: str) -> tuple[float | Fraction, ...]:
@@ -56,6 +56,6 @@ def _near_next_block(whole: Any, positions: list[Any], at: int) -> list[Fraction
 
 
 def _spread(claims: int) -> list[int]:
-    if claims <= _MOST_CLAIMS:
+    if claims <= MOST_CLAIMS:
         return list(range(1, claims + 1))
-    return sorted({1 + number * (claims - 1) // (_MOST_CLAIMS - 1) for number in range(_MOST_CLAIMS)})
+    return sorted({1 + number * (claims - 1) // (MOST_CLAIMS - 1) for number in range(MOST_CLAIMS)})

@@ -28,10 +28,21 @@ def key_of(output: Any) -> Hashable:
         return (kind, frozenset(map(key_of, output)))
     if isinstance(output, float) and output != output:
         return (kind, "nan")
-    if getattr(kind, "__eq__", None) is object.__eq__ and hasattr(output, "__dict__") and not isinstance(output, type):
-        return (kind, key_of(vars(output)))
+    if getattr(kind, "__eq__", None) is object.__eq__ and not isinstance(output, type):
+        content = [getattr(output, name, None) for name in _slots(kind)]
+        if isinstance(output, BaseException):
+            content.append(output.args)
+        if content or hasattr(output, "__dict__"):
+            return (kind, key_of(content), key_of(getattr(output, "__dict__", {})))
     try:
         hash(output)
     except TypeError:
         return (kind, pickling.dumps(output, f"record {show(output)}"))
     return (kind, output)
+
+
+def _slots(kind: type) -> list[str]:
+    """Return the names in ``__slots__`` of a class and its bases."""
+    declared = (getattr(one, "__slots__", ()) for one in kind.__mro__)
+    names = [name for slots in declared for name in ([slots] if isinstance(slots, str) else slots)]
+    return [name for name in names if name not in ("__dict__", "__weakref__")]

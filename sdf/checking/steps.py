@@ -15,7 +15,7 @@ class CheckedDoFn:
         claims: number of claims in the whole read, with which all others are compared; 0 if no read ended in time.
         records: number of outputs of the whole read.
         splits: number of splits that succeeded; 0 means that the check shows nothing about splitting.
-        skipped: the checks that were left out because the time was up.
+        skipped: the checks that were left out, so that the check ends in time.
         note: how the seconds of the first read were spent, if a check was left out; else empty.
     """
 
@@ -55,6 +55,6 @@ class CheckedDoFn:
     def __str__(self) -> str:
         said = [f"{self.claims:,} claims, {self.records:,} records, {self.splits:,} splits."]
         if self.skipped:
-            said += [f"Not checked, since the time was up: {'; '.join(self.skipped)}.", self.note]
+            said += [f"Not checked, to end in time: {'; '.join(self.skipped)}.", self.note]
             said.append("To check more, give a smaller element, restriction=, a part of its work, or more seconds=.")
         return " ".join(filter(None, [*said, self.advice]))

@@ -90,8 +90,7 @@ class Bundle:
 
         Unstarted work is given back if all that is left takes more than ``min_piece_seconds``; the running work item is
         split if it alone does. A second thread calls this. A work item may take long to reach its first claim, for
-        example to open a file.
-        Then it runs as long again before it is split, so that opening is at most half of its time.
+        example to open a file. Then it runs as long again before it is split.
 
         Returns:
             True if there is nothing more to give back. False if nothing was started, or if the running work item has

@@ -32,6 +32,7 @@ class CostModel:
 
     Attributes:
         rates: seconds per unit of work items that were cut off or have run.
+        opening_seconds: what a work item takes to reach its first claim, from those that ran last; 0 before any.
         surprised: whether an estimate was wrong by more than `_WRONG_FACTOR` times.
     """
 
@@ -42,6 +43,7 @@ class CostModel:
         self._scales: dict[int, float] = {}  # by work item: what a unit of its size counts as, if not 1
         self._residual_scales: dict[int, float] = {}  # the same for its latest residuals
         self._whole_units: dict[int, float] = {}  # by piece: the counted units of the work item before its first cut
+        self.opening_seconds = 0.0
         self.surprised = False
 
     def observe(self, outcome: Outcome, wholes: Iterable[WorkItem] = (), *, gave_back: bool = False) -> None:
@@ -72,6 +74,7 @@ class CostModel:
             return
         overhead_seconds = (outcome.seconds - sum(ran.seconds for ran in outcome.ran)) / len(outcome.ran)
         for ran in outcome.ran:
+            self.opening_seconds = (self.opening_seconds + ran.opening_seconds) / 2
             done = parts.get(ran.item_id)
             if done is None:
                 done = ran.units * self._scale(ran.item_id)

@@ -1,11 +1,14 @@
 """Decides when the next stage is planned and for how many tasks: a little before slots fall idle.
 
 Spark takes a moment to start a stage, and slots would be idle meanwhile. The planner measures that time during the run,
-as a busy machine takes several times as long, and makes no piece that runs for less. A slot whose task is about to end
-counts as idle: its next task is planned before that end, and waits in Spark's queue. There are two exceptions, in which
-a stage is planned only for idle slots. If more tasks than slots are wanted, some wait in any case. If the number of
-tasks is bounded, none may wait beside those that run. Among many slots, a few idle ones wait briefly, so that one stage
-serves more of them. Pure like `sdf.scheduling.factoring`: the driver and the simulators call the same code.
+as a busy machine takes several times as long, and makes no piece that runs for less. Each piece of an element also
+opens it again, a file for example, so no piece runs for less than a few times the time to the first claim.
+
+A slot whose task is about to end counts as idle: its next task is planned before that end, and waits in Spark's queue.
+There are two exceptions, in which a stage is planned only for idle slots. If more tasks than slots are wanted, some
+wait in any case. If the number of tasks is bounded, none may wait beside those that run. Among many slots, a few idle
+ones wait briefly, so that one stage serves more of them. Pure like `sdf.scheduling.factoring`: the driver and the
+simulators call the same code.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ __all__ = ["InFlight", "PlannedStage", "StagePlanner"]
 
 # Names in quotes are rows of benchmarks/ablate.py, which get worse with another value.
 _START_MARGIN = 1.25  # times the measured start: late, slots idle; early, estimates are old; "slow to start, hot, 5 s"
+_OPENINGS = 4.0  # the least a piece takes, times the time to its first claim; "slow to open, hot, 20 s"
 _SLOTS_PER_IDLE = 64  # with fewer idle than 1 of so many, wait; "what is asked of the driver": 4 times the stages
 _FIRST_STAGE_SLACK = 1.2  # times its budget, what a task of the first stage keeps; skew.py: one giant element, 1 s
 _FEW_SECONDS = 0.25  # since the last stage: it waits no longer; "Pareto, 128 slots"
@@ -134,7 +138,7 @@ class StagePlanner:
         if not len(self.backlog):
             return None
         running_seconds = self.in_flight.seconds(now)
-        tuning = self._tuning.with_start(self.start_seconds)
+        tuning = self._tuning.with_start(max(self.start_seconds, _OPENINGS * self._work.costs.opening_seconds))
         width = tasks_allowed(
             slots * self._tasks_per_slot,
             self.backlog.seconds() + running_seconds,

@@ -164,7 +164,13 @@ def test_the_first_claims_of_long_work_are_checked(clock):
 def test_as_many_claims_are_checked_as_there_is_time_to_split():
     """Of ten thousand pages of a millisecond, so many that all their splits are tried."""
     checked = check_dofn(SlowFn(0.001), 10_000, seconds=30)
-    assert checked.skipped == ("all but OffsetRange(start=0, stop=42) of OffsetRange(start=0, stop=10000)",)
+    assert checked.skipped == ("all but OffsetRange(start=0, stop=44) of OffsetRange(start=0, stop=10000)",)
+
+
+def test_of_many_claims_as_many_more_are_checked_as_are_not_split_at():
+    """Splits are tried at 40 claims at most, so that work of 10 µs a claim is checked to its 4,411th, not its 420th."""
+    checked = check_dofn(SlowFn(0.00001), 1_000_000, seconds=30)
+    assert checked.skipped == ("all but OffsetRange(start=0, stop=4411) of OffsetRange(start=0, stop=1000000)",)
 
 
 @pytest.mark.parametrize("opening", [1.6, 2.0])
@@ -177,7 +183,7 @@ def test_a_slow_opening_takes_no_claims_away(opening):
 def test_a_slow_opening_counts_for_no_claim():
     """Where not all claims can be checked, there are as many as without it."""
     checked = check_dofn(OpensFn(2.0, each=0.001), 10_000)
-    assert checked.skipped[0] == "all but OffsetRange(start=0, stop=42) of OffsetRange(start=0, stop=10000)"
+    assert checked.skipped[0] == "all but OffsetRange(start=0, stop=44) of OffsetRange(start=0, stop=10000)"
 
 
 def test_two_claims_are_checked_however_long_they_take():
@@ -392,7 +398,7 @@ def test_claims_without_a_split_are_told():
 def test_the_result_says_it_all():
     """In a line for who prints it, or asserts that it is complete."""
     assert str(CheckedDoFn(1, 5, 0, ("3 of 4 splits",), "The first read took 3 s.")) == (
-        "1 claims, 5 records, 0 splits. Not checked, since the time was up: 3 of 4 splits. The first read took 3 s. To "
+        "1 claims, 5 records, 0 splits. Not checked, to end in time: 3 of 4 splits. The first read took 3 s. To "
         "check more, give a smaller element, restriction=, a part of its work, or more seconds=."
     )
     assert str(CheckedDoFn(1, 5, 0)) == (

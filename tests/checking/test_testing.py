@@ -637,10 +637,27 @@ class Rec:
         self.position = position
 
 
+class SlotRec:
+    """A record that does not compare by value, and has no __dict__."""
+
+    __slots__ = ("position",)
+
+    def __init__(self, position):
+        self.position = position
+
+
 @pytest.mark.parametrize(
     "record",
-    [Rec, lambda i: (i, float("nan")), lambda i: {"a": f"{i // 2}", "b": [f"{i // 2}"]}, lambda i: {i}, lambda i: [i]],
-    ids=["no __eq__", "NaN", "dict", "set", "list"],
+    [
+        Rec,
+        SlotRec,
+        ValueError,
+        lambda i: (i, float("nan")),
+        lambda i: {"a": f"{i // 2}", "b": [f"{i // 2}"]},
+        lambda i: {i},
+        lambda i: [i],
+    ],
+    ids=["no __eq__", "slots", "exception", "NaN", "dict", "set", "list"],
 )
 def test_records_are_compared_by_content(record):
     """Records without a useful equality or hash are no fault of the DoFn."""
@@ -650,6 +667,19 @@ def test_records_are_compared_by_content(record):
             return map(record, super().process(element, tracker))
 
     assert check_dofn(RecordsFn(), 6).records == 6
+
+
+@pytest.mark.parametrize("record", [Rec, SlotRec, ValueError])
+def test_records_of_other_content_are_found(record):
+    """Also where they do not compare by value."""
+
+    class StartFn(RightFn):
+        def process(self, element, tracker):
+            start = tracker.current_restriction().start
+            for position in super().process(element, tracker):
+                yield record(position - start)
+
+    assert "missing: " in faults_of(StartFn(), 6)
 
 
 def test_records_that_look_like_pickles_are_shown_as_they_are():

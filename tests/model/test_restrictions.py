@@ -661,7 +661,7 @@ def test_a_part_of_unknown_size_is_a_flaw():
     """One unknown size spoils the sum."""
     sizes = {5: 5, 2: 2, 3: None}
     flaw = tiling_flaw(Rows(5), [Rows(2), Rows(3)], lambda rows: sizes[rows.count])
-    assert flaw.startswith("nothing shows")
+    assert flaw.startswith("nothing proves")
 
 
 def test_a_size_that_is_no_number_is_a_flaw():

@@ -7,7 +7,7 @@ from support.planning import RangeFn, drain
 
 from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
-from sdf.execution.work_items import Outcome, Part
+from sdf.execution.work_items import Outcome, Part, Ran
 from sdf.model.restrictions import OffsetRange
 from sdf.scheduling.factoring import Limits, Tuning
 from sdf.scheduling.run_state import RunState, enter
@@ -135,6 +135,15 @@ def test_what_starting_a_stage_takes_is_learnt():
     assert stage.ends == tuple(0.5 + 2.5 + task.expected_seconds for task in stage.tasks)
     run.planner.started(1.0)
     assert run.planner.start_seconds == 1.25 * 1.5
+
+
+def test_no_piece_takes_less_than_four_openings():
+    """Each piece of an element opens it again: reaches its first claim, to open a file for example."""
+    run = Run()
+    run.first_ends()
+    run.work.costs.observe(Outcome(1, (), 1, 4.0, (Ran(0, 0.0, 4.0, 1, 1, 3.0),)))
+    assert run.work.costs.opening_seconds == 1.5
+    assert run.planner.plan(4, 0.5, 0.5).min_piece_seconds == 6.0
 
 
 def test_an_empty_backlog_is_planned_for_never():
