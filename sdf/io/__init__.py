@@ -1,7 +1,7 @@
-"""Connectors: DoFns that read real data and can be split anywhere. Each is written against the public surface only.
+"""Connectors: DoFns that read real data and can be split anywhere. Each uses only the public API.
 
-Each needs an extra, for example ``pip install '.[files,avro]'`` in a checkout of sdf. An error that misses a library of
-one says how to install it.
+Each needs an extra, for example ``pip install '.[files,avro]'`` in a checkout of sdf. If a library is missing, the
+error says how to install it.
 """
 
 from __future__ import annotations

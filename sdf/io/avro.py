@@ -1,11 +1,11 @@
-"""ReadAvro: the records of Avro files, block by block; fastavro reads them.
+"""ReadAvro: the records of Avro files, block by block; fastavro decodes them.
 
-An Avro file is a header (schema, codec, a marker of 16 random bytes), then blocks: how many records, how many bytes,
-those bytes, the marker. Where blocks begin is settled by going from one to the next, from the header on. A part that
-begins in the middle looks for the marker instead, and believes it if blocks without further markers follow, each right
-after the other, for 1 MiB or to the end of the file. If not, the marker may be part of a record, such as a copy of this
-file, or a block may be damaged, and only the way from the header tells which; that is rare enough to walk it. What
-remains is a copy of blocks in a record that goes on for longer, or that ends just where the block around it ends.
+An Avro file is a header (schema, codec, a sync marker of 16 random bytes), then blocks. A block is a record count, a
+byte count, so many bytes, and the marker. Only a walk from the header, block by block, shows for certain where blocks
+begin. A part that begins in the middle looks for the marker instead. It trusts a marker if blocks with no marker inside
+follow, each right after the other, for 1 MiB or to the end of the file. If not, a record may hold the marker (such as
+in a copy of this file), or a block may be damaged. Then the part walks from the header; that is rare. One case is not
+detected: copied blocks in a record that go on for more than 1 MiB, or end exactly where the block around them ends.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _MARKER_BYTES = 16
 _CHUNK_BYTES = 1 << 16
 _MOST_BAD_BYTES = 1 << 20
 _AT_ONCE = 64  # records
-_BELIEVED_BYTES = 1 << 20  # of blocks that follow each other: then the first one is believed to be one
+_BELIEVED_BYTES = 1 << 20  # blocks that follow each other for so many bytes are trusted
 _NO_BLOCK = "what is there does not end in the sync marker of the file"
 
 
 class ReadAvro(FileFn):
     """Reads Avro records. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of an Avro block.
 
-    A record is what fastavro makes of it, a dict in most files. A part owns the Avro blocks that start in it. Memory
-    holds one of them, and with ``on_error="tag"`` its records. A file of no bytes has no records.
+    A record is the value that fastavro returns, a dict in most files. A part owns the Avro blocks that start in it.
+    Memory holds one block, and with ``on_error="tag"`` its records. An empty file has no records.
 
     Args:
-        reader_schema: read the records as this schema says, by Avro's rules of resolution; None: as they were written.
+        reader_schema: resolve the records to this schema, by Avro's rules; None: read them as they were written.
         with_position: yield ``((path, offset of the Avro block), record)`` instead of ``record``.
-        on_error: ``"raise"``, or ``"tag"`` to give each Avro block that cannot be read as a `BadRecord` to the tag
-            ``bad``, and none of its records. Where even its end is lost, ``data`` are the bytes up to the next block,
-            at most 1 MiB of them.
+        on_error: ``"raise"``, or ``"tag"`` to yield an Avro block that cannot be read as a `BadRecord` with the tag
+            ``bad``, and none of its records. If the end of the block is lost, ``data`` is the bytes up to the next
+            block, at most 1 MiB.
         block_size: see `FileFn`.
         storage_options: see `FileFn`.
 
     Raises:
-        InvalidValueError: for an option of a wrong value.
+        InvalidValueError: if an option has a wrong value.
         MissingExtraError: if fastavro is not installed.
         ReadError: when it runs, if a file is not Avro, if its codec needs a library that is not installed, or if a
             block cannot be read.
@@ -73,10 +73,10 @@ class ReadAvro(FileFn):
         self.on_error = on_error
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
-        return chain.from_iterable(self._lists(tracker))  # a step of a generator for each record would cost 4 %
+        return chain.from_iterable(self._lists(tracker))  # one generator step for each record would cost 4 %
 
     def _lists(self, tracker: Any) -> Iterator[Iterable[Any]]:
-        """Yield the records, some at a time."""
+        """Yield the records in small lists."""
         restriction: FileRange = tracker.current_restriction()
         path = restriction.file.path
         if restriction.start == restriction.stop:
@@ -91,11 +91,11 @@ class ReadAvro(FileFn):
                 at = file.after(at, block)
 
     def _or_error(self, path: str, file: _AvroFile, at: int, block: bytes | None) -> Iterator[Iterable[Any]]:
-        """Yield the records of a block, some at a time."""
+        """Yield the records of a block in small lists."""
         try:
             for records in file.decode(block):
                 yield zip(repeat((path, at)), records) if self.with_position else records
-        except Exception as error:  # fastavro raises whatever comes of bytes that are no records
+        except Exception as error:  # fastavro raises any exception type for damaged bytes
             file.check_codec()
             raise ReadError(
                 f"{path}: the Avro block at byte {at} cannot be read: {type(error).__name__}: {error}. To go on "
@@ -103,10 +103,10 @@ class ReadAvro(FileFn):
             ) from error
 
     def _or_bad(self, path: str, file: _AvroFile, at: int, block: bytes | None) -> Iterator[Iterable[Any]]:
-        """Yield the records of a block, or the block itself if one of them does not decode."""
+        """Yield the records of a block, or the block as a `BadRecord` if any record does not decode."""
         try:
             records = list(chain.from_iterable(file.decode(block)))
-        except Exception as error:  # fastavro raises whatever comes of bytes that are no records
+        except Exception as error:  # fastavro raises any exception type for damaged bytes
             file.check_codec()
             data = file.slice(at, min(file.after(at, block), at + _MOST_BAD_BYTES)) if block is None else block
             yield (TaggedOutput("bad", BadRecord(path, at, data, f"{type(error).__name__}: {error}")),)
@@ -115,15 +115,15 @@ class ReadAvro(FileFn):
 
 
 class _AvroFile:
-    """An open Avro file whose header is read.
+    """An open Avro file; its header has been read.
 
     Args:
-        file: open, at its start.
-        info: what the file is.
+        file: the open file, at its start.
+        info: its path and size.
         reader_schema: as for `ReadAvro`.
 
     Raises:
-        ReadError: if it is not Avro.
+        ReadError: if the file is not Avro.
     """
 
     def __init__(self, file: io.BufferedReader, info: FileInfo, reader_schema: Any) -> None:
@@ -147,7 +147,7 @@ class _AvroFile:
             raise ReadError(
                 f"{self.info.path}: its Avro header cannot be read: {type(error).__name__}: {error}."
             ) from error
-        self._source.file = io.BytesIO()  # what follows is read block by block
+        self._source.file = io.BytesIO()  # the blocks are supplied one by one, by decode()
 
     def slice(self, start: int, stop: int) -> bytes:
         """Return the bytes ``[start, stop)``."""
@@ -155,7 +155,7 @@ class _AvroFile:
         return self._file.read(stop - start)
 
     def read(self, at: int) -> bytes | None:
-        """Return the block at an offset, with its marker, or None if what is there is no block."""
+        """Return the block at an offset, with its marker; None if no block is there."""
         self._file.seek(at)
         try:
             count, size = (self._fastavro.schemaless_reader(self._file, "long", None) for _ in range(2))
@@ -168,9 +168,9 @@ class _AvroFile:
         return block if block.endswith(self._marker) else None
 
     def after(self, at: int, block: bytes | None) -> int:
-        """Return the offset of the block that follows the one at an offset; at the last, the size of the file.
+        """Return the offset of the block after the one at ``at``; after the last, the size of the file.
 
-        If there is none at that offset, what is there ends with the first marker that a block follows.
+        If no block is at ``at``, the next one begins after the first marker that a block follows.
         """
         if block is not None:
             return at + len(block)
@@ -181,7 +181,7 @@ class _AvroFile:
         return following
 
     def first(self, start: int, stop: int) -> int:
-        """Return the offset of the first block that begins in ``[start, stop)``, ``stop`` or more if none does."""
+        """Return the offset of the first block that begins in ``[start, stop)``; ``stop`` or more if none does."""
         at = self._find(start, stop)
         if self._first < at < stop and not self._goes_on(at):
             at = self._first
@@ -190,7 +190,7 @@ class _AvroFile:
         return at
 
     def _goes_on(self, at: int) -> bool:
-        """Tell whether blocks with no marker but the one at their end follow each other from an offset on."""
+        """Return whether blocks follow each other from an offset on, each with no marker except the one at its end."""
         end = min(at + _BELIEVED_BYTES, self.info.size)
         while at < end:
             block = self.read(at)
@@ -200,7 +200,7 @@ class _AvroFile:
         return True
 
     def _find(self, start: int, stop: int) -> int:
-        """Return the first offset in ``[start, stop)`` that a marker ends at, ``stop`` if there is none."""
+        """Return the first offset in ``[start, stop)`` right after a marker; ``stop`` if there is none."""
         at = max(start, self._first) - _MARKER_BYTES
         seen = b""
         self._file.seek(at)
@@ -214,9 +214,9 @@ class _AvroFile:
         return stop
 
     def decode(self, block: bytes | None) -> Iterator[list[Any]]:
-        """Yield the records of a block, a few at a time, so that they are still in the cache when used; raise anything.
+        """Yield the records of a block in lists short enough to stay in the CPU cache; raise any exception type.
 
-        fastavro goes on from block to block in a loop of its own: nothing is as fast.
+        One fastavro reader decodes all blocks in its own loop; this is the fastest way.
         """
         if block is None:
             raise ValueError(_NO_BLOCK)
@@ -226,11 +226,11 @@ class _AvroFile:
             for left in range(count, 0, -_AT_ONCE):
                 yield list(islice(self._records, min(left, _AT_ONCE)))
         except Exception:
-            self._read_header()  # an iterator that has raised is at its end
+            self._read_header()  # makes a new reader: an iterator that has raised is exhausted
             raise
 
     def check_codec(self) -> None:
-        """Raise ReadError if fastavro lacks the codec here: then it is not the block's fault."""
+        """Raise ReadError if fastavro lacks the codec on this host: then the block is not damaged."""
         codec = self._records.codec
         if codec not in self._fastavro.read.BLOCK_READERS:
             raise ReadError(f"{self.info.path}: its header names the codec {codec!r}, which fastavro does not know.")
@@ -244,11 +244,11 @@ class _AvroFile:
 
 
 class _Source:
-    """What fastavro reads from: the file for its header, then one block after the other."""
+    """The stream that fastavro reads: the file's header, then one block after the other."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.following: BinaryIO = file  # what to read when that is at its end
+        self.following: BinaryIO = file  # read next, when `file` is at its end
 
     def read(self, size: int = -1) -> bytes:
         data = self.file.read(size)
@@ -262,7 +262,7 @@ class _Source:
 
 
 def _as_schema(schema: Any) -> Any:
-    """Return a schema as it is given; raise unless it is None or one that fastavro understands."""
+    """Return the schema unchanged; raise unless it is None or fastavro can parse it."""
     fastavro = need("fastavro", "ReadAvro")
     if schema is not None:
         try:

@@ -1,4 +1,4 @@
-"""Connector: a DoFn with options, which says what was meant where it is made with one that it has not."""
+"""Connector: a DoFn with options. An unknown option is an error that suggests the right one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sdf.errors import InvalidTypeError, show
 
 __all__ = ["Connector"]
 
-# What others call an option, and what it may be called here; the first that a connector has is meant.
+# Option names of other libraries, and what they are called here; the first that the connector has is suggested.
 _SYNONYMS: dict[str, tuple[str, ...]] = {
     "sep": ("separator", "delimiter"),
     "delimiter": ("separator",),
@@ -60,7 +60,7 @@ _PATHS = {"path", "paths", "file", "files", "filename", "table", "topic", "topic
 
 
 class Connector(DoFn):
-    """A DoFn whose options are those of its ``__init__``, and, if that passes others on, of the classes above it."""
+    """A DoFn whose options are the arguments of its ``__init__``; if that has ``**options``, of base classes too."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -89,9 +89,9 @@ def _parameters(init: Callable[..., None]) -> list[inspect.Parameter]:
 
 
 def _telling(init: Callable[..., None]) -> Callable[..., None]:
-    """Return an ``__init__`` that looks at its arguments first, if it is that of the connector that is made.
+    """Return an ``__init__`` that first checks its arguments, if no connector class of sdf overrides it.
 
-    A user's subclass may take what it likes; it is looked at what it passes on.
+    A user's subclass may take any arguments; those that it passes on are checked.
     """
 
     @functools.wraps(init)
@@ -105,7 +105,7 @@ def _telling(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _check(kind: type[Connector], init: Callable[..., None], given: Sequence[Any], options: Mapping[str, Any]) -> None:
-    """Raise InvalidTypeError if there is no such option, or if one is missing or has no name."""
+    """Raise InvalidTypeError if an option is unknown, missing, or passed without its name."""
     who, names = kind.__name__, kind.option_names()
     for name, value in options.items():
         if name not in names:

@@ -1,4 +1,4 @@
-"""Libraries that a connector needs and sdf does not: imported when needed; an error says how to install one."""
+"""Optional libraries of connectors: imported when needed; the error for a missing one says how to install it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ReadLmdb: the records of LMDB environments, by ranges of keys.
 
-LMDB forbids to open an environment twice in a process, and a process may have several DoFns that read one, or one that
-runs a part while another waits. So the open environments of this process are shared, and the last reader closes.
+LMDB forbids opening an environment twice in a process. A process may have several DoFns that read the same environment,
+or one that runs a part while another waits. So readers share the open environment, and the last reader closes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sdf.io.options import as_size
 
 __all__ = ["ReadLmdb"]
 
-_MOST_DATABASES = 128  # with a name, that may be open at a time in one environment
+_MOST_DATABASES = 128  # named databases that may be open at a time in one environment
 _opened: dict[str, tuple[Any, int]] = {}  # by real path: the environment, and how many read it
 _opening = Lock()
 
@@ -28,23 +28,23 @@ _opening = Lock()
 class ReadLmdb(Connector):
     """Reads LMDB. Element: a path, or ``(path, name)`` of a named database. Gives ``(key, value)``, both bytes.
 
-    Position: the first ``block_prefix_bytes`` bytes of a key, or all of a shorter one; all keys that begin with them
-    are one block. All values of a key, where the database allows several, belong to the key. The unnamed database of
-    an environment that has named ones holds their names.
+    Position: the first ``block_prefix_bytes`` bytes of a key, or all of a shorter key. All keys with the same such
+    prefix are one block. If a key has several values, all are in its block. The unnamed database of an environment
+    with named databases holds their names.
 
-    Pinned is the range of keys that there is when the run is planned. Each part sees the database as it is when the
-    part begins: do not write while a run reads.
+    The range of keys is pinned when the run is planned. Each part sees the database as it is when the part begins: do
+    not write while a run reads.
 
     Args:
-        block_prefix_bytes: None makes each key a block. Claims then cost more than reads; a prefix that some hundred
-            keys share saves that, as long as enough different ones are left to split at.
+        block_prefix_bytes: length of the key prefix that makes a block; None makes each key a block, and claims then
+            cost more than reads. Choose a prefix that some hundred keys share, with enough different prefixes to split.
         with_position: yield ``((element, key), value)`` instead of ``(key, value)``.
-        lock: False opens without LMDB's lock file, for a file system on which none can be written. Then nobody may
-            write while a run reads.
+        lock: False opens without LMDB's lock file, for a file system where it cannot be written. Then nobody may write
+            while a run reads.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
-        SourceError: when it runs, if there is no such environment or database, or its order is not that of bytes.
+        SourceError: when it runs, if there is no such environment or database, or its keys are not in byte order.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ReadLmdb(Connector):
         return key[: self.block_prefix_bytes]
 
     def _from(self, cursor: Any, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Return all records from the first block that begins at a position or after it."""
+        """Return the records from the first block at or after a position on."""
         found = cursor.set_range(start)
         if found and self._block(cursor.key()) < start:
             following = _after(self._block(cursor.key()))
@@ -88,7 +88,7 @@ class ReadLmdb(Connector):
 
     @contextmanager
     def _cursor(self, element: Any) -> Iterator[Any]:
-        """Return a context manager that gives a cursor; it sees the database as it is now."""
+        """Return a context manager for a cursor, which sees the database as it is now."""
         path, name = _split(element)
         lmdb = need("lmdb", "ReadLmdb")
         with _environment(lmdb, path, self.lock) as environment:
@@ -116,14 +116,14 @@ def _split(element: Any) -> tuple[str, str | None]:
 
 
 def _after(prefix: bytes) -> bytes | None:
-    """Return the lowest key after all those that begin with a prefix, None if there is none."""
+    """Return the lowest key that is greater than all keys with a prefix; None if there is none."""
     shorter = prefix.rstrip(b"\xff")
     return shorter[:-1] + bytes([shorter[-1] + 1]) if shorter else None
 
 
 @contextmanager
 def _environment(lmdb: Any, path: str, lock: bool) -> Iterator[Any]:
-    """Return a context manager that gives the open environment of a path."""
+    """Return a context manager for the open environment of a path; see the module's docstring."""
     name = os.path.realpath(path)
     with _opening:
         environment, readers = _opened.get(name, (None, 0))

@@ -1,4 +1,4 @@
-"""What is checked of the options of connectors: each is an error that names the connector and the option."""
+"""Checks for the options of connectors: the errors name the connector and the option."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def as_seconds(value: Any, what: str) -> float:
 
 
 def as_options(value: Any, who: str) -> dict[str, Any]:
-    """Return storage options, None as no options; raise unless they are a mapping."""
+    """Return storage options as a dict, empty for None; raise unless they are a mapping."""
     if value is not None and not isinstance(value, Mapping):
         raise InvalidTypeError(f"{who} storage_options must be a mapping of names to values (got {show(value)}).")
     return dict(value or {})

@@ -1,7 +1,7 @@
 """ReadParquet: the rows of Parquet files, row group by row group; pyarrow reads them.
 
-A Parquet file says in its footer where its row groups are. Every attempt reads the footer anew, on a worker: to plan a
-run by thousands of footers on the driver would make it wait for each of them.
+The footer of a Parquet file says where its row groups are. Every attempt reads the footer again, on a worker: if the
+driver read it to plan a run, it would have to wait for thousands of footers.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from sdf.io.files.file_fn import FileFn, FileRange
 __all__ = ["ReadParquet"]
 
 _ROWS_OF_BATCH = 1 << 14
-_SIGNATURE_BYTES = 28  # behind the metadata of a footer: a nonce of 12 bytes and a tag of 16
+_SIGNATURE_BYTES = 28  # after the metadata in a signed footer: a nonce of 12 bytes and a tag of 16
 
 
 class ReadParquet(FileFn):
     """Reads Parquet. Element: a path, `FileInfo` or `FileBlock`. Position: the first page of a row group's column 0.
 
-    A row is a dict, as pyarrow makes it. A part owns the row groups that start in it. Memory holds what is asked for of
-    one row group, as it is stored, and one batch of its rows. A file of no bytes has no rows. Encrypted files are not
-    read, nor are the columns in the clear of those with a footer in the clear.
+    A row is a dict, as pyarrow makes it. A part owns the row groups that start in it. Memory holds the requested
+    columns of one row group, as they are stored, and one batch of rows. An empty file has no rows. Encrypted files are
+    an error, also if the footer and some columns are not encrypted.
 
     Args:
-        columns: only these, as pyarrow names them (``"a.b"`` is the field b of a); None: all.
+        columns: read only these, as pyarrow names them (``"a.b"`` is the field b of a); None: all.
         batches: yield `pyarrow.RecordBatch` of at most 16,384 rows instead of rows.
         with_position: yield ``((path, number of the row group), row or batch)``.
         block_size: see `FileFn`.
@@ -42,7 +42,7 @@ class ReadParquet(FileFn):
         ReadError: when it runs, if a file is not Parquet, lacks a column, is encrypted, or cannot be read, or if a row
             would have two columns of one name.
 
-    Source: the Apache Parquet format; the position of a row group is the one of parquet-mr's splits.
+    Source: the Apache Parquet format; the position of a row group is as in parquet-mr's splits.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class ReadParquet(FileFn):
                         _ROWS_OF_BATCH,
                         row_groups=[number],
                         columns=self.columns,
-                        use_threads=False,  # one core is what a task has
+                        use_threads=False,  # a task has one core
                     ):
                         outputs = [batch] if self.batches else batch.to_pylist()
                         yield from zip(repeat((path, number)), outputs) if self.with_position else outputs
             tracker.try_claim(restriction.file.size)  # no row group is left
 
     def _check_columns(self, path: str, file: Any) -> None:
-        """Raise ReadError if the file lacks a column that is asked for: pyarrow would leave it out."""
+        """Raise ReadError if a requested column is missing (pyarrow would ignore that), or a dict would lose one."""
         for name in self.columns or ():
             if not file.read_row_groups([], columns=[name]).num_columns:
                 raise ReadError(f"{path} has no column {name!r}; it has {show(file.schema_arrow.names)}.")
@@ -103,9 +103,9 @@ class ReadParquet(FileFn):
 
 
 def _is_signed(opened: Any, metadata: Any) -> bool:
-    """Tell whether a footer is in the clear and signed, as it is where columns are encrypted.
+    """Return whether a footer is unencrypted but signed, which means that columns are encrypted.
 
-    pyarrow does not tell, and to ask it for the position of an encrypted column ends the process.
+    pyarrow does not report this, and asking it for the position of an encrypted column crashes the process.
     """
     opened.seek(-8, os.SEEK_END)
     size = int.from_bytes(opened.read(4), "little")
@@ -113,10 +113,10 @@ def _is_signed(opened: Any, metadata: Any) -> bool:
 
 
 def _row_groups(path: str, size: int, metadata: Any) -> list[tuple[int, int]]:
-    """Return positions and numbers of the row groups that have rows, by position.
+    """Return positions and numbers of the row groups that have rows, sorted by position.
 
     Raises:
-        ReadError: if two have the same position, or one has none in the file: no part would read it.
+        ReadError: if two have the same position, or a position is not in the file: no part would read that row group.
     """
     groups = [(metadata.row_group(number), number) for number in range(metadata.num_row_groups)]
     found = sorted((_position(group.column(0)), number) for group, number in groups if group.num_rows)
@@ -130,17 +130,17 @@ def _row_groups(path: str, size: int, metadata: Any) -> list[tuple[int, int]]:
 
 
 def _position(column: Any) -> int:
-    """Return the offset of the first page of a column chunk: of its dictionary, if it has one."""
+    """Return the offset of the first page of a column chunk: the dictionary page, if there is one."""
     position: int = column.dictionary_page_offset or column.data_page_offset
     return position
 
 
 @contextmanager
 def _blame(what: str) -> Iterator[None]:
-    """Name what was read in the errors of pyarrow."""
+    """Raise the errors of pyarrow as ReadError that begins with ``what``."""
     try:
         yield
-    except (OSError, ValueError, OverflowError) as error:  # pyarrow's own, and dates that Python's cannot hold
+    except (OSError, ValueError, OverflowError) as error:  # pyarrow's errors, and dates outside of Python's range
         raise ReadError(f"{what} cannot be read as Parquet: {type(error).__name__}: {error}") from error
 
 

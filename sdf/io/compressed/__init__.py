@@ -1,1 +1,1 @@
-"""Where compressed files can be entered."""
+"""Compressed files: where reading can start in them."""

@@ -1,11 +1,10 @@
-"""BGZF, blocked gzip: where its blocks begin, and what one of them holds.
+"""BGZF, blocked gzip: finds its blocks and decompresses them.
 
-A block is a gzip member whose header says how long it is, so whoever knows one block knows all that follow. What looks
-like a header need not be one: data that cannot be compressed is stored as it is, blocks of another BGZF file with all
-that is in them too. But such blocks are cut off where the block ends that they are stored in, and no block is longer
-than 64 KiB. So whoever starts inside of a file looks at so many bytes before its start, in which a block begins, and
-takes the first chain of headers there that is unbroken until so many bytes after it. If there is none, the file is
-damaged.
+A block is a gzip member of at most 64 KiB. Its header states the size of the block, so one block leads to the next.
+Bytes that look like a header need not be one: incompressible data is stored as it is, for example the blocks of another
+BGZF file. But a chain of such inner headers breaks where the block around them ends. So a reader that starts inside of
+a file looks for headers in the 64 KiB before its start, in which a block must begin. It takes the first header whose
+chain is unbroken until 64 KiB after the start. If there is none, the file is damaged.
 
 Source: the SAM/BAM specification, "The BGZF compression format".
 """
@@ -22,7 +21,7 @@ __all__ = ["BgzfBlocks", "block_size"]
 
 _MAGIC = b"\x1f\x8b\x08\x04"  # gzip, deflate, with an extra field
 _MOST_BYTES = 1 << 16
-_USUAL_HEAD_BYTES = 18  # with no extra field but the one of BGZF
+_USUAL_HEAD_BYTES = 18  # of a header with BGZF's extra field only
 
 
 class BgzfBlocks:
@@ -30,8 +29,8 @@ class BgzfBlocks:
 
     Args:
         file: the compressed file.
-        size: of it.
-        path: of it, for messages.
+        size: its size in bytes.
+        path: its path, for error messages.
     """
 
     shift = 16
@@ -51,7 +50,7 @@ class BgzfBlocks:
     def _find(self, start: int) -> int:
         begin = max(0, start - _MOST_BYTES)
         self._file.seek(begin)
-        window = self._file.read(start + 2 * _MOST_BYTES - begin)  # a head has as many bytes as a block at most
+        window = self._file.read(start + 2 * _MOST_BYTES - begin)  # a header is no longer than a block
         if begin == 0:
             found = self._follow(window, 0, 0, start)  # a block begins with the file
             return self._damaged(0, f"no unbroken chain of blocks leads to byte {start}") if found is None else found
@@ -64,7 +63,7 @@ class BgzfBlocks:
         return self._damaged(start, "no unbroken chain of blocks leads here")
 
     def _follow(self, window: bytes, begin: int, at: int, start: int) -> int | None:
-        """Return the first block at or after ``start`` in the chain from ``at`` on; None if it breaks off too early."""
+        """Return the first block at or after ``start`` in the chain from ``at`` on; None if that breaks too early."""
         found = None
         while begin + at < min(start + _MOST_BYTES, self.size):
             if found is None and begin + at >= start:
@@ -87,7 +86,7 @@ class BgzfBlocks:
             self._damaged(position, "no block begins here")
         decompressor = zlib.decompressobj(31)
         try:
-            text = decompressor.decompress(head + self._file.read(size - len(head)))  # it checks the checksum too
+            text = decompressor.decompress(head + self._file.read(size - len(head)))  # verifies the checksum too
         except zlib.error as error:
             self._damaged(position, str(error), error)
         if not decompressor.eof or decompressor.unused_data:
@@ -103,7 +102,7 @@ class BgzfBlocks:
 
 
 def block_size(data: bytes, at: int = 0) -> int | None:
-    """Return how long the BGZF block is that begins at a byte, of which the head must be there; None if none does."""
+    """Return the size of the BGZF block that begins at ``at``; None if none does or ``data`` cuts off its header."""
     stop = at + _head_size(data, at)
     if not data.startswith(_MAGIC, at) or len(data) < stop:
         return None

@@ -1,14 +1,14 @@
-"""bzip2: where its blocks begin, and what one of them holds.
+"""bzip2: finds its blocks and decompresses them.
 
-A block begins with 48 bits that stand for pi, at any bit of a byte, and nothing says how long it is: it ends where the
-next begins, or its stream does, which 48 bits of the square root of pi say. Both are searched for as bytes, once for
-each of the eight places in a byte where they can begin. That costs 7% of what decompressing costs; a library for arrays
-of bits would need 50%. A block is then decompressed as a stream of its own, made of a header, its bits, an end and its
-own checksum, as parallel decompressors of bzip2 do. So its checksum also tells blocks from what looks like one.
+A block begins with the 48 bits of pi, at any bit of a byte. Nothing states its size: it ends where the next block
+begins, or where its stream ends, which the 48 bits of the square root of pi mark. The search for both looks for bytes,
+once for each of the eight bits of a byte where they can begin. It costs 7% of the time of decompressing; a library for
+bit arrays would cost 50%. A block is then decompressed as a stream of its own: a header, the bits of the block, an end
+mark and the block's checksum. Parallel bzip2 decompressors do the same. The checksum also rejects false blocks.
 
-Bits that look like the beginning of a block, inside of another, are found out: what follows them cannot be
-decompressed, and a block before them goes on past them. If none does, the file is damaged. What is not found out is a
-whole block, its checksum included, that somebody put inside of another on purpose.
+A false block mark inside a real block is detected: the bits after it cannot be decompressed, and an earlier block goes
+on past it. If no earlier block does, the file is damaged. Not detected is a whole block with a valid checksum that
+somebody put inside another one on purpose.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ __all__ = ["Bzip2Blocks"]
 _BLOCK = 0x314159265359
 _END = 0x177245385090
 _MAGIC_BITS = 48
-_EMPTY_STREAM_BITS = 8 * 14  # a header of 4 bytes, an end and a checksum
+_EMPTY_STREAM_BITS = 8 * 14  # a header of 4 bytes, an end mark of 6, a checksum of 4
 _LEAST_BYTES = 1 << 12
 _SCAN_BYTES = 1 << 20
 _MOST_BYTES = 3 << 20  # no block is longer: it has at most 900,000 symbols of at most 20 bits
-_MOST_ENDS = 8  # of a block, before it is held for damaged; one that is not the right one comes once in 2**48 bits
+_MOST_ENDS = 8  # false ends, after the first, that make a block count as damaged; one is expected every 2**48 bits
 
 
 @attrs.frozen
 class _Decoded:
     text: bytes
-    end: int  # the bit after its last
+    end: int  # the bit after the block's last bit
 
 
 class Bzip2Blocks:
     """The blocks of a bzip2 file, of one stream or several. Position: the byte in which a block's first bit lies.
 
-    Stricter than Python's bz2, which leaves out what follows the last stream and is no other: that is an error here.
+    Other bytes after the last stream are an error. Python's bz2 ignores them.
 
     Args:
         file: the compressed file.
-        size: of it.
-        path: of it, for messages.
+        size: its size in bytes.
+        path: its path, for error messages.
     """
 
-    shift = 26  # a block of 900,000 bytes, in which 5 can stand for 259, holds up to 47 million
+    shift = 26  # a block of 900,000 bytes, of which 5 can stand for 259, gives up to 47 million bytes of text
 
     def __init__(self, file: io.BufferedReader, size: int, path: str) -> None:
         self._file = file
         self._path = path
         self._bit = 0  # where the next block begins
-        self._decoded: _Decoded | None = None  # that block, if it is known already
+        self._decoded: _Decoded | None = None  # that block, if it is decompressed already
         self.size = size
         self.is_first = False
 
@@ -90,10 +90,10 @@ class Bzip2Blocks:
         return self._file.read(size)
 
     def _first_of_stream(self, start: int) -> int:
-        """Return where the first block of the stream at a byte begins; the end of the file if none has any.
+        """Return the bit of the first block in the stream at a byte or in later streams; the end of the file if none.
 
         Raises:
-            ReadError: if no stream begins there.
+            ReadError: if no stream begins at the byte.
         """
         header = self._read(start, 4)
         if header[:3] == b"BZh" and header[3:].isdigit() and header[3:] != b"0":
@@ -109,12 +109,12 @@ class Bzip2Blocks:
         )
 
     def _after(self, bit: int) -> int:
-        """Return where the next block begins, from where a block or the header of a stream has ended."""
+        """Return the bit where the next block begins; ``bit`` is where a block or the header of a stream ends."""
         start = bit // 8
         follows = int.from_bytes(self._read(start, 7).ljust(7, b"\0"), "big") >> (8 - bit % 8) & (1 << _MAGIC_BITS) - 1
         if follows == _BLOCK:
             return bit
-        after = -(-(bit + _MAGIC_BITS + 32) // 8)  # an end, a checksum, and bits that fill the byte
+        after = -(-(bit + _MAGIC_BITS + 32) // 8)  # an end mark, a checksum, and bits that fill the byte
         if follows != _END:
             raise ReadError(
                 f"{self._path} at byte {start}: neither a bzip2 block nor the end of a stream. The file is damaged or "
@@ -128,7 +128,7 @@ class Bzip2Blocks:
         return 8 * self.size if after == self.size else self._first_of_stream(after)
 
     def _decode(self, bit: int) -> _Decoded | None:
-        """Decompress the block that begins at a bit; None if there is none, or it is damaged."""
+        """Decompress the block that begins at a bit; return None if no block does, or it is damaged."""
         for tried, (end, data) in enumerate(self._ends(bit)):
             text = _decompress(data, bit % 8, end - bit)
             if text is not None:
@@ -138,7 +138,7 @@ class Bzip2Blocks:
         return None
 
     def _ends(self, bit: int) -> Iterator[tuple[int, bytes]]:
-        """Yield where the block at a bit may end, with the bytes from its first on, up to there or more."""
+        """Yield the bits where the block at a bit may end, each with the bytes from its first up to there or more."""
         start = bit // 8
         data = b""
         found = bit
@@ -162,7 +162,7 @@ class Bzip2Blocks:
             start += size
 
     def _is_inside(self, bit: int) -> bool:
-        """Tell whether a bit is inside of a block, and so is not the beginning of one."""
+        """Return whether a bit lies inside a block, so that no block begins there."""
         before = [found for found in self._blocks_in(max(0, bit // 8 - _MOST_BYTES), bit // 8 + 1) if found < bit]
         for found in reversed(before):
             decoded = self._decode(found)
@@ -172,11 +172,11 @@ class Bzip2Blocks:
 
 
 def _search(data: bytes, magic: int, start: int) -> list[int]:
-    """Return at which bits a magic number of 48 bits is found, from a byte on."""
+    """Return the bits where a magic number of 48 bits begins, searching from byte ``start`` on."""
     found = []
     for shift in range(8):
         shifted = (magic << 8 - shift).to_bytes(7, "big")
-        whole = shifted[:6] if shift == 0 else shifted[1:6]  # the bytes that are all its own
+        whole = shifted[:6] if shift == 0 else shifted[1:6]  # the bytes that hold bits of the magic number only
         lead = 0 if shift == 0 else 1
         at = data.find(whole, start + lead)
         while at >= 0:
@@ -189,7 +189,7 @@ def _search(data: bytes, magic: int, start: int) -> list[int]:
 
 
 def _decompress(data: bytes, start: int, size: int) -> bytes | None:
-    """Return what a block of ``size`` bits holds that begins at bit ``start`` of some bytes; None if that is none."""
+    """Return the text of the block of ``size`` bits at bit ``start`` of ``data``; None if no block is there."""
     if size < _MAGIC_BITS + 32:
         return None
     stop = start + size
@@ -200,6 +200,6 @@ def _decompress(data: bytes, start: int, size: int) -> bytes | None:
     decompressor = bz2.BZ2Decompressor()
     try:
         text = decompressor.decompress(b"BZh9" + (stream << -size % 8).to_bytes(-(-size // 8), "big"))
-    except OSError:  # how it says that the data is invalid
+    except OSError:  # the data is invalid
         return None
     return text if decompressor.eof and not decompressor.unused_data else None

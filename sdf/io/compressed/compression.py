@@ -1,4 +1,4 @@
-"""Which compression a file has, what positions in its restriction mean, and how its text is opened.
+"""The compression of a file: what positions in its restriction mean, and how its text is opened.
 
 codec           positions                               parts
 ``""``          bytes of the file                       anywhere
@@ -8,10 +8,11 @@ codec           positions                               parts
 ``gzip``        0 of ``[0, 1)``                         one
 ``zstd``        0 of ``[0, 1)``                         one
 
-What ``with_position`` gives, and a `BadRecord` has, is a record's offset in the text. Not so of ``bzip2`` and ``bgzf``:
-how much text is in the blocks before is not known there. It is the position of the record's block, shifted to the left,
-plus its place in the text of the block: ``(block << 26) + place`` of bzip2, ``(block << 16) + place`` of BGZF. Such
-positions increase, but are offsets of bytes neither in the file nor in the text. The first record of a file has 0.
+The offset that ``with_position`` and `BadRecord` give is the record's offset in the text, except for ``bzip2`` and
+``bgzf``: a part does not know how much text the blocks before it hold. There the offset is made of the position of the
+record's block and the place of the record in the block's text: ``(block << 26) + place`` for bzip2,
+``(block << 16) + place`` for BGZF. Such offsets increase, but count bytes neither of the file nor of the text. The
+first record of a file has offset 0.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ _BGZF_HEAD_BYTES = 18
 
 
 class CompressedFn(FileFn):
-    """Readers of files that may be compressed. Subclass it with `process`, which looks at the codec of a restriction.
+    """Readers of files that may be compressed. A subclass defines `process`, which reads by the codec of a restriction.
 
     Args:
         compression: ``"bzip2"``, ``"bgzf"``, ``"gzip"``, ``"zstd"``, None for files that are read as they are, or
-            ``"infer"``: by the end of the name, ``.bz2``, ``.gz``, ``.bgz`` or ``.zst``; what turns out to be BGZF,
-            which is gzip in blocks, is read as that.
+            ``"infer"``: by the end of the name, ``.bz2``, ``.gz``, ``.bgz`` or ``.zst``. A gzip file whose first block
+            is BGZF (gzip in blocks) is then read as BGZF.
         index_dir: where the seek indices of gzip files are kept, for this run and later ones: a path, or a URL, which
-            is opened with ``storage_options``. None: in a directory of this user's in the temporary directory of each
-            machine, so that on a cluster each makes its own, when it first reads a part of the file. Nothing is ever
-            deleted there.
-        options: as for `FileFn`: ``block_size``, which counts bytes of the text of a gzip file, and of the file itself
-            for the others; ``storage_options``.
+            is opened with ``storage_options``. None: a directory of this user's in the temporary directory of each
+            host. On a cluster each host then makes its own index when it first reads a part of the file. Nothing is
+            ever deleted there.
+        options: as for `FileFn`: ``storage_options``; ``block_size``, which counts bytes of the text for a gzip file,
+            and bytes of the file for others.
     """
 
     def __init__(self, *, compression: str | None = "infer", index_dir: str | None = None, **options: Any) -> None:
@@ -106,11 +107,9 @@ class CompressedFn(FileFn):
         return SeekIndices(self.index_dir, self.storage_options, type(self).__name__)
 
     def in_one_piece(self, element: Any) -> FileRange:
-        """Return the restriction of a file that is not to be split; `open_text` reads it, whatever its compression."""
+        """Return an indivisible restriction for a whole file; `open_text` reads it, whatever its compression."""
         plain = super().get_initial_restriction(element)
-        kind = (
-            self._kind(plain) if plain.file.size else ""
-        )  # a file without a byte is no text of any kind, and has none
+        kind = self._kind(plain) if plain.file.size else ""  # an empty file has no compression header
         return attrs.evolve(plain, start=0, stop=1, codec=kind)
 
     def restriction_size(self, element: Any, restriction: FileRange) -> float | None:
@@ -119,7 +118,7 @@ class CompressedFn(FileFn):
 
     @contextmanager
     def open_text(self, restriction: FileRange) -> Iterator[io.BufferedReader]:
-        """Open the text of a file at its start, for a ``with`` statement, whatever part a restriction is."""
+        """Open the text of the whole file at its start, for a ``with`` statement, whatever part the restriction is."""
         with self.open(restriction) as file:
             if restriction.codec == "":
                 yield file
@@ -133,7 +132,7 @@ class CompressedFn(FileFn):
         return unpack(file, kind, restriction.file.path, type(self).__name__)
 
     def indexed_text(self, restriction: FileRange, file: io.BufferedReader) -> tuple[io.BufferedReader, int]:
-        """Return the text of a gzip file as a seekable file, and its size; make the index again where it has gone."""
+        """Return the text of a gzip file as a seekable file, and its size; make the index again if it is missing."""
         index, note = self._indices().get(restriction.file, file)
         if index is None:
             raise ReadError(f"{restriction.file.path}: the seek index has gone, and there is none any more. {note}.")

@@ -1,11 +1,11 @@
-"""Seek indices of gzip files: made once, kept in a directory, found again as long as the file is the same.
+"""Seek indices of gzip files: made once, kept in a directory, used again as long as the file is the same.
 
-gzip can only be decompressed from its start. An index holds, every few megabytes of text, where in the file that is and
-the 32 KiB of text before it, on which what follows depends. With it the text can be read from anywhere, and at twice
-the speed of Python's gzip. rapidgzip makes and uses it; its format is that of gztool.
+gzip can only be decompressed from its start. An index holds an entry point every few megabytes of text: its position in
+the file, and the 32 KiB of text before it, which decompression needs. With an index the text can be read from anywhere,
+at twice the speed of Python's gzip. rapidgzip makes and uses it, in gztool's format.
 
-What is kept is that, and before it a line that says of which file it is, with a checksum: an index that is damaged, or
-of another file, or of the file before it changed, is made anew.
+A stored index begins with a line that names the file, with a checksum of the index. An index that is damaged, or of
+another file, or of an earlier version of the file, is made again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from sdf.io.files.pinned import FileInfo, file_system
 
 __all__ = ["SeekIndices", "default_directory", "indexed_text"]
 
-_CHUNK_BYTES = 1 << 22  # of text between places to begin at: 1.7 MB of index for a GB of it, 25 MB of memory to read
-_CORES_TO_SHARE = 4  # those that begin inside of a file need 2.5 times the work: two are no faster than one
+_CHUNK_BYTES = 1 << 22  # text between entry points: 1.7 MB of index for each GB of text, 25 MB of memory to read
+_CORES_TO_SHARE = 4  # a thread that starts inside a file does 2.5 times the work: two are no faster than one
 _BUFFER_BYTES = 1 << 16
-_NO_GZIP = (ValueError, RuntimeError)  # what rapidgzip raises where a file is not what it should be
+_NO_GZIP = (ValueError, RuntimeError)  # raised by rapidgzip if a file is not valid gzip
 
 
 class SeekIndices:
@@ -45,7 +45,7 @@ class SeekIndices:
     Args:
         directory: a path or URL, None for `default_directory`.
         storage_options: for the file system of a URL.
-        who: reads, for messages.
+        who: name of the connector, for error messages.
 
     Raises:
         MissingExtraError: if rapidgzip is not installed.
@@ -58,14 +58,15 @@ class SeekIndices:
         self._fs, self._root = file_system(self._place, storage_options if "://" in self._place else {}, who)
 
     def get(self, info: FileInfo, file: io.BufferedReader) -> tuple[bytes | None, str]:
-        """Return the index of a file, and a note that says that it was found, or what it cost.
+        """Return the index of a file, and a note for the report.
 
         Args:
-            info: which file it is.
-            file: the file, open.
+            info: identifies the file.
+            file: the open file.
 
         Returns:
-            None for the index, and a note that says why, if none can be made: the file is damaged, or not quite gzip.
+            The index, and a note that it was found, or how long it took to make and its size. None and a note with the
+            reason if no index can be made: the file is damaged, or not quite gzip.
         """
         key = json.dumps([1, *attrs.astuple(info)])
         path = f"{self._root.rstrip('/')}/{hashlib.sha256(key.encode()).hexdigest()[:32]}.gzip-index"
@@ -102,7 +103,7 @@ class SeekIndices:
         return index if line + b"\n" == _line(key, index) else None
 
     def _keep(self, path: str, data: bytes) -> None:
-        """Write a file so that whoever finds it finds all of it."""
+        """Write a file under a temporary name and rename it, so that no reader sees half of it."""
         self._fs.makedirs(self._root, exist_ok=True)
         unfinished = f"{path}.{uuid.uuid4().hex}"
         try:
@@ -115,10 +116,10 @@ class SeekIndices:
             raise
 
     def _make(self, info: FileInfo, file: io.BufferedReader) -> bytes:
-        """Read a gzip file to its end.
+        """Make the index of a gzip file by reading it to its end.
 
         Raises:
-            ValueError, RuntimeError: if it is none.
+            ValueError, RuntimeError: if the file is not valid gzip.
         """
         cores = len(os.sched_getaffinity(0))
         threads = cores if cores >= _CORES_TO_SHARE else 1
@@ -141,15 +142,15 @@ def indexed_text(file: io.BufferedReader, index: bytes, path: str, who: str) -> 
 
 
 def default_directory() -> str:
-    """Return a directory of this user's in the machine's temporary directory; make it if need be.
+    """Return a directory of this user's in the host's temporary directory; make it if it is missing.
 
     Raises:
-        SourceError: if something there has its name that others could write to.
+        SourceError: if that path is not this user's directory, or other users have access to it.
     """
     path = os.path.join(tempfile.gettempdir(), f"sdf-gzip-index-{os.getuid()}")
     os.makedirs(path, mode=0o700, exist_ok=True)
     found = os.lstat(path)
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:  # a link's mode is open to all
+    if found.st_uid != os.getuid() or found.st_mode & 0o077:  # rejects a link too: its mode is open to all
         raise SourceError(
             f"{path!r}, where seek indices of gzip files are kept, must be a directory of this user's that is open to "
             f"no one else (got mode {stat.filemode(found.st_mode)} of user {found.st_uid}). Remove it, or pass "
@@ -163,10 +164,10 @@ def _line(key: str, index: bytes) -> bytes:
 
 
 def _is_whole(text: Any, end: bytes) -> bool:
-    """Tell whether the text is what the last 8 bytes of its file say: rapidgzip is silent about a file that is cut off.
+    """Return whether the text agrees with the last 8 bytes of its file: rapidgzip does not report a truncated file.
 
-    They hold checksum and size, modulo 2**32, of the last member. Its checksum is looked at if it is not all of a
-    large file.
+    Those bytes hold the checksum of the last member, and its size modulo 2**32. If the size is that of the whole text,
+    and the text is larger than a chunk, the size is enough. Otherwise the checksum is compared.
     """
     size = text.size()
     checksum, last_size = struct.unpack("<II", end)

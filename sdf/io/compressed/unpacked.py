@@ -1,4 +1,4 @@
-"""The text of a compressed file as a file; where that is broken, the error says in which file and where."""
+"""The text of a compressed file as a file object; for damaged data, the error names the file and the position."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sdf.io.extras import need
 __all__ = ["Unpacked", "unpack"]
 
 _BUFFER_BYTES = 1 << 16
-_ZSTD_INPUT_BYTES = 1 << 10  # decompressed at once: 4 bytes can stand for 128 KiB, so it gives less than 32 MiB
-_ZSTD_WINDOW_BYTES = 1 << 31  # all that zstd --long can ask for; what a file asks for is held while it is read
+_ZSTD_INPUT_BYTES = 1 << 10  # decompressed at once: 4 bytes can stand for 128 KiB, so the text is less than 32 MiB
+_ZSTD_WINDOW_BYTES = 1 << 31  # the largest that zstd --long can ask for; a file's own window is held while it is read
 
 
 class Unpacked(io.RawIOBase):
-    """What a decompressor gives, with its errors as `ReadError`.
+    """Decompressed text as a file; the decompressor's errors are raised as `ReadError`.
 
     Args:
-        inner: a file of the decompressor's.
-        errors: what that raises where the compressed file is broken.
+        inner: the decompressor's file object.
+        errors: the exceptions that ``inner`` raises for a damaged file.
         path: of the compressed file.
     """
 
@@ -67,8 +67,8 @@ def unpack(file: io.BufferedReader, kind: str, path: str, who: str) -> io.Buffer
     Args:
         file: the compressed file, at its start.
         kind: ``"bzip2"``, ``"gzip"`` or ``"zstd"``.
-        path: of the file, for messages.
-        who: reads it, for messages.
+        path: of the file, for error messages.
+        who: name of the connector, for error messages.
     """
     inner: Any
     errors: tuple[type[Exception], ...]
@@ -83,7 +83,7 @@ def unpack(file: io.BufferedReader, kind: str, path: str, who: str) -> io.Buffer
 
 
 class _Frames(io.RawIOBase):
-    """The text of zstd frames. The library's own stream does not tell a file that ends within a frame from a whole."""
+    """The text of zstd frames. The library's own stream does not report a file that ends inside a frame."""
 
     def __init__(self, file: io.BufferedReader, zstandard: Any) -> None:
         self._texts = self._decompress(file, zstandard)

@@ -1,1 +1,1 @@
-"""Files as elements: found, pinned to what they were, cut into ranges of bytes."""
+"""Files as elements: found, pinned to their present state, split into ranges of bytes."""

@@ -1,4 +1,4 @@
-"""FileBlocks: the file splitter. It says which parts a file has, and never opens it."""
+"""FileBlocks: the file splitter. It lists the parts of a file and never opens it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["FileBlocks"]
 class FileBlocks(FileFn):
     """Splits files. Element: a path or `FileInfo`. Position: the first byte of a block. Gives `FileBlock`.
 
-    Blocks begin at the multiples of the block size, the last of a file is short; an empty file has none. Every reader
-    takes a block as its element, and reads the records that start in it.
+    Blocks begin at the multiples of the block size. The last block of a file may be short; an empty file has none.
+    Every reader takes a block as its element, and reads the records that start in it.
 
     Args:
-        block_size: in bytes.
+        block_size: bytes in a block.
         storage_options: arguments for the file system, as fsspec takes them.
 
     Source: FileSplitter of Apache Apex Malhar.

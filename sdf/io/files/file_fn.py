@@ -1,8 +1,8 @@
-"""Files: what names one as an element, and which part of it a work item reads.
+"""Files: the elements that name a file, and the part of it that a work item reads.
 
-A file may change while a run reads it, and a run may read a part again. So a reader first writes down what the file is
-(`FileInfo`), and that travels in every restriction (`FileRange`): whoever opens the file later gets the bytes of then,
-or an error. What was appended since belongs to a later read.
+A file may change while a run reads it, and a run may read a part again. So a reader first records the state of the file
+(`FileInfo`). Every restriction (`FileRange`) carries it: a task that opens the file later gets the bytes of that state,
+or an error. Bytes appended since belong to a later read.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class FileBlock:
     """A part of a file, as `FileBlocks` gives it; an element of every reader.
 
     Attributes:
-        file: the file it is a part of.
+        file: the file that the block is a part of.
         start: offset of its first byte.
         stop: offset after its last byte.
-        previous: id of the block before it, None of the first.
+        previous: id of the block before it; None for the first block.
 
     Raises:
-        InvalidTypeError, InvalidValueError: unless it lies in the file.
+        InvalidTypeError, InvalidValueError: unless the block lies in the file.
     """
 
     file: FileInfo
@@ -78,25 +78,25 @@ class FileBlock:
 
     @property
     def is_last(self) -> bool:
-        """Whether the file ends with it."""
+        """Whether the block ends where the file ends."""
         return self.stop == self.file.size
 
     @property
     def id(self) -> str:
-        """Names it: the same whenever the same file is split in the same way, another once the file has changed."""
+        """A name for the block: the same if the same file is split in the same way, another if the file has changed."""
         pinned = f"{self.file.size},{self.file.mtime},{self.file.version}"
         return f"{self.path}@{zlib.crc32(pinned.encode()):08x}:{self.start}-{self.stop}"
 
 
 @attrs.frozen
 class FileRange:
-    """Positions ``[start, stop)`` of a file as it was: the restriction of all readers of files.
+    """Positions ``[start, stop)`` of a pinned file: the restriction of all readers of files.
 
     Attributes:
         start: the first position.
         stop: the position after the last.
-        file: what the file was when the restriction was made.
-        codec: what positions are, and how to read from one: ``""`` for the offsets of bytes.
+        file: the state of the file when the restriction was made.
+        codec: the meaning of positions and how to read from one, such as ``"bzip2"``; ``""`` for byte offsets.
         note: a remark for the report of the run.
     """
 
@@ -108,12 +108,12 @@ class FileRange:
 
 
 class FileRangeTracker(RestrictionTracker):
-    """Tracks a `FileRange` as `OffsetRangeTracker` does its offsets; the file stays pinned.
+    """Tracks a `FileRange` as `OffsetRangeTracker` tracks offsets; the file stays pinned.
 
     Args:
         restriction: the range.
-        block_from: see `FileFn.block_from`. Splits are moved up to there: whatever is cut off has a block to read, and
-            a runner is told where nothing can be cut off, or it would cut ever smaller parts with nothing in them.
+        block_from: see `FileFn.block_from`. A split moves up to the start of a block, so each residual has a block to
+            read. If no block is left, the split is refused; else a runner would split off ever smaller empty parts.
     """
 
     def __init__(self, restriction: FileRange, block_from: Callable[[int], int] = int) -> None:
@@ -150,13 +150,13 @@ class FileRangeTracker(RestrictionTracker):
 
 
 class FileFn(Connector):
-    """What readers of files share: their elements, the pinning, the first split. Subclass it with `process`.
+    """Base of readers of files: elements, pinning, the first split. A subclass defines `process`.
 
-    An element is a path, a `FileInfo`, which `MatchFiles` gives, or a `FileBlock`, which `FileBlocks` gives.
+    An element is a path, a `FileInfo`, which `MatchFiles` yields, or a `FileBlock`, which `FileBlocks` yields.
 
     Args:
-        block_size: split each file into parts of so many bytes from the start; None leaves that to the runner, which
-            cuts by what it sees.
+        block_size: split each file at the start of the run into parts of so many bytes; None leaves all splits to the
+            runner, which makes them by what it measures.
         storage_options: arguments for the file system, as fsspec takes them.
     """
 
@@ -179,9 +179,9 @@ class FileFn(Connector):
         return FileRangeTracker(restriction, partial(self.block_from, element, restriction))
 
     def block_from(self, element: Any, restriction: FileRange, position: int) -> int:
-        """Return where the first block at or after a position begins, as far as that is known without the file.
+        """Return where the first block at or after a position begins, as far as that is known without reading the file.
 
-        Override it where it is known. The default is the position: a block may begin anywhere.
+        The default is the position itself: a block may begin anywhere. Override it if more is known.
         """
         return position
 
@@ -189,14 +189,14 @@ class FileFn(Connector):
         return restriction.note
 
     def path_matcher(self) -> MatchFiles:
-        """Return a DoFn that makes elements of this one of paths and patterns."""
+        """Return a DoFn that turns paths and patterns into elements of this one."""
         return MatchFiles(storage_options=self.storage_options)
 
     def file_of(self, element: Any) -> FileInfo:
-        """Return the file that an element names, as it is now if the element is a path.
+        """Return the file that an element names; for a path, as the file is now.
 
         Raises:
-            InvalidTypeError: if it is something else.
+            InvalidTypeError: if the element is no path, `FileInfo` or `FileBlock`.
             SourceError: if there is no such file.
         """
         if isinstance(element, FileBlock):
@@ -215,12 +215,12 @@ class FileFn(Connector):
         """Open the file of a restriction, for a ``with`` statement; see `open_file`.
 
         Raises:
-            SourceChangedError: also at the end, if the file changed meanwhile: what was read may be of both versions.
+            SourceChangedError: also at the end, if the file changed meanwhile: the bytes read may mix both versions.
         """
         with open_file(restriction.file, self.storage_options) as file:
             try:
                 yield file
-            except Exception:  # which may come of the change
+            except Exception:  # a changed file may be its cause
                 check_file(restriction.file, self.storage_options)
                 raise
             check_file(restriction.file, self.storage_options)

@@ -18,24 +18,24 @@ from sdf.io.options import as_options
 
 __all__ = ["MatchFiles", "pattern_root"]
 
-_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # what says that a name leads nowhere
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # errors that mean that no such file exists
 
 
 class MatchFiles(Connector):
     """Lists files. Element: a path, a directory or a pattern such as ``s3://logs/2026-*/*.gz``. Gives `FileInfo`.
 
-    The files of an element come in the order of their paths. Like Hadoop's, it leaves out files whose name begins with
-    ``_`` or ``.``, such as ``_SUCCESS``, and those in directories named so, unless the element itself names them, as
-    ``logs/_tmp`` and ``logs/_*.txt`` do. A name that exists is never taken for a pattern, whatever signs are in it. A
-    pattern names files, and ``**`` any number of directories; it does not list the directories that it matches. Links
-    to files are followed, links to directories below the element are not. A path that ends in ``/`` is a directory,
-    which matters for ``https://``.
+    The files of an element are sorted by path. As in Hadoop, files whose name begins with ``_`` or ``.``, such as
+    ``_SUCCESS``, and files in directories named so, are left out, unless the element itself names them, as
+    ``logs/_tmp`` and ``logs/_*.txt`` do. A name that exists is never taken for a pattern, whatever characters it has. A
+    pattern matches files; ``**`` stands for any number of directories. Files in a directory that a pattern matches are
+    not listed. Links to files are followed, links to directories below the element are not. A path that ends in ``/``
+    is a directory, which matters for ``https://``.
 
     Args:
-        recursive: also list what is in directories below a directory.
-        regex: only files whose name, without its directory, matches all of this regular expression.
-        hidden: do not leave out what begins with ``_`` or ``.``.
-        missing_ok: give nothing where nothing is found, instead of an error.
+        recursive: also list files in directories below a directory.
+        regex: only files whose whole name, without its directory, matches this regular expression.
+        hidden: do not leave out names that begin with ``_`` or ``.``.
+        missing_ok: yield nothing if nothing is found; False: raise an error.
         storage_options: arguments for the file system, as fsspec takes them.
 
     Raises:
@@ -98,7 +98,7 @@ class MatchFiles(Connector):
         return [as_file_info(_outer(fs, path, name), files[name]) for name in wanted]
 
     def _wanted(self, name: str, root: str, pattern: str) -> bool:
-        """Tell whether a file is to be read, by its name, and by its path and the pattern's below the element's."""
+        """Return whether a file passes ``hidden`` (its path below ``root`` compared with the pattern) and ``regex``."""
         below = name.removeprefix(root).strip("/").split("/")
         if not self.hidden and any(
             part.startswith(("_", ".")) and not sign.startswith(part[0])  # a pattern may name what is hidden
@@ -109,13 +109,13 @@ class MatchFiles(Connector):
 
 
 def pattern_root(fs: Any, name: str) -> str | None:
-    """Return the directory in which all lies that a pattern may name; None if it is none."""
+    """Return the directory that holds all files that a pattern may match; None if ``name`` is no pattern."""
     signs = [name.find(sign) for sign in "*?[" if sign in name]
     return fs._parent(name[: min(signs)] + "x") if signs else None
 
 
 def _signs(pattern: str, depth: int) -> list[str]:
-    """Return a pattern's part for each part of a path; ``**`` stands for as many as are left, or for none."""
+    """Return the part of a pattern for each of ``depth`` parts of a path; ``**`` takes all parts left over, or none."""
     parts = pattern.strip("/").split("/")
     if "**" not in parts:
         return parts
@@ -124,7 +124,7 @@ def _signs(pattern: str, depth: int) -> list[str]:
 
 
 def _look(fs: Any, name: str) -> Any:
-    """Return what a file system says of a name, None if it says that there is no such thing."""
+    """Return the file system's info of a name; None if the name does not exist."""
     try:
         with reaching(name, "MatchFiles"):
             return fs.info(name)
@@ -137,14 +137,14 @@ def _look(fs: Any, name: str) -> Any:
 
 
 def _as_file(fs: Any, name: str, entry: Mapping[str, Any]) -> Any:
-    """Return what is known of a file of a listing, None if it is no file."""
+    """Return the info of a listed file, looked up again if the listing has too little; None if it is no file."""
     if entry.get("islink") or (entry["type"] == "file" and entry.get("size") is None):
-        entry = _look(fs, name)  # a listing tells of the link and not of the file, or does not tell the size
+        entry = _look(fs, name)  # the listing describes the link, not the file, or lacks the size
     return entry if entry is not None and entry["type"] == "file" else None
 
 
 def _glob(fs: Any, pattern: str, root: str) -> dict[str, Any]:
-    """Return what matches a pattern, of what is below a directory."""
+    """Return the entries below ``root`` that match a pattern, by name."""
     try:
         matches = re.compile(need("fsspec.utils", "MatchFiles").glob_translate(pattern)).match
     except ValueError as error:
@@ -158,7 +158,7 @@ def _glob(fs: Any, pattern: str, root: str) -> dict[str, Any]:
 
 
 def _find(fs: Any, root: str, depth: int | None) -> dict[str, Any]:
-    """Return what is in a directory and, up to a depth, in those below it."""
+    """Return the entries of a directory and, up to a depth, of the directories below it."""
     if not _walks(fs):
         with reaching(root, "MatchFiles"):
             found: dict[str, Any] = fs.find(root, maxdepth=depth, detail=True)
@@ -169,7 +169,7 @@ def _find(fs: Any, root: str, depth: int | None) -> dict[str, Any]:
         try:
             with reaching(directory, "MatchFiles"):
                 entries = fs.ls(directory, detail=True)
-        except FileNotFoundError:  # it has gone since it was listed itself
+        except FileNotFoundError:  # it was removed after it was listed
             continue
         except SourceError as error:
             if not isinstance(error.__cause__, NotADirectoryError):
@@ -183,13 +183,13 @@ def _find(fs: Any, root: str, depth: int | None) -> dict[str, Any]:
 
 
 def _walks(fs: Any) -> bool:
-    """Tell whether a file system finds files by fsspec's own walk, which leaves out directories that it cannot list."""
+    """Return whether a file system uses fsspec's default `find`, which skips directories that it cannot list."""
     own = need("fsspec", "MatchFiles").AbstractFileSystem.find
     return getattr(fs.find, "__func__", None) is own
 
 
 def _outer(fs: Any, path: str, name: str) -> str:
-    """Return a name of a file system as a path with the protocols that the element has."""
+    """Return a name inside a file system as a full path, with the protocols of the element's path."""
     if "://" not in path:
         return name
     head, chain, rest = path.partition("::")

@@ -1,7 +1,7 @@
-"""Pinned files: a file as it was when a run was planned, and its bytes of then or an error.
+"""Pinned files: the state of a file when a run was planned; reading it gives the bytes of that time, or an error.
 
-Files are opened through fsspec: local paths, ``s3://``, ``hdfs://``, ``https://`` and what else it knows. Its file
-systems remember what they listed; here nothing is believed that is not asked for anew.
+Files are opened through fsspec: local paths, ``s3://``, ``hdfs://``, ``https://`` and its other protocols. Its file
+systems cache listings; here the cache is cleared before each use.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _AHEAD_BYTES = 8 << 20
 
 @attrs.frozen
 class Watch:
-    """Who looks for a local file, and gives it anew when it comes back after it was forgotten.
+    """The `WatchFiles` that found a local file, and yields it again if the file returns after it was forgotten.
 
     Attributes:
-        root: the directory in which it looks; while that is away, nothing is known of the file.
-        interval_seconds: how long after a scan the next is made.
+        root: the watched directory; while that is missing, nobody knows whether the file still exists.
+        interval_seconds: seconds from one scan to the next.
     """
 
     root: str
@@ -51,17 +51,16 @@ class Watch:
 class FileInfo:
     """A file as it was when it was looked up; an element of every reader.
 
-    A file that is replaced, shrinks, or is written again in the same size is found out. One that is written again in
-    place, under its inode and without an entity tag, and is longer than before, looks as if it had been appended to: it
-    is not found out.
+    A change is detected if the file is replaced, shrinks, or is rewritten with the same size. It is not detected if the
+    file is rewritten in place (same inode, no entity tag) and becomes longer: that looks like an append.
 
     Attributes:
-        path: as fsspec takes it, with its protocol unless it is local.
-        size: in bytes; readers go no further, whatever is appended later.
-        mtime: when it was modified, in seconds since the epoch; None where the file system does not tell.
-        version: tells it from another file of that name: inode or entity tag; None where there is none.
-        real: its path without links, of a local file that is to be followed; "" where nobody asked for it.
-        watch: who gives it anew when it has been away; None if nobody does.
+        path: as fsspec takes it, with its protocol unless the file is local.
+        size: in bytes; readers stop there, whatever is appended later.
+        mtime: time of the last change, in seconds since the epoch; None if the file system does not report it.
+        version: inode or entity tag, which differs for another file of that name; None if there is none.
+        real: path of a local file with links resolved, set for files that are followed; otherwise "".
+        watch: the watch that yields the file again after it was missing; None if there is none.
     """
 
     path: str
@@ -72,12 +71,12 @@ class FileInfo:
     watch: Watch | None = None
 
     def __repr__(self) -> str:
-        """Leave out what nobody asked for, and what the file system does not tell."""
+        """Leave out attributes that have their default value."""
         known = attrs.asdict(self, recurse=False, filter=lambda field, value: value != field.default)
         return f"FileInfo({', '.join(f'{name}={value!r}' for name, value in known.items())})"
 
     def check(self, now: FileInfo) -> None:
-        """Raise SourceChangedError if a file as it is ``now`` does not begin with what this one was."""
+        """Raise SourceChangedError unless the file as it is ``now`` may be this one, unchanged or appended to."""
         if now.size < self.size:
             flaw = f"has shrunk from {self.size} to {now.size} bytes"
         elif self.version is not None and now.version is not None and self.version != now.version:
@@ -93,44 +92,44 @@ class FileInfo:
 
 
 def file_system(path: str, storage_options: Mapping[str, Any], who: str) -> tuple[Any, str]:
-    """Return the file system of a path, which remembers no listing, and the path in there.
+    """Return the file system of a path, with its cache cleared, and the path inside it.
 
     Raises:
-        MissingExtraError: if the library that speaks its protocol is not installed.
-        SourceError: if there is no such protocol, or its file system cannot be reached.
+        MissingExtraError: if the library for the protocol is not installed.
+        SourceError: if there is no such protocol, or the file system cannot be reached.
     """
     fsspec = need("fsspec.core", who)
     try:
         if "://" in path:
             with reaching(path, who):
                 fs, inner = fsspec.url_to_fs(path, **storage_options)
-        else:  # not through url_to_fs(), to which the :: in a name chains two file systems
+        else:  # not url_to_fs(): it takes a :: in a name for a chain of two file systems
             fs = fsspec.filesystem("file", **storage_options)
             inner = fs._strip_protocol(path)
-    except FileNotFoundError as error:  # of an archive
+    except FileNotFoundError as error:  # the archive that holds the file is missing
         raise SourceError(f"{who}: there is no file in which {path!r} could be: {error}.") from error
-    fs.invalidate_cache()  # instances are shared and live long; what one of them listed before may have changed
+    fs.invalidate_cache()  # instances are shared and live long; their cached listings may be out of date
     return fs, inner
 
 
 def is_local(fs: Any, who: str) -> bool:
-    """Tell whether a file system is that of this machine."""
+    """Return whether a file system is the local one of this host."""
     return isinstance(fs, need("fsspec.implementations.local", who).LocalFileSystem)
 
 
 @contextmanager
 def reaching(path: str, who: str) -> Iterator[None]:
-    """Raise what a file system raises as an error that names the path; FileNotFoundError only if there is no file.
+    """Turn a file system's exceptions into errors that name the path; FileNotFoundError passes if there is no file.
 
     Raises:
         MissingExtraError: for an ImportError.
-        SourceError: for anything else, such as a permission that is missing or a server that does not answer.
+        SourceError: for any other exception, such as a missing permission or a server that does not answer.
     """
     try:
         yield
     except SdfError:
         raise
-    except NotADirectoryError as error:  # of a path whose directory has become a file
+    except NotADirectoryError as error:  # the path's directory has become a file
         raise FileNotFoundError(*error.args) from error
     except ImportError as error:
         raise MissingExtraError(
@@ -140,7 +139,7 @@ def reaching(path: str, who: str) -> Iterator[None]:
     except Exception as error:
         cause: BaseException = error
         if isinstance(error, FileNotFoundError):
-            told = error.__cause__  # over HTTP every failure is a FileNotFoundError, caused by what happened
+            told = error.__cause__  # over HTTP every failure is a FileNotFoundError; the real error is its cause
             refused = isinstance(told, OSError) or getattr(told, "status", 404) not in (404, 410)
             if told is None or not refused or isinstance(told, FileNotFoundError):
                 raise
@@ -155,7 +154,7 @@ def look_up(path: str, storage_options: Mapping[str, Any], who: str) -> FileInfo
     """Return a file as it is now.
 
     Raises:
-        SourceError: if it does not exist, cannot be reached, is no file, or does not tell its size.
+        SourceError: if it does not exist, cannot be reached, is no file, or has no known size.
     """
     fs, inner = file_system(path, storage_options, who)
     try:
@@ -167,7 +166,7 @@ def look_up(path: str, storage_options: Mapping[str, Any], who: str) -> FileInfo
         ) from error
     if info["type"] == "directory":
         raise SourceError(f"{who}: {path!r} is a directory. Let MatchFiles list the files in it.")
-    if info["type"] != "file":  # a pipe blocks whoever opens it, and a device has no end
+    if info["type"] != "file":  # opening a pipe blocks, and a device has no end
         raise SourceError(
             f"{who}: {path!r} is no file, but a pipe, a socket or a device. Copy what it gives to a file."
         )
@@ -175,7 +174,7 @@ def look_up(path: str, storage_options: Mapping[str, Any], who: str) -> FileInfo
 
 
 def as_file_info(path: str, info: Mapping[str, Any]) -> FileInfo:
-    """Return what fsspec says of a file.
+    """Return a `FileInfo` made from fsspec's info of a file.
 
     Raises:
         SourceError: if its size is unknown.
@@ -186,7 +185,7 @@ def as_file_info(path: str, info: Mapping[str, Any]) -> FileInfo:
     version = info.get("ino") if tag is None else tag
     mtime = _mtime(info)
     if tag is not None and mtime is not None:
-        mtime //= 1  # where listings tell fractions of a second, looking up one file may not
+        mtime //= 1  # listings may have fractions of a second, the lookup of one file may not
     return FileInfo(path, int(info["size"]), mtime, None if version is None else str(version))
 
 
@@ -201,15 +200,15 @@ def _mtime(info: Mapping[str, Any]) -> float | None:
 
 
 def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) -> io.BufferedReader:
-    """Open a file that is still what it was, and show no more of it than there was.
+    """Open a pinned file after checking that it has not changed; reading ends at the pinned size.
 
     Raises:
-        SourceChangedError: if it has gone, shrunk or changed; reading raises it too.
-        SourceError: if it cannot be reached.
+        SourceChangedError: if the file is missing, has shrunk or changed; reading raises it too.
+        SourceError: if the file cannot be reached.
     """
     options = storage_options or {}
     fs, inner = check_file(file, options)
-    # s3fs would read 50 MiB ahead, of which most belongs to another part
+    # s3fs would read 50 MiB ahead, most of which belongs to other parts
     much = "default_block_size" not in options and getattr(fs, "default_block_size", 0) > _AHEAD_BYTES
     try:
         with reaching(file.path, "a reader"):
@@ -220,7 +219,7 @@ def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) 
 
 
 def check_file(file: FileInfo, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
-    """Raise SourceChangedError unless a file is still what it was; return its file system and its path in there."""
+    """Raise SourceChangedError if a file has changed; return its file system and its path inside that."""
     fs, inner = file_system(file.path, storage_options, "a reader")
     try:
         with reaching(file.path, "a reader"):
@@ -243,12 +242,12 @@ def _gone(file: FileInfo) -> SourceChangedError:
 
 
 class PinnedFile(io.RawIOBase):
-    """The first bytes of an open file, as many as there were."""
+    """An open file that ends at its pinned size, whatever was appended later."""
 
     def __init__(self, opened: Any, file: FileInfo, fs: Any) -> None:
         self._opened = opened
         self._file = file
-        self._fs = fs  # kept: some file systems, such as an archive, close when they are collected
+        self._fs = fs  # kept: some file systems, such as an archive, close when garbage-collected
         self._at = 0
 
     def readable(self) -> bool:
@@ -275,14 +274,14 @@ class PinnedFile(io.RawIOBase):
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
         self._at = base + offset
         with self._reading():
-            self._opened.seek(self._at)  # what that returns is not the same everywhere
+            self._opened.seek(self._at)  # its return value differs between file systems
         return self._at
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except ValueError as error:  # which advises to pass block_size=0 to fsspec: no file can be split then
+        except ValueError as error:  # its advice, to pass block_size=0 to fsspec, would make files indivisible
             if self._file.path.startswith(("http://", "https://")) and not isinstance(error, SdfError):
                 raise SourceError(
                     f"the server of {self._file.path!r} does not answer range requests, so only its first part can be "

@@ -1,9 +1,9 @@
-"""Where a file that is followed is now, how long it is, and whether it has ended.
+"""Finds a followed file: where it is now, how long it is, and whether it has ended.
 
-A file system may give the number of a file that has gone to the next one, and a file that was cut short may grow again
-beyond what it was. So a file is known by its first bytes, too, and by the last that were read. A file that was renamed
-may still be written to, by a program that has not opened the new one yet. So it has ended only when it has been quiet
-for a while. One that is missing may come back, too.
+A new file may get the inode number of a deleted one, and a truncated file may grow beyond its old size. So a file is
+also recognized by its first bytes and by the bytes that were read last. A program that has not opened the new file yet
+may still write to a renamed one. So a renamed file has ended only when nobody has written to it for a while. A missing
+file may come back, too.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from sdf.io.follow.tail_parts import Tail
 
 __all__ = ["Finder", "FileState", "read_bytes"]
 
-_LOOKS = 3  # a file that is renamed just then may be missing under both its names
-_MISSED = 8  # looks a scan apart: WatchFiles, which may be late, has missed it in three of its scans by then
+_LOOKS = 3  # during a rename a look may find the file under neither name
+_MISSED = 8  # looks, a scan interval apart: by then WatchFiles, even if late, has missed the file in three scans
 
 
 @attrs.frozen
@@ -33,12 +33,12 @@ class FileState:
     """A file as it is now.
 
     Attributes:
-        file: it is open, and stays the same whatever takes its name; empty if it has gone.
-        size: how many bytes there are.
-        ended: whether no more will come.
-        after: the files that go on, in their order.
-        moved, missed, missed_at: of `Tail`.
-        lost: why there may have been more bytes, if so.
+        file: the open file, the same even if another takes its name; an empty one if it is missing or written anew.
+        size: bytes in the file; for a missing file, the bytes that were read of it; 0 if it was written anew.
+        ended: whether the file gets no more bytes.
+        after: the files to read next, in order.
+        moved, missed, missed_at: as of `Tail`.
+        lost: why unread bytes may be lost; "" if none can be.
     """
 
     file: Any
@@ -57,8 +57,8 @@ class Finder:
 
     Attributes:
         storage_options: for fsspec.
-        rotated_seconds: how long a file that was renamed must have been quiet to have ended.
-        by_name: whether what comes in the place of a file goes on.
+        rotated_seconds: a renamed file has ended after so many seconds without a write.
+        by_name: whether to continue with the file that takes the name of a renamed or missing file.
     """
 
     storage_options: Mapping[str, Any]
@@ -73,7 +73,7 @@ class Finder:
             yield state
 
     def located(self, file: FileInfo) -> FileInfo:
-        """Return a local file with its path without links, unless that is known from before."""
+        """Return a file with ``real`` set, if it is local and ``real`` is not set yet."""
         fs, inner = file_system(file.path, self.storage_options, "TailLines")
         return attrs.evolve(file, real=os.path.realpath(inner)) if not file.real and is_local(fs, "TailLines") else file
 
@@ -99,25 +99,25 @@ class Finder:
         return self._missing(at)
 
     def _missing(self, at: Tail) -> FileState:
-        """Return what is known of a file that is not there, nor beside where it was."""
+        """Return the state of a file that was found neither under its name nor near it."""
         nothing, inside, lost = io.BytesIO(), at.start - at.base, "has gone"
         after = self._after(at)
         if self.by_name:
             return FileState(nothing, inside, bool(after), after, moved=at.moved, lost=lost)
         watch = at.file.watch
         if watch is not None and not os.path.exists(watch.root):
-            return FileState(nothing, inside, moved=at.moved, lost=lost)  # such as a volume that is not mounted
+            return FileState(nothing, inside, moved=at.moved, lost=lost)  # for example, a volume is not mounted
         now = time.time()
         apart = self.rotated_seconds / _MISSED if watch is None else watch.interval_seconds
         missed, missed_at = at.missed, at.missed_at
-        if not missed or not 0 <= now - missed_at < apart:  # a stream that was down did not look meanwhile
+        if not missed or not 0 <= now - missed_at < apart:  # a stream that was down made no looks
             missed, missed_at = missed + 1, now
         return FileState(
             nothing, inside, missed >= _MISSED, moved=at.moved, missed=missed, missed_at=missed_at, lost=lost
         )
 
     def _after(self, at: Tail) -> tuple[FileInfo, ...]:
-        """Return the files that have come in the place of one, as far as they were there at a look."""
+        """Return the files that have taken the name of a file, in order, as far as a look found them."""
         now = self._now(at.file.path) if self.by_name else None
         if now is None or now.version == (at.after or (at.file,))[-1].version:
             return at.after
@@ -128,17 +128,17 @@ class Finder:
             return look_up(path, self.storage_options, "TailLines")
         except SourceError as error:
             if error.__cause__ is not None and not isinstance(error.__cause__, FileNotFoundError):
-                raise  # that it cannot be reached does not say that it has gone
+                raise  # a file that cannot be reached need not be missing
             return None
 
     def _names(self, at: Tail) -> Iterator[str]:
-        """Yield the name of a file, then those that it may have now."""
+        """Yield the name of a file, then the names that it may have now, by its inode number."""
         file = at.file
         yield file.path
         fs, inner = file_system(file.path, self.storage_options, "TailLines")
         folders = {os.path.dirname(inner): None}
         if file.real:
-            folders[os.path.dirname(file.real)] = None  # where the file of a link is renamed, or that of one of before
+            folders[os.path.dirname(file.real)] = None  # a link's target is renamed here, even if the link has changed
         below = []
         for entry in chain.from_iterable(_entries(fs, folder) for folder in folders):
             if entry["type"] == "directory":
@@ -150,7 +150,7 @@ class Finder:
                 yield from (entry["name"] for entry in _entries(fs, name) if _has_number(entry, file))
 
     def _open(self, path: str, file: FileInfo) -> tuple[Any, FileInfo] | None:
-        """Open what has a name, and say what it is; None unless it is a file, from before to after it was opened."""
+        """Open ``path`` and look it up; None unless it is ``file`` by version both before and after the open."""
         before = self._now(path)
         if before is None or before.version != file.version:
             return None
@@ -167,7 +167,7 @@ class Finder:
 
 
 def _entries(fs: Any, folder: str) -> list[Any]:
-    """Return what is in a directory, nothing if it has gone."""
+    """Return the entries of a directory; none if it is missing."""
     try:
         entries: list[Any] = fs.ls(folder, detail=True)
     except (FileNotFoundError, NotADirectoryError):
@@ -176,10 +176,10 @@ def _entries(fs: Any, folder: str) -> list[Any]:
 
 
 def _touched(opened: Any, there: FileInfo) -> float:
-    """Return when an open file was last written or renamed, in seconds since the epoch; 0 if nothing tells."""
+    """Return when an open file was last written or renamed, in seconds since the epoch; 0 if unknown."""
     try:
-        return os.fstat(opened.fileno()).st_ctime  # nobody sets that to another time
-    except (AttributeError, OSError):  # it has no number of the system's
+        return os.fstat(opened.fileno()).st_ctime  # programs cannot set the ctime
+    except (AttributeError, OSError):  # it has no file descriptor
         return there.mtime or 0.0
 
 
@@ -188,7 +188,7 @@ def _has_number(entry: Any, file: FileInfo) -> bool:
 
 
 def _is_same(opened: Any, size: int, at: Tail) -> bool:
-    """Tell whether a file begins as the one that was read, and has what was read last."""
+    """Return whether a file has the first bytes, and the last read bytes, of the file that was read."""
     inside = at.start - at.base
     return (
         size >= inside

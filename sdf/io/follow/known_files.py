@@ -1,10 +1,10 @@
-"""Local files that are given once, whatever their names are: what `WatchFiles` knows of them from scan to scan.
+"""The local files that `WatchFiles` has yielded, so that it yields each once, whatever its name is later.
 
-A file has a number, which stays when it is renamed, and is the same under all its links. But each device has numbers of
-its own, and that of a file that has gone is given to the next one. So what has another name than before must have the
-first bytes that were known and be no shorter, or be unchanged since the last scan; what has kept its name may have been
-cut short, which whoever follows it sees. A listing may miss a file that is renamed meanwhile, so a file is forgotten
-only after some scans in a row.
+A file keeps its inode number when it is renamed, and has one number under all its links. But each device has its own
+numbers, and a new file may get the number of a deleted one. So a file with a new name counts as a known one only if it
+begins with the known first bytes and is no shorter, or is unchanged since the last scan. A file that kept its name and
+number counts as known: if it was truncated, its reader sees that. A listing may miss a file that is being renamed, so a
+file is forgotten only after several scans in a row have missed it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _FORGOTTEN = 3
 
 @attrs.frozen
 class KnownFile:
-    """A file that was given.
+    """A file that was yielded.
 
     Attributes:
-        file: as it was when this was made.
-        size: how many of its first bytes are known.
-        digest: of those bytes.
-        missed: in how many scans in a row it was not found.
+        file: the file at the last scan that found it.
+        size: number of its first bytes that ``digest`` covers.
+        digest: hash of those bytes.
+        missed: number of scans in a row that have missed it.
     """
 
     file: FileInfo
@@ -43,15 +43,15 @@ class KnownFile:
 
     @property
     def lasting(self) -> tuple[str, int, bytes, int]:
-        """What a growing file does not change from scan to scan."""
+        """The attributes that stay the same while the file grows."""
         return self.file.path, self.size, self.digest, self.missed
 
     def is_at(self, file: FileInfo) -> bool:
-        """Tell whether it has the name of a file; whoever follows it sees whether that was made anew."""
+        """Return whether a file has this one's name; if the file was written anew, its reader sees that."""
         return self.file.path == file.path
 
     def has_become(self, file: FileInfo, data: bytes) -> bool:
-        """Tell whether a file of another name may be this one, by its first bytes and as it has not got shorter."""
+        """Return whether a file of another name may be this one: it has the known first bytes and is no shorter."""
         is_there = 0 < self.size <= len(data) and self.file.size <= file.size
         return is_there and _digest(data[: self.size]) == self.digest
 
@@ -59,7 +59,7 @@ class KnownFile:
 def compare(
     seen: tuple[KnownFile, ...], there: Iterable[FileInfo]
 ) -> tuple[tuple[FileInfo, ...], tuple[KnownFile, ...]]:
-    """Return the files of a listing that are new, and what is known after it."""
+    """Return the new files of a listing, and the files that are known after it."""
     before: dict[str | None, list[KnownFile]] = {}
     for one in seen:
         before.setdefault(one.file.version, []).append(one)
@@ -76,7 +76,7 @@ def compare(
             known.append(attrs.evolve(old, file=file, missed=0))
         else:
             data = _head(file)
-            if data is None:  # it was renamed since the listing: the next one will have it
+            if data is None:  # it was renamed since the listing: the next listing has it
                 continue
             if old is None:
                 fits = (one for one in moved if one.has_become(file, data) or _is_unchanged(one.file, file))
@@ -92,7 +92,7 @@ def compare(
 
 
 def _links(there: Iterable[FileInfo]) -> Iterator[list[FileInfo]]:
-    """Yield all names of each file: of one number are links to it, and files of other devices."""
+    """Yield all names of each file. Names with one inode number are links to a file, or files of different devices."""
     numbers: dict[str | None, list[FileInfo]] = {}
     for file in there:
         numbers.setdefault(file.version, []).append(file)
@@ -109,7 +109,7 @@ def _is_unchanged(old: FileInfo, file: FileInfo) -> bool:
 
 
 def _head(file: FileInfo) -> bytes | None:
-    """Return the first bytes of a file, None if another has its name by now."""
+    """Return the first bytes of a file; None if it is missing or another file has its name by now."""
     try:
         with reaching(file.path, "WatchFiles"), open(file.path.removeprefix("file://"), "rb") as opened:
             if str(os.fstat(opened.fileno()).st_ino) != file.version:

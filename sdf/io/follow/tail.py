@@ -1,10 +1,10 @@
-"""TailLines: follows a file that grows, from byte to byte, in streams.
+"""TailLines: follows a file that grows, line by line, in streams.
 
-Positions are bytes read since the beginning, over all files that had the name: where a file was replaced, as log
-rotation does, or cut short, the next byte of the stream is the first of the new one. A block is some whole lines, and
-how long it is the reader finds out; so a claim names both its ends. A line that has no end yet is left for later.
+A position is the number of bytes before it, counted over all files that had the name. If a file is replaced (by log
+rotation) or truncated, the first byte of the new file has the next position. A block is some whole lines. Only reading
+shows how long it is, so a claim names both its ends. A line that has no end yet is left for later.
 
-Where a file is now, and whether it has ended, `sdf.io.follow.file_states` finds out.
+`sdf.io.follow.file_states` finds out where a file is now and whether it has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sdf.io.text.lines import ReadLines
 __all__ = ["TailLines"]
 
 _PIECE_BYTES = 1 << 20
-_KNOWN_BYTES = 64  # of a file, at its start and before what is to be read
+_KNOWN_BYTES = 64  # bytes that identify a file, at its start and before the next position
 
 log = logging.getLogger("sdf.io.tail")
 
@@ -35,18 +35,18 @@ log = logging.getLogger("sdf.io.tail")
 class TailLines(ReadLines):
     """Follows files line by line, in streams. Element: a path, `FileInfo`, or `FileBlock` to begin at its start.
 
-    Gives a line when it has its end. Of a path, whatever file has that name is followed: where another comes in its
-    place, it first reads on in the old one, if that is in the directory, or right below, under another name, until it
-    has been quiet for a while, and gives what is there as the last line; then it begins with the new one. Of a
-    `FileInfo`, which `WatchFiles` gives, that file alone is followed, until it was renamed and has been quiet, or has
-    been missing for a while. A file that gets shorter is begun anew. What may have been lost is said in the log.
+    Yields a line when its end is there. For a path, the name is followed: if another file takes it, the reader first
+    finishes the old file, if it has another name in the same directory or right below. When that has been quiet for a
+    while, the bytes left are its last line, and the reader goes on with the new file. For a `FileInfo`, which
+    `WatchFiles` yields, only that file is followed, until it was renamed and has been quiet, or has been missing for a
+    while. A file that gets shorter is read again from its start. The log reports bytes that may be lost.
 
     Args:
-        poll_seconds: how long to wait where nothing is new.
-        rotated_seconds: how long a file that was renamed must have been quiet to have ended. One that is missing in
-            eight looks over that time has ended, too; one that `WatchFiles` gave, in eight looks that are an interval
-            of that apart, and not while the watched directory is away.
-        options: as for `ReadLines`, but compressed files cannot be followed: one that is named so is an error, unless
+        poll_seconds: seconds to wait if nothing is new.
+        rotated_seconds: a renamed file has ended after so many seconds without a write. A missing `FileInfo` has ended
+            after eight looks spread over that time. If `WatchFiles` yielded it, the eight looks are a scan interval
+            apart, and none counts while the watched directory is missing.
+        options: as for `ReadLines`. Compressed files cannot be followed: a file with such a name is an error, unless
             ``compression`` is None.
 
     Source: `tail -F`; rotation as logrotate does it.
@@ -78,7 +78,7 @@ class TailLines(ReadLines):
         return ""
 
     def truncate(self, element: Any, restriction: Tail) -> Tail | None:
-        """Keep what is there now, also in the files that go on, and a last line without its end."""
+        """Keep the bytes that are there now, also in the files to read next, and a last line without its end."""
         if restriction.ended or restriction.stop is not UNBOUNDED:
             return restriction
         finder = self._finder(element)
@@ -141,7 +141,7 @@ class TailLines(ReadLines):
                 tracker.defer_remainder(self.poll_seconds)
         elif not after:
             if tracker.try_claim(Piece(here, attrs.evolve(rest, ended=True))):
-                tracker.defer_remainder()  # so that this part has a stop, and comes again as it was
+                tracker.defer_remainder()  # so that this part has a stop, and a replay reads the same
         elif has_read:
             tracker.defer_remainder()  # a part never lies in two files
         elif tracker.try_claim(Piece(here, Tail(here, at.stop, here, after[0], after=after[1:]))):
@@ -150,7 +150,7 @@ class TailLines(ReadLines):
             log.warning("%s %s after byte %d; if there was more, that is lost", at.file.path, state.lost, inside)
 
     def _lines(self, path: str, opened: Any, start: int, end: int, *, to_the_end: bool) -> bytes:
-        """Return some whole lines, none if there is none; what is left at the end is one if nothing will follow."""
+        """Return some whole lines, b"" if there is none; with ``to_the_end``, also the last bytes, as a line."""
         size = _PIECE_BYTES
         while True:
             data = read_bytes(opened, start, min(end, start + size))
@@ -165,4 +165,4 @@ class TailLines(ReadLines):
                 )
             if start + size >= end:
                 return b""
-            size *= 2  # a long line; no more of the file than it takes
+            size *= 2  # a long line: read no more of the file than it needs

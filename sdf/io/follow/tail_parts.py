@@ -1,7 +1,7 @@
-"""Parts of a file that is followed, and what tracks them.
+"""The restriction of a followed file, and its tracker.
 
 Positions are those of `TailLines`: bytes over all files that had the name. A part lies in one file, so that it can be
-read again; only what a drained stream has still to read goes on in the next one, and is cut there.
+read again. Only the remaining part of a drained stream may span several files; it is split where one ends.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ __all__ = ["Piece", "Tail", "TailTracker"]
 
 @attrs.frozen
 class Tail:
-    """The bytes ``[start, stop)`` of all that a file name has had.
+    """The bytes ``[start, stop)``, counted over all files that had a name.
 
     Attributes:
-        start: the first.
-        stop: the one after the last, or UNBOUNDED.
-        base: where the first byte of the present file is.
+        start: position of the first byte.
+        stop: position after the last byte, or UNBOUNDED.
+        base: position of the first byte of the present file.
         file: the present file, as it was when it was first seen.
-        head: its first bytes, as far as they were read, up to a few.
-        last: those that were read last, up to a few.
-        moved: whether it had another name when it was last seen, where what comes in its place is not followed.
-        ended: whether nothing follows ``start``, which was found out: whoever runs this again need not look.
-        missed: how many looks in a row, some time apart, have missed it.
-        missed_at: when the last of them was, in seconds since the epoch; 0 while it is there.
-        after: the files that have had its name since, in their order; of a stream that is drained, those that are
-            still to be read to their sizes, up to ``stop``.
+        head: the first few bytes of the file, as far as they were read.
+        last: the few bytes of the file that were read last.
+        moved: whether the file had another name at the last look; set only if that file alone is followed.
+        ended: whether the file was found to have nothing after ``start``; a replay then need not look.
+        missed: how many looks in a row, some time apart, have missed the file.
+        missed_at: time of the last such look, in seconds since the epoch; 0 while the file is there.
+        after: the files that have had the name since, in order; for a drained stream, the files still to be read to
+            their sizes, up to ``stop``.
     """
 
     start: int
@@ -51,20 +51,20 @@ class Tail:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to read, and so nothing to look at."""
+        """Whether there is nothing to read, so that the file need not be opened."""
         return self.ended or not self.start < self.stop
 
 
 @attrs.frozen
 class Piece:
-    """Some whole lines, the position of a claim: where they start, and what is left behind them."""
+    """The position of a claim: where some whole lines start, and the restriction that remains after them."""
 
     start: int
     rest: Tail
 
 
 class TailTracker(RestrictionTracker):
-    """Tracks pieces; only what comes after the last one can be cut off, and only once the time is up."""
+    """Tracks pieces. A split must have fraction 0: its residual is all that comes after the last claimed piece."""
 
     def __init__(self, tail: Tail) -> None:
         self._tail = tail

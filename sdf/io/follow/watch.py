@@ -1,8 +1,8 @@
-"""WatchFiles: the files that a path, a directory or a pattern names, and those that come to be there.
+"""WatchFiles: the files that a path, a directory or a pattern names, and those that appear later.
 
-A scan is a block, its position is its number. It compares what is there with what was seen, file by file, so neither a
-file that is late nor one of the same second is missed, and a clock that is set back does not matter. What was seen goes
-on in the residual, what a scan found stays in the primary: whoever runs that again gives the same files.
+A scan is a block; its position is its number. A scan compares the listing with the files seen before, one by one. So it
+misses neither a late file nor one of the same second, and a clock that is set back does no harm. The residual carries
+the files seen, the primary the files that its scan found: a replay of the primary yields the same files.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Scans:
     Attributes:
         start: number of the first scan.
         stop: number after the last one, or UNBOUNDED.
-        seen: what was there before the first scan.
-        found: what the first scan found, once it has been made; None before.
+        seen: the files seen before the first scan.
+        found: the files that the first scan found; None before it is made.
     """
 
     start: int
@@ -45,7 +45,7 @@ class Scans:
 
 @attrs.frozen
 class Scan:
-    """A scan that was made: what it gives, and what is there now. The position of a claim."""
+    """A scan that was made: its number, the outputs it found, and the files seen by now. The position of a claim."""
 
     number: int
     found: tuple[Any, ...]
@@ -53,7 +53,7 @@ class Scan:
 
 
 class ScanTracker(RestrictionTracker):
-    """Tracks scans. Nobody else can make one, so only what comes after the last one can be cut off."""
+    """Tracks scans. Another task cannot make the present scan, so only later scans can be split off."""
 
     def __init__(self, scans: Scans) -> None:
         self._scans = scans
@@ -80,7 +80,7 @@ class ScanTracker(RestrictionTracker):
             return None
         seen = self._scans.seen if self._made is None else self._made.seen
         residual = Scans(after, self._scans.stop, seen)
-        self._scans = attrs.evolve(self._scans, stop=after, seen=())  # what was found is enough to give it again
+        self._scans = attrs.evolve(self._scans, stop=after, seen=())  # to replay it, `found` is enough
         return self._scans, residual
 
     def check_done(self) -> None:
@@ -95,16 +95,16 @@ class ScanTracker(RestrictionTracker):
 class WatchFiles(Connector):
     """Watches for files, in streams. Element: a path, a directory or a pattern. Gives `FileInfo`, sorted by path.
 
-    What it has seen is what is there: files that go away are forgotten, so its state is as large as the listing. With
-    ``"ignore"``, local files are forgotten when three scans in a row have missed them, and it reads their first bytes.
-    As long as the local directory itself is away, as one of a volume that is not mounted, nothing is forgotten.
+    Files that disappear are forgotten, so the state is as large as the listing. With ``"ignore"``, a local file is
+    forgotten when three scans in a row have missed it, and the scan reads its first bytes to recognize it. While the
+    local directory itself is missing (a volume is not mounted), nothing is forgotten.
 
     Args:
-        interval_seconds: how long after a scan the next is made.
-        modified: what becomes of a file that has changed: ``"reread"`` gives it again; ``"tail"`` gives what was
-            appended, as a `FileBlock`, which may end inside of a record, and the whole file if it was replaced or has
-            shrunk; ``"ignore"`` gives each file once, under whatever name or link, and another that has come in its
-            place: what `TailLines` wants. A copy is another file: leave copies of rotated files out of the pattern.
+        interval_seconds: seconds from one scan to the next.
+        modified: how to treat a changed file. ``"reread"`` yields it again. ``"tail"`` yields the appended bytes as a
+            `FileBlock`, which may end inside of a record, and the whole file if it was replaced or has shrunk.
+            ``"ignore"`` yields each file once, under whatever name or link, and a new file that takes its place: for
+            `TailLines`. A copy is another file: leave copies of rotated files out of the pattern.
         recursive, regex, hidden, storage_options: as of `MatchFiles`.
 
     Source: the directory scanner of Apache Apex Malhar's file splitter, which compares times only.
@@ -131,14 +131,14 @@ class WatchFiles(Connector):
 
     def process(self, element: Any, tracker: Any) -> Iterator[FileInfo | FileBlock]:
         scans: Scans = tracker.current_restriction()
-        if scans.found is not None:  # made before, to be given again
+        if scans.found is not None:  # a replay: yield the same again
             if tracker.try_claim(Scan(scans.start, scans.found, ())):
                 yield from scans.found
             return
         there = tuple(self._match.list(os.fspath(element)))
         before = tuple(_file(one) for one in scans.seen)
         root = self._root(element, {one.path for one in (*before, *there)})
-        if root is not None and not there and not os.path.exists(root):  # that says nothing of the files in it
+        if root is not None and not there and not os.path.exists(root):  # the files in it may still exist
             tracker.defer_remainder(self.interval_seconds)
             return
         found: tuple[Any, ...]
@@ -160,9 +160,9 @@ class WatchFiles(Connector):
         tracker.defer_remainder(self.interval_seconds)
 
     def _root(self, element: Any, paths: set[str]) -> str | None:
-        """Return the directory in which it looks, None if that is not on this machine.
+        """Return the watched directory; None if the file system is not local.
 
-        What has no pattern is the path of a directory, unless it is that of a file that is there, or was.
+        An element without a pattern is a directory, unless a file with that path is there now or was there before.
         """
         path = os.fspath(element)
         fs, inner = file_system(path, self._match.storage_options, "WatchFiles")
@@ -190,5 +190,5 @@ class WatchFiles(Connector):
 
 
 def _file(one: FileInfo | KnownFile) -> FileInfo:
-    """Return a file that was seen, with whatever `modified` that was."""
+    """Return the `FileInfo` of a seen file, which is a `KnownFile` with ``modified="ignore"``."""
     return one.file if isinstance(one, KnownFile) else one

@@ -1,4 +1,4 @@
-"""What the Kafka connectors share: a worker's consumers, what they ask brokers, and the messages of a partition."""
+"""Shared by the Kafka connectors: a worker's consumers, requests to brokers, and the messages of a partition."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sdf.numbers import as_integer, as_number, is_integer, is_number
 __all__ = ["KafkaFn", "KafkaRecord", "TopicPartition", "as_start", "kafka_library"]
 
 _OWN_CONFIG = {
-    "auto.offset.reset": "error",  # never read on from somewhere else
+    "auto.offset.reset": "error",  # never go on at another offset
     "enable.auto.commit": False,
     "enable.partition.eof": True,
 }
 _CHANGED = ("_AUTO_OFFSET_RESET", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 _MOST_MESSAGES = 1000
-# The library goes on trying. It takes batches in which no message is left for messages too large, the tenth one aloud.
+# The library retries after these. It takes a batch with no messages left for one too large, and reports the tenth such.
 _PASSING = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "MSG_SIZE_TOO_LARGE")
 
 
@@ -43,8 +43,8 @@ class KafkaRecord:
     Attributes:
         topic: its topic.
         partition: its partition.
-        offset: its place in the partition.
-        timestamp_ms: milliseconds since the epoch, as the producer or the broker says; None if neither does.
+        offset: its offset in the partition.
+        timestamp_ms: milliseconds since the epoch, set by the producer or the broker; None if neither set it.
         key: bytes, or None.
         value: bytes, or None for a deletion.
         headers: names and values.
@@ -60,11 +60,11 @@ class KafkaRecord:
 
 
 class KafkaFn(Connector):
-    """Asks Kafka, with consumers that are members of no group.
+    """Base of the Kafka connectors. Its consumers are members of no group.
 
     Args:
-        config: of librdkafka, at least ``bootstrap.servers``.
-        timeout_seconds: the longest to wait for an answer or for the next message.
+        config: configuration of librdkafka, at least ``bootstrap.servers``.
+        timeout_seconds: the most seconds to wait for an answer or for the next message.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
@@ -86,7 +86,7 @@ class KafkaFn(Connector):
         if not is_number(seconds) or not 0 < seconds < float("inf"):
             raise InvalidValueError(f"{name} timeout_seconds must be finite and > 0 (got {show(timeout_seconds)}).")
         need("confluent_kafka", name)
-        self.config = {"group.id": "sdf", **config}  # the library wants the name of a group, even to join none
+        self.config = {"group.id": "sdf", **config}  # the library requires a group name, even to join none
         self.timeout_seconds: float = seconds
 
     def setup(self) -> None:
@@ -104,7 +104,7 @@ class KafkaFn(Connector):
         return sorted(found.partitions)
 
     def _ends(self, consumer: Any, topic: str, partition: int) -> tuple[int, int]:
-        """Return the first offset that a partition has, and the one after its last."""
+        """Return the first offset of a partition, and the offset after its last one."""
         asked = kafka_library().TopicPartition(topic, partition)
         with self._asking(topic):
             low, end = consumer.get_watermark_offsets(asked, timeout=self.timeout_seconds)
@@ -125,7 +125,7 @@ class KafkaFn(Connector):
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
-        """Return a context manager that gives a consumer of this worker's; connecting takes long, so they are kept."""
+        """Return a context manager for a consumer of this worker; connecting is slow, so consumers are kept."""
         consumer = self._idle.pop() if self._idle else self._new_consumer()
         try:
             yield consumer
@@ -165,12 +165,12 @@ class Messages:
         self._passing = [getattr(kafka.KafkaError, name) for name in _PASSING]
         self._end_of_partition = kafka.KafkaError._PARTITION_EOF
         self._fetched: deque[Any] = deque()
-        self._reached = offset  # all messages before it have been seen
-        self._ended: int | None = None  # where the partition ended, once that was seen
+        self._reached = offset  # all messages before this offset have been seen
+        self._ended: int | None = None  # the offset where the partition ended; None until the library reports it
         consumer.assign([kafka.TopicPartition(topic, partition, offset)])
 
     def until(self, end: int) -> Iterator[KafkaRecord]:
-        """Yield the messages before an offset that have not been seen yet; wait until none can be missing."""
+        """Yield the messages before offset ``end`` that were not yielded yet; wait until none can be missing."""
         while self._reached < end:
             if not self._fetched:
                 self._fetch(end)
@@ -186,7 +186,7 @@ class Messages:
                 yield _record(message)
 
     def _fetch(self, end: int) -> None:
-        """Wait for what comes next, and take all that has come."""
+        """Wait for the next message or the end of the partition; take all messages that have arrived."""
         deadline = time.monotonic() + self._timeout_seconds
         trouble = ""
         while (left := deadline - time.monotonic()) > 0:
@@ -236,12 +236,12 @@ def _record(message: Any) -> KafkaRecord:
 
 
 def kafka_library() -> Any:
-    """Return the library."""
+    """Return the module `confluent_kafka`."""
     return need("confluent_kafka", "Kafka")
 
 
 def as_start(value: Any, who: str) -> str | int:
-    """Return where to begin; raise unless it is "earliest" or an offset."""
+    """Return the option ``start``; raise unless it is "earliest" or an offset."""
     start = as_integer(value)
     if not (start == "earliest" if isinstance(start, str) else is_integer(start) and start >= 0):
         raise InvalidValueError(f"{who} start must be 'earliest' or an offset >= 0 (got {show(value)}).")

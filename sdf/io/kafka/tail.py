@@ -1,9 +1,9 @@
-"""WatchTopics and TailKafka: follow Kafka topics without an end, in streams, with partitions that come later.
+"""WatchTopics and TailKafka: follow Kafka topics without an end, in streams, also partitions that are added later.
 
-One finds the partitions of topics and the other follows a partition, so that each partition is an element with an
-offset, a watermark and an end of its own, and all are read at the same time: ``[WatchTopics(...), TailKafka(...)]``.
-The offsets are in the journal. A consumer group is told of them after each commit, if one is named, so that tools that
-measure lag see it; nothing is ever read from there.
+WatchTopics finds the partitions of a topic, TailKafka follows a partition. So each partition is an element with its own
+offset, watermark and end, and all are read at the same time: ``[WatchTopics(...), TailKafka(...)]``. The offsets are in
+the journal. If a consumer group is named, they are also committed to it after each commit of the stream, so that tools
+can measure the lag; they are never read from there.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["TailKafka", "WatchTopics"]
 
 
 class WatchTopics(KafkaFn):
-    """Finds partitions, in streams. Element: a topic. Gives a `TopicPartition` for each, and for those that come later.
+    """Finds partitions, in streams. Element: a topic. Gives a `TopicPartition` for each, and for those added later.
 
     Args:
-        config: of librdkafka, at least ``bootstrap.servers``.
-        interval_seconds: how long after a look the next is taken.
-        timeout_seconds: the longest to wait for an answer.
+        config: configuration of librdkafka, at least ``bootstrap.servers``.
+        interval_seconds: seconds from one look for new partitions to the next.
+        timeout_seconds: the most seconds to wait for an answer.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
@@ -49,7 +49,7 @@ class WatchTopics(KafkaFn):
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
         scans: Scans = tracker.current_restriction()
-        if scans.found is not None:  # made before, to be given again
+        if scans.found is not None:  # a replay: yield the same again
             if tracker.try_claim(Scan(scans.start, scans.found, ())):
                 yield from scans.found
             return
@@ -64,15 +64,15 @@ class WatchTopics(KafkaFn):
 class TailKafka(KafkaFn):
     """Follows partitions of topics, in streams. Element: a `TopicPartition`. Gives `KafkaRecord`.
 
-    Position: an offset. What has come when a batch begins is read in that batch. With ``isolation.level`` as it is by
-    default, a partition ends for this where the first transaction is still open.
+    Position: an offset. A micro-batch reads the messages that are there when a task begins to read the partition. With
+    the default ``isolation.level``, a partition ends where its first open transaction begins.
 
     Args:
-        config: of librdkafka, at least ``bootstrap.servers``. If it has ``group.id``, the offsets that were committed
-            to the journal are then committed for that group too; the group must have no members of its own.
-        start: ``"earliest"``, or an offset: the first to be read of each partition.
-        poll_seconds: how long to wait where nothing is new.
-        timeout_seconds: the longest to wait for an answer or for the next message.
+        config: configuration of librdkafka, at least ``bootstrap.servers``. If it has ``group.id``, offsets are also
+            committed for that group once the journal has them; the group must have no members of its own.
+        start: ``"earliest"``, or the first offset to read of each partition.
+        poll_seconds: seconds to wait if nothing is new.
+        timeout_seconds: the most seconds to wait for an answer or for the next message.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
@@ -100,7 +100,7 @@ class TailKafka(KafkaFn):
         return OffsetRange(low if isinstance(self.start, str) else self.start, UNBOUNDED)
 
     def truncate(self, element: Any, restriction: OffsetRange) -> OffsetRange:
-        """Keep what is there now."""
+        """Keep the offsets that the partition has now."""
         if restriction.stop is not UNBOUNDED:
             return restriction
         with self._consumer() as consumer:
@@ -137,7 +137,7 @@ class TailKafka(KafkaFn):
             tracker.try_claim(stop)  # the last offsets may have had no message
 
     def on_commit(self, element: Any, restriction: OffsetRange) -> None:
-        """Commit the offset after a part for the consumer group, if there is one."""
+        """Commit the offset after a part for the consumer group, if one is named."""
         if self.commits_to_group:
             topic, partition = _both(element)
             reached = kafka_library().TopicPartition(topic, partition, restriction.stop)

@@ -1,8 +1,8 @@
 """ReadKafka: the messages of Kafka topics, up to where they end when the run is planned.
 
-The partitions of a topic are laid end to end on one axis of positions, each with the offsets that it had. So a topic is
-one element, and can be split anywhere. A block is so many offsets of a partition, counted from its first; some of them
-may have no message, since compaction and transactions leave gaps.
+The partitions of a topic lie end to end on one axis of positions, each with the offsets that it had when the run was
+planned. So a topic is one element, and can be split anywhere. A block is ``block_offsets`` offsets of a partition,
+counted from its first. Some offsets may have no message: compaction and transactions leave gaps.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Offsets:
 
 @attrs.frozen
 class KafkaRange:
-    """Positions ``[start, stop)`` on the axis on which ``partitions`` lie end to end, the first of them at 0."""
+    """Positions ``[start, stop)`` on the axis where ``partitions`` lie end to end; the first partition begins at 0."""
 
     start: int
     stop: int
     partitions: tuple[Offsets, ...]
 
     def blocks(self, step: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield position, partition, first and end offset of each block that begins at the start or after it."""
+        """Yield position, partition, first and end offset of each block that begins at or after ``start``."""
         base = 0
         for offsets in self.partitions:
             size = offsets.end - offsets.first
@@ -53,18 +53,18 @@ class KafkaRange:
 class ReadKafka(KafkaFn):
     """Reads Kafka. Element: a topic or a `TopicPartition`. Gives `KafkaRecord`.
 
-    Position: the first of a block of ``block_offsets`` offsets, on the axis of `KafkaRange`. Pinned are the partitions,
-    and the offsets that each has when the run is planned; what comes later belongs to a later read. With
-    ``isolation.level`` as it is by default, a partition ends for this where the first transaction is still open.
+    Position: the first of a block of ``block_offsets`` offsets, on the axis of `KafkaRange`. The partitions and the
+    offsets of each are pinned when the run is planned; later messages belong to a later read. With the default
+    ``isolation.level``, a partition ends where its first open transaction begins.
 
     No consumer group is joined and no offset is committed.
 
     Args:
-        config: of librdkafka, at least ``bootstrap.servers``.
-        start: ``"earliest"``, or an offset: the first to be read of each partition. A partition that ends before it has
-            nothing to read.
-        block_offsets: offsets for each claim.
-        timeout_seconds: the longest to wait for an answer or for the next message.
+        config: configuration of librdkafka, at least ``bootstrap.servers``.
+        start: ``"earliest"``, or the first offset to read of each partition. A partition that ends before this offset
+            has nothing to read.
+        block_offsets: number of offsets that one claim takes.
+        timeout_seconds: the most seconds to wait for an answer or for the next message.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.

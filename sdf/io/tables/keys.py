@@ -1,8 +1,9 @@
 """The keys of database tables as positions: integers, byte strings and texts.
 
-The database must order keys as positions are ordered, else rows would be lost at the seams. Integers leave no doubt.
-Byte strings and texts do: a database may compare texts by the rules of a language, pad them, or ignore case. They are
-read only where the order of bytes can be had, and the position is made of the very value that the database compares.
+The database must order keys as positions are ordered, else rows would be lost where parts meet. For integers that is
+certain. For byte strings and texts it is not: a database may compare texts by the rules of a language, pad them, or
+ignore case. They are read only if the database can order them by bytes, and the position is made from exactly the value
+that the database compares.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sdf.io.extras import need
 
 __all__ = ["ByteKeys", "IntegerKeys", "KeyRange", "first_text", "keys_of", "sqlalchemy"]
 
-# By dialect: the collation that compares bytes, how to ask for the encoding of text, and which it must be.
+# By dialect: the collation that compares bytes, the query for the encoding of text, and the encoding that it must be.
 _BYTE_ORDER = {
     "postgresql": ("C", "SHOW server_encoding", "UTF8"),
     "sqlite": ("BINARY", "PRAGMA encoding", "UTF-8"),
@@ -39,7 +40,7 @@ class KeyRange:
 
 
 class IntegerKeys:
-    """Keys that are integers, in blocks of so many key values, counted from the first."""
+    """Integer keys, in blocks of ``step`` key values, counted from the first key."""
 
     def __init__(self, column: Any, where: str) -> None:
         sa = sqlalchemy()
@@ -53,7 +54,7 @@ class IntegerKeys:
         return KeyRange(first, end, first, end)
 
     def plan(self, part: KeyRange, step: int) -> tuple[Any, Callable[[Any], int]]:
-        """Return the condition that the keys of a part meet, and what gives the block of a key."""
+        """Return the SQL condition for the keys of a part, and a function from a key to its block."""
         first = part.first
 
         def block_at_or_after(position: int) -> int:
@@ -65,12 +66,12 @@ class IntegerKeys:
 
         low, high = block_at_or_after(part.start), block_at_or_after(part.stop) - 1
         if low > high:
-            return sqlalchemy().false(), block_of  # low may be one more than the greatest integer that there is
+            return sqlalchemy().false(), block_of  # low may be one more than the largest integer of the database
         return self.order.between(low, high), block_of
 
 
 class ByteKeys:
-    """Keys that are byte strings, or texts in UTF-8; each is a block."""
+    """Keys that are byte strings or UTF-8 texts; each key is a block."""
 
     def __init__(self, order: Any, where: str, kind: type, lowest: str) -> None:
         self.order = order
@@ -80,7 +81,7 @@ class ByteKeys:
 
     def position(self, key: Any) -> bytes:
         key = _checked(key, self._kind, self.where)
-        return (key.encode() if self._kind is str else key) or b"\x00"  # the empty key is none for a ByteKeyRange
+        return (key.encode() if self._kind is str else key) or b"\x00"  # b"" is no key for a ByteKeyRange
 
     def whole(self, low: Any, high: Any) -> ByteKeyRange:
         if low is None:
@@ -103,16 +104,16 @@ class ByteKeys:
 
 
 def keys_of(connection: Any, column: Any, kind: Any, where: str) -> IntegerKeys | ByteKeys:
-    """Return what the keys in a column are.
+    """Return the handling of the keys in a column: integers, or byte strings and texts.
 
     Args:
-        connection: to the database.
-        column: that the keys are in.
-        kind: its type.
-        where: who reads which key of which table, for messages.
+        connection: a connection to the database.
+        column: the column of the keys.
+        kind: the SQLAlchemy type of the column.
+        where: connector, key and table, for error messages.
 
     Raises:
-        SourceError: if they are nothing to make ranges of, or if the database does not order them by their bytes.
+        SourceError: if ranges of such keys are not possible, or the database does not order them by their bytes.
     """
     sa = sqlalchemy()
     if isinstance(kind, sa.Integer):
@@ -135,17 +136,17 @@ def keys_of(connection: Any, column: Any, kind: Any, where: str) -> IntegerKeys 
             f"{where} is text in a database whose encoding is {found}; its order is that of bytes only in "
             f"{encoding}. Choose a key of integers or byte strings."
         )
-    if dialect == "postgresql":  # char(n) and citext compare in ways of their own, whatever the collation
+    if dialect == "postgresql":  # char(n) and citext have their own comparison, whatever the collation
         return ByteKeys(sa.cast(column, sa.Text()).collate(collation), where, str, "\x01")
     return ByteKeys(sa.type_coerce(column, sa.Text()).collate(collation), where, str, "\x00")
 
 
 def first_text(bound: bytes, lowest: str) -> str | None:
-    """Return the first text whose UTF-8 is not less than ``bound``, which may be no UTF-8; None if there is none.
+    """Return the lowest text whose UTF-8 is >= ``bound``; None if there is none.
 
     Args:
-        bound: any bytes, such as a split makes.
-        lowest: the lowest character of the database. PostgreSQL has no NUL.
+        bound: any bytes, as a split makes them; they need not be UTF-8.
+        lowest: the lowest character that the database stores. PostgreSQL has no NUL.
     """
     try:
         text, rest = bound.decode(), b""
@@ -158,7 +159,7 @@ def first_text(bound: bytes, lowest: str) -> str | None:
     found = bisect_left(range(_CHARACTERS), rest, key=lambda number: _character(number).encode())
     if found < _CHARACTERS:
         return text + _character(found)
-    shorter = text.rstrip(_character(_CHARACTERS - 1))  # nothing that begins with text is great enough
+    shorter = text.rstrip(_character(_CHARACTERS - 1))  # no text that begins with `text` is >= bound
     if not shorter:
         return None
     last = ord(shorter[-1]) + 1
@@ -179,5 +180,5 @@ def _checked(key: Any, kind: type, where: str) -> Any:
 
 
 def sqlalchemy(who: str = "ReadTable") -> Any:
-    """Return the library."""
+    """Return the module `sqlalchemy`."""
     return need("sqlalchemy", who)

@@ -1,7 +1,7 @@
 """ReadTable: the rows of a database table or view, by ranges of a key.
 
-One part of the work is one query in the order of the key, whose rows are streamed. `sdf.io.tables.keys` says what keys
-may be, and how they become positions.
+A part is read by one query in key order, whose rows are streamed. `sdf.io.tables.keys` says which types of keys are
+possible, and how keys become positions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sdf.numbers import as_integer, is_integer
 
 __all__ = ["ReadTable", "TableQuery"]
 
-_MOST_ROWS = 2**31 - 1  # that databases take as a number of rows to fetch
+_MOST_ROWS = 2**31 - 1  # the largest number of rows to fetch that databases accept
 
 
 def _as_columns(columns: Any, who: str = "TableQuery") -> tuple[str, ...] | None:
@@ -46,9 +46,9 @@ class TableQuery:
 
     Attributes:
         table: name of a table or a view.
-        columns: which columns, None for those that `ReadTable` was told.
-        where: a condition in the database's SQL, None for all rows; write ``\\:`` for a colon before a name.
-        schema: of the table, None for the default one.
+        columns: names of the columns to read; None for the option ``columns`` of `ReadTable`.
+        where: a condition in the database's SQL; None for all rows. Write ``\\:`` for a colon before a name.
+        schema: schema of the table; None for the default schema.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an attribute of the wrong type or value.
@@ -67,28 +67,28 @@ class ReadTable(Connector):
     """Reads tables. Element: a name or a `TableQuery`. Gives rows as dicts.
 
     Position of integer keys: the first of a block of ``chunk_rows`` key values, counted from the first key; empty
-    blocks cost nothing. Position of byte strings and texts (in UTF-8): the key, or ``b"\\0"`` for an empty one. The key
-    need not be unique: all rows of a key are in one block. It must have an index; for texts in PostgreSQL one with
-    ``COLLATE "C"``, otherwise each part scans the table. Byte strings and texts: SQLite and PostgreSQL only.
+    blocks cost nothing. Position of byte strings and texts (in UTF-8): the key, or ``b"\\0"`` for an empty key. The key
+    need not be unique: all rows of a key are in one block. The key needs an index (for texts in PostgreSQL, one with
+    ``COLLATE "C"``), otherwise each part scans the table. Byte strings and texts: SQLite and PostgreSQL only.
 
-    Pinned is the range of keys that there is when the run is planned; rows that come later with greater or lower
-    keys are not read. Not pinned are the rows in that range: each part sees them as they are when it begins. Leave them
-    alone while a run reads them, else a part that runs again may give other rows.
+    The range of keys is pinned when the run is planned; rows added later with greater or lower keys are not read. The
+    rows in that range are not pinned: each part sees them as they are when it begins. Do not change them while a run
+    reads them, else a part that runs again may yield other rows.
 
     Each worker holds a connection, and one transaction for as long as a part is read.
 
     Args:
-        url: of the database, as SQLAlchemy takes it, such as ``"postgresql+psycopg://user@host/name"``.
+        url: URL of the database, as SQLAlchemy takes it, such as ``"postgresql+psycopg://user@host/name"``.
         key: name of a column of integers, byte strings or texts.
-        chunk_rows: rows fetched at a time, and key values for each claim of an integer key.
-        columns: which columns, None for all.
+        chunk_rows: rows fetched at a time; for an integer key, also the number of key values that one claim takes.
+        columns: names of the columns to read; None for all.
         with_position: yield ``((table, key), row)`` instead of ``row``.
         engine_options: keyword arguments for ``sqlalchemy.create_engine``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
         SourceError: when it runs, if there is no such database, table or column, if rows have no key, or if the
-            database says so.
+            database reports an error.
         ReadError: when it runs, if a key or a value is not of the column's type, as SQLite allows.
     """
 
@@ -141,7 +141,7 @@ class ReadTable(Connector):
 
     def teardown(self) -> None:
         self._engine.dispose()
-        del self._engine, self._tables  # so that it pickles again
+        del self._engine, self._tables  # so that the DoFn can be pickled again
 
     def get_initial_restriction(self, element: Any) -> KeyRange | ByteKeyRange:
         query = self._query_of(element)
@@ -183,11 +183,11 @@ class ReadTable(Connector):
         return query if query.columns else attrs.evolve(query, columns=self.columns)
 
     def _rows(self, query: TableQuery, connection: Any, statement: Any) -> Iterator[Any]:
-        """Yield the rows of a statement as they come."""
+        """Stream the rows of a statement."""
         rows = connection.execution_options(yield_per=self.chunk_rows).execute(statement)
         try:
             yield from rows
-        except (ValueError, TypeError, ArithmeticError) as error:  # whatever comes of a value that does not convert
+        except (ValueError, TypeError, ArithmeticError) as error:  # raised for a value that does not convert
             raise ReadError(
                 f"{type(self).__name__}: {query} in {self.shown_url} has a value that is not of its column's type: "
                 f"{type(error).__name__}: {error}. Mend that row, leave it out with TableQuery(where=...), or name the "
@@ -196,7 +196,7 @@ class ReadTable(Connector):
 
     @contextmanager
     def _reading(self, query: TableQuery) -> Iterator[tuple[Any, _Table]]:
-        """Connect, and find out what the table is, once per worker."""
+        """Connect, and look up the table, once per worker and query."""
         who = type(self).__name__
         _check_there(who, self._engine.url)
         try:
@@ -210,13 +210,13 @@ class ReadTable(Connector):
 
 @attrs.frozen
 class _Table:
-    """What was found out about a table: how to ask for its rows.
+    """The looked-up table of a query, and the SQL for its rows.
 
     Attributes:
-        names: of the columns of a row.
-        keys: what its keys are.
+        names: names of the columns of a row.
+        keys: the handling of its keys.
         nullable: whether rows may have no key.
-        rows: the query for all rows, each with its key as the last column.
+        rows: the SQL query for all rows, each with its key as the last column.
     """
 
     names: tuple[str, ...]
@@ -238,10 +238,10 @@ class _Table:
 
 
 def _check_there(who: str, url: Any) -> None:
-    """Raise SourceError if a URL names a file of SQLite that is not there: to connect would make it."""
+    """Raise SourceError if a URL names an SQLite file that does not exist: connecting would create it."""
     path = url.database
     if url.get_backend_name() != "sqlite" or not path or path.startswith((":", "file:")):
-        return  # no file, or a URI, which says itself whether to make one
+        return  # no file, or a URI, which itself says whether to create one
     if not os.path.exists(path):
         raise SourceError(f"{who}: there is no database {path!r} on this host.")
 

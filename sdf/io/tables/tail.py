@@ -1,8 +1,8 @@
-"""TailTable: the rows that are added to a database table, in the order of a key that grows, in streams.
+"""TailTable: follows the rows that are added to a database table, in the order of a growing key, in streams.
 
-What has been read is known by the key alone, so a row must not become visible after one with a greater key has been
-read. Where several transactions write at the same time, numbers that a sequence gives out do not become visible in
-order: let one writer write, give the key at commit, or follow a log of changes instead.
+The key alone says which rows have been read. So a row must not become visible after a row with a greater key has been
+read. If several transactions write at the same time, the numbers of a sequence do not become visible in order: use one
+writer, assign the key at commit, or follow a change log instead.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ class TailTable(ReadTable):
     """Follows tables that rows are added to, in streams. Element: a name or a `TableQuery`. Gives rows as dicts.
 
     Position: a key. Keys must be distinct integers, each greater than all that became visible before it; a row that
-    becomes visible later with a lower key is not read. Rows must not be changed or removed once a batch has read them:
-    after a crash they may be read again, and must be the same.
+    becomes visible later with a lower key is not read. Do not change or remove rows that a micro-batch has read: after
+    a crash they may be read again, and must be the same.
 
     Args:
-        url: of the database, as SQLAlchemy takes it, such as ``"postgresql+psycopg://user@host/name"``.
+        url: URL of the database, as SQLAlchemy takes it, such as ``"postgresql+psycopg://user@host/name"``.
         key: name of a column of integers that has an index.
-        after: read only rows with a greater key; None for all.
-        poll_seconds: how long to wait where nothing is new.
+        after: read only rows with a greater key; None for all rows.
+        poll_seconds: seconds to wait if nothing is new.
         chunk_rows: rows fetched at a time.
-        columns, with_position, engine_options: as of `ReadTable`.
+        columns, with_position, engine_options: as for `ReadTable`.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
         SourceError: when it runs, if there is no such database, table or column, if the key is no integer, or if the
-            database says so.
-        ReadError: when it runs, if a key is there twice, or a value is not of its column's type, as SQLite allows.
+            database reports an error.
+        ReadError: when it runs, if two rows have one key, or a value is not of its column's type, as SQLite allows.
 
     Source: the incrementing mode of Kafka Connect's JDBC source.
     """
@@ -80,7 +80,7 @@ class TailTable(ReadTable):
         return DoFn.create_tracker(self, element, restriction)
 
     def truncate(self, element: Any, restriction: OffsetRange) -> OffsetRange:
-        """Keep what is there now."""
+        """Keep the keys up to the greatest one that the table has now."""
         if restriction.stop is not UNBOUNDED:
             return restriction
         with self._reading(self._query_of(element)) as (connection, table):

@@ -1,1 +1,1 @@
-"""Records in text files."""
+"""Records in text files and in pieces of a fixed length."""

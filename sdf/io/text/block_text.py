@@ -1,9 +1,9 @@
 """Text in compressed blocks: which records belong to which block, and how they are read.
 
 A record belongs to the block that holds the first byte of the delimiter before it; the first record of a file belongs
-to the first block. So a part looks for the first delimiter that begins in its blocks, never at what lies before, and
-reads on into the blocks after its last one until that one's last record has ended. Whether a delimiter begins in a
-block does not depend on how the file was split, since no two delimiters can overlap.
+to the first block. So a part starts at the first delimiter that begins in its blocks; it never reads earlier blocks.
+After its last block it reads on until the last record of that block ends. Delimiters cannot overlap, so whether one
+begins in a block does not depend on how the file was split.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Blocks(Protocol):
     """A compressed file: finds its blocks and decompresses one after the other.
 
     Attributes:
-        shift: how many bits of a record's position are for its place in its block.
+        shift: number of bits of a record's position that hold its place in its block.
         is_first: whether the block found by `at_or_after` is the first of the file.
-        size: of the file; also the position of the block after the last.
+        size: size of the file in bytes; also the position after the last block.
     """
 
     shift: int
@@ -33,25 +33,25 @@ class Blocks(Protocol):
     size: int
 
     def at_or_after(self, start: int, stop: int) -> int:
-        """Return the position of the first block in ``[start, stop)``, and go there; ``stop`` or more if none is."""
+        """Move to the first block in ``[start, stop)`` and return its position; ``stop`` or more if there is none."""
 
     def read(self) -> tuple[bytes, int]:
-        """Return what the block holds at which it stands, and the position of the next, and go there.
+        """Return the text of the current block and the position of the next block, and move there.
 
         Raises:
-            ReadError: naming file and position, if the block is damaged or no other follows it.
+            ReadError: naming file and position, if the block is damaged or not followed by a block or the file's end.
         """
 
 
 @attrs.frozen
 class Block:
-    """A decompressed block: ``[start, stop)`` of the text that begins where a part begins.
+    """A decompressed block: the bytes ``[start, stop)`` of a text that is counted from the start of a part.
 
     Attributes:
-        position: of the block in the compressed file.
-        start: of its first byte.
-        stop: after its last byte.
-        after: the position of the next block.
+        position: position of the block in the compressed file.
+        start: offset of its first byte in the text.
+        stop: offset after its last byte in the text.
+        after: position of the next block in the compressed file.
     """
 
     position: int
@@ -61,19 +61,19 @@ class Block:
 
 
 class BlockText:
-    """What blocks hold, from one on to the end of the file, as a stream; each is decompressed once.
+    """The text of blocks, from one block to the end of the file, as a stream; each block is decompressed once.
 
     Args:
-        blocks: they stand at ``position``.
-        position: of the block to begin with.
+        blocks: the blocks of the file, moved to ``position``.
+        position: position of the first block to read.
     """
 
     def __init__(self, blocks: Blocks, position: int) -> None:
         self._blocks = blocks
         self._after = position
-        self._known: deque[Block] = deque()  # decompressed blocks, from the one claimed last on
+        self._known: deque[Block] = deque()  # decompressed blocks, from the last claimed one on
         self._stop = 0
-        self._ahead = b""  # decompressed and not read
+        self._ahead = b""  # decompressed but not read yet
 
     def next_block(self) -> Block:
         """Return the block after the one returned before."""
@@ -91,10 +91,9 @@ class BlockText:
         return text
 
     def position(self, offset: int) -> int:
-        """Return the position of a byte that is not before the current block: its block's, shifted, plus its place.
+        """Return the position ``(block << shift) + place`` of a byte in the current block or a later one.
 
-        The first byte of a file has position 0, wherever its block begins: a reader of records knows the first of a
-        file by that.
+        The first byte of a file has position 0, wherever its block begins: readers recognize the first record by it.
         """
         if self._blocks.is_first and offset == 0:
             return 0
@@ -102,7 +101,7 @@ class BlockText:
         return (block.position << self._blocks.shift) + offset - block.start
 
     def peek(self, size: int) -> bytes:
-        """Return what `read` would."""
+        """Return the bytes that `read` would return, without consuming them."""
         pieces = [self._ahead]
         known = len(self._ahead)
         while known < size and self._after < self._blocks.size:
@@ -130,15 +129,15 @@ class BlockText:
 def read_blocks(blocks: Blocks, tracker: Any, delimiter: bytes, longest: int, path: str) -> Iterator[tuple[int, bytes]]:
     """Claim one block after the other and yield its records, with the position of the first.
 
-    Those that begin in a later block, since only the delimiter before them begins in the claimed one, come apart from
-    the others, so that positions within one yield can be counted on from its first.
+    A record may begin in a later block if the delimiter before it begins in the claimed block. It is yielded apart from
+    the others, so that the position of each record in one yield follows from the first.
 
     Args:
-        blocks: of the file.
-        tracker: of the part to read; its positions are those of blocks.
-        delimiter: ends a record.
-        longest: how many bytes a record may have.
-        path: of the file.
+        blocks: the blocks of the file.
+        tracker: tracker of the part to read; its positions are those of blocks.
+        delimiter: the bytes that end a record.
+        longest: the most bytes that a record may have.
+        path: path of the file.
     """
     start, stop = tracker.current_restriction().start, tracker.current_restriction().stop
     position = blocks.at_or_after(start, stop)
@@ -161,7 +160,7 @@ def read_blocks(blocks: Blocks, tracker: Any, delimiter: bytes, longest: int, pa
 def _records_of(block: Block, text: BlockText, records: Delimited, delimiter: bytes) -> Iterator[tuple[int, bytes]]:
     start = records.at
     data = records.read(max(start, block.stop + len(delimiter)))
-    apart = 0  # where the record begins that begins after the block; it is the last, if there is one
+    apart = 0  # start in `data` of the record, the last one, that begins after the block; len(data) if there is none
     if start < block.stop:
         found = data.find(delimiter, max(0, block.stop - start - len(delimiter)))
         apart = found + len(delimiter) if 0 <= found < block.stop - start else len(data)

@@ -1,9 +1,9 @@
 """ReadCsv: the rows of CSV files, read by Python's own parser.
 
-Anyone can see where a line starts, but not whether that is in the middle of a quoted field. So each line has to be a
-row by itself, and one that is not is an error. That is safe: where fields hold newlines, all lines before the first row
-that goes on in the next line are whole rows. So whichever part that row belongs to sees it as it is, and raises; what
-parts after it made of the rest is never handed out.
+A part that starts in the middle sees where a line starts, but not whether that is inside a quoted field. So each line
+must be a row by itself; a line that is not is an error. This is safe: all lines before the first row that spans lines
+are whole rows, so the part that owns that row parses it correctly and raises. The run then fails, and nothing that
+later parts read wrongly is used.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from sdf.io.text.text_fn import TextFn
 __all__ = ["ReadCsv"]
 
 _BOM = "\ufeff"
-_LONGEST_FIELD = 2**31 - 1  # the most that the parser takes on every platform
-_CHUNK_BYTES = 1 << 15  # parsed at once: rows that wait until a whole cell is parsed cost a fifth more
+_LONGEST_FIELD = 2**31 - 1  # the largest limit that the parser accepts on every platform
+_CHUNK_BYTES = 1 << 15  # parsed at once: parsing a whole cell before its first row is used takes a fifth longer
 _UNREADABLE = (UnicodeDecodeError, csv.Error)
 
 
 class ReadCsv(TextFn):
     """Reads CSV. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of a cell of the file.
 
-    A row ends in LF or CRLF. With names, rows are dicts, one that has not as many fields as there are names is bad, and
-    blank lines are skipped, as by ``csv.DictReader``. Without, rows are lists, and a blank line is an empty one, as by
-    ``csv.reader``. All fields are strings.
+    A row ends in LF or CRLF. With column names, rows are dicts, blank lines are skipped as by ``csv.DictReader``, and a
+    row whose number of fields differs from the number of names is bad. Without, rows are lists, and a blank line is an
+    empty list, as by ``csv.reader``. All fields are strings.
 
     Args:
-        header: True: the first row of the file names its columns. A sequence of names: no row does. False: rows are
-            lists.
-        separator: stands between fields.
-        quotechar: stands around a field that holds separators; None if there are no quotes.
+        header: True: the first row of the file names its columns. A sequence of names: the file has no such row.
+            False: rows are lists.
+        separator: the character between fields.
+        quotechar: the character around a field that holds separators; None if there are no quotes.
         doublequote: a quote inside a quoted field is written twice.
-        escapechar: takes the meaning from the character after it.
+        escapechar: removes the special meaning of the character after it.
         skipinitialspace: spaces after a separator do not belong to the field.
-        quoted_newlines: quoted fields may hold newlines. Then nobody can tell where rows start but by reading from the
-            start: each file is read in one piece, and the report says so. Without it such a field is an error.
-        encoding: of the text, as for `ReadLines`. A byte order mark at the start of a file is dropped.
+        quoted_newlines: quoted fields may hold newlines. Then only reading from the start shows where rows start: each
+            file is read in one piece, and the report says so. False: such a field is an error.
+        encoding: encoding of the text, as for `ReadLines`. A byte order mark at the start of a file is dropped.
         options: as for `TextFn`: ``with_position``, ``on_error``, ``max_record_bytes``, ``compression``,
             ``index_dir``, ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
-        ReadError: when it runs, for a row that cannot be read. Also with ``on_error="tag"`` if that leaves open where
-            the rows after it start, or what the columns are.
+        ReadError: when it runs, for a row that cannot be read. Also with ``on_error="tag"``, if it is then unknown
+            where the next row starts, or what the columns are.
 
     Source: RFC 4180; the dialects of Python's csv module, always ``strict``.
     """
@@ -98,7 +98,7 @@ class ReadCsv(TextFn):
         return super().option_names() - {"delimiter"}  # rows end in LF or CRLF
 
     def setup(self) -> None:
-        # The parser's own limit, 131,072 characters a field, holds for the process; how long a row may be we check.
+        # The parser's limit, 131,072 characters a field, is per process; max_record_bytes is checked here, per row.
         csv.field_size_limit(max(csv.field_size_limit(), min(self.max_record_bytes, _LONGEST_FIELD)))
 
     def get_initial_restriction(self, element: Any) -> FileRange:
@@ -116,7 +116,7 @@ class ReadCsv(TextFn):
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
         restriction: FileRange = tracker.current_restriction()
-        attempt = copy.copy(self)  # it learns what the columns of this file are called
+        attempt = copy.copy(self)  # it stores the column names of this file
         if not self.quoted_newlines:
             attempt._restriction = restriction
             return super(ReadCsv, attempt).process(element, tracker)
@@ -140,7 +140,7 @@ class ReadCsv(TextFn):
             start = end
 
     def _lines(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
-        """Return what to give for lines, each of which should be a row."""
+        """Return the outputs for lines, each of which should be a row."""
         names, rows = self.names, self._parse(offset, data)
         if rows is not None and not self.with_position:
             if names is None:
@@ -150,7 +150,7 @@ class ReadCsv(TextFn):
         return self._outputs(path, self._one_by_one(path, offset, data, rows))
 
     def _parse(self, offset: int, data: bytes) -> list[list[str]] | None:
-        """Return the rows of all lines; None if each line has to be looked at, since one is no row by itself."""
+        """Return the rows of all lines; None if a line is no row by itself, so that each has to be parsed alone."""
         try:
             lines = self._text(offset, data).split("\n")
             if not lines[-1]:
@@ -164,16 +164,16 @@ class ReadCsv(TextFn):
     def _one_by_one(
         self, path: str, offset: int, data: bytes, rows: list[list[str]] | None
     ) -> Iterator[tuple[int, tuple[bytes], Any]]:
-        """Return for each line its offset, the line, and its row, or the error that it is none."""
+        """Return for each line its offset, the line, and its row or the error that parsing it raised."""
         lines = data.split(b"\n")
         if not lines[-1]:
             lines.pop()
-        starts = list(accumulate((len(line) + 1 for line in lines), initial=offset))  # and where the last ends
+        starts = list(accumulate((len(line) + 1 for line in lines), initial=offset))  # and the end of the last
         given = map(self._row, repeat(path), starts, lines) if rows is None else rows
         return zip(starts, zip(lines, strict=True), given, strict=False)
 
     def _row(self, path: str, offset: int, line: bytes) -> list[str] | Exception:
-        """Return the row that a line is, or why it cannot be read.
+        """Return the row of a line, or the error that parsing it raised.
 
         Raises:
             ReadError: if the row goes on in the next line.
@@ -193,7 +193,7 @@ class ReadCsv(TextFn):
     def _rows_of(self, restriction: FileRange) -> Iterator[tuple[int, list[bytes], Any]]:
         """Yield the rows of a whole file, each with its offset and its lines."""
         path, longest = restriction.file.path, self.max_record_bytes
-        start = end = 0  # of what was read of a row
+        start = end = 0  # offsets of the part of the present row that was read
         row_lines: list[bytes] = []
 
         def lines() -> Iterator[str]:
@@ -226,7 +226,7 @@ class ReadCsv(TextFn):
                 ) from error
 
     def _outputs(self, path: str, rows: Iterable[tuple[int, Iterable[bytes], Any]]) -> Iterator[Any]:
-        """Yield what to give for rows, or for the errors in place of them, each with its offset and its lines."""
+        """Yield the outputs for rows, or for errors in place of rows, each with its offset and its lines."""
         for at, lines, row in rows:
             names = self.names
             if isinstance(row, Exception):
@@ -292,7 +292,7 @@ def _as_names(header: Any) -> tuple[str, ...]:
 
 
 def _check_signs(**signs: str | None) -> None:
-    """Raise unless what has a meaning in CSV is one character each, all different, and no end of a line."""
+    """Raise unless each special character of CSV is one character, no end of a line, and differs from the others."""
     for name, sign in signs.items():
         if sign is None and name != "separator":
             continue

@@ -1,4 +1,4 @@
-"""Records that end in a delimiter, read from a stream of bytes: whole ones, however long the last of them is."""
+"""Reads records that end in a delimiter from a stream of bytes: always whole records, however long the last one is."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _CHUNK_BYTES = 1 << 16
 
 
 class Stream(Protocol):
-    """What records are read from: an open file, or what is like one."""
+    """An open file, or an object like one, to read records from."""
 
     def read(self, size: int, /) -> bytes:
-        """Return so many bytes; fewer only at the end."""
+        """Return ``size`` bytes; fewer only at the end."""
 
     def readline(self, size: int, /) -> bytes:
-        """Return the bytes up to the next LF and with it, at most so many."""
+        """Return the bytes up to and including the next LF, at most ``size``."""
 
 
 class Delimited:
     """Reads whole records, each of which ends in a delimiter or with the file.
 
     Args:
-        file: a stream that stands at ``at``.
+        file: a stream whose next byte has position ``at``.
         at: the position of the next byte.
-        delimiter: ends a record.
-        longest: how many bytes a record may have, with its delimiter.
-        path: for messages.
+        delimiter: the bytes that end a record.
+        longest: the most bytes that a record may have, with its delimiter.
+        path: path of the file, for error messages.
     """
 
     def __init__(self, file: Stream, at: int, delimiter: bytes, longest: int, path: str) -> None:
@@ -49,7 +49,7 @@ class Delimited:
         return data
 
     def read(self, end: int) -> bytes:
-        """Return the records that start before ``end``, from where it stands, which must be the start of one."""
+        """Return the records that start in ``[at, end)``; a record must start at ``at``."""
         data = self._read(end - self.at)
         if data and not data.endswith(self._delimiter):
             data += self._rest(data)
@@ -58,13 +58,13 @@ class Delimited:
         return data
 
     def _rest(self, data: bytes) -> bytes:
-        """Return what is missing of the last record; of one that is too long, what shows that it is."""
+        """Return the missing end of the last record; if the record is too long, enough bytes to detect that."""
         if self._delimiter == b"\n":
             rest = self._file.readline(self._longest + 1)
             self.at += len(rest)
             return rest
         overlap = len(self._delimiter) - 1
-        text = bytearray(data[max(0, len(data) - overlap) :])  # one that grows in place: records may be long
+        text = bytearray(data[max(0, len(data) - overlap) :])  # a bytearray grows in place: records may be long
         known = len(text)
         while chunk := self._read(_CHUNK_BYTES):
             searched = max(0, len(text) - overlap)
@@ -81,7 +81,7 @@ class Delimited:
         return bytes(text[known:])
 
     def _check_lengths(self, data: bytes) -> None:
-        """Raise if one of some records is too long, wherever in them it is: else it would depend on the split."""
+        """Raise if any of the records is too long; if only the last were checked, the result would depend on splits."""
         start = 0
         while len(data) - start > self._longest:
             found = data.rfind(self._delimiter, start, start + self._longest)
@@ -94,11 +94,11 @@ class Delimited:
 
 
 def check_delimiter(delimiter: Any, who: str) -> None:
-    """Raise unless a delimiter is some bytes of which no two can overlap.
+    """Raise unless a delimiter is bytes that cannot overlap with another copy of themselves.
 
     Raises:
         InvalidTypeError: if it is not bytes.
-        InvalidValueError: if it is empty, or begins as it ends.
+        InvalidValueError: if it is empty, or if it begins with the bytes that it ends with.
     """
     if not isinstance(delimiter, bytes):
         raise InvalidTypeError(f"{who} delimiter must be bytes, such as b'\\n' (got {show(delimiter)}).")

@@ -1,6 +1,6 @@
 """ReadRecords and ReadSlices: bytes in pieces of a fixed length, counted from the start of the file or of each block.
 
-Both claim cells, as text does (`Cells`), so that nothing happens per piece but cutting it out.
+Both claim cells, as text readers do (`Cells`), so the only work per piece is to slice it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["FixedFn", "ReadRecords", "ReadSlices"]
 
 
 class FixedFn(FileFn):
-    """Readers of pieces of ``length`` bytes. Subclass it with `span`.
+    """Base of readers of pieces of ``length`` bytes. A subclass defines `span`.
 
     Args:
-        length: of a piece, in bytes.
+        length: bytes in a piece.
         with_position: yield ``((path, offset), piece)`` instead of ``piece``.
         options: as for `FileFn`: ``block_size``, ``storage_options``.
     """
@@ -33,7 +33,7 @@ class FixedFn(FileFn):
 
     @abstractmethod
     def span(self, restriction: FileRange, cell: int, end: int) -> tuple[int, int]:
-        """Return where the pieces of the cell ``[cell, end)`` start and stop; the first starts at the former."""
+        """Return the offset where the first piece of the cell ``[cell, end)`` starts, and where the last one stops."""
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
         restriction: FileRange = tracker.current_restriction()
@@ -59,11 +59,11 @@ class FixedFn(FileFn):
 class ReadRecords(FixedFn):
     """Reads records of a fixed length. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of a cell.
 
-    Records start at the multiples of the length in the file, and belong to the part that they start in. The last of a
-    file may be short.
+    Records start at the multiples of ``length`` in the file, and belong to the part that they start in. The last record
+    of a file may be short.
 
     Args:
-        length: of a record, in bytes.
+        length: bytes in a record.
         partial: ``"keep"`` a short last record, or make it an ``"error"``.
         options: ``with_position``, to get ``((path, offset), record)``; ``block_size`` and ``storage_options`` as for
             `FileFn`.
@@ -96,12 +96,12 @@ class ReadRecords(FixedFn):
 class ReadSlices(FixedFn):
     """Cuts blocks into slices. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of a cell.
 
-    A block is the element if that is a `FileBlock`, or a part of ``block_size`` bytes of the element; the whole file if
-    it is neither. Slices start at the multiples of the length in their block; the last of a block may be short: 13
-    bytes in blocks of 10 give slices of 4, 4, 2 and 3.
+    A block is a part of ``block_size`` bytes of the element if that is set, else the element, if that is a `FileBlock`,
+    or the whole file. Slices start at the multiples of ``length`` in their block. The last slice of a block may be
+    short: for a length of 4, 13 bytes in blocks of 10 give slices of 4, 4, 2 and 3.
 
     Args:
-        length: of a slice, in bytes.
+        length: bytes in a slice.
         options: ``with_position``, to get ``((path, offset), slice)``; ``block_size`` and ``storage_options`` as for
             `FileFn`.
 

@@ -1,4 +1,4 @@
-"""ReadJsonLines: the values of files that hold one JSON value a line."""
+"""ReadJsonLines: the values of files that hold one JSON value per line."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _UNREADABLE = (ValueError, RecursionError)  # a UnicodeDecodeError is a ValueErr
 class ReadJsonLines(TextFn):
     """Reads JSON lines. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of a cell of the file.
 
-    A line ends in LF or CRLF, and in nothing else that Unicode calls a line's end. Blank lines are skipped. The text is
-    UTF-8; a byte order mark at the start of a file is dropped.
+    A line ends in LF or CRLF; other line ends of Unicode are data. Blank lines are skipped. The text is UTF-8; a byte
+    order mark at the start of a file is dropped.
 
     Args:
-        loads: makes a value of the text of a line, and raises ValueError where it cannot; ``orjson.loads`` will do. It
-            must pickle.
+        loads: a function that turns the text of a line into a value, or raises ValueError; ``orjson.loads`` will do. It
+            must be picklable.
         options: as for `TextFn`: ``with_position``, ``on_error``, ``max_record_bytes``, ``compression``,
             ``index_dir``, ``block_size``, ``storage_options``, and ``delimiter``, for values that end in
-            something else, such as ``b"\\x1e"``.
+            other bytes, such as ``b"\\x1e"``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
-        ReadError: when it runs, for a line that is no UTF-8 or no JSON.
+        ReadError: when it runs, for a line that is not UTF-8 or not JSON.
 
     Source: https://jsonlines.org
     """
@@ -44,7 +44,7 @@ class ReadJsonLines(TextFn):
     def flaw(self, error: Exception) -> str:
         if not isinstance(error, json.JSONDecodeError):
             return super().flaw(error)
-        return f"{error.msg} at character {error.pos}"  # its text has the line and the column too, of this one line
+        return f"{error.msg} at character {error.pos}"  # str(error) has line and column too
 
     def encoding_advice(self) -> str:
         return (
@@ -62,7 +62,7 @@ class ReadJsonLines(TextFn):
         return self._quickly(path, offset, data, lines)
 
     def _quickly(self, path: str, offset: int, data: bytes, lines: list[str]) -> Iterator[Any]:
-        """Yield the values of lines, up to one that is no value, or nothing but spaces; then go on carefully."""
+        """Yield the values of lines; from the first line that `loads` rejects (it may be blank), go on carefully."""
         rest = iter(lines)
         try:
             yield from map(self.loads, filter(None, rest))
@@ -72,7 +72,7 @@ class ReadJsonLines(TextFn):
             yield from self._carefully(path, offset + size, data[size:])
 
     def _carefully(self, path: str, offset: int, data: bytes) -> Iterator[Any]:
-        """Yield one value after the other, each with its place, or what is wrong with it."""
+        """Yield one value after the other, with its position if wanted, or a `BadRecord` in its place."""
         for line in data.split(self.delimiter):
             at, offset = offset, offset + len(line) + len(self.delimiter)
             try:
@@ -87,5 +87,5 @@ class ReadJsonLines(TextFn):
 
 
 def _text(offset: int, data: bytes) -> str:
-    """Return the text of bytes of a file; UnicodeDecodeError, a ValueError, if they are none."""
+    """Return bytes of a file as text; raise UnicodeDecodeError, a ValueError, if they are not UTF-8."""
     return (data.removeprefix(codecs.BOM_UTF8) if offset == 0 else data).decode()

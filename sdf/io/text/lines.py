@@ -17,21 +17,21 @@ _BOM = codecs.BOM_UTF8
 class ReadLines(TextFn):
     """Reads lines. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of a cell of the file.
 
-    A line ends in LF or CRLF, a lone CR is data; or it ends in ``delimiter``, whatever that is. Blank lines are
-    records. The last line of a file may end without.
+    A line ends in LF or CRLF (a lone CR is data), or in ``delimiter`` if that is given. Blank lines are records. The
+    last line of a file may lack its end.
 
     Args:
-        delimiter: the bytes that end a record, None for LF and CRLF.
-        encoding: of the text; the lines are strings, and a UTF-8 byte order mark at the start of a file is dropped.
-            Not UTF-16 or UTF-32, in which the byte of a line feed may be half a letter. None: the lines are bytes, as
-            they are in the file.
+        delimiter: the bytes that end a record; None for LF and CRLF.
+        encoding: encoding of the text; the lines are strings, and a UTF-8 byte order mark at the start of a file is
+            dropped. UTF-16 and UTF-32 are refused: the byte of a line feed may be part of a character there. None: the
+            lines are bytes, as they are in the file.
         options: as for `TextFn`: ``with_position``, ``on_error``, ``max_record_bytes``, ``compression``,
             ``index_dir``, ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
 
-    Source: semantics of TextInputFormat in Apache Hadoop, of ReadFromText in Apache Beam.
+    Source: semantics of TextInputFormat in Apache Hadoop and of ReadFromText in Apache Beam.
     """
 
     def __init__(self, *, delimiter: bytes | None = None, encoding: str | None = "utf-8", **options: Any) -> None:
@@ -65,7 +65,7 @@ class ReadLines(TextFn):
         return lines
 
     def _carefully(self, path: str, offset: int, data: bytes) -> Iterator[Any]:
-        """Yield one record after the other, each with its place, or what is wrong with it."""
+        """Yield one record after the other, with its position if wanted, or a `BadRecord` in its place."""
         lines = data.split(self.delimiter)
         last = lines.pop()
         for place, line in enumerate([*lines, last] if last else lines):
@@ -85,11 +85,11 @@ class ReadLines(TextFn):
 
 
 def as_encoding(encoding: Any, delimiter: bytes, who: str) -> str:
-    """Return Python's name of an encoding in which each delimiter is one, and no part of a letter."""
+    """Return Python's name of an encoding; raise if the bytes of a delimiter may be part of a character in it."""
     if not isinstance(encoding, str):
         raise InvalidTypeError(f"{who} encoding must be a name such as 'utf-8', or None (got {show(encoding)}).")
     try:
-        name = codecs.lookup(encoding).name.removesuffix("-sig")  # of each file the mark is dropped, not of each line
+        name = codecs.lookup(encoding).name.removesuffix("-sig")  # the mark is dropped once per file, not per line
         line_feed = "\n".encode(name)
         every_byte = bytes(range(256)).decode(name, "replace")
     except (LookupError, UnicodeError) as error:

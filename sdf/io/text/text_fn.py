@@ -1,12 +1,12 @@
-"""Text in files: which records belong to which part, and how they are found. What a record means is the readers'.
+"""Text in files: which records belong to which part, and how they are found. Subclasses parse the records.
 
-A file is laid out in cells of at most `CELL_BYTES`. A cell is the block of a claim: its position is its first byte, and
-its records are those that start in it, however long the last of them is. So nothing happens per record, memory holds
-one cell and one record, and a part that begins anywhere begins with the next cell. The cells of a file, or of a
+A file is divided into cells of at most `CELL_BYTES`. A cell is the block of a claim: its position is its first byte,
+and its records are those that start in it, however long the last one is. So a claim costs nothing per record, memory
+holds one cell and one record, and a part that begins anywhere begins with the next cell. The cells of a file, or of a
 `FileBlock`, never depend on how it is split.
 
-To find the first record of a cell one looks for a delimiter that ends at the cell's start or in it. That is right only
-if delimiters cannot overlap, which is why those that could are refused.
+The first record of a cell follows the first delimiter that ends at the cell's start or in the cell. That is right only
+if delimiters cannot overlap, so those that could are refused.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from sdf.io.text.delimited import Delimited, check_delimiter
 
 __all__ = ["CELL_BYTES", "BadRecord", "Cells", "Delimited", "TextFn", "check_delimiter"]
 
-CELL_BYTES = 1 << 18  # benchmarks/throughput.py: what is read, decoded and split at once stays in the cache
+CELL_BYTES = 1 << 18  # benchmarks/throughput.py: a cell that is read, decoded and split stays in the CPU cache
 
 
 @attrs.frozen
 class BadRecord:
-    """A record that could not be read, as it goes to the tag ``bad``.
+    """A record that could not be read, yielded with the tag ``bad``.
 
     Attributes:
-        path: of its file.
-        offset: of its first byte; of compressed text see `sdf.io.compressed.compression`.
+        path: path of its file.
+        offset: offset of its first byte; for compressed text see `sdf.io.compressed.compression`.
         data: its bytes as they are in the file, without the delimiter; the CR of a line that ends in CRLF is kept.
-        error: why.
+        error: type and text of the exception.
     """
 
     path: str
@@ -51,13 +51,13 @@ class BadRecord:
 
 @attrs.frozen
 class Cells:
-    """The cells of the bytes ``[start, stop)``: every ``block_size`` and every ``cell_size`` bytes one begins.
+    """The cells of the bytes ``[start, stop)``: one begins every ``block_size`` bytes, and every ``cell_size`` inside.
 
     Attributes:
-        start: of the first cell.
-        stop: of the last.
-        block_size: of the parts that the file is split into from the start.
-        cell_size: of a cell, at most; counted anew in each of those parts.
+        start: offset where the first cell starts.
+        stop: offset where the last cell ends.
+        block_size: bytes in each part that the file is split into at the start of the run.
+        cell_size: the most bytes in a cell; counting starts again in each of those parts.
     """
 
     start: int
@@ -71,25 +71,25 @@ class Cells:
         return cls(start, stop, block_size or cell_size, cell_size)
 
     def after(self, position: int) -> int:
-        """Return the first cell that begins after a position; that may be the stop."""
+        """Return the start of the first cell after a position; ``stop`` if there is none."""
         block, inside = divmod(position - self.start, self.block_size)
         in_block = min((inside // self.cell_size + 1) * self.cell_size, self.block_size)
         return min(self.start + block * self.block_size + in_block, max(self.stop, position + 1))
 
     def at_or_after(self, position: int) -> int:
-        """Return the first cell that begins at a position or after it."""
+        """Return the start of the first cell at or after a position."""
         return self.start if position <= self.start else self.after(position - 1)
 
 
 class TextFn(CompressedFn):
-    """Readers of records that end in a delimiter. Subclass it with `records`.
+    """Base of readers of records that end in a delimiter. A subclass defines `records`.
 
     Args:
         delimiter: the bytes that end a record.
-        with_position: yield ``((path, offset), record)`` instead of ``record``; of compressed text see
+        with_position: yield ``((path, offset), record)`` instead of ``record``; for compressed text see
             `sdf.io.compressed.compression`.
-        on_error: ``"raise"``, or ``"tag"`` to give what cannot be read as a `BadRecord` to the tag ``bad``.
-        max_record_bytes: a record that is longer, with what ends it, is an error: it had to be held in memory.
+        on_error: ``"raise"``, or ``"tag"`` to yield a record that cannot be read as a `BadRecord` with the tag ``bad``.
+        max_record_bytes: a longer record, with its delimiter, is an error: memory holds a whole record.
         options: see `CompressedFn`: ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
     """
 
@@ -116,14 +116,14 @@ class TextFn(CompressedFn):
         """Return the outputs for whole records.
 
         Args:
-            path: of their file.
-            offset: of the first of them.
+            path: path of their file.
+            offset: offset of the first record.
             data: the records, each with its delimiter; the last record of a file may have none.
         """
         raise NotImplementedError
 
     def bad(self, path: str, offset: int, data: bytes, error: Exception) -> TaggedOutput:
-        """Return what to yield in place of a record that cannot be read, or raise: as ``on_error`` says.
+        """Return the output in place of a record that cannot be read, or raise, as ``on_error`` says.
 
         Raises:
             ReadError: naming file, offset and cause.
@@ -136,11 +136,11 @@ class TextFn(CompressedFn):
         ) from error
 
     def flaw(self, error: Exception) -> str:
-        """Return what is wrong with a record, and where in it."""
+        """Return the message: what is wrong with a record, and where in it."""
         return str(error)
 
     def advice(self, error: Exception, offset: int, data: bytes) -> str:
-        """Return what to do about bytes that are no text, a sentence and a space; nothing about other errors."""
+        """Return advice on bytes that are no text, as a sentence and a space; "" for other errors."""
         if not isinstance(error, UnicodeDecodeError):
             return ""
         if offset == 0 and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -148,7 +148,7 @@ class TextFn(CompressedFn):
         return self.encoding_advice()
 
     def encoding_advice(self) -> str:
-        """Return how to read text in another encoding, a sentence and a space; nothing if the reader has no option."""
+        """Return advice on other encodings, as a sentence and a space; "" if the reader has no option ``encoding``."""
         known = getattr(self, "encoding", None)
         if known is None:
             return ""
@@ -162,7 +162,7 @@ class TextFn(CompressedFn):
         return position
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
-        return chain.from_iterable(self._records(element, tracker))  # saves a step of a generator per record
+        return chain.from_iterable(self._records(element, tracker))  # saves one generator step per record
 
     def _records(self, element: Any, tracker: Any) -> Iterator[Iterable[Any]]:
         restriction: FileRange = tracker.current_restriction()
@@ -174,7 +174,7 @@ class TextFn(CompressedFn):
     def _pieces(
         self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader
     ) -> Iterator[tuple[int, bytes]]:
-        """Return whole records, claimed block by block, with the offset of the first; as the codec asks."""
+        """Return whole records, claimed block by block, with the offset of the first; the codec decides how."""
         if restriction.codec == "":
             return self._blocks(element, restriction, tracker, file)
         if restriction.codec in BLOCKS:
@@ -185,7 +185,7 @@ class TextFn(CompressedFn):
         return self._in_one_piece(restriction, tracker, file)
 
     def _indexed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
-        """Read the text of a gzip file through its index as if it were a file itself."""
+        """Read the text of a gzip file through its index, like an uncompressed file."""
         text, size = self.indexed_text(restriction, file)
         with text:
             unpacked = attrs.evolve(restriction, file=attrs.evolve(restriction.file, size=size))
@@ -206,9 +206,9 @@ class TextFn(CompressedFn):
     def _blocks(
         self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader
     ) -> Iterator[tuple[int, bytes]]:
-        """Claim one cell after the other and yield its records, with the offset of the first."""
+        """Claim one cell after the other; yield the records of each, with the offset of the first."""
         cells = Cells.of(element, restriction, self.block_size)
-        records: Delimited | None = None  # None as long as no start of a record is known
+        records: Delimited | None = None  # None until the start of a record is found
         cell = cells.at_or_after(restriction.start)
         while tracker.try_claim(cell):
             end = cells.after(cell)
@@ -225,7 +225,7 @@ class TextFn(CompressedFn):
             cell = end
 
     def _first_start(self, file: io.BufferedReader, cell: int, end: int) -> int | None:
-        """Return the offset of the first record that starts in ``[cell, end)``, None if none does."""
+        """Return the offset of the first record that starts in ``[cell, end)``; None if none does."""
         if cell == 0:
             return 0
         before = max(0, cell - len(self.delimiter))
