@@ -20,7 +20,7 @@ BENCH := "claims.py" "throughput.py" "startup.py --slots 2" "startup.py --slots 
 	"skew.py --kind wait --slots 4 --seconds 10 --busy 4 --only giant --ways StagedRunner LiveRunner"
 BENCH_LONG := "growth.py --elements 100 1000 10000 100000 1000000" "memory.py --gigabytes 4 --files 100000" \
 	"streams.py --batches 2000" "connectors.py --only gzip --gzip-megabytes 3500 --rounds 1" \
-	"simulate.py --slots 10 100 1000 10000 --losses 0 --late 0" \
+	"simulate.py --slots 10 100 1000 10000 --losses 0 --late 0" "ablate.py" \
 	"skew.py --kind cpu --slots 2 --seconds 20 --ways 32-per-slot StagedRunner LiveRunner" \
 	"skew.py --kind wait --slots 8 --seconds 20 --ways 32-per-slot StagedRunner LiveRunner" \
 	"skew.py --kind cpu --slots 2 --seconds 60 --ways LiveRunner" \
