@@ -61,7 +61,7 @@ demo: .venv/demo-ready  ## Run the main job: count records of real Avro files, o
 	$(BIN)/python examples/read_fn.py
 	@echo "make demo took $$(($$(date +%s) - $(BEGAN))) s, setup and run."
 
-test: setup  ## Run all tests but the soak, in 8 minutes
+test: setup  ## Run all tests but the soak, in ten minutes
 	$(PYTEST) -m "not soak"
 
 test-fast: setup  ## Run the tests that need no Spark, in a minute or two

@@ -102,7 +102,7 @@ LEFT_OUT = [
     staged("no margin for starting a stage", stage_planner, "_START_MARGIN", 1.0),
     staged("pieces are no larger where opening takes long", stage_planner, "_OPENINGS", 0.0),
     staged("no stage before a slot is idle", stage_planner.StagePlanner, "_plans_ahead", always(False)),
-    staged("pieces shorter than starting a stage", factoring.Tuning, "with_start", lambda self, _: self),
+    staged("pieces shorter than starting a stage", factoring.Tuning, "with_least", lambda self, _: self),
     staged("work that was just opened is split", measured_run.Running, "opening_seconds", always(0.0)),
     Variant(
         "the mean alone tells what is left",

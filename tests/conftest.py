@@ -9,7 +9,7 @@ import pytest
 HERE = Path(__file__).parent
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a third less CPU time in tests
-ARCHIVE = HERE.parent / ".venv" / "spark.jsa"  # of Spark's classes, by .ci/share-classes: another third
+ARCHIVE = HERE.parent / ".venv" / "spark.jsa"  # of Spark's classes, by .ci/share-classes: another quarter
 if ARCHIVE.exists():
     FLAGS += f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable"
 os.environ.setdefault("JDK_JAVA_OPTIONS", FLAGS)

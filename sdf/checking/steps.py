@@ -55,6 +55,6 @@ class CheckedDoFn:
     def __str__(self) -> str:
         said = [f"{self.claims:,} claims, {self.records:,} records, {self.splits:,} splits."]
         if self.skipped:
-            said += [f"Not checked, to end in time: {'; '.join(self.skipped)}.", self.note]
+            said += [f"Not checked within the time limit: {'; '.join(self.skipped)}.", self.note]
             said.append("To check more, give a smaller element, restriction=, a part of its work, or more seconds=.")
         return " ".join(filter(None, [*said, self.advice]))

@@ -50,9 +50,9 @@ class Tuning:
     min_piece_seconds: float
     budget_seconds: float | None
 
-    def with_start(self, start_seconds: float) -> Tuning:
-        """Return this with pieces of at least ``start_seconds``: a smaller one takes longer to start than to run."""
-        return attrs.evolve(self, min_piece_seconds=max(self.min_piece_seconds, start_seconds))
+    def with_least(self, seconds: float) -> Tuning:
+        """Return this with no piece smaller than ``seconds``: a smaller one costs more to begin than it saves."""
+        return attrs.evolve(self, min_piece_seconds=max(self.min_piece_seconds, seconds))
 
     def longest(self) -> float:
         """Return the largest budget in seconds, infinity if there is no fixed limit."""

@@ -138,7 +138,7 @@ class StagePlanner:
         if not len(self.backlog):
             return None
         running_seconds = self.in_flight.seconds(now)
-        tuning = self._tuning.with_start(max(self.start_seconds, _OPENINGS * self._work.costs.opening_seconds))
+        tuning = self._tuning.with_least(max(self.start_seconds, _OPENINGS * self._work.costs.opening_seconds))
         width = tasks_allowed(
             slots * self._tasks_per_slot,
             self.backlog.seconds() + running_seconds,

@@ -398,7 +398,7 @@ def test_claims_without_a_split_are_told():
 def test_the_result_says_it_all():
     """In a line for who prints it, or asserts that it is complete."""
     assert str(CheckedDoFn(1, 5, 0, ("3 of 4 splits",), "The first read took 3 s.")) == (
-        "1 claims, 5 records, 0 splits. Not checked, to end in time: 3 of 4 splits. The first read took 3 s. To "
+        "1 claims, 5 records, 0 splits. Not checked within the time limit: 3 of 4 splits. The first read took 3 s. To "
         "check more, give a smaller element, restriction=, a part of its work, or more seconds=."
     )
     assert str(CheckedDoFn(1, 5, 0)) == (

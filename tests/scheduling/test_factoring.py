@@ -142,8 +142,8 @@ def test_a_run_that_has_just_begun_may_plan_tasks_of_some_tenths_of_a_second():
 
 def test_no_piece_is_smaller_than_what_starting_a_stage_takes():
     """As far as that is more than the smallest piece that was asked for."""
-    assert TUNING.with_start(0.1) == TUNING
-    assert TUNING.with_start(1.5) == attrs.evolve(TUNING, min_piece_seconds=1.5)
+    assert TUNING.with_least(0.1) == TUNING
+    assert TUNING.with_least(1.5) == attrs.evolve(TUNING, min_piece_seconds=1.5)
 
 
 def test_budget_seconds_is_the_longest():
