@@ -16,10 +16,10 @@ from harness import Bench, Timed, forget_peak, in_processes, in_turn, peak_megab
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
 from sdf.execution.expansion import Expanded
 from sdf.journal.journal import Journal
-from sdf.journal.storage import Disk
 from sdf.scheduling.factoring import Limits, Tuning, deal, plan_stage
 from sdf.scheduling.run_state import RunState, enter
 from sdf.scheduling.work_queue import WorkQueue
+from sdf.storage.disk import Disk
 
 SLOTS = 2
 RUNNERS = {"LiveRunner": LiveRunner(), "StagedRunner": StagedRunner()}

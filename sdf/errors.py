@@ -20,6 +20,8 @@
     |-- SourceError             OSError        the input does not exist or cannot be read
     |   `-- SourceChangedError                 the input changed after the run was planned
     |-- ReadError               ValueError     the data does not follow its format
+    |-- SinkError               OSError        the results cannot be written or committed
+    |-- BadRecordError          ValueError     a sink cannot write a record
     |-- JournalError            RuntimeError   the journal of a stream cannot be continued
     |   |-- JournalCorruptError ValueError     a journal file is missing or does not hold what was written
     |   |-- JournalDiskError    OSError        a journal cannot be written: the disk is full or read-only
@@ -41,6 +43,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 __all__ = [
+    "BadRecordError",
     "CheckError",
     "ClaimError",
     "ContractError",
@@ -60,6 +63,7 @@ __all__ = [
     "ReadError",
     "ReplayError",
     "SdfError",
+    "SinkError",
     "SourceChangedError",
     "SourceError",
     "SplitError",
@@ -158,6 +162,20 @@ class SourceChangedError(SourceError):
 
 class ReadError(SdfError, ValueError):
     """The data does not follow its format; the message names file, offset and cause."""
+
+
+class SinkError(SdfError, OSError):
+    """The results of a run cannot be written or committed; a saved run stays resumable."""
+
+
+class BadRecordError(SdfError, ValueError):
+    """A sink cannot write a record.
+
+    Attributes:
+        number: which of the segment's records it is, from 0; None if the sink does not say.
+    """
+
+    number: int | None = None
 
 
 class JournalError(SdfError, RuntimeError):

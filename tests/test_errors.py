@@ -21,6 +21,7 @@ from sdf.errors import (
 )
 
 BUILTINS = {
+    "BadRecordError": ValueError,
     "CheckError": AssertionError,
     "ClaimError": ValueError,
     "ContractError": RuntimeError,
@@ -40,6 +41,7 @@ BUILTINS = {
     "ReadError": ValueError,
     "ReplayError": RuntimeError,
     "SdfError": Exception,
+    "SinkError": OSError,
     "SourceChangedError": OSError,
     "SourceError": OSError,
     "SplitError": RuntimeError,
@@ -51,6 +53,7 @@ BUILTINS = {
     "WatermarkError": ValueError,
 }
 PARENTS = {
+    "BadRecordError": "SdfError",
     "CheckError": "ContractError",
     "ClaimError": "ContractError",
     "ContractError": "SdfError",
@@ -69,6 +72,7 @@ PARENTS = {
     "ProcessError": "SdfError",
     "ReadError": "SdfError",
     "ReplayError": "LedgerError",
+    "SinkError": "SdfError",
     "SourceChangedError": "SourceError",
     "SourceError": "SdfError",
     "SplitError": "ContractError",

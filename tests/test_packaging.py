@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sdf.errors import REQUIREMENTS, MissingExtraError
-from sdf.io.extras import need
+from sdf.extras import need
 
 ROOT = Path(__file__).parent.parent
 TEXTS = sorted(

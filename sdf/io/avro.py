@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from sdf import TaggedOutput
 from sdf.errors import InvalidValueError, ReadError, show
-from sdf.io.extras import need
+from sdf.extras import need
 from sdf.io.files.file_fn import FileFn, FileRange
 from sdf.io.files.pinned import FileInfo
 from sdf.io.text.text_fn import BadRecord

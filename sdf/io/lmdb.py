@@ -14,8 +14,8 @@ from typing import Any
 
 from sdf import ByteKeyRange
 from sdf.errors import InvalidTypeError, SourceError, show
+from sdf.extras import need
 from sdf.io.connector import Connector
-from sdf.io.extras import need
 from sdf.io.options import as_size
 
 __all__ = ["ReadLmdb"]

@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import Any
 
 from sdf.errors import InvalidTypeError, ReadError, show
-from sdf.io.extras import need
+from sdf.extras import need
 from sdf.io.files.file_fn import FileFn, FileRange
 
 __all__ = ["ReadParquet"]

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import JournalCorruptError, JournalError, JournalRuleError, show
-from sdf.journal.storage import Disk
+from sdf.storage.disk import Disk
 
 __all__ = [
     "HEAD",

@@ -51,7 +51,7 @@ from sdf.journal.chain import (
     read_blob,
     sha256,
 )
-from sdf.journal.storage import Disk
+from sdf.storage.disk import Disk
 
 __all__ = ["START", "Journal"]
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from sdf.errors import JournalCorruptError, JournalError
 from sdf.journal.chain import Block, blob_name, find_head, read_ahead, read_blob, verify
-from sdf.journal.storage import Disk, is_directory
+from sdf.storage.disk import Disk, is_directory
 
 __all__ = ["check_resume", "clean", "main"]
 

@@ -13,12 +13,12 @@ import time
 import pytest
 from support.clock import Clock
 
-import sdf.journal.storage
+import sdf.storage.disk
 from sdf.errors import JournalCorruptError, JournalError, JournalFencedError, JournalRuleError
 from sdf.journal.chain import block_name, canonical, find_head, sha256, verify
 from sdf.journal.journal import Journal
-from sdf.journal.storage import Disk
 from sdf.journal.tool import main
+from sdf.storage.disk import Disk
 
 CONFIG = {"fns": ["TailFn"]}
 
@@ -614,7 +614,7 @@ def test_verify_says_where_the_chain_breaks(tmp_path, capsys):
 
 
 class Recorder:
-    """Stands in for ``os`` in `sdf.journal.storage`: does what is asked for, and notes it."""
+    """Stands in for ``os`` in `sdf.storage.disk`: does what is asked for, and notes it."""
 
     def __init__(self):
         self.trace = []
@@ -723,8 +723,8 @@ def record_a_stream(path, monkeypatch):
         recorder.trace.append(("make", str(name)))
         return NotedFile(file, lambda data: recorder.trace.append(("write", str(name), data)))
 
-    monkeypatch.setattr(sdf.journal.storage, "os", recorder)
-    monkeypatch.setattr(sdf.journal.storage, "open", opened, raising=False)
+    monkeypatch.setattr(sdf.storage.disk, "os", recorder)
+    monkeypatch.setattr(sdf.storage.disk, "open", opened, raising=False)
     journal = open_journal(path)
     committed = {}
     for number in range(3):

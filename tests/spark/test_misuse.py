@@ -23,8 +23,8 @@ from sdf import (
 )
 from sdf.io import FileInfo, ReadAvro, ReadJsonLines, ReadLines
 from sdf.journal.journal import Journal
-from sdf.journal.storage import Disk
 from sdf.scheduling.ledger import Ledger
+from sdf.storage.disk import Disk
 from sdf.testing import check_dofn
 
 MISUSES = {}

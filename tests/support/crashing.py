@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 from sdf import DoFn, OffsetRange
-from sdf.journal.storage import Disk
 from sdf.spark.stream import checkpoint as standing
 from sdf.spark.stream import micro_batches as batches
 from sdf.spark.stream import stream
 from sdf.spark.stream.steps import Step
+from sdf.storage.disk import Disk
 
 ELEMENTS = [3, 4]
 

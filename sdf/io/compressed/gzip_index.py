@@ -27,8 +27,8 @@ from typing import Any
 import attrs
 
 from sdf.errors import SourceError
+from sdf.extras import need
 from sdf.io.compressed.unpacked import Unpacked
-from sdf.io.extras import need
 from sdf.io.files.pinned import FileInfo, file_system
 
 __all__ = ["SeekIndices", "default_directory", "indexed_text"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sdf.errors import ReadError
-from sdf.io.extras import need
+from sdf.extras import need
 
 __all__ = ["Unpacked", "unpack"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from sdf import OffsetRange
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
+from sdf.extras import need
 from sdf.io.connector import Connector
-from sdf.io.extras import need
 from sdf.io.files.pinned import FileInfo, as_file_info, file_system, reaching
 from sdf.io.options import as_options
 

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import MissingExtraError, SdfError, SourceChangedError, SourceError, without
-from sdf.io.extras import need
+from sdf.extras import need
 
 __all__ = [
     "FileInfo",

@@ -11,8 +11,8 @@ from typing import Any
 import attrs
 
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceChangedError, SourceError, show
+from sdf.extras import need
 from sdf.io.connector import Connector
-from sdf.io.extras import need
 from sdf.numbers import as_integer, as_number, is_integer, is_number
 
 __all__ = ["KafkaFn", "KafkaRecord", "TopicPartition", "as_start", "kafka_library"]

@@ -16,7 +16,7 @@ import attrs
 
 from sdf import ByteKeyRange
 from sdf.errors import ReadError, SourceError, show
-from sdf.io.extras import need
+from sdf.extras import need
 
 __all__ = ["ByteKeys", "IntegerKeys", "KeyRange", "first_text", "keys_of", "sqlalchemy"]
 

@@ -18,10 +18,10 @@ from pyspark import RDD
 from sdf.errors import blame, show
 from sdf.journal.journal import START, Journal
 from sdf.journal.pending import Pending, dump, from_json, load, to_json
-from sdf.journal.storage import Disk
 from sdf.model.dofn import DoFn
 from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.steps import Pin, Plan, Step
+from sdf.storage.disk import Disk
 
 __all__ = ["Checkpoint"]
 

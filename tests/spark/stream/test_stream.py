@@ -28,10 +28,10 @@ from sdf.errors import (
 from sdf.journal.chain import find_head, verify
 from sdf.journal.journal import Journal
 from sdf.journal.pending import from_data, load, to_data, to_json
-from sdf.journal.storage import Disk
 from sdf.spark.stream import micro_batches as batches
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.clock import Clock
+from sdf.storage.disk import Disk
 
 
 class Sink:

@@ -11,7 +11,7 @@ from support import crashing
 from support.crashing import Points, expected, records
 
 from sdf.journal.chain import verify
-from sdf.journal.storage import Disk
+from sdf.storage.disk import Disk
 
 
 class Death(BaseException):

@@ -12,8 +12,8 @@ from support.watching import lines, sink
 from sdf import stream_sdf
 from sdf.errors import JournalDiskError, JournalFencedError
 from sdf.journal.chain import verify
-from sdf.journal.storage import Disk
 from sdf.spark.stream import clock
+from sdf.storage.disk import Disk
 
 ELEMENTS = [("a", 60), ("b", 90)]
 EXPECTED = sorted([name, number] for name, count in ELEMENTS for number in range(count))

@@ -14,7 +14,7 @@ import pytest
 from support import watching
 
 from sdf.journal.chain import verify
-from sdf.journal.storage import Disk
+from sdf.storage.disk import Disk
 
 
 class Writer(threading.Thread):

@@ -1,4 +1,4 @@
-"""Optional libraries of connectors: imported when needed; the error for a missing one says how to install it."""
+"""Optional libraries of connectors and sinks: imported when needed; an error says how to install a missing one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def need(module: str, who: str) -> Any:
 
     Args:
         module: its dotted name, of a library in `sdf.errors.REQUIREMENTS`.
-        who: the connector that needs it.
+        who: the connector or sink that needs it.
 
     Raises:
         MissingExtraError: if it is not installed, with the command that installs it.
