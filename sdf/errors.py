@@ -169,11 +169,7 @@ class SinkError(SdfError, OSError):
 
 
 class BadRecordError(SdfError, ValueError):
-    """A sink cannot write a record.
-
-    Attributes:
-        number: which of the segment's records it is, from 0; None if the sink does not say.
-    """
+    """A sink cannot write a record; ``number`` says which of the segment's records it is, from 0, if the sink knows."""
 
     number: int | None = None
 
