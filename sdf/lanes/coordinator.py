@@ -11,11 +11,16 @@ Rules that keep this exactly-once:
   run exactly the content of its lane. At the last seal the ledger proves that the contents tile the elements.
 - An attempt at a sealed lane runs the content again, and changes nothing. If an unsealed lane loses its only attempt,
   its content, as split so far, returns to its queue when the next attempt connects. That attempt starts over.
+
+A saved run has no replays. What an attempt has committed, in segments, is nobody's work any more. Every attempt has a
+lane of its own. What a lost attempt has not committed can be taken over at once. An attempt ends when it has committed
+all that it ran. The run has ended when the ledger holds all work as committed.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import logging
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -35,6 +40,7 @@ from sdf.lanes.messages import (
     ProtocolError,
     Ready,
     Returned,
+    SegmentDone,
     Split,
     ToLane,
     Verdict,
@@ -66,6 +72,7 @@ class Coordinator:
         send: sends a message to an attempt.
         min_piece_seconds: estimated seconds of the smallest piece worth moving.
         patience_seconds: the longest time that an attempt stays idle while others run.
+        saved: in a saved run, called with the ids of the work items of each committed segment, and its message.
 
     Attributes:
         name: name of the DoFn.
@@ -79,7 +86,10 @@ class Coordinator:
         send: Callable[[Hashable, ToLane], None],
         min_piece_seconds: float,
         patience_seconds: float,
+        saved: Callable[[list[int], SegmentDone], None] | None = None,
     ) -> None:
+        self._saved = saved
+        self._segments = itertools.count()
         self.name = work.name
         self._work = work
         self._send = send
@@ -97,8 +107,9 @@ class Coordinator:
         self._unmovable = False
         self._statistics = Statistics(work, self._lanes)
         self._assignment = Assignment(
-            work, len(shares), self._stealing, self._statistics, send=send, min_piece_seconds=min_piece_seconds
-        )
+            work, len(shares), self._stealing, self._statistics, send=send, min_piece_seconds=min_piece_seconds,
+            saves=saved is not None,
+        )  # fmt: skip
 
     # Events.
 
@@ -108,7 +119,9 @@ class Coordinator:
             self._send(name, Fail(LedgerError(f"there is no lane {hello.lane}; this run has {len(self._lanes)}.")))
             return
         lane, ledger = self._lanes[hello.lane], self._work.ledger
-        attempt = self._attempts[name] = Attempt(name, lane, hello, given_at=now)
+        if self._saved is not None and lane.begun:
+            lane = self._stealing.orphan() or self._new_lane()
+        attempt = self._attempts[name] = Attempt(name, lane, hello, given_at=now, committed_at=now)
         if lane.sealed is not None or lane.attempts:
             self._statistics.replays += lane.sealed is not None
             attempt.again.extend(ledger.content_with_sizes(lane.number))
@@ -125,6 +138,17 @@ class Coordinator:
             if self._stealing.is_idle(other):
                 self._assignment.next(other, now)  # a lane with two attempts cannot steal
         self._assignment.settle(now)
+
+    def _new_lane(self) -> LaneState:
+        lane = LaneState(len(self._lanes), WorkQueue(self._work.costs))
+        self._lanes.append(lane)
+        return lane
+
+    def delay(self, item: WorkItem, due: float) -> None:
+        """Queue a work item that nobody may run before ``due``; call this before any attempt connects."""
+        lane = self._lanes[0]
+        lane.delay()
+        heapq.heappush(self._delayed, (due, item.id, lane, item))
 
     def received(self, name: Hashable, message: FromLane, now: float) -> None:
         """An attempt has sent a message. If the message is impossible, this attempt fails and nothing else changes."""
@@ -145,6 +169,8 @@ class Coordinator:
                 self._statistics.refusals[message.reason] += 1
                 attempt.declines()
                 self._stealing.rank(attempt)
+            elif isinstance(message, SegmentDone):
+                self._segment_done(attempt, message, now)
             elif isinstance(message, Bye):
                 attempt.closes()
             else:
@@ -163,7 +189,13 @@ class Coordinator:
         lane, ledger = attempt.lane, self._work.ledger
         lane.attempts.remove(attempt)
         self._stealing.forget(attempt)
-        if lane.sealed is None and len(lane.attempts) == 1:
+        if self._saved is not None:
+            for item in ledger.content(lane.number):
+                lane.queue.push(ledger.release(lane.number, item.id))
+            if lane.sealed is None:
+                lane.abandon()
+                self._orphaned(lane)
+        elif lane.sealed is None and len(lane.attempts) == 1:
             (left,) = lane.attempts
             while left.again:
                 lane.queue.push(ledger.release(lane.number, left.again.popleft().id))
@@ -176,11 +208,17 @@ class Coordinator:
             self._stealing.needs_slot(lane, now)
         self._assignment.settle(now)
 
+    def _orphaned(self, lane: LaneState) -> None:
+        if len(lane.queue):
+            self._stealing.needs_slot(lane)
+
     def tick(self, now: float) -> None:
         """Time has passed; to be called often while `waiting`."""
         while self._delayed and self._delayed[0][0] <= now:
             _, _, lane, item = heapq.heappop(self._delayed)
             lane.resume(item)
+            if self._saved is not None and not lane.attempts:
+                self._orphaned(lane)
             for attempt in lane.attempts:
                 if self._stealing.is_idle(attempt):
                     self._assignment.next(attempt, now)
@@ -280,7 +318,23 @@ class Coordinator:
         self._send(attempt.name, Verdict(True))
         self._stealing.rank(attempt, now)  # `settle` then moves half of it to an idle attempt
 
+    def _segment_done(self, attempt: Attempt, message: SegmentDone, now: float) -> None:
+        """Enter a segment as committed."""
+        if self._saved is None:
+            raise ProtocolError(f"lane {attempt.lane.number} commits a segment, and the run is not saved.")
+        part = ("segment", next(self._segments))
+        try:
+            ids = self._work.ledger.commit_first(attempt.lane.number, message.items, message.last_id, part)
+        except LedgerError as error:
+            raise ProtocolError(str(error)) from error
+        attempt.commits(now)
+        self._saved(ids, message)
+
     # Reports.
+
+    def uncommitted_seconds(self, now: float) -> float:
+        """Return about how many seconds of work the attempts have not committed."""
+        return sum(now - attempt.committed_at for attempt in self._attempts.values())
 
     def running(self) -> bool:
         """Return whether attempts are connected and the run is not done."""

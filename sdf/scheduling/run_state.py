@@ -122,6 +122,15 @@ class RunState:
         asked = [residual.delay_seconds for residual in residuals]
         return [self._to_run(child, seconds) for child, seconds in zip(children, asked, strict=True)]
 
+    def replay_split(self, item_id: int, primary: Any, residuals: Sequence[Residual]) -> list[WorkItem]:
+        """Enter a split that an earlier driver has logged; nobody owns the work item now."""
+        before = units(self.ledger.item(item_id))
+        children = self.ledger.split(None, item_id, primary, residuals)
+        kept = 0.0 if primary is None else units(self.ledger.item(item_id))
+        self.known_units += kept + sum(map(units, children)) - before
+        self.note_split(item_id, len(children))
+        return children
+
     def pieces(self, tasks: Iterable[tuple[float, Iterable[Ran]]]) -> tuple[PieceRun, ...]:
         """Return for the report how each work item ran.
 

@@ -105,6 +105,11 @@ class Run:
         with self._lock:
             return self.coordinator.report(time.monotonic())
 
+    def uncommitted_seconds(self) -> float:
+        """See `Coordinator.uncommitted_seconds`."""
+        with self._lock:
+            return self.coordinator.uncommitted_seconds(time.monotonic())
+
     def _contained(self, call: Callable[[], T], otherwise: T) -> T:
         if self.failure is not None:
             return otherwise

@@ -1,0 +1,274 @@
+"""The history of a saved run: what the log holds of the ledger, and how a new driver takes it up.
+
+The log holds the elements with their work items, every split, and every commit of a segment; assignments, steals and
+stages are not in it. A work item gets the number that it had, because numbers follow the order of these events. What is
+committed stays committed. All else belongs to nobody again, and is run again.
+
+Records of the log, as JSON lists:
+
+    ["begin", app, identity]                   the token's app, and what the run is made of
+    ["prepared"]                               the sinks have accepted the run
+    ["driver", name]                           another driver takes over
+    ["elements", blob]                         some elements with their initial work items
+    ["expanded", n]                            there are n elements; before this record none of them counts
+    ["split", item, primary, [residuals]]      a residual is [restriction, watermark, deferred, due]
+    ["commit", [items], messages, records, s]  a segment: its work items, per output the message of the sink and the
+                                               number of records, and the seconds that it took
+    ["running", seconds]                       how much work is not committed now; for display only
+    ["committing", hash]                       nothing runs any more; the hash of the messages to commit
+    ["committed", output]                      the sink of that output has committed
+    ["done"]
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from sdf.errors import JournalCorruptError, JournalError, SdfError, show
+from sdf.execution.expansion import Expanded
+from sdf.execution.invoker import Residual
+from sdf.execution.work_items import WorkItem
+from sdf.journal.chain import canonical, sha256
+from sdf.journal.pending import from_data, to_data
+from sdf.journal.run_log import RunLog
+from sdf.model.restrictions import OffsetRange
+from sdf.scheduling.run_state import RunState
+
+__all__ = ["History", "Segment", "split_record"]
+
+_TOGETHER = 50_000  # elements in one blob
+
+
+@attrs.frozen
+class Segment:
+    """What an attempt has written, as the log holds it.
+
+    Attributes:
+        messages: the message of each output's sink, None for one that wrote nothing.
+        records: the number of records of each output.
+        seconds: seconds that the segment took.
+    """
+
+    messages: tuple[Any, ...]
+    records: tuple[int, ...]
+    seconds: float
+
+
+class History:
+    """What the log of a saved run says. It reads the log, and makes records for it; it does not write them.
+
+    Args:
+        log: the log, not yet read.
+
+    Attributes:
+        app: the app of the run's token; None if the log is empty.
+        identity: what the run is made of.
+        prepared: whether the sinks have accepted the run.
+        expanded: number of elements, None if they are not all in the log.
+        segments: the committed segments.
+        committing: the hash of the messages that are being committed, None before.
+        committed: the outputs whose sinks have committed.
+        done: whether the run has ended.
+        drivers: how many drivers have worked on the run.
+        lost_seconds: seconds of work that its drivers had not committed when they were last heard of.
+    """
+
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
+        self._events: list[Any] = []
+        self._blobs: list[Any] = []
+        self.app: str | None = None
+        self.identity: Mapping[str, Any] = {}
+        self.expanded: int | None = None
+        self.segments: list[Segment] = []
+        self.committing: str | None = None
+        self.committed: set[str] = set()
+        self.done = False
+        self.drivers = 0
+        self.prepared = False
+        self.lost_seconds = self._running = 0.0
+        for record in log.read():
+            self._enter(record)
+        self.lost_seconds += self._running
+
+    def _enter(self, record: Any) -> None:
+        try:
+            kind, *values = record
+            if kind == "begin":
+                self.app, self.identity = values
+                self.drivers = 1
+            elif kind == "prepared":
+                self.prepared = True
+            elif kind == "driver":
+                self.drivers += 1
+                self.lost_seconds, self._running = self.lost_seconds + self._running, 0.0
+                if self.expanded is None:
+                    self._blobs = []  # the driver before had not finished the expansion
+            elif kind == "elements":
+                self._blobs += values
+            elif kind == "expanded":
+                (self.expanded,) = values
+            elif kind == "split":
+                self._events.append(values)
+            elif kind == "commit":
+                items, messages, records, seconds = values
+                self.segments.append(Segment(tuple(messages), tuple(records), seconds))
+                self._events.append((items,))
+            elif kind == "running":
+                (self._running,) = values
+            elif kind == "committing":
+                self._running = 0.0
+                (self.committing,) = values
+            elif kind == "committed":
+                self.committed.add(*values)
+            elif kind == "done":
+                self.done = True
+            else:
+                raise ValueError(f"it does not know {show(kind)}")
+        except (ValueError, TypeError) as error:
+            raise JournalCorruptError(f"{self._log.root}: the log holds {show(record)}, which is no record.") from error
+
+    def check_same(self, identity: Mapping[str, Any]) -> None:
+        """Raise JournalError, naming the difference, unless the log belongs to the run with this identity."""
+        for name, value in identity.items():
+            before = self.identity.get(name)
+            if before != value:
+                raise JournalError(
+                    f"the checkpoint in {self._log.root} belongs to another run: it was begun with {name} "
+                    f"{show(before)}, this call has {show(value)}. Use another checkpoint, or make the same call."
+                )
+
+    def elements(self) -> Iterator[Expanded]:
+        """Yield the elements of the run with their initial work items."""
+        for blob in self._blobs:
+            for line in zlib.decompress(self._log.get(blob)).splitlines():
+                element, restriction, pieces, note = json.loads(line)
+                parts = [(_value(part), size) for part, size in pieces]
+                whole = parts[0][0] if restriction is None else _value(restriction)
+                yield Expanded(from_data(element), whole, tuple(parts), note)
+
+    def replay(self, work: RunState) -> list[tuple[WorkItem, int]]:
+        """Enter all of the history into the state of a new run.
+
+        Returns:
+            The work items that are not committed, each with the time from which it may run, in milliseconds since the
+            epoch; 0 for at once.
+
+        Raises:
+            JournalCorruptError: if the history does not add up.
+        """
+        ledger, dues = work.ledger, dict[int, int]()
+        for _ in work.add(self.elements()):
+            pass
+        try:
+            if ledger.elements() != self.expanded:
+                raise JournalCorruptError(f"it should hold {self.expanded} elements, and holds {ledger.elements()}")
+            for number, event in enumerate(self._events):
+                if len(event) == 1:
+                    ids = [item_id for first, last in event[0] for item_id in range(first, last + 1)]
+                    ledger.assign(number, [ledger.item(item_id) for item_id in ids])
+                    ledger.seal(number, number)
+                else:
+                    item_id, primary, residuals = event
+                    children = work.replay_split(item_id, _optional(primary), [_residual(each) for each in residuals])
+                    dues.update((child.id, each[3]) for child, each in zip(children, residuals, strict=True))
+        except (SdfError, IndexError, ValueError, TypeError) as error:
+            raise JournalCorruptError(
+                f"{self._log.root}: the log does not add up: {error}. A crash cannot cause this; restore the "
+                f"checkpoint from a copy, or begin anew with another one and an empty target."
+            ) from error
+        return [(item, dues.get(item.id, 0)) for item in ledger.unowned()]
+
+    @staticmethod
+    def is_same(before: Any, now: Any) -> bool:
+        """Tell whether an element of the log is an element of a call."""
+        return bool(before == now) or to_data(before) == to_data(now)
+
+    def messages(self, output: int) -> list[Any]:
+        """Return the messages of one output's sink, in the order of the commits."""
+        return [segment.messages[output] for segment in self.segments if segment.messages[output] is not None]
+
+    # What goes into the log.
+
+    def of_elements(self, elements: Iterable[Expanded]) -> Iterator[list[Any]]:
+        """Store elements; yield the records for the log."""
+        lines: list[bytes] = []
+        count = 0
+        for one in elements:
+            pieces = [[_data(part), size] for part, size in one.pieces]
+            whole = None if len(pieces) == 1 and one.pieces[0][0] is one.restriction else _data(one.restriction)
+            lines.append(json.dumps([to_data(one.element), whole, pieces, one.note], separators=(",", ":")).encode())
+            count += 1
+            if len(lines) == _TOGETHER:
+                yield self._stored(lines)
+                lines = []
+        if lines:
+            yield self._stored(lines)
+        self.expanded = count
+        yield ["expanded", count]
+
+    def _stored(self, lines: list[bytes]) -> list[Any]:
+        blob = self._log.put(zlib.compress(b"\n".join(lines), 1))
+        self._blobs.append(blob)
+        return ["elements", blob]
+
+    def of_segment(self, item_ids: Iterable[int], segment: Segment) -> list[Any]:
+        """Enter a committed segment; return its record."""
+        self.segments.append(segment)
+        return ["commit", _ranges(sorted(item_ids)), segment.messages, segment.records, round(segment.seconds, 3)]
+
+    def of_messages(self, outputs: int) -> str:
+        """Return the hash of all messages."""
+        return sha256(canonical([self.messages(output) for output in range(outputs)]))
+
+
+def split_record(item_id: int, primary: Any, residuals: Sequence[Residual], now: Callable[[], int]) -> list[Any]:
+    """Return the record of a split; ``now`` returns milliseconds since the epoch."""
+    described = [
+        [
+            _data(residual.restriction),
+            None if residual.watermark is None else to_data(residual.watermark),
+            residual.deferred,
+            now() + round(residual.delay_seconds * 1000) if residual.delay_seconds > 0 else 0,
+        ]
+        for residual in residuals
+    ]
+    return ["split", item_id, None if primary is None else _data(primary), described]
+
+
+def _data(restriction: Any) -> Any:
+    """Return a restriction as JSON data; the usual one as two numbers, since there may be millions."""
+    if type(restriction) is OffsetRange:
+        start, stop = restriction
+        if type(start) is int and type(stop) is int:
+            return [start, stop]
+    return {"value": to_data(restriction)}
+
+
+def _value(data: Any) -> Any:
+    return OffsetRange(*data) if isinstance(data, list) else from_data(data["value"])
+
+
+def _optional(data: Any) -> Any:
+    return None if data is None else _value(data)
+
+
+def _residual(data: Any) -> Residual:
+    restriction, watermark, deferred, _ = data
+    return Residual(_value(restriction), 0, None if watermark is None else from_data(watermark), deferred)
+
+
+def _ranges(numbers: Sequence[int]) -> list[list[int]]:
+    """Return sorted numbers as [first, last] pairs."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
