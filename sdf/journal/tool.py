@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from sdf.errors import JournalCorruptError, JournalError
@@ -55,18 +55,26 @@ def clean(disk: Disk) -> list[str]:
     return unused
 
 
-def main(arguments: Sequence[str], program: str = "python -m sdf.journal") -> int:
-    """Print the history of a journal, check all of it, or remove what crashes have left in it.
+def main(
+    arguments: Sequence[str],
+    program: str = "python -m sdf.journal",
+    *,
+    saved: Callable[[str, Disk], int | None] = lambda what, disk: None,
+) -> int:
+    """Print what a stream or a saved run has done, check all of it, or remove what crashes have left in it.
 
     python -m sdf.journal show|verify|clean DIR; clean only while no stream runs on it.
     """
     options = argparse.ArgumentParser(prog=program, description=main.__doc__)
     options.add_argument("what", choices=["show", "verify", "clean"])
-    options.add_argument("directory", help="the checkpoint directory of a stream")
+    options.add_argument("directory", help="the checkpoint directory of a stream or a saved run")
     given = options.parse_args(arguments)
     if not is_directory(given.directory):
         options.error(f"there is no directory {given.directory!r}")
     disk, blocks = Disk(given.directory), 0
+    code = saved(given.what, disk)
+    if code is not None:
+        return code
     try:
         for block in verify(disk):
             blocks += 1

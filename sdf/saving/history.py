@@ -69,6 +69,7 @@ class History:
         app: the app of the run's token; None if the log is empty.
         identity: what the run is made of.
         prepared: whether the sinks have accepted the run.
+        blobs: the blobs that hold the elements.
         expanded: number of elements, None if they are not all in the log.
         segments: the committed segments.
         committing: the hash of the messages that are being committed, None before.
@@ -81,7 +82,7 @@ class History:
     def __init__(self, log: RunLog) -> None:
         self._log = log
         self._events: list[Any] = []
-        self._blobs: list[Any] = []
+        self.blobs: list[Any] = []
         self.app: str | None = None
         self.identity: Mapping[str, Any] = {}
         self.expanded: int | None = None
@@ -108,9 +109,9 @@ class History:
                 self.drivers += 1
                 self.lost_seconds, self._running = self.lost_seconds + self._running, 0.0
                 if self.expanded is None:
-                    self._blobs = []  # the driver before had not finished the expansion
+                    self.blobs = []  # the driver before had not finished the expansion
             elif kind == "elements":
-                self._blobs += values
+                self.blobs += values
             elif kind == "expanded":
                 (self.expanded,) = values
             elif kind == "split":
@@ -145,7 +146,7 @@ class History:
 
     def elements(self) -> Iterator[Expanded]:
         """Yield the elements of the run with their initial work items."""
-        for blob in self._blobs:
+        for blob in self.blobs:
             for line in zlib.decompress(self._log.get(blob)).splitlines():
                 element, restriction, pieces, note = json.loads(line)
                 parts = [(_value(part), size) for part, size in pieces]
@@ -214,7 +215,7 @@ class History:
 
     def _stored(self, lines: list[bytes]) -> list[Any]:
         blob = self._log.put(zlib.compress(b"\n".join(lines), 1))
-        self._blobs.append(blob)
+        self.blobs.append(blob)
         return ["elements", blob]
 
     def of_segment(self, item_ids: Iterable[int], segment: Segment) -> list[Any]:

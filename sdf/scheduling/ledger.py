@@ -280,6 +280,10 @@ class Ledger:
         """Return how many work items an owner has."""
         return len(self._owned.get(owner, ()))
 
+    def items(self) -> list[WorkItem]:
+        """Return all work items that hold something, each with what it holds now, in order."""
+        return [self._as_it_stands(node) for node in self._nodes if not node.void]
+
     def uncommitted(self) -> int:
         """Return how many work items are not sealed."""
         return sum(not node.void and node.owner not in self._sealed for node in self._nodes)
