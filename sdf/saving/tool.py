@@ -1,4 +1,4 @@
-"""``python -m sdf.journal show|verify|clean PLACE`` for saved runs: what is done, what is left, how long it may take."""
+"""``python -m sdf.journal show|verify|clean DIR`` for saved runs: what is done, what is left, how long it may take."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class _SizesFn(DoFn):
         raise NotImplementedError("nothing is run here")
 
     def restriction_size(self, element: Any, restriction: Any) -> float | None:
-        return restriction.stop - restriction.start if isinstance(restriction, OffsetRange) else None
+        stop = restriction.stop if isinstance(restriction, OffsetRange) else None
+        return stop - restriction.start if isinstance(stop, int) else None
 
 
 @attrs.frozen
