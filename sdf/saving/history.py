@@ -1,14 +1,14 @@
 """The history of a saved run: what the log holds of the ledger, and how a new driver takes it up.
 
 The log holds the elements with their work items, every split, and every commit of a segment; assignments, steals and
-stages are not in it. A work item gets the number that it had, because numbers follow the order of these events. What is
-committed stays committed. All else belongs to nobody again, and is run again.
+stages are not in it. So what is committed stays committed, and all else belongs to nobody again, and is run again. For
+the numbers of the work items see `sdf.saving.parts`.
 
 Records of the log, as JSON lists:
 
     ["begin", app, identity]                   the token's app, and what the run is made of
     ["prepared"]                               the sinks have accepted the run
-    ["driver", name]                           another driver takes over
+    ["driver", name]                           another driver takes over, and numbers the work items anew
     ["elements", blob]                         some elements with their initial work items
     ["expanded", n]                            there are n elements; before this record none of them counts
     ["split", item, primary, [residuals]]      a residual is [restriction, watermark, deferred, due]
@@ -33,14 +33,16 @@ from sdf.errors import JournalCorruptError, JournalError, SdfError, show
 from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import WorkItem
-from sdf.journal.chain import canonical, sha256
+from sdf.journal.chain import sha256
 from sdf.journal.pending import from_data, to_data
 from sdf.journal.run_log import RunLog
 from sdf.model.restrictions import OffsetRange
-from sdf.scheduling.run_state import RunState
+from sdf.saving.parts import Part, Parts
+from sdf.scheduling.run_state import RunState, collecting_nothing
 
 __all__ = ["History", "Segment", "split_record"]
 
+_BEFORE = "an earlier driver"  # owns in the ledger what was committed before this driver began
 _TOGETHER = 50_000  # elements in one blob
 
 
@@ -71,7 +73,9 @@ class History:
         prepared: whether the sinks have accepted the run.
         blobs: the blobs that hold the elements.
         expanded: number of elements, None if they are not all in the log.
-        segments: the committed segments.
+        segments: number of committed segments.
+        records: number of committed records of each output, the main one first.
+        seconds: seconds that the committed segments took.
         committing: the hash of the messages that are being committed, None before.
         committed: the outputs whose sinks have committed.
         done: whether the run has ended.
@@ -81,20 +85,25 @@ class History:
 
     def __init__(self, log: RunLog) -> None:
         self._log = log
-        self._events: list[Any] = []
+        self._parts = Parts()
+        self._elements: list[tuple[Any, Any, str | None]] = []  # element, initial restriction and note, as in the log
+        self._messages: list[bytes] = []  # of each segment, as JSON, since there may be a million
         self.blobs: list[Any] = []
         self.app: str | None = None
         self.identity: Mapping[str, Any] = {}
         self.expanded: int | None = None
-        self.segments: list[Segment] = []
+        self.segments = 0
+        self.records: tuple[int, ...] = ()
+        self.seconds = 0.0
         self.committing: str | None = None
         self.committed: set[str] = set()
         self.done = False
         self.drivers = 0
         self.prepared = False
         self.lost_seconds = self._running = 0.0
-        for record in log.read():
-            self._enter(record)
+        with collecting_nothing():
+            for record in log.read():
+                self._enter(record)
         self.lost_seconds += self._running
 
     def _enter(self, record: Any) -> None:
@@ -108,18 +117,18 @@ class History:
             elif kind == "driver":
                 self.drivers += 1
                 self.lost_seconds, self._running = self.lost_seconds + self._running, 0.0
-                if self.expanded is None:
-                    self.blobs = []  # the driver before had not finished the expansion
+                self.blobs = self.blobs if self.expanded else []  # else the driver before had not expanded all
+                self._parts = self._parts.renumbered()
             elif kind == "elements":
                 self.blobs += values
             elif kind == "expanded":
-                (self.expanded,) = values
+                self._expand(*values)
             elif kind == "split":
-                self._events.append(values)
+                self._parts.split(*values)
             elif kind == "commit":
-                items, messages, records, seconds = values
-                self.segments.append(Segment(tuple(messages), tuple(records), seconds))
-                self._events.append((items,))
+                ranges, messages, records, seconds = values
+                self._parts.commit(ranges)
+                self._count(Segment(messages, records, seconds))
             elif kind == "running":
                 (self._running,) = values
             elif kind == "committing":
@@ -131,8 +140,30 @@ class History:
                 self.done = True
             else:
                 raise ValueError(f"it does not know {show(kind)}")
-        except (ValueError, TypeError) as error:
-            raise JournalCorruptError(f"{self._log.root}: the log holds {show(record)}, which is no record.") from error
+        except (ValueError, TypeError, IndexError) as error:
+            raise self._corrupt(f"the log holds {show(record)}, which cannot be: {error}") from error
+
+    def _corrupt(self, flaw: str) -> JournalCorruptError:
+        return JournalCorruptError(
+            f"{self._log.root}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or begin anew "
+            f"with another one and an empty target."
+        )
+
+    def _expand(self, count: int) -> None:
+        for blob in self.blobs:
+            for line in zlib.decompress(self._log.get(blob)).splitlines():
+                element, whole, pieces, note = json.loads(line)
+                self._elements.append((element, pieces[0][0] if whole is None else whole, note))
+                self._parts.add_element(pieces)
+        if count != len(self._elements):
+            raise ValueError(f"it should have {count} elements, it has {len(self._elements)}")
+        self.expanded = count
+
+    def _count(self, segment: Segment) -> None:
+        self._messages.append(json.dumps(segment.messages, separators=(",", ":")).encode())
+        self.segments += 1
+        self.records = tuple(map(sum, zip(segment.records, self.records or [0] * len(segment.records), strict=True)))
+        self.seconds += segment.seconds
 
     def check_same(self, identity: Mapping[str, Any]) -> None:
         """Raise JournalError, naming the difference, unless the log belongs to the run with this identity."""
@@ -144,14 +175,9 @@ class History:
                     f"{show(before)}, this call has {show(value)}. Use another checkpoint, or make the same call."
                 )
 
-    def elements(self) -> Iterator[Expanded]:
-        """Yield the elements of the run with their initial work items."""
-        for blob in self.blobs:
-            for line in zlib.decompress(self._log.get(blob)).splitlines():
-                element, restriction, pieces, note = json.loads(line)
-                parts = [(_value(part), size) for part, size in pieces]
-                whole = parts[0][0] if restriction is None else _value(restriction)
-                yield Expanded(from_data(element), whole, tuple(parts), note)
+    def elements(self) -> Iterator[Any]:
+        """Yield the elements of the run."""
+        return (from_data(element) for element, _, _ in self._elements)
 
     def replay(self, work: RunState) -> list[tuple[WorkItem, int]]:
         """Enter all of the history into the state of a new run.
@@ -163,27 +189,21 @@ class History:
         Raises:
             JournalCorruptError: if the history does not add up.
         """
-        ledger, dues = work.ledger, dict[int, int]()
-        for _ in work.add(self.elements()):
-            pass
+        todo: list[tuple[WorkItem, int]] = []
         try:
-            if ledger.elements() != self.expanded:
-                raise JournalCorruptError(f"it should hold {self.expanded} elements, and holds {ledger.elements()}")
-            for number, event in enumerate(self._events):
-                if len(event) == 1:
-                    ids = [item_id for first, last in event[0] for item_id in range(first, last + 1)]
-                    ledger.assign(number, [ledger.item(item_id) for item_id in ids])
-                    ledger.seal(number, number)
-                else:
-                    item_id, primary, residuals = event
-                    children = work.replay_split(item_id, _optional(primary), [_residual(each) for each in residuals])
-                    dues.update((child.id, each[3]) for child, each in zip(children, residuals, strict=True))
+            with collecting_nothing():
+                for (element, whole, note), parts in zip(self._elements, self._parts.elements(), strict=True):
+                    restrictions = [(_value(part.data), part.size, _watermark(part)) for part in parts]
+                    one = restrictions[0][0] if len(parts) == 1 else _value(whole)
+                    items = work.restore(from_data(element), one, restrictions, note)
+                    done = [item for item, part in zip(items, parts, strict=True) if part.committed]
+                    work.ledger.assign(_BEFORE, done)
+                    todo += [(item, part.due) for item, part in zip(items, parts, strict=True) if not part.committed]
+                work.ledger.seal(_BEFORE, _BEFORE)
         except (SdfError, IndexError, ValueError, TypeError) as error:
-            raise JournalCorruptError(
-                f"{self._log.root}: the log does not add up: {error}. A crash cannot cause this; restore the "
-                f"checkpoint from a copy, or begin anew with another one and an empty target."
-            ) from error
-        return [(item, dues.get(item.id, 0)) for item in ledger.unowned()]
+            raise self._corrupt(f"the log does not add up: {error}") from error
+        self._elements, self._parts = [], Parts()  # the ledger has them now
+        return todo
 
     @staticmethod
     def is_same(before: Any, now: Any) -> bool:
@@ -192,7 +212,8 @@ class History:
 
     def messages(self, output: int) -> list[Any]:
         """Return the messages of one output's sink, in the order of the commits."""
-        return [segment.messages[output] for segment in self.segments if segment.messages[output] is not None]
+        found = (json.loads(messages)[output] for messages in self._messages)
+        return [message for message in found if message is not None]
 
     # What goes into the log.
 
@@ -220,12 +241,12 @@ class History:
 
     def of_segment(self, item_ids: Iterable[int], segment: Segment) -> list[Any]:
         """Enter a committed segment; return its record."""
-        self.segments.append(segment)
+        self._count(segment)
         return ["commit", _ranges(sorted(item_ids)), segment.messages, segment.records, round(segment.seconds, 3)]
 
-    def of_messages(self, outputs: int) -> str:
+    def of_messages(self) -> str:
         """Return the hash of all messages."""
-        return sha256(canonical([self.messages(output) for output in range(outputs)]))
+        return sha256(b"\n".join(self._messages))
 
 
 def split_record(item_id: int, primary: Any, residuals: Sequence[Residual], now: Callable[[], int]) -> list[Any]:
@@ -252,16 +273,11 @@ def _data(restriction: Any) -> Any:
 
 
 def _value(data: Any) -> Any:
-    return OffsetRange(*data) if isinstance(data, list) else from_data(data["value"])
+    return OffsetRange(*data) if isinstance(data, (list, tuple)) else from_data(data["value"])
 
 
-def _optional(data: Any) -> Any:
-    return None if data is None else _value(data)
-
-
-def _residual(data: Any) -> Residual:
-    restriction, watermark, deferred, _ = data
-    return Residual(_value(restriction), 0, None if watermark is None else from_data(watermark), deferred)
+def _watermark(part: Part) -> Any:
+    return None if part.watermark is None else from_data(part.watermark)
 
 
 def _ranges(numbers: Sequence[int]) -> list[list[int]]:

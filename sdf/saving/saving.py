@@ -134,7 +134,7 @@ class Saving:
         """
         history, token = self.history, self.targets.token
         outputs = [name for name, _ in self.targets.sinks]
-        digest = history.of_messages(len(outputs))
+        digest = history.of_messages()
         if history.committing is None:
             self._log_now(["committing", digest])
         elif history.committing != digest:
@@ -180,7 +180,7 @@ class Saving:
 
     def check_same_elements(self, elements: list[Any]) -> None:
         """Raise JournalError unless these are the elements that the run began with."""
-        before = [one.element for one in self.history.elements()]
+        before = list(self.history.elements())
         if len(before) != len(elements):
             raise self._other_elements(f"{len(before):,} elements", f"{len(elements):,}")
         for old, new in zip(before, elements, strict=True):

@@ -80,8 +80,7 @@ def run(what: str, storage: Disk) -> int | None:
 def _lines(history: History, work: RunState, left: list[Any]) -> Iterator[str]:
     drivers = "1 driver" if history.drivers == 1 else f"{history.drivers} drivers"
     yield f"saved run {history.app} of {history.identity.get('the DoFn')}, {drivers} so far: {_status(history)}"
-    records = sum(sum(segment.records) for segment in history.segments)
-    yield f"committed: {records:,} records in {len(history.segments):,} segments"
+    yield f"committed: {sum(history.records):,} records in {history.segments:,} segments"
     if history.expanded is None:
         return
     elements = _elements(work, left)
@@ -96,9 +95,9 @@ def _lines(history: History, work: RunState, left: list[Any]) -> Iterator[str]:
         yield f"  {show(one.element, 80)}: {1 - one.left / one.whole if one.whole else 0:.1%} done, left: {parts}"
     if len(open_elements) > _MOST_LINES:
         yield f"  ... and {len(open_elements) - _MOST_LINES:,} more"
-    seconds = sum(segment.seconds for segment in history.segments)
     if rest and whole > rest:
-        yield f"left: about {seconds * rest / (whole - rest):,.0f} s of one slot, going by the {seconds:,.0f} s so far"
+        seconds = history.seconds * rest / (whole - rest)
+        yield f"left: about {seconds:,.0f} s of one slot, going by the {history.seconds:,.0f} s so far"
 
 
 def _status(history: History) -> str:

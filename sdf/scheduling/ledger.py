@@ -79,14 +79,29 @@ class Ledger:
         """Return what a work item holds now, None if all of it was given away."""
         return self._nodes[item_id].holds
 
-    def add_element(self, element: Any, restriction: Any, pieces: Iterable[tuple[Any, float | None]]) -> list[WorkItem]:
+    def add_element(
+        self,
+        element: Any,
+        restriction: Any,
+        pieces: Sequence[tuple[Any, float | None]],
+        watermarks: Sequence[Any] | None = None,
+    ) -> list[WorkItem]:
         """Enter an element with its initial restriction, cut into (restriction, size) pieces; return its work items.
+
+        Args:
+            element: the input.
+            restriction: its initial restriction.
+            pieces: what it is cut into, in order.
+            watermarks: the state of the watermark estimator to go on from, for each piece; None for none.
 
         Raises:
             SplitError: if the pieces do not tile the restriction.
         """
         element_id, first = len(self._elements), len(self._nodes)
-        items = [WorkItem(first + at, element_id, element, part, size) for at, (part, size) in enumerate(pieces)]
+        items = [
+            WorkItem(first + at, element_id, element, part, size, None, None if watermarks is None else watermarks[at])
+            for at, (part, size) in enumerate(pieces)
+        ]
         self._check(element, restriction, [item.restriction for item in items], "the initial work items")
         self._nodes += [_Node(item, item.restriction) for item in items]
         self._elements.append((restriction, first, len(self._nodes)))

@@ -213,10 +213,10 @@ def _described(value: Any) -> Any:
 
 
 def _summary(saving: Saving, report: RunReport | None, seconds: float) -> SaveSummary:
-    segments = saving.history.segments
+    history = saving.history
     names = [name for name, _ in saving.targets.sinks]
-    records = {name: sum(segment.records[at] for segment in segments) for at, name in enumerate(names)}
-    counted = [message for segment in segments for message in segment.messages if isinstance(message, dict)]
+    records = dict(zip(names, history.records or [0] * len(names), strict=True))
+    counted = [message for at in range(len(names)) for message in history.messages(at) if isinstance(message, dict)]
     return SaveSummary(
         records=sum(records.values()),
         files=sum(message.get("files", 0) for message in counted),
