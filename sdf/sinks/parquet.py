@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO
-from itertools import groupby
 from typing import Any
 
 import attrs
@@ -19,7 +18,7 @@ from sdf.sinks.schema import as_schema, as_text, found_schema, nullable
 from sdf.sinks.segments import Batches, Segment
 from sdf.sinks.sink import Place
 from sdf.sinks.stage import Stage
-from sdf.sinks.tables import as_table, is_table, schema_of_table
+from sdf.sinks.tables import as_table, runs, schema_of_table
 
 __all__ = ["ParquetFiles"]
 
@@ -193,8 +192,7 @@ class _Writer:
         """Take up records; return the size of those that fit."""
         first = self._batches.taken - len(records)
         size = 0
-        for tables, group in groupby(records, is_table):
-            run = list(group)
+        for tables, run in runs(records):
             size += self._add(run, first, as_table if tables else as_batch)
             first += len(run)
         return size
@@ -258,10 +256,7 @@ class _Writer:
 
 def _tables(records: list[Any], schema: Any) -> list[Any]:
     """Return the records as tables and record batches of a schema."""
-    return [
-        as_table(list(group), schema) if tables else as_batch(list(group), schema)
-        for tables, group in groupby(records, is_table)
-    ]
+    return [as_table(run, schema) if tables else as_batch(run, schema) for tables, run in runs(records)]
 
 
 def _schema_of_most(records: Sequence[Any]) -> Any:
@@ -286,6 +281,5 @@ def _schema_of_most(records: Sequence[Any]) -> Any:
 
 
 def _schema_of(records: Sequence[Any]) -> Any:
-    if is_table(records[0]):
-        return nullable(schema_of_table(records[0]))
-    return found_schema([record for record in records if not is_table(record)])
+    tables, run = next(runs(list(records)))
+    return nullable(schema_of_table(run[0])) if tables else found_schema(run)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 from sdf.extras import need
 from sdf.sinks.columns import Misfit
 
-__all__ = ["as_table", "is_table", "schema_of_table"]
+__all__ = ["as_table", "runs", "schema_of_table"]
 
 
-def is_table(record: Any) -> bool:
-    """Return whether a record is a record batch or a table."""
+def runs(records: list[Any]) -> Iterator[tuple[bool, list[Any]]]:
+    """Yield records in runs that are all tables and record batches, or all other records, and which they are."""
     arrow = need("pyarrow", "ParquetFiles")
-    return isinstance(record, (arrow.RecordBatch, arrow.Table))
+    kinds = set(map(type, records))
+    tables = {kind for kind in kinds if issubclass(kind, (arrow.RecordBatch, arrow.Table))}
+    if not tables or tables == kinds:
+        yield bool(tables), records
+        return
+    for is_tables, run in groupby(records, lambda record: type(record) in tables):
+        yield is_tables, list(run)
 
 
 def schema_of_table(table: Any) -> Any:
