@@ -20,7 +20,7 @@ LAYERS = {
     "numbers": set(),
     "extras": {"errors"},
     "storage": set(),
-    "sinks": set(),
+    "sinks": {"errors", "extras", "numbers", "storage"},
     "model": {"errors", "numbers"},
     "serialization": {"errors", "model"},
     "journal": {"errors", "model", "serialization", "storage"},
@@ -194,6 +194,16 @@ def test_core_does_not_touch_the_outside_world(name):
 def test_sdf_needs_no_pytest(path):
     """check_dofn works under any test runner."""
     assert [name for name in imports_of(path) if name.split(".")[0] == "pytest"] == []
+
+
+def test_import_of_the_sinks_imports_no_library():
+    """Nor does it import what the connectors need."""
+    code = "import sys, sdf.sinks; print(sorted({m.split('.')[0] for m in sys.modules} & set(sys.argv)))"
+    run = subprocess.run(
+        [sys.executable, "-c", code, "fsspec", "pyarrow", "zstandard", "numpy", "pyspark"],
+        capture_output=True, text=True, cwd=ROOT.parent, check=True,
+    )  # fmt: skip
+    assert run.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("io/**/*.py")), ids=name_of)

@@ -1,5 +1,8 @@
 """Sinks of `save_sdf`: where the records go, and how they become visible exactly once."""
 
+from sdf.sinks.json_lines import JsonLinesFiles
+from sdf.sinks.parquet import ParquetFiles
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
+from sdf.sinks.text import TextFiles
 
-__all__ = ["Place", "Sink", "SinkRun", "Token"]
+__all__ = ["JsonLinesFiles", "ParquetFiles", "Place", "Sink", "SinkRun", "TextFiles", "Token"]

@@ -31,10 +31,12 @@ class Disk:
 
     Args:
         root: the directory; the first write makes it if it is not there.
+        makes: False: a directory that is not there is not made, and a write into it raises FileNotFoundError.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, makes: bool = True) -> None:
         self.root = Path(root)
+        self._makes = makes
 
     def create(self, name: str, data: bytes) -> None:
         """Write a file that must not exist yet.
@@ -92,7 +94,8 @@ class Disk:
     def _written(self, name: str, data: bytes) -> Iterator[Path]:
         """Write and sync ``data`` under a temporary name; sync the directory when it has been published."""
         path = self.root / name
-        self._make(path.parent)
+        if self._makes:
+            self._make(path.parent)
         temporary = path.with_name(f"{path.name}{_TEMPORARY}{uuid.uuid4().hex}")
         try:
             with open(temporary, "xb") as file:

@@ -1,0 +1,161 @@
+"""DiskStage: staging on a local or network disk; the commit is one rename of a directory.
+
+Order of a commit: the named files are linked into a directory ``commit`` within staging, with the marker; then that is
+synced, and renamed to the target. Links leave the files where they are as well, so a loss of power at any point leaves
+each in one of the two. The system renames a directory only over one that is empty, so nothing is overwritten.
+
+A worker makes no directory: an attempt that outlives its run cannot bring staging back.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from sdf.errors import SinkError
+from sdf.sinks.sink import SinkRun
+from sdf.sinks.stage import COMMITTED, NONCE, Stage, nonce_of
+from sdf.storage.disk import Disk
+
+__all__ = ["DiskStage"]
+
+_COMMIT = "commit"
+
+
+class DiskStage(Stage):
+    """See the module."""
+
+    def prepare(self, run: SinkRun) -> None:
+        if self.committed():
+            return
+        self._check_target()
+        try:
+            Disk(self.where).create(NONCE, nonce_of(run.token, run.tag))
+        except FileExistsError:
+            self._check_nonce(run, Disk(self.where).read(NONCE))
+            Disk(self.where).sync("")  # an earlier driver may have died before it did
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return Disk(self.where).read(name)
+        except FileNotFoundError:
+            return None
+
+    def create(self, name: str, data: bytes) -> None:
+        Disk(self.where, makes=False).create(name, data)
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[BinaryIO]:
+        path = os.path.join(self.where, name)
+        file = open(path, "xb")  # noqa: SIM115, it is closed below before it is removed
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            _sync(self.where)
+        except BaseException:
+            with suppress(OSError):  # it writes what is buffered, and the disk may be full
+                file.close()
+            self.remove(name)
+            raise
+
+    def remove(self, name: str) -> None:
+        Disk(self.where).remove(name)
+
+    def committed(self) -> bool:
+        try:
+            found = Disk(self.path).read(COMMITTED) == str(self.token).encode()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if found:
+            _sync(os.path.dirname(self.path))  # an earlier driver may have died before it did
+        return found
+
+    def commit(self, files: Mapping[str, int]) -> None:
+        self._check_target()
+        staging, commit = Disk(self.where, makes=False), os.path.join(self.where, _COMMIT)
+        if staging.size(NONCE) is None:
+            raise self._gone()
+        with suppress(FileExistsError):
+            os.mkdir(commit)
+        with suppress(FileExistsError):
+            staging.create(COMMITTED, str(self.token).encode())
+        for name, size in files.items():
+            self._link(name, size)
+        self._link(COMMITTED, len(str(self.token).encode()))
+        others = sorted(set(os.listdir(commit)) - set(files) - {COMMITTED})
+        if others:
+            raise SinkError(
+                f"{self.who} cannot commit {self.token} to {self.path!r}: {commit!r} has {others[0]!r}, which this "
+                f"commit does not name. Nothing was committed. Remove what sdf did not write there, and run again."
+            )
+        _sync(commit)
+        try:
+            os.rename(commit, self.path)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):  # it was made since it was looked at
+                self._check_target()
+            raise
+        _sync(os.path.dirname(self.path))
+        _sync(self.where)
+
+    def _link(self, name: str, size: int) -> None:
+        """Put a file of staging into the commit, unless it is there; raise SinkError if it is not what was written."""
+        target = os.path.join(self.where, _COMMIT, name)
+        try:
+            os.link(os.path.join(self.where, name), target)
+        except FileExistsError:
+            pass
+        except FileNotFoundError as error:
+            raise self._lost(name, size, None) from error
+        found = os.stat(target).st_size
+        if found != size:
+            os.unlink(target)
+            raise self._lost(name, size, found)
+
+    def abort(self, files: Mapping[str, int]) -> None:
+        if self.committed():
+            raise SinkError(
+                f"{self.who} does not remove {self.path!r}: {self.token} was committed. Run again to end the run, or "
+                f"remove the directory yourself."
+            )
+        self.clean()
+
+    def clean(self) -> None:
+        gone = f"{self.where}.removed"  # renamed first, so that nothing is put there while it is being removed
+        _remove_tree(gone)
+        with suppress(FileNotFoundError):
+            os.rename(self.where, gone)
+        _remove_tree(gone)
+        with suppress(OSError):  # the log of a run is there, or another stage
+            os.rmdir(self.beside)
+
+    def _check_target(self) -> None:
+        """Raise SinkError unless a directory can be renamed to the target."""
+        if os.path.islink(self.path) or os.path.ismount(self.path):
+            raise SinkError(
+                f"{self.who} makes the directory {self.path!r} by renaming another, but there is a link or a mount "
+                f"point. Give the path of a directory within it."
+            )
+        try:
+            found = sorted(os.listdir(self.path))
+        except FileNotFoundError:
+            return
+        except NotADirectoryError as error:
+            raise SinkError(f"{self.who} makes a directory, but {self.path!r} is a file. Give another path.") from error
+        if found:
+            raise self._not_empty(found[0])
+
+
+def _remove_tree(path: str) -> None:
+    with suppress(FileNotFoundError):
+        shutil.rmtree(path)
+
+
+def _sync(directory: str) -> None:
+    Disk(directory).sync("")

@@ -1,0 +1,165 @@
+"""Schema: the types of the columns of Parquet files, as given or as found from the first records.
+
+Fields are nullable and never of type null. Some attempt is first to propose what it found; all others take that, so
+that all files of a result have one schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from io import BytesIO
+from itertools import chain
+from numbers import Integral, Real
+from typing import Any
+
+from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.extras import need
+from sdf.sinks.columns import Misfit, is_row, kinds_of, lists_of, names_of, spread
+
+__all__ = ["as_schema", "as_text", "found_schema", "nullable"]
+
+
+def as_schema(value: Any) -> Any:
+    """Return a schema that was given, with nullable fields, None for None.
+
+    Raises:
+        InvalidTypeError: if it is no schema.
+        InvalidValueError: if Parquet cannot hold it.
+    """
+    if value is None:
+        return None
+    arrow = need("pyarrow", "ParquetFiles")
+    if isinstance(value, Mapping):
+        wrong = [name for name, kind in value.items() if not isinstance(name, str) or not hasattr(kind, "num_fields")]
+        if wrong:
+            raise InvalidTypeError(
+                f"ParquetFiles schema must map names to types of pyarrow, such as {{'id': pa.int64()}} (got "
+                f"{show(wrong[0])}: {show(value[wrong[0]])})."
+            )
+        value = arrow.schema(list(value.items()))
+    if not isinstance(value, arrow.Schema):
+        raise InvalidTypeError(
+            f"ParquetFiles schema must be a pyarrow.Schema or a dict of names to types (got {show(value)})."
+        )
+    if not value.names or len(set(value.names)) < len(value.names):
+        raise InvalidValueError(
+            f"ParquetFiles schema must have columns, each with a name of its own (got {show(value.names)})."
+        )
+    for field in value:
+        if _has_null(field.type):
+            raise InvalidValueError(
+                f"ParquetFiles schema: {field.name!r} has type {field.type}; null is no type of a column."
+            )
+    _check_parquet(value)
+    return nullable(value)
+
+
+def _check_parquet(schema: Any) -> None:
+    """Raise InvalidValueError if Parquet cannot hold a schema."""
+    arrow, parquet = need("pyarrow", "ParquetFiles"), need("pyarrow.parquet", "ParquetFiles")
+    for field in schema:
+        try:
+            parquet.ParquetWriter(BytesIO(), arrow.schema([field])).close()
+        except arrow.ArrowException as error:
+            raise InvalidValueError(f"ParquetFiles schema: {field.name!r} has type {field.type}: {error}.") from error
+
+
+def as_text(schema: Any) -> list[str] | None:
+    """Return a schema as JSON data."""
+    return None if schema is None else [f"{field.name}: {field.type}" for field in schema]
+
+
+def nullable(schema: Any) -> Any:
+    """Return a schema whose fields, nested ones too, are nullable, and of type string where they were of type null."""
+    arrow = need("pyarrow", "ParquetFiles")
+    return arrow.schema([_nullable(field) for field in schema], metadata=schema.metadata)
+
+
+def _nullable(field: Any) -> Any:
+    arrow, types = need("pyarrow", "ParquetFiles"), need("pyarrow.types", "ParquetFiles")
+    kind = field.type
+    if types.is_null(kind):
+        kind = arrow.string()
+    elif types.is_struct(kind):
+        kind = arrow.struct([_nullable(kind.field(number)) for number in range(kind.num_fields)])
+    elif types.is_list(kind):
+        kind = arrow.list_(_nullable(kind.value_field))
+    elif types.is_large_list(kind):
+        kind = arrow.large_list(_nullable(kind.value_field))
+    elif types.is_fixed_size_list(kind):
+        kind = arrow.list_(_nullable(kind.value_field), kind.list_size)
+    elif types.is_map(kind):
+        kind = arrow.map_(kind.key_type, _nullable(kind.item_field))
+    return field.with_type(kind).with_nullable(True)
+
+
+def _has_null(kind: Any) -> bool:
+    types = need("pyarrow.types", "ParquetFiles")
+    return types.is_null(kind) or any(_has_null(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def found_schema(records: Sequence[Any]) -> Any:
+    """Return a schema in which all of some records fit: a column ``value``, or one for each of their fields.
+
+    Raises:
+        Misfit: if there is none.
+    """
+    arrow = need("pyarrow", "ParquetFiles")
+    rows = [is_row(kind) or issubclass(kind, list) for kind in kinds_of(records)]
+    if not any(rows):
+        return arrow.schema([("value", _found(records, ""))])
+    return arrow.schema(_found_fields(records, ""))
+
+
+def _found_fields(rows: Sequence[Any], path: str) -> list[Any]:
+    arrow = need("pyarrow", "ParquetFiles")
+    names: dict[Any, None] = {}
+    for row in rows:
+        if not (is_row(type(row)) or isinstance(row, list)):
+            raise Misfit(path, row, "has no fields, but others have")
+        names.update(dict.fromkeys(names_of(row)))
+    for name in names:
+        if not isinstance(name, str):
+            raise Misfit(
+                path, rows[0], f"has the key {name!r}, but names of fields are strings; give a schema with map_"
+            )
+    if not names:
+        raise Misfit(path, rows[0], "has no fields; give a schema")
+    columns = spread(rows, list(names), path)
+    dot = f"{path}." if path else ""
+    return [arrow.field(name, _found(values, f"{dot}{name}")) for name, values in zip(names, columns, strict=True)]
+
+
+def _found(values: Sequence[Any], path: str) -> Any:
+    arrow = need("pyarrow", "ParquetFiles")
+    kinds = kinds_of(values)
+    if not kinds:
+        return arrow.string()
+    if all(map(is_row, kinds)):
+        return arrow.struct(_found_fields([value for value in values if value is not None], path))
+    if all(issubclass(kind, list) or kind.__name__ == "ndarray" for kind in kinds):
+        lists = [value for value in lists_of(values, "is no list", path) if value is not None]
+        return arrow.list_(_found(list(chain.from_iterable(lists)), f"{path}[]"))
+    if datetime in kinds or any(issubclass(kind, datetime) for kind in kinds):
+        zones = {value.tzinfo is not None for value in values if isinstance(value, datetime)}
+        if all(issubclass(kind, datetime) for kind in kinds) and len(zones) == 1:
+            return arrow.timestamp("us", "UTC" if zones.pop() else None)
+    else:
+        for classes, kind in (
+            ((bool,), arrow.bool_()),
+            ((str,), arrow.string()),
+            ((Integral,), arrow.int64()),
+            ((Real,), arrow.float64()),
+            ((bytes, bytearray, memoryview), arrow.binary()),
+            ((Decimal,), arrow.decimal128(38, 18)),  # as Spark's
+            ((date,), arrow.date32()),
+            ((time,), arrow.time64("us")),
+            ((timedelta,), arrow.duration("us")),
+        ):
+            if all(issubclass(one, classes) for one in kinds) and (bool not in kinds or classes == (bool,)):
+                return kind
+    names = ", ".join(sorted(one.__name__ for one in kinds))
+    value = next(value for value in reversed(values) if value is not None)
+    raise Misfit(path, value, f"makes no column with the values before it: no type is known for {names}")

@@ -1,0 +1,96 @@
+"""Tables: records that are record batches or tables of pyarrow already, in the schema of the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from sdf.extras import need
+from sdf.sinks.columns import Misfit
+
+__all__ = ["as_table", "runs", "schema_of_table"]
+
+
+def runs(records: list[Any]) -> Iterator[tuple[bool, list[Any]]]:
+    """Yield records in runs that are all tables and record batches, or all other records, and which they are."""
+    arrow = need("pyarrow", "ParquetFiles")
+    kinds = set(map(type, records))
+    tables = {kind for kind in kinds if issubclass(kind, (arrow.RecordBatch, arrow.Table))}
+    if not tables or tables == kinds:
+        yield bool(tables), records
+        return
+    for is_tables, run in groupby(records, lambda record: type(record) in tables):
+        yield is_tables, list(run)
+
+
+def schema_of_table(table: Any) -> Any:
+    """Return the schema of a table; columns of a dictionary have the type of its values."""
+    arrow, types = need("pyarrow", "ParquetFiles"), need("pyarrow.types", "ParquetFiles")
+    return arrow.schema(
+        field.with_type(field.type.value_type) if types.is_dictionary(field.type) else field for field in table.schema
+    )
+
+
+def as_table(tables: Sequence[Any], schema: Any) -> Any:
+    """Return the rows of tables as one table of a schema; a missing column is null.
+
+    Raises:
+        Misfit: if a column does not fit.
+    """
+    arrow = need("pyarrow", "ParquetFiles")
+    return arrow.concat_tables(_fitted(table, schema) for table in tables)
+
+
+def _fitted(table: Any, schema: Any) -> Any:
+    arrow = need("pyarrow", "ParquetFiles")
+    if isinstance(table, arrow.RecordBatch):
+        table = arrow.Table.from_batches([table])
+    names = table.column_names
+    for name in names:
+        if name not in schema.names or names.count(name) > 1:
+            raise Misfit(name, table.schema, f"is not one of the columns {', '.join(schema.names)}")
+    return arrow.Table.from_arrays([_column(table, field) for field in schema], schema=schema)
+
+
+def _column(table: Any, field: Any) -> Any:
+    arrow = need("pyarrow", "ParquetFiles")
+    if field.name not in table.column_names:
+        return arrow.nulls(table.num_rows, field.type)
+    column = table.column(field.name)
+    if column.type == field.type:
+        return column
+    if not _widens(column.type, field.type):
+        raise Misfit(field.name, table.schema, f"has type {column.type}, not {field.type}")
+    try:
+        return column.cast(field.type)
+    except arrow.ArrowException as error:
+        raise Misfit(field.name, table.schema, f"of type {column.type} does not fit {field.type}: {error}") from error
+
+
+def _widens(old: Any, new: Any) -> bool:
+    """Return whether a cast, where it succeeds, changes how a value is stored and not what it is."""
+    types = need("pyarrow.types", "ParquetFiles")
+    if types.is_dictionary(old):
+        old = old.value_type
+    alike = (
+        (types.is_integer, types.is_integer),
+        (types.is_integer, types.is_floating),
+        (types.is_floating, types.is_float64),
+        (_is_text, _is_text),
+        (_is_bytes, _is_bytes),
+        (types.is_decimal, types.is_decimal),
+        (types.is_nested, types.is_nested),
+    )
+    zones = types.is_timestamp(old) and types.is_timestamp(new) and (old.tz is None) == (new.tz is None)
+    return bool(types.is_null(old) or old == new or zones or any(a(old) and b(new) for a, b in alike))
+
+
+def _is_text(kind: Any) -> bool:
+    types = need("pyarrow.types", "ParquetFiles")
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _is_bytes(kind: Any) -> bool:
+    types = need("pyarrow.types", "ParquetFiles")
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
