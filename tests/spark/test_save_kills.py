@@ -1,0 +1,104 @@
+"""Saved runs whose Python, JVM or both are killed at random moments, again and again: no row is lost or doubled."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support import save_program
+from support.save_program import CLAIM_SECONDS, COMMIT_SECONDS, RUNNERS, SLOTS, expected
+
+RUNS = int(os.environ.get("SDF_KILLED_RUNS", "6"))  # for each runner and sink
+MOST_LIVES = 25
+# A resume does again what each slot had not committed: a segment, its close and the write to the log, up to a second.
+AGAIN_SECONDS = COMMIT_SECONDS + 2.5
+
+
+def rows(kind, home):
+    """Return what somebody else's reader finds at the target; None if nothing is there."""
+    if kind == "disk":
+        out = Path(home, "out")
+        if not out.exists():
+            return None
+        lines = [line for path in out.glob("*.jsonl") for line in path.read_text().splitlines()]
+        return sorted((row["element"], row["i"]) for row in map(json.loads, lines))
+    if kind == "s3":
+        import s3fs
+
+        fs = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+        out = f"bucket/{Path(home).name}/out"
+        if not fs.exists(f"{out}/_SUCCESS"):
+            return None
+        lines = [line for path in fs.glob(f"{out}/*.jsonl") for line in fs.cat_file(path).splitlines()]
+        return sorted((row["element"], row["i"]) for row in map(json.loads, lines))
+    import deltalake
+
+    if not deltalake.DeltaTable.is_deltatable(f"{home}/table"):
+        return None
+    table = deltalake.DeltaTable(f"{home}/table").to_pyarrow_table().to_pylist()
+    return sorted((row["element"], row["i"]) for row in table) or None
+
+
+def java_of(pid):
+    """Return the process ids of the JVMs below a process."""
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout.split()
+    return [int(child) for child in found if "java" in Path(f"/proc/{child}/comm").read_text()]
+
+
+def live(home, runner, kind, choose):
+    """Run the program once; kill it at a random moment. Return whom that killed, or None if it ended before."""
+    command = [sys.executable, save_program.__file__, str(home), runner, kind]
+    with open(home / "log", "ab") as log:
+        child = subprocess.Popen(command, stdout=log, stderr=log)
+        began, claims = time.monotonic(), home / "claims"
+        size = claims.stat().st_size if claims.exists() else 0
+        while child.poll() is None and time.monotonic() - began < 60:  # startup takes seconds
+            if claims.exists() and claims.stat().st_size > size:
+                break
+            time.sleep(0.01)
+        try:
+            child.wait(choose.uniform(0.0, 2.0))
+        except subprocess.TimeoutExpired:
+            victim = choose.choice(["Python", "JVM", "both"])
+            victims = {"Python": [child.pid], "JVM": java_of(child.pid), "both": [*java_of(child.pid), child.pid]}
+            for pid in victims[victim]:
+                os.kill(pid, signal.SIGKILL)
+            assert child.wait(120) != 0
+            return victim
+        assert child.returncode == 0, (home / "log").read_text()[-3000:]
+        return None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("kind", ["disk"])
+def test_no_row_is_lost_or_doubled(kind, runner, tmp_path):
+    """Nothing is visible before the end; what is done again per kill is bounded."""
+    killed = Counter()
+    for seed in range(RUNS):
+        choose = random.Random(f"{kind} {runner} {seed}")
+        home = tmp_path / f"{kind}-{runner}-{seed}"
+        home.mkdir()
+        kills = 0
+        for _ in range(MOST_LIVES):
+            victim = live(home, runner, kind, choose)
+            if victim is None:
+                break
+            killed[victim] += 1
+            kills += 1
+            assert rows(kind, home) in (None, expected())
+        assert rows(kind, home) == expected()
+        claims = Counter((home / "claims").read_text().splitlines())
+        again = (sum(claims.values()) - len(claims)) * CLAIM_SECONDS
+        assert again <= kills * SLOTS * AGAIN_SECONDS
+        print(
+            f"\n{kind}, {runner}, seed {seed}: {kills} kills, {again:.1f} s done again of {len(claims) * CLAIM_SECONDS} s"
+        )
+    print(f"\n{kind}, {runner}: {RUNS} runs, killed {dict(killed)}")
+    assert sum(killed.values()) >= RUNS
