@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 from support import save_program
-from support.save_program import ELEMENTS, RUNNERS, RowsFn, expected
+from support.save_program import ELEMENTS, RUNNERS, RowsFn, expected, rows
 
 from sdf import save_sdf
 from sdf.errors import SinkError
 from sdf.sinks import JsonLinesFiles
-
-from .test_save_kills import rows
 
 
 @pytest.mark.soak
@@ -43,7 +41,7 @@ def test_workers_that_do_not_share_the_target_are_told_before_any_work(runner, t
     sc = SparkContext(conf=conf)
     try:
         sc.setLogLevel("OFF")
-        with pytest.raises(SinkError, match="is not there. Either this host sees another"):
+        with pytest.raises(SinkError, match=r"is not there. Either this host sees another"):
             save_sdf(
                 sc.parallelize(list(enumerate(ELEMENTS)), 2),
                 RowsFn(str(tmp_path / "claims")),
@@ -52,5 +50,5 @@ def test_workers_that_do_not_share_the_target_are_told_before_any_work(runner, t
             )
     finally:
         sc.stop()
-    assert not Path(tmp_path, "claims").exists()
+    assert Path(tmp_path, "claims").read_text() == ""
     assert os.listdir(here) == ["_out.sdf"]

@@ -3,6 +3,7 @@
 A claim takes five milliseconds, a segment half a second, so that many commits happen in the seconds that a run takes.
 """
 
+import json
 import os
 import sys
 import time
@@ -53,6 +54,31 @@ def sink_of(kind, home):
     from sdf.sinks import DeltaTable
 
     return DeltaTable(f"{home}/table"), f"{home}/checkpoint"
+
+
+def rows(kind, home):
+    """Return what somebody else's reader finds at the target; None if nothing is there."""
+    if kind == "disk":
+        out = Path(home, "out")
+        if not out.exists():
+            return None
+        lines = [line for path in out.glob("*.jsonl") for line in path.read_text().splitlines()]
+        return sorted((row["element"], row["i"]) for row in map(json.loads, lines))
+    if kind == "s3":
+        import s3fs
+
+        fs = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+        out = f"bucket/{Path(home).name}/out"
+        if not fs.exists(f"{out}/_SUCCESS"):
+            return None
+        lines = [line for path in fs.glob(f"{out}/*.jsonl") for line in fs.cat_file(path).splitlines()]
+        return sorted((row["element"], row["i"]) for row in map(json.loads, lines))
+    import deltalake
+
+    if not deltalake.DeltaTable.is_deltatable(f"{home}/table"):
+        return None
+    table = deltalake.DeltaTable(f"{home}/table").to_pyarrow_table().to_pylist()
+    return sorted((row["element"], row["i"]) for row in table) or None
 
 
 if __name__ == "__main__":
