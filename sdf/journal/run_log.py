@@ -22,7 +22,7 @@ from typing import Any
 
 from sdf.errors import JournalCorruptError, JournalDiskError, JournalError, JournalFencedError, show
 from sdf.journal.chain import blob_name, canonical, read_blob, sha256
-from sdf.storage.disk import Disk
+from sdf.storage.places import Storage
 
 __all__ = ["VERSION", "RunLog"]
 
@@ -44,7 +44,7 @@ class RunLog:
         time: the time of the last entry; 0 if there is none.
     """
 
-    def __init__(self, storage: Disk, *, driver: str, clock: Callable[[], int]) -> None:
+    def __init__(self, storage: Storage, *, driver: str, clock: Callable[[], int]) -> None:
         self._storage = storage
         self._driver = driver
         self._clock = clock

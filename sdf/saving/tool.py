@@ -17,7 +17,7 @@ from sdf.model.dofn import DoFn
 from sdf.model.restrictions import OffsetRange
 from sdf.saving.history import History
 from sdf.scheduling.run_state import RunState
-from sdf.storage.disk import Disk
+from sdf.storage.places import Storage
 
 __all__ = ["run"]
 
@@ -48,7 +48,7 @@ class _Element:
     parts: tuple[Any, ...]
 
 
-def run(what: str, storage: Disk) -> int | None:
+def run(what: str, storage: Storage) -> int | None:
     """Print what a saved run has done, check all of its log, or remove what crashes have left; return the exit code.
 
     ``clean`` takes over the run first, as a driver does: one that still runs stops. The next `save_sdf` goes on.

@@ -25,7 +25,7 @@ from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.staged.runner import StagedRunner
-from sdf.storage.disk import Disk
+from sdf.storage.places import Storage, storage_at
 
 __all__ = ["SaveSummary", "save_sdf"]
 
@@ -116,11 +116,11 @@ def save_sdf(
         )
     if not is_number(commit_seconds) or not 0 < commit_seconds < float("inf"):
         raise InvalidValueError(f"save_sdf() commit_seconds must be a positive number (got {show(commit_seconds)}).")
-    where = _checkpoint(checkpoint, sinks)
+    storage = _storage(checkpoint, sinks)
     values = {name: value.collect() if isinstance(value, RDD) else value for name, value in (side_inputs or {}).items()}
     driver = uuid.uuid4().hex
     saving = Saving(
-        RunLog(Disk(where), driver=driver, clock=_milliseconds),
+        RunLog(storage, driver=driver, clock=_milliseconds),
         _identity(fn, values, sinks),
         sinks,
         app=f"sdf-{uuid.uuid4().hex[:16]}",
@@ -173,11 +173,10 @@ def _sinks(sink: Any, tags: tuple[str, ...]) -> list[tuple[str, Sink]]:
     return [("main", given["main"]), *((name, given[name]) for name in names)]
 
 
-def _checkpoint(checkpoint: Any, sinks: list[tuple[str, Sink]]) -> Any:
+def _storage(checkpoint: str | os.PathLike[str] | None, sinks: list[tuple[str, Sink]]) -> Storage:
+    """Return the storage of the checkpoint, by default beside the target of the main output."""
     if checkpoint is not None:
-        if not isinstance(checkpoint, (str, os.PathLike)) or not os.fspath(checkpoint):
-            raise InvalidTypeError(f"save_sdf() checkpoint must be a path or a URL (got {show(checkpoint)}).")
-        return checkpoint
+        return storage_at(checkpoint, "save_sdf() checkpoint")
     appending = next((one for _, one in sinks if one.appends), None)
     beside = sinks[0][1].beside()
     if appending is not None or beside is None:
@@ -187,7 +186,7 @@ def _checkpoint(checkpoint: Any, sinks: list[tuple[str, Sink]]) -> Any:
             f"checkpoint='/a/directory', a new one for each run. With one checkpoint for all, the second run would be "
             f"taken for the first, which is done."
         )
-    return beside
+    return storage_at(beside, "save_sdf() checkpoint")
 
 
 def _identity(fn: DoFn, side_inputs: Mapping[str, Any], sinks: list[tuple[str, Sink]]) -> dict[str, Any]:

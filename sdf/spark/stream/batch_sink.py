@@ -32,10 +32,11 @@ class BatchSink:
     def __init__(self, sink: Sink, journal: Journal) -> None:
         self._sink = sink
         self._journal = journal
+        self._app = f"sdf-{journal.name()}"
 
     def give(self, batch: int, records: RDD[Any]) -> None:
         """Write the records of a batch and commit them, unless that was done before."""
-        token = Token(f"sdf-{self._journal.name}", batch)
+        token = Token(self._app, batch)
         self._sink.prepare(SinkRun(token, "main", resumed=True))
         messages = self._journal.ahead(_WRITTEN)
         if messages is None:
