@@ -29,6 +29,11 @@ _COMMIT = "commit"
 class DiskStage(Stage):
     """See the module."""
 
+    @property
+    def files(self) -> str:
+        """The directory in which workers write their files."""
+        return self.where
+
     def prepare(self, run: SinkRun) -> None:
         if self.committed():
             return
@@ -50,14 +55,14 @@ class DiskStage(Stage):
 
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
-        path = os.path.join(self.where, name)
+        path = os.path.join(self.files, name)
         file = open(path, "xb")  # noqa: SIM115, it is closed below before it is removed
         try:
             yield file
             file.flush()
             os.fsync(file.fileno())
             file.close()
-            _sync(self.where)
+            _sync(self.files)
         except BaseException:
             with suppress(OSError):  # it writes what is buffered, and the disk may be full
                 file.close()
@@ -65,7 +70,7 @@ class DiskStage(Stage):
             raise
 
     def remove(self, name: str) -> None:
-        Disk(self.where).remove(name)
+        Disk(self.files).remove(name)
 
     def committed(self) -> bool:
         try:

@@ -223,8 +223,8 @@ class _Writer:
         field = f" in field {misfit.path!r}" if misfit.path else ""
         found = "" if self._sink.schema is not None else " The schema was found from the first records: give schema=."
         error = BadRecordError(
-            f"ParquetFiles cannot write record {number} of this segment:{field} {show(misfit.value)} {misfit.flaw}."
-            f"{found} With on_error='tag' such records go to the output 'bad'."
+            f"{type(self._sink).__name__} cannot write record {number} of this segment:{field} {show(misfit.value)} "
+            f"{misfit.flaw}.{found} With on_error='tag' such records go to the output 'bad'."
         )
         error.number = number
         raise error from misfit

@@ -43,15 +43,15 @@ def live(home, runner, kind, choose):
             victims = {"Python": [child.pid], "JVM": java_of(child.pid), "both": [*java_of(child.pid), child.pid]}
             for pid in victims[victim]:
                 os.kill(pid, signal.SIGKILL)
-            assert child.wait(120) != 0
-            return victim
+            if child.wait(120) != 0:
+                return victim  # else the run had just ended
         assert child.returncode == 0, (home / "log").read_text()[-3000:]
         return None
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("runner", RUNNERS)
-@pytest.mark.parametrize("kind", ["disk"])
+@pytest.mark.parametrize("kind", ["disk", "delta"])
 def test_no_row_is_lost_or_doubled(kind, runner, tmp_path):
     """Nothing is visible before the end; what is done again per kill is bounded."""
     killed = Counter()
