@@ -1,4 +1,4 @@
-"""The journal on a disk and on an object store: drivers that write the same, journals of before, and the command line."""
+"""The journal on a disk and on S3: drivers that write the same, journals of before, and the command line."""
 
 import pytest
 
