@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] == ["journal"]:
         return tool.main(given[1:], "sdf journal")
     options = argparse.ArgumentParser(
-        prog="sdf", description=__doc__, epilog="sdf journal show|verify|clean DIR: see sdf journal --help"
+        prog="sdf", description=__doc__, epilog="sdf journal show|verify|clean CHECKPOINT: see sdf journal --help"
     )
     commands = options.add_subparsers(dest="command", required=True, metavar="run|journal")
     commands.add_parser("journal", help="show, verify or clean the journal of a stream")

@@ -24,7 +24,7 @@
     |-- BadRecordError          ValueError     a sink cannot write a record
     |-- JournalError            RuntimeError   the journal of a stream cannot be continued
     |   |-- JournalCorruptError ValueError     a journal file is missing or does not hold what was written
-    |   |-- JournalDiskError    OSError        a journal cannot be written: the disk is full or read-only
+    |   |-- JournalDiskError    OSError        a journal cannot be used: the disk is full, the store away
     |   |-- JournalFencedError                 another driver has committed the batch
     |   `-- JournalRuleError    ValueError     a block that does not follow from the block before it
     |-- StageError              RuntimeError   Spark could not run a stage
@@ -77,13 +77,16 @@ __all__ = [
 
 # The requirements of the extras in setup.cfg, by the name that is imported; a test compares the two.
 REQUIREMENTS = {
+    "adlfs": "adlfs>=2024.12",
     "apache_beam": "apache-beam>=2.60",
     "confluent_kafka": "confluent-kafka>=2.3",
     "fastavro": "fastavro>=1.9",
     "fsspec": "fsspec>=2023.12",
+    "gcsfs": "gcsfs>=2024.12",
     "lmdb": "lmdb>=1.4",
     "pyarrow": "pyarrow>=14",
     "rapidgzip": "rapidgzip>=0.16",
+    "s3fs": "s3fs>=2024.12",
     "sqlalchemy": "sqlalchemy>=2",
     "tqdm": "tqdm>=4.65",
     "zstandard": "zstandard>=0.22",
@@ -183,7 +186,7 @@ class JournalCorruptError(JournalError, ValueError):
 
 
 class JournalDiskError(JournalError, OSError):
-    """A journal cannot be written: the disk is full, read-only or broken; committed batches stay committed."""
+    """A journal cannot be used: a disk is full or read-only, a store out of reach; committed batches stay committed."""
 
 
 class JournalFencedError(JournalError):

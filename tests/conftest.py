@@ -1,5 +1,6 @@
 """Spark for the tests: one context at a time, workers that run this interpreter and can import the test modules."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -49,6 +50,22 @@ def start(master, **settings):
     sc.setLogLevel("OFF")
     running.append(sc)
     return sc
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    """An S3 server, which fsspec's configuration names, here and in processes that are started meanwhile."""
+    for library in ("moto", "s3fs"):
+        pytest.importorskip(library)
+    import fsspec.config
+    from support.s3_server import S3Server
+
+    server = S3Server()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(fsspec.config.conf, "s3", server.config)
+        patch.setenv("FSSPEC_S3", json.dumps(server.config))
+        yield server
+    server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ LAYERS = {
     "errors": set(),
     "numbers": set(),
     "extras": {"errors"},
-    "storage": set(),
+    "storage": {"errors", "extras"},
     "sinks": {"errors", "extras", "numbers", "storage"},
     "model": {"errors", "numbers"},
     "serialization": {"errors", "model"},

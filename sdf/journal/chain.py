@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import JournalCorruptError, JournalError, JournalRuleError, show
-from sdf.storage.disk import Disk
+from sdf.storage.places import Storage
 
 __all__ = [
     "HEAD",
@@ -52,74 +52,74 @@ class Block:
     data: Mapping[str, Any]
 
 
-def find_head(disk: Disk) -> Block | None:
+def find_head(storage: Storage) -> Block | None:
     """Return the last block, None if there is none; reads few blocks, and lists no directory if HEAD is there."""
-    hint = _hint(disk)
-    if hint is not None and disk.size(block_name(hint["seq"])) is None:  # a block is synced before HEAD names it
-        raise JournalCorruptError(corrupt(disk, block_name(hint["seq"]), "HEAD names it, and it is missing"))
-    seq = _listed(disk) if hint is None else hint["seq"]
+    hint = _hint(storage)
+    if hint is not None and storage.size(block_name(hint["seq"])) is None:  # a block is synced before HEAD names it
+        raise JournalCorruptError(corrupt(storage, block_name(hint["seq"]), "HEAD names it, and it is missing"))
+    seq = _listed(storage) if hint is None else hint["seq"]
     if seq is None:
         return None
-    block = read_block(disk, seq)
+    block = read_block(storage, seq)
     if hint is not None and hint["hash"] != block.hash:
-        raise JournalCorruptError(corrupt(disk, block_name(seq), "HEAD has another hash for it"))
-    if disk.size(block_name(seq + 1)) is None:
+        raise JournalCorruptError(corrupt(storage, block_name(seq), "HEAD has another hash for it"))
+    if storage.size(block_name(seq + 1)) is None:
         return block
-    after = read_block(disk, seq + 1)
+    after = read_block(storage, seq + 1)
     if after.data["prev"] != block.hash:
-        raise JournalCorruptError(corrupt(disk, block_name(seq + 1), f"it does not follow block {seq}"))
-    return after if disk.size(block_name(seq + 2)) is None else read_block(disk, _last(disk))
+        raise JournalCorruptError(corrupt(storage, block_name(seq + 1), f"it does not follow block {seq}"))
+    return after if storage.size(block_name(seq + 2)) is None else read_block(storage, _last(storage))
 
 
-def _hint(disk: Disk) -> Any:
+def _hint(storage: Storage) -> Any:
     """Return the content of HEAD, None if it is missing or torn."""
     try:
-        hint = json.loads(disk.read(HEAD))
+        hint = json.loads(storage.read(HEAD))
         known = type(hint["seq"]) is int and hint["seq"] >= 0 and isinstance(hint["hash"], str)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
     return hint if known else None
 
 
-def _listed(disk: Disk) -> int | None:
+def _listed(storage: Storage) -> int | None:
     """Return the number of the last block from a listing, None if there is none; raise if another one is missing."""
-    numbers = [int(name[7:27]) for name in disk.names("blocks") if _BLOCK_NAME.fullmatch(name)]
+    numbers = [int(name[7:27]) for name in storage.names("blocks") if _BLOCK_NAME.fullmatch(name)]
     missing = next((seq for seq, number in enumerate(numbers) if seq != number), None)
     if missing is not None:
         raise JournalCorruptError(
-            corrupt(disk, block_name(missing), "it is missing, and so is HEAD, but later ones are there")
+            corrupt(storage, block_name(missing), "it is missing, and so is HEAD, but later ones are there")
         )
     return numbers[-1] if numbers else None
 
 
-def _last(disk: Disk) -> int:
+def _last(storage: Storage) -> int:
     """Return the number of the last block, by probing O(log n) of them."""
     present, absent = 0, 1
-    while disk.size(block_name(absent)) is not None:
+    while storage.size(block_name(absent)) is not None:
         present, absent = absent, absent * 2
     while absent - present > 1:
         middle = (present + absent) // 2
-        present, absent = (middle, absent) if disk.size(block_name(middle)) is not None else (present, middle)
+        present, absent = (middle, absent) if storage.size(block_name(middle)) is not None else (present, middle)
     return present
 
 
-def read_block(disk: Disk, seq: int) -> Block:
+def read_block(storage: Storage, seq: int) -> Block:
     """Return a block.
 
     Raises:
         JournalCorruptError: if the file is missing, or is not the block of that number.
     """
     try:
-        content = disk.read(block_name(seq))
+        content = storage.read(block_name(seq))
     except FileNotFoundError as error:
-        raise JournalCorruptError(corrupt(disk, block_name(seq), "it is missing")) from error
-    data = parse(disk, block_name(seq), content)
+        raise JournalCorruptError(corrupt(storage, block_name(seq), "it is missing")) from error
+    data = parse(storage, block_name(seq), content)
     if data.get("seq") != seq or not _KEYS.get(str(data.get("kind")), {None}) <= data.keys():
-        raise JournalCorruptError(corrupt(disk, block_name(seq), f"it is no block of number {seq}"))
+        raise JournalCorruptError(corrupt(storage, block_name(seq), f"it is no block of number {seq}"))
     return Block(seq, sha256(content), data)
 
 
-def parse(disk: Disk, name: str, content: bytes) -> Any:
+def parse(storage: Storage, name: str, content: bytes) -> Any:
     """Return the JSON object that is the content of a file.
 
     Raises:
@@ -130,53 +130,53 @@ def parse(disk: Disk, name: str, content: bytes) -> Any:
         data = json.loads(content)
         version = data["v"]
     except (ValueError, KeyError, TypeError) as error:
-        raise JournalCorruptError(corrupt(disk, name, "it is not what sdf writes")) from error
+        raise JournalCorruptError(corrupt(storage, name, "it is not what sdf writes")) from error
     if version != VERSION:
         raise JournalError(
-            f"{disk.root}/{name} has version {show(version)}, this sdf knows {VERSION}. Use the sdf that wrote it."
+            f"{storage.root}/{name} has version {show(version)}, this sdf knows {VERSION}. Use the sdf that wrote it."
         )
     return data
 
 
-def verify(disk: Disk) -> Iterator[Block]:
+def verify(storage: Storage) -> Iterator[Block]:
     """Yield all blocks, from the seed on, each checked against its predecessor.
 
     Raises:
         JournalCorruptError, JournalRuleError: at the first invalid block.
     """
     before = None
-    names = disk.names("blocks")
+    names = storage.names("blocks")
     for name in names:
         if not _BLOCK_NAME.fullmatch(name):
-            raise JournalCorruptError(corrupt(disk, name, "sdf writes no file of that name"))
+            raise JournalCorruptError(corrupt(storage, name, "sdf writes no file of that name"))
     for seq in range(int(names[-1][7:27]) + 1 if names else 0):
-        block = read_block(disk, seq)
+        block = read_block(storage, seq)
         if before is not None:
             if block.data["prev"] != before.hash:
-                raise JournalCorruptError(corrupt(disk, block_name(seq - 1), f"block {seq} has another hash for it"))
+                raise JournalCorruptError(corrupt(storage, block_name(seq - 1), f"block {seq} has another hash for it"))
             check_commit(before, block.data)
         yield block
         before = block
 
 
-def read_blob(disk: Disk, reference: Mapping[str, Any]) -> bytes:
+def read_blob(storage: Storage, reference: Mapping[str, Any]) -> bytes:
     """Return the bytes that a block refers to; raise JournalCorruptError if they are missing or changed."""
     name = blob_name(reference)
     try:
-        data = disk.read(name)
+        data = storage.read(name)
     except FileNotFoundError as error:
-        raise JournalCorruptError(corrupt(disk, name, "it is missing")) from error
+        raise JournalCorruptError(corrupt(storage, name, "it is missing")) from error
     if sha256(data) != reference["sha256"]:
-        raise JournalCorruptError(corrupt(disk, name, "its content does not match the hash in its name"))
+        raise JournalCorruptError(corrupt(storage, name, "its content does not match the hash in its name"))
     return data
 
 
-def read_ahead(disk: Disk, name: str) -> Any:
+def read_ahead(storage: Storage, name: str) -> Any:
     """Return the entry that was written ahead in a file; raise JournalCorruptError if it has changed."""
-    entry = parse(disk, name, disk.read(name))
+    entry = parse(storage, name, storage.read(name))
     stored_hash = entry.pop("sha256", None)
     if not {"content", "prev"} <= entry.keys() or stored_hash != sha256(canonical(entry)):
-        raise JournalCorruptError(corrupt(disk, name, "its content is not what its hash says"))
+        raise JournalCorruptError(corrupt(storage, name, "its content is not what its hash says"))
     return entry
 
 
@@ -241,8 +241,8 @@ def blob_name(reference: Mapping[str, Any]) -> str:
     return f"blobs/{reference['sha256']}"
 
 
-def corrupt(disk: Disk, name: str, flaw: str) -> str:
+def corrupt(storage: Storage, name: str, flaw: str) -> str:
     return (
-        f"{disk.root}/{name}: {flaw}. A crash cannot cause this; restore the checkpoint directory from a copy, or "
-        f"begin anew with an empty one. `python -m sdf.journal verify {disk.root}` names the first damaged block."
+        f"{storage.root}/{name}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or "
+        f"begin anew with an empty one. `python -m sdf.journal verify {storage.root}` names the first damaged block."
     )

@@ -14,6 +14,8 @@ An attempt at a batch may find nothing to read. One more file then declares it v
 number. So the files of two attempts are never mixed up, even if a crash leaves some of them behind, or another driver
 is still at the first attempt.
 
+A block names its writer (`sdf.storage`). A file written ahead does not: drivers that write the same follow the same.
+
     HEAD                          sequence number and hash of the last block; a hint: a crash may leave it one behind
     blocks/00000000000000000007.json
     ahead/<number of the next block>.<number of the attempt>.plan-0.json, ...pin-0.json, ...void.json
@@ -51,7 +53,7 @@ from sdf.journal.chain import (
     read_blob,
     sha256,
 )
-from sdf.storage.disk import Disk
+from sdf.storage.places import Storage
 
 __all__ = ["START", "Journal"]
 
@@ -59,10 +61,10 @@ START = "start"
 
 
 class Journal:
-    """The journal in a directory, at its last block.
+    """The journal in a storage, at its last block.
 
     Args:
-        disk: the directory.
+        storage: holds the journal, and nothing else.
         config: JSON data that must equal that of the stream that began the journal.
         inputs: the names of the inputs, in order.
         clock: returns the time, in milliseconds since the epoch.
@@ -75,20 +77,23 @@ class Journal:
         head: the last block; sequence number 0 is the seed, which holds no batch.
     """
 
-    def __init__(self, disk: Disk, *, config: Mapping[str, Any], inputs: list[str], clock: Callable[[], int]) -> None:
-        self._disk = disk
+    def __init__(
+        self, storage: Storage, *, config: Mapping[str, Any], inputs: list[str], clock: Callable[[], int]
+    ) -> None:
+        self._storage = storage
         self._clock = clock
         with self._writing():
             for directory in ("blobs", "ahead", "blocks"):  # a driver that died may not have synced it
-                disk.sync(directory)
-            head = find_head(disk)
+                storage.sync(directory)
+            head = find_head(storage)
         if head is None:
             seed = {"config": config, "inputs": inputs, "kind": "seed", "prev": None, "seq": 0, "time": clock()}
             head = self._create(0, {**seed, "v": VERSION})
         elif head.data["config"] != config:
             raise JournalError(
-                f"the journal in {disk.root} belongs to another stream: it was begun with {show(head.data['config'])}, "
-                f"this is {show(dict(config))}. Use another checkpoint directory, or the DoFns that it was begun with."
+                f"the journal in {storage.root} belongs to another stream: it was begun with "
+                f"{show(head.data['config'])}, this is {show(dict(config))}. Use another checkpoint, or "
+                f"the DoFns that it was begun with."
             )
         self.head = head
         self._attempt = self._void_attempts()
@@ -108,7 +113,7 @@ class Journal:
             JournalCorruptError: if the file has changed since.
         """
         try:
-            entry = read_ahead(self._disk, self._ahead(name))
+            entry = read_ahead(self._storage, self._ahead(name))
         except FileNotFoundError:
             return None
         return entry["content"] if entry["prev"] == self.head.hash else None
@@ -125,37 +130,38 @@ class Journal:
         data = canonical({**entry, "sha256": sha256(canonical(entry))})
         with self._writing():
             try:
-                self._disk.create(self._ahead(name), data)
+                self._storage.create(self._ahead(name), data)
             except FileExistsError:
                 there = self.ahead(name)
                 if there is not None:
                     return there
-                self._disk.replace(self._ahead(name), data)  # it was written after a block that is not in this chain
-        gone_on = self._void_attempts() > self._attempt or self._disk.size(block_name(self.next_seq)) is not None
+                self._storage.replace(self._ahead(name), data)  # it was written after a block that is not in this chain
+        gone_on = self._void_attempts() > self._attempt or self._storage.size(block_name(self.next_seq)) is not None
         if gone_on:  # then that driver may have removed its own file before ours was created
             raise self.fenced()
         return content
 
     def _check_there(self) -> None:
-        """Raise if the last block is gone, for instance with the directory: writing would leave a gap in the chain."""
-        if self._disk.size(block_name(self.head.seq)) is None:
-            raise JournalCorruptError(corrupt(self._disk, block_name(self.head.seq), "it has gone while a stream ran"))
+        """Raise if the last block is gone, for instance with the checkpoint: writing would leave a gap in the chain."""
+        if self._storage.size(block_name(self.head.seq)) is None:
+            name = block_name(self.head.seq)
+            raise JournalCorruptError(corrupt(self._storage, name, "it has gone while a stream ran"))
 
     def void(self) -> None:
         """Declare this attempt at the next block void: it read nothing, and nobody outside has seen a record of it."""
         mine = self._prefix()
         with self._writing():
             with suppress(FileExistsError):  # another driver followed the same attempt, with the same result
-                self._disk.create(f"{mine}void.json", canonical({"v": VERSION}))
-            for name in self._disk.names("ahead"):
+                self._storage.create(f"{mine}void.json", canonical({"v": VERSION}))
+            for name in self._storage.names("ahead"):
                 if name < mine or (name.startswith(mine) and not name.endswith(".void.json")):
-                    self._disk.remove(name)
+                    self._storage.remove(name)
         self._attempt += 1
 
     def _void_attempts(self) -> int:
         """Return the number of void attempts at the next block."""
         prefix = f"ahead/{self.next_seq:020d}."
-        names = [name.removeprefix(prefix) for name in self._disk.names("ahead") if name.startswith(prefix)]
+        names = [name.removeprefix(prefix) for name in self._storage.names("ahead") if name.startswith(prefix)]
         return max((int(name[:20]) + 1 for name in names if name.endswith(".void.json")), default=0)
 
     def _ahead(self, name: str) -> str:
@@ -173,8 +179,8 @@ class Journal:
         """Store bytes in a file named by their hash, and return the reference for a block."""
         reference = {"sha256": sha256(data), "size": len(data)}
         with self._writing():
-            if self._disk.size(blob_name(reference)) != len(data):
-                self._disk.replace(blob_name(reference), data)
+            if self._storage.size(blob_name(reference)) != len(data):
+                self._storage.replace(blob_name(reference), data)
         return reference
 
     def get(self, reference: Mapping[str, Any]) -> bytes:
@@ -183,7 +189,7 @@ class Journal:
         Raises:
             JournalCorruptError: if they are missing or changed.
         """
-        return read_blob(self._disk, reference)
+        return read_blob(self._storage, reference)
 
     # Blocks.
 
@@ -231,26 +237,26 @@ class Journal:
         check_commit(before, data)
         if (
             data["checkpoint"] is not None
-            and self._disk.size(blob_name(data["checkpoint"])) != data["checkpoint"]["size"]
+            and self._storage.size(blob_name(data["checkpoint"])) != data["checkpoint"]["size"]
         ):
             raise JournalRuleError(f"block {data['seq']}: its checkpoint {show(data['checkpoint'])} is not stored.")
         self.head = self._create(self.next_seq, data)
         self._attempt = 0
         self._move_head()
         with self._writing():
-            for name in self._disk.names("ahead"):
+            for name in self._storage.names("ahead"):
                 if name < f"ahead/{self.next_seq:020d}":
-                    self._disk.remove(name)
+                    self._storage.remove(name)
             old = before.data.get("prev_checkpoint")
             if old is not None and old not in (data["checkpoint"], before.data["checkpoint"]):
-                self._disk.remove(blob_name(old))
+                self._storage.remove(blob_name(old))
         return self.head
 
     def _create(self, seq: int, data: Mapping[str, Any]) -> Block:
-        content = canonical(data)
+        content = canonical({**data, "writer": self._storage.writer})  # else two drivers may write the same bytes
         with self._writing():
             try:
-                self._disk.create(block_name(seq), content)
+                self._storage.create(block_name(seq), content)
             except FileExistsError as error:
                 raise self.fenced() from error
         return Block(seq, sha256(content), json.loads(content))
@@ -258,19 +264,19 @@ class Journal:
     def fenced(self) -> JournalFencedError:
         """Return the error for a driver that another one has overtaken."""
         return JournalFencedError(
-            f"another driver is ahead of this one in the journal in {self._disk.root}: this one stops, so that no "
-            f"batch happens twice. Run one driver for each checkpoint directory."
+            f"another driver is ahead of this one in the journal in {self._storage.root}: this one stops, so that no "
+            f"batch happens twice. Run one driver for each checkpoint."
         )
 
     def _move_head(self) -> None:
         head = canonical({"hash": self.head.hash, "seq": self.head.seq})
         with self._writing():
             try:
-                if self._disk.read(HEAD) == head:
+                if self._storage.read(HEAD) == head:
                     return
             except FileNotFoundError:
                 pass
-            self._disk.replace(HEAD, head)
+            self._storage.replace(HEAD, head)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -281,7 +287,7 @@ class Journal:
             if isinstance(error, JournalError):
                 raise
             raise JournalDiskError(
-                f"the journal in {self._disk.root} cannot be used: {error}. What is committed stays so, and a "
-                f"batch that the sink has seen without a commit comes again with the same records: make room there, or "
-                f"make it writable, and start the stream again."
+                f"the journal in {self._storage.root} cannot be used: {error}. What is committed stays so, and a "
+                f"batch that the sink has seen without a commit comes again with the same records: see to it "
+                f"that it can be reached and written, and has room, and start the stream again."
             ) from error

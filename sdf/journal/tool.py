@@ -1,4 +1,4 @@
-"""The journal on the command line: ``python -m sdf.journal show|verify|clean DIR``."""
+"""The journal on the command line: ``python -m sdf.journal show|verify|clean CHECKPOINT``."""
 
 from __future__ import annotations
 
@@ -8,74 +8,75 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from sdf.errors import JournalCorruptError, JournalError
+from sdf.errors import JournalCorruptError, JournalError, SdfError
 from sdf.journal.chain import Block, blob_name, find_head, read_ahead, read_blob, verify
-from sdf.storage.disk import Disk, is_directory
+from sdf.storage.places import Storage, storage_at
 
 __all__ = ["check_resume", "clean", "main"]
 
 
-def check_resume(disk: Disk) -> None:
+def check_resume(storage: Storage) -> None:
     """Check the files that a driver would read to resume.
 
     Raises:
         JournalCorruptError: naming a file that is missing or damaged.
     """
-    head = find_head(disk)
+    head = find_head(storage)
     if head is None:
         return
     try:
         if head.data.get("checkpoint") is not None:
-            read_blob(disk, head.data["checkpoint"])
-        for name in disk.names("ahead"):
+            read_blob(storage, head.data["checkpoint"])
+        for name in storage.names("ahead"):
             if name > f"ahead/{head.seq + 1:020d}" and not name.endswith(".void.json"):
                 with suppress(FileNotFoundError):  # a running stream has removed it since
-                    read_ahead(disk, name)
+                    read_ahead(storage, name)
     except JournalCorruptError:
-        now = find_head(disk)
+        now = find_head(storage)
         if now is None or now.seq == head.seq:
             raise
-        check_resume(disk)  # a running stream has gone on, and does not need that file any more
+        check_resume(storage)  # a running stream has gone on, and does not need that file any more
 
 
-def clean(disk: Disk) -> list[str]:
+def clean(storage: Storage) -> list[str]:
     """Remove the files that crashes have left and no resume needs, and return their names.
 
     No driver may run on the journal meanwhile: a file that it has just written may look like one that a crash left.
     """
-    head = find_head(disk)
+    head = find_head(storage)
     if head is None:
         return []
     keep = {blob_name(head.data[key]) for key in ("checkpoint", "prev_checkpoint") if head.data.get(key)}
-    unused = [name for name in disk.names("blobs") if name not in keep]
-    unused += [name for name in disk.names("ahead") if name < f"ahead/{head.seq + 1:020d}"]
-    unused += [name for directory in ("blobs", "ahead", "blocks", "") for name in disk.half_written(directory)]
+    unused = [name for name in storage.names("blobs") if name not in keep]
+    unused += [name for name in storage.names("ahead") if name < f"ahead/{head.seq + 1:020d}"]
+    unused += [name for directory in ("blobs", "ahead", "blocks", "") for name in storage.half_written(directory)]
     for name in unused:
-        disk.remove(name)
+        storage.remove(name)
     return unused
 
 
 def main(arguments: Sequence[str], program: str = "python -m sdf.journal") -> int:
     """Print the history of a journal, check all of it, or remove what crashes have left in it.
 
-    python -m sdf.journal show|verify|clean DIR; clean only while no stream runs on it.
+    python -m sdf.journal show|verify|clean CHECKPOINT; clean only while no stream runs on it.
     """
     options = argparse.ArgumentParser(prog=program, description=main.__doc__)
     options.add_argument("what", choices=["show", "verify", "clean"])
-    options.add_argument("directory", help="the checkpoint directory of a stream")
+    options.add_argument("checkpoint", help="of a stream: a directory, or a URL such as s3://bucket/state")
     given = options.parse_args(arguments)
-    if not is_directory(given.directory):
-        options.error(f"there is no directory {given.directory!r}")
-    disk, blocks = Disk(given.directory), 0
     try:
-        for block in verify(disk):
+        storage, blocks = storage_at(given.checkpoint, "the checkpoint"), 0
+    except SdfError as error:
+        options.error(str(error))
+    try:
+        for block in verify(storage):
             blocks += 1
             if given.what == "show":
                 print(_line(block))
-        check_resume(disk)
+        check_resume(storage)
         if given.what == "clean":
-            print(f"removed {len(clean(disk))} files that crashes had left")
-    except JournalError as error:
+            print(f"removed {len(clean(storage))} files that crashes had left")
+    except (JournalError, OSError) as error:  # a store may refuse, or be out of reach
         print(error, file=sys.stderr)
         return 1
     print(f"{blocks} blocks, the chain is whole" if blocks else "there is no journal here")

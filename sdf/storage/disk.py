@@ -1,4 +1,4 @@
-"""Disk: files that are there whole or not at all, whatever crashes. The journal writes through nothing else.
+"""Disk: files that are there whole or not at all, whatever crashes. A journal on a disk goes through nothing else.
 
 A file is written under a temporary name, synced, published under its own name, and its directory is synced. There are
 two ways to publish: `create` fails if the name is taken, so of two writers one loses; `replace` does not.
@@ -16,14 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["Disk", "is_directory"]
+__all__ = ["TEMPORARY", "Disk"]
 
-_TEMPORARY = ".tmp-"
-
-
-def is_directory(path: str) -> bool:
-    """Tell whether there is a directory."""
-    return os.path.isdir(path)
+TEMPORARY = ".tmp-"
 
 
 class Disk:
@@ -32,11 +27,16 @@ class Disk:
     Args:
         root: the directory; the first write makes it if it is not there.
         makes: False: a directory that is not there is not made, and a write into it raises FileNotFoundError.
+
+    Attributes:
+        root: the directory.
+        writer: a name that no other `Disk` has.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, makes: bool = True) -> None:
         self.root = Path(root)
         self._makes = makes
+        self.writer = uuid.uuid4().hex
 
     def create(self, name: str, data: bytes) -> None:
         """Write a file that must not exist yet.
@@ -69,16 +69,18 @@ class Disk:
 
     def names(self, directory: str) -> list[str]:
         """Return the names of the files in a directory, sorted, without half-written ones."""
-        return [name for name in self._all(directory) if _TEMPORARY not in name]
+        return [name for name in self._all(directory) if TEMPORARY not in name]
 
     def half_written(self, directory: str) -> list[str]:
         """Return the names of the files in a directory that are half written, by a crash or a writer still at work."""
-        return [name for name in self._all(directory) if _TEMPORARY in name]
+        return [name for name in self._all(directory) if TEMPORARY in name]
 
     def _all(self, directory: str) -> list[str]:
-        if not (self.root / directory).is_dir():
+        try:
+            with os.scandir(self.root / directory) as entries:
+                return sorted(str(Path(directory, entry.name)) for entry in entries if entry.is_file())
+        except FileNotFoundError:
             return []
-        return sorted(str(Path(directory, name)) for name in os.listdir(self.root / directory))
 
     def remove(self, name: str) -> None:
         """Remove a file, if there is one. It may be there again after a crash."""
@@ -96,7 +98,7 @@ class Disk:
         path = self.root / name
         if self._makes:
             self._make(path.parent)
-        temporary = path.with_name(f"{path.name}{_TEMPORARY}{uuid.uuid4().hex}")
+        temporary = path.with_name(f"{path.name}{TEMPORARY}{uuid.uuid4().hex}")
         try:
             with open(temporary, "xb") as file:
                 file.write(data)

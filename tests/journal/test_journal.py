@@ -115,7 +115,7 @@ def test_a_block_that_does_not_follow_is_refused(three, path, value, rule):
     good = fields(three, 5, watermark=3, state=b"new", a=5)
     with pytest.raises(JournalRuleError, match=rule):
         three.commit(changed(good, path, value))
-    assert find_head(three._disk).seq == 3
+    assert find_head(three._storage).seq == 3
     assert three.commit(good).seq == 4
 
 
@@ -285,7 +285,7 @@ def test_a_block_that_is_none_is_refused(tmp_path, content):
     chain_of(tmp_path, 4)
     os.remove(tmp_path / "HEAD")
     (tmp_path / block_name(4)).write_bytes(content)
-    with pytest.raises(JournalCorruptError, match=f"{4:020d}.*restore the checkpoint directory"):
+    with pytest.raises(JournalCorruptError, match=f"{4:020d}.*restore the checkpoint from"):
         open_journal(tmp_path)
 
 
@@ -596,7 +596,7 @@ def test_verify_is_right_about_a_stream_that_runs(tmp_path, monkeypatch, capsys,
 
     monkeypatch.setattr(DiskOfARunningStream, "goes_on", staticmethod(goes_on))
     monkeypatch.setattr(DiskOfARunningStream, "when", when)
-    monkeypatch.setattr("sdf.journal.tool.Disk", DiskOfARunningStream)
+    monkeypatch.setattr("sdf.journal.tool.storage_at", lambda where, who: DiskOfARunningStream(where))
     assert main(["verify", str(tmp_path)]) == 0
     assert journal.head.seq > 3
     assert "the chain is whole" in capsys.readouterr().out

@@ -209,7 +209,7 @@ def a_checkpoint_that_is_a_file(sc, folder):
     stream(sc, folder)
 
 
-@produces("JournalFencedError", "Run one driver for each checkpoint directory")
+@produces("JournalFencedError", "Run one driver for each checkpoint.")
 def two_drivers(sc, folder):
     outcomes = []
 

@@ -1,4 +1,4 @@
-"""A stream that dies at a numbered point: before and after everything that its driver does to disk, Spark and sink.
+"""A stream that dies at a numbered point: before and after everything that its driver does to storage, Spark and sink.
 
 As a program it dies for good, at no point if that is 0: python crashing.py CHECKPOINT OUT POINT [READY]. With READY, a
 directory, it says there that it could begin, and begins when a second one has said so. Its JVM dies with it; or it is
@@ -12,11 +12,10 @@ import time
 from pathlib import Path
 
 from sdf import DoFn, OffsetRange
-from sdf.spark.stream import checkpoint as standing
 from sdf.spark.stream import micro_batches as batches
 from sdf.spark.stream import stream
 from sdf.spark.stream.steps import Step
-from sdf.storage.disk import Disk
+from sdf.storage.places import storage_at
 
 ELEMENTS = [3, 4]
 
@@ -80,15 +79,14 @@ class Points:
 def run(sc, checkpoint, out, points, max_batches=None):
     """Run the stream to its end; its sink writes a file for each batch."""
 
-    class DyingDisk(Disk):
-        def create(self, name, data):
-            points.around(f"create {kind(name)}", super().create)(name, data)
+    def dying(where, who):
+        storage = storage_at(where, who)
+        for what in ("create", "replace", "remove"):
+            setattr(storage, what, at_files(what, getattr(storage, what)))
+        return storage
 
-        def replace(self, name, data):
-            points.around(f"replace {kind(name)}", super().replace)(name, data)
-
-        def remove(self, name):
-            points.around(f"remove {kind(name)}", super().remove)(name)
+    def at_files(what, method):
+        return lambda name, *data: points.around(f"{what} {kind(name)}", method)(name, *data)
 
     class DyingStep(Step):
         def run(self, *args, **options):
@@ -106,8 +104,8 @@ def run(sc, checkpoint, out, points, max_batches=None):
         path.write_text(json.dumps(records))
         points.pass_("after sink")
 
-    kept = standing.Disk, batches.Step
-    standing.Disk, batches.Step = DyingDisk, DyingStep
+    kept = stream.storage_at, batches.Step
+    stream.storage_at, batches.Step = dying, DyingStep
     try:
         return stream.stream_sdf(
             sc.parallelize(ELEMENTS, 2),
@@ -119,7 +117,7 @@ def run(sc, checkpoint, out, points, max_batches=None):
             max_batches=max_batches,
         )
     finally:
-        standing.Disk, batches.Step = kept
+        stream.storage_at, batches.Step = kept
 
 
 def kind(name):

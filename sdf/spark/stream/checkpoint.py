@@ -8,7 +8,6 @@ driver may be at that batch, and only one of the two can go on.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from sdf.journal.pending import Pending, dump, from_json, load, to_json
 from sdf.model.dofn import DoFn
 from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.steps import Pin, Plan, Step
-from sdf.storage.disk import Disk
+from sdf.storage.places import Storage
 
 __all__ = ["Checkpoint"]
 
@@ -33,7 +32,7 @@ class Checkpoint:
     """The state of one stream.
 
     Args:
-        directory: the journal's directory.
+        storage: holds the journal.
         steps: the steps of the chain.
         now: the clock; it is set to the time of the journal's last block if it is behind.
 
@@ -44,11 +43,11 @@ class Checkpoint:
         done: whether all work has come to its end.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], steps: Sequence[Step], now: Clock) -> None:
+    def __init__(self, storage: Storage, steps: Sequence[Step], now: Clock) -> None:
         self._steps = steps
         names = [step.name for step in steps]
         self._journal = Journal(
-            Disk(directory),
+            storage,
             config={"fns": names},
             inputs=[f"{number} {name}" for number, name in enumerate(names)],
             clock=now,

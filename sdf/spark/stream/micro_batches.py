@@ -10,7 +10,6 @@ from there, under the same batch id, with the same records.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 import uuid
@@ -33,6 +32,7 @@ from sdf.spark.jobs import slot_counter
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.steps import Pin, Plan, Step
+from sdf.storage.places import Storage
 
 __all__ = ["Batch", "Pace", "Stream"]
 
@@ -75,7 +75,7 @@ class Stream:
     Args:
         sc: runs the jobs.
         fns: the chain.
-        directory: the journal's directory.
+        storage: holds the journal.
         foreach_batch: the sink.
         pace: limits of a batch.
         display: shows progress; None for no display.
@@ -91,7 +91,7 @@ class Stream:
         self,
         sc: SparkContext,
         fns: list[DoFn],
-        directory: str | os.PathLike[str],
+        storage: Storage,
         foreach_batch: Callable[[Batch], Any],
         pace: Pace,
         display: Display | None = None,
@@ -107,7 +107,7 @@ class Stream:
             for number, fn in enumerate(fns):
                 self._steps.append(Step(sc, fn, number, run_id))
                 failing.callback(self._steps[-1].close)
-            self.checkpoint = Checkpoint(directory, self._steps, self._now)
+            self.checkpoint = Checkpoint(storage, self._steps, self._now)
             self._slots = slot_counter(sc)
             failing.pop_all()
         self.batches = 0

@@ -21,6 +21,7 @@ from sdf.reporting.stream_page import stream_page
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
 from sdf.spark.stream.micro_batches import Batch, Pace, Stream
+from sdf.storage.places import storage_at
 
 __all__ = ["Batch", "StreamSummary", "stream_sdf"]
 
@@ -76,7 +77,8 @@ def stream_sdf(
     Args:
         rdd: the elements of a new stream. A resumed stream does not read them: it goes on with those it began with.
         fns: a DoFn, or a chain of them: the outputs of one are the elements of the next, in the same batch.
-        checkpoint: a directory for this stream alone, on a disk that the driver sees: it holds the journal.
+        checkpoint: holds the journal of this stream, and nothing else: a directory on a disk that the driver sees, or a
+            URL such as ``s3://bucket/state/app``. Only the driver uses it.
         foreach_batch: called with each `Batch` that has records. A second call with the same batch id must have the
             same effect, for instance by writing ``out/{batch.id}`` with overwrite.
         batch_seconds: seconds that the tasks of a batch run before they split; also the least time between two starts.
@@ -99,6 +101,7 @@ def stream_sdf(
 
     Raises:
         InvalidTypeError, InvalidValueError: for wrong arguments, before any job runs.
+        MissingExtraError: if the library for the store of the checkpoint is not installed.
         JournalError: if the stream cannot be resumed from the journal, or another driver runs on it.
         SdfError: any other error of sdf. Errors of the sink are raised as they are. The journal stays whole.
     """
@@ -110,13 +113,7 @@ def stream_sdf(
         check_fn(fn, None, "stream_sdf()")
     if not callable(foreach_batch):
         raise InvalidTypeError(f"stream_sdf() foreach_batch must be callable (got {show(foreach_batch)}).")
-    if not isinstance(checkpoint, (str, os.PathLike)):
-        raise InvalidTypeError(f"stream_sdf() checkpoint must be the path of a directory (got {show(checkpoint)}).")
-    if "://" in os.fspath(checkpoint) or not os.fspath(checkpoint):
-        raise InvalidValueError(
-            f"stream_sdf() checkpoint must be a directory on a disk that the driver sees (got {show(checkpoint)}). "
-            f"Object stores and HDFS cannot hold a journal; mount a disk."
-        )
+    storage = storage_at(checkpoint, "stream_sdf() checkpoint")
     for name, event in {"stop": stop, "wake": wake}.items():
         if event is not None and not isinstance(event, threading.Event):
             raise InvalidTypeError(f"stream_sdf() {name} must be a threading.Event, or None (got {show(event)}).")
@@ -135,7 +132,7 @@ def stream_sdf(
     stopped = threading.Event() if stop is None else stop
     with _signals(stopped):
         pace = Pace(float(seconds), max_items_per_batch, min_tasks, max_tasks)
-        stream = Stream(rdd.context, chain, checkpoint, foreach_batch, pace, shown)
+        stream = Stream(rdd.context, chain, storage, foreach_batch, pace, shown)
         try:
             stream.checkpoint.begin(rdd)
             stream.run(stopped, wake or threading.Event(), max_batches, stop_when_idle)

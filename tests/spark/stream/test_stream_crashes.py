@@ -11,7 +11,7 @@ from support import crashing
 from support.crashing import Points, expected, records
 
 from sdf.journal.chain import verify
-from sdf.storage.disk import Disk
+from sdf.storage.places import storage_at
 
 
 class Death(BaseException):
@@ -22,19 +22,32 @@ def die():
     raise Death
 
 
+@pytest.fixture(scope="module", params=["disk", "S3"])
+def checkpoint(request):
+    """Give a function that returns the checkpoint of a test that has a folder."""
+    if request.param == "disk":
+        return lambda folder: str(folder / "journal")
+    bucket = request.getfixturevalue("s3_server").bucket()
+    return lambda folder: f"s3://{bucket}{folder}"
+
+
 @pytest.fixture(scope="module")
-def points(sc, tmp_path_factory):
+def points(sc, checkpoint, tmp_path_factory):
     """What a stream passes that nothing disturbs."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "out").mkdir()
     whole = Points(die)
-    summary = crashing.run(sc, folder / "journal", folder / "out", whole)
+    summary = crashing.run(sc, checkpoint(folder), folder / "out", whole)
     assert records(folder / "out") == expected()
     assert (summary.records, summary.done) == (len(expected()), True)
     return whole.seen
 
 
-def survive(sc, folder, *deaths):
+def chain_in(place):
+    return list(verify(storage_at(place, "the test")))
+
+
+def survive(sc, folder, place, *deaths):
     """Run a stream that dies at these points, one life after the other, and then to its end; return the points passed.
 
     What a sink had been given before a death is given again under the same number.
@@ -46,7 +59,7 @@ def survive(sc, folder, *deaths):
     for at in (*deaths, None):
         life = Points(die, at)
         try:
-            crashing.run(sc, folder / "journal", out, life)
+            crashing.run(sc, place, out, life)
         except Death:
             assert at is not None
         passed.append(life.seen)
@@ -55,7 +68,7 @@ def survive(sc, folder, *deaths):
             if len(content) > 1:
                 assert given.setdefault(path.name, content) == content
     assert records(out) == expected()
-    chain = list(verify(Disk(folder / "journal")))
+    chain = chain_in(place)
     assert chain[-1].data["status"] == "done"
     assert chain[-1].data["output"]["stop"] == len(expected())
     return passed
@@ -72,14 +85,14 @@ def test_every_kind_of_point_is_there(points):
 
 
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.soak)])
-def test_a_stream_survives_a_death_at_every_point(sc, points, tmp_path, every):
+def test_a_stream_survives_a_death_at_every_point(sc, checkpoint, points, tmp_path, every):
     """Each time the output is that of the run that nothing disturbed; soaking, no point is left out."""
     died = []
     tried = range(1, len(points) + 1, every)
     for at in tried:
         folder = tmp_path / str(at)
         folder.mkdir()
-        lives = survive(sc, folder, at)
+        lives = survive(sc, folder, checkpoint(folder), at)
         if len(lives[0]) == at:
             died.append(lives[0][-1])
     print(f"\n{len(points)} points, died at {len(died)} of {len(tried)} tried: {sorted(set(died))}")
@@ -87,23 +100,23 @@ def test_a_stream_survives_a_death_at_every_point(sc, points, tmp_path, every):
 
 
 @pytest.mark.parametrize("every", [60, pytest.param(9, marks=pytest.mark.soak)])
-def test_a_stream_survives_deaths_during_recovery(sc, points, tmp_path, every):
+def test_a_stream_survives_deaths_during_recovery(sc, checkpoint, points, tmp_path, every):
     """It dies, and dies again at each of the first points of its second life, and again of its third."""
     deaths = wanted = 0
     for at in range(1, len(points) + 1, every):
         for again in (1, 4, 9):
             folder = tmp_path / f"{at}-{again}"
             folder.mkdir()
-            lives = survive(sc, folder, at, again, again)
+            lives = survive(sc, folder, checkpoint(folder), at, again, again)
             deaths += sum(len(life) == point for life, point in zip(lives, (at, again, again), strict=False))
             wanted += 3
     print(f"\n{deaths} deaths of {wanted} that were tried")
     assert deaths > 0.8 * wanted  # a run that splits elsewhere may be shorter
 
 
-def die_for_good(folder, point, jvm):
+def die_for_good(place, out, point, jvm):
     """Run the stream in a process of its own that dies with os._exit() at a point: nothing is closed."""
-    command = [sys.executable, crashing.__file__, str(folder / "journal"), str(folder / "out"), str(point)]
+    command = [sys.executable, crashing.__file__, place, str(out), str(point)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=os.environ | jvm)
     assert done.returncode in (0, 9), done.stderr
     return done.returncode == 9
@@ -111,7 +124,7 @@ def die_for_good(folder, point, jvm):
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("every", "jvm"), [(1, "the test's"), (10, "its own")])
-def test_a_process_may_die_at_any_point(sc, points, tmp_path, every, jvm):
+def test_a_process_may_die_at_any_point(sc, checkpoint, points, tmp_path, every, jvm):
     """At some the next process dies too, at the first, fourth and ninth of its recovery.
 
     Its JVM dies with it, or lives on, with the jobs that it had begun.
@@ -124,29 +137,30 @@ def test_a_process_may_die_at_any_point(sc, points, tmp_path, every, jvm):
     def live(plan):
         folder = tmp_path / "-".join(map(str, plan))
         (folder / "out").mkdir(parents=True)
-        return folder, sum(die_for_good(folder, point, shared if jvm == "the test's" else {}) for point in plan)
+        gateway = shared if jvm == "the test's" else {}
+        return folder, sum(die_for_good(checkpoint(folder), folder / "out", point, gateway) for point in plan)
 
     with ThreadPoolExecutor(2) as pool:
         lives = list(pool.map(live, plans))
     for folder, _ in lives:
-        crashing.run(sc, folder / "journal", folder / "out", Points(die))
+        crashing.run(sc, checkpoint(folder), folder / "out", Points(die))
         assert records(folder / "out") == expected()
-        assert list(verify(Disk(folder / "journal")))[-1].data["status"] == "done"
+        assert chain_in(checkpoint(folder))[-1].data["status"] == "done"
     deaths, wanted = sum(died for _, died in lives), sum(map(len, plans))
     print(f"\n{len(points)} points, {len(plans)} plans, {deaths} of {wanted} processes died, the JVM: {jvm}")
     assert deaths > 0.8 * wanted  # a run that splits elsewhere may be shorter
 
 
-def test_of_two_processes_on_one_checkpoint_one_is_fenced_out(tmp_path):
+def test_of_two_processes_on_one_checkpoint_one_is_fenced_out(checkpoint, tmp_path):
     """Both begin at once; the other runs to its end, and each record is there once."""
     out, ready = tmp_path / "out", tmp_path / "ready"
     out.mkdir()
     ready.mkdir()
-    command = [sys.executable, crashing.__file__, str(tmp_path / "journal"), str(out), "0", str(ready)]
+    command = [sys.executable, crashing.__file__, checkpoint(tmp_path), str(out), "0", str(ready)]
     drivers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [driver.communicate(timeout=900)[1] for driver in drivers]
     assert sorted(driver.returncode for driver in drivers) == [0, 1]
     fenced = next(text for driver, text in zip(drivers, said, strict=True) if driver.returncode == 1)
     assert "JournalFencedError" in fenced
     assert records(out) == expected()
-    assert list(verify(Disk(tmp_path / "journal")))[-1].data["status"] == "done"
+    assert chain_in(checkpoint(tmp_path))[-1].data["status"] == "done"

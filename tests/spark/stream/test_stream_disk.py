@@ -108,7 +108,7 @@ def test_of_two_drivers_one_is_fenced_out(sc, stream, tmp_path):
         driver.join(120)
     fenced = [outcome for outcome in outcomes if isinstance(outcome, JournalFencedError)]
     assert (len(outcomes), len(fenced)) == (2, 1)
-    assert "Run one driver for each checkpoint directory" in str(fenced[0])
+    assert "Run one driver for each checkpoint." in str(fenced[0])
     one, two = given
     assert all(one[number] == two[number] for number in one.keys() & two.keys())
     records = {**one, **two}
