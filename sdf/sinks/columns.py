@@ -21,7 +21,7 @@ import attrs
 
 from sdf.extras import need
 
-__all__ = ["Misfit", "as_array", "as_batch", "is_row", "kinds_of", "names_of", "spread"]
+__all__ = ["Misfit", "as_array", "as_batch", "is_bool", "is_row", "kinds_of", "names_of", "spread"]
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
@@ -50,6 +50,11 @@ def kinds_of(values: Sequence[Any]) -> set[type]:
 def is_row(kind: type) -> bool:
     """Return whether values of a type have fields of their own."""
     return issubclass(kind, (Mapping, tuple)) or attrs.has(kind) or dataclasses.is_dataclass(kind)
+
+
+def is_bool(kind: type) -> bool:
+    """Return whether a type is that of truth values, NumPy's too; those are no integers here."""
+    return kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"))
 
 
 def names_of(row: Any) -> list[Any]:
@@ -197,7 +202,7 @@ def _rules(wanted: Any) -> tuple[_Fits, _Exact | None]:
     elif types.is_floating(wanted):
         found = (lambda kind: issubclass(kind, Real) and not issubclass(kind, bool)), _finite
     elif types.is_boolean(wanted):
-        found = (lambda kind: kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"))), None
+        found = is_bool, None
     elif types.is_binary(wanted) or types.is_large_binary(wanted) or types.is_fixed_size_binary(wanted):
         found = (lambda kind: issubclass(kind, (bytes, bytearray, memoryview))), None
     elif types.is_decimal(wanted):

@@ -17,9 +17,12 @@ import attrs
 from sdf.errors import InvalidTypeError, InvalidValueError, SdfError, SinkError, show
 from sdf.numbers import as_integer, is_integer
 from sdf.sinks.on_disk import DiskStage
+from sdf.sinks.on_objects import ObjectStage
 from sdf.sinks.segments import Segment
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
 from sdf.sinks.stage import Stage
+from sdf.storage.disk import Disk
+from sdf.storage.places import storage_at
 
 __all__ = ["TARGET_BYTES", "FileSink", "as_bytes", "as_path", "as_target_bytes"]
 
@@ -28,14 +31,10 @@ TARGET_BYTES = 512 << 20
 
 def as_path(value: Any) -> str:
     """Return a target as an absolute path or a URL, without a slash at its end."""
-    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
-    if not isinstance(path, str):
-        raise InvalidTypeError(f"the path of a sink must be a str or a path (got {show(value)}).")
-    if not path:
-        raise InvalidValueError("the path of a sink must name a directory (got '').")
-    path = path.rstrip("/") if "://" in path else os.path.abspath(path)
+    storage = storage_at(value, "the path of a sink")
+    path = os.path.abspath(storage.root) if isinstance(storage, Disk) else str(storage.root)
     parent, _, name = path.rpartition("/")
-    if not name or parent.endswith((":", ":/")):
+    if not name or parent.endswith(":/"):
         raise InvalidValueError(f"the path of a sink must name a directory below the root or bucket (got {value!r}).")
     return path
 
@@ -122,7 +121,8 @@ class FileSink(Sink):
         """Return the staging directory of a commit."""
         beside = self.beside()
         assert beside is not None
-        return DiskStage(self.path, beside, token, type(self).__name__)
+        kind = ObjectStage if "://" in self.path else DiskStage
+        return kind(self.path, beside, token, type(self).__name__)
 
     @contextmanager
     def _blaming(self, what: str) -> Iterator[None]:

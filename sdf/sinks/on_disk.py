@@ -42,7 +42,8 @@ class DiskStage(Stage):
             Disk(self.where).create(NONCE, nonce_of(run.token, run.tag))
         except FileExistsError:
             self._check_nonce(run, Disk(self.where).read(NONCE))
-            Disk(self.where).sync("")  # an earlier driver may have died before it did
+        for directory in (os.path.dirname(self.path), self.beside, self.where):
+            _sync(directory)  # an earlier driver may have died before it did
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -107,7 +108,6 @@ class DiskStage(Stage):
                 self._check_target()
             raise
         _sync(os.path.dirname(self.path))
-        _sync(self.where)
 
     def _link(self, name: str, size: int) -> None:
         """Put a file of staging into the commit, unless it is there; raise SinkError if it is not what was written."""
@@ -125,10 +125,7 @@ class DiskStage(Stage):
 
     def abort(self, files: Mapping[str, int]) -> None:
         if self.committed():
-            raise SinkError(
-                f"{self.who} does not remove {self.path!r}: {self.token} was committed. Run again to end the run, or "
-                f"remove the directory yourself."
-            )
+            raise self._done()
         self.clean()
 
     def clean(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.extras import need
-from sdf.sinks.columns import Misfit, is_row, kinds_of, lists_of, names_of, spread
+from sdf.sinks.columns import Misfit, is_bool, is_row, kinds_of, lists_of, names_of, spread
 
 __all__ = ["as_schema", "as_text", "found_schema", "nullable"]
 
@@ -142,24 +142,25 @@ def _found(values: Sequence[Any], path: str) -> Any:
     if all(issubclass(kind, list) or kind.__name__ == "ndarray" for kind in kinds):
         lists = [value for value in lists_of(values, "is no list", path) if value is not None]
         return arrow.list_(_found(list(chain.from_iterable(lists)), f"{path}[]"))
-    if datetime in kinds or any(issubclass(kind, datetime) for kind in kinds):
-        zones = {value.tzinfo is not None for value in values if isinstance(value, datetime)}
-        if all(issubclass(kind, datetime) for kind in kinds) and len(zones) == 1:
+    if all(map(is_bool, kinds)):
+        return arrow.bool_()
+    if all(issubclass(kind, datetime) for kind in kinds):
+        zones = {value.tzinfo is not None for value in values if value is not None}
+        if len(zones) == 1:
             return arrow.timestamp("us", "UTC" if zones.pop() else None)
-    else:
-        for classes, kind in (
-            ((bool,), arrow.bool_()),
-            ((str,), arrow.string()),
-            ((Integral,), arrow.int64()),
-            ((Real,), arrow.float64()),
+    elif not any(is_bool(kind) or issubclass(kind, datetime) for kind in kinds):  # which are int and date to Python
+        for classes, found in (
+            (str, arrow.string()),
+            (Integral, arrow.int64()),
+            (Real, arrow.float64()),
             ((bytes, bytearray, memoryview), arrow.binary()),
-            ((Decimal,), arrow.decimal128(38, 18)),  # as Spark's
-            ((date,), arrow.date32()),
-            ((time,), arrow.time64("us")),
-            ((timedelta,), arrow.duration("us")),
+            (Decimal, arrow.decimal128(38, 18)),  # as Spark's
+            (date, arrow.date32()),
+            (time, arrow.time64("us")),
+            (timedelta, arrow.duration("us")),
         ):
-            if all(issubclass(one, classes) for one in kinds) and (bool not in kinds or classes == (bool,)):
-                return kind
-    names = ", ".join(sorted(one.__name__ for one in kinds))
+            if all(issubclass(kind, classes) for kind in kinds):
+                return found
     value = next(value for value in reversed(values) if value is not None)
-    raise Misfit(path, value, f"makes no column with the values before it: no type is known for {names}")
+    names = " and ".join(sorted(kind.__name__ for kind in kinds))
+    raise Misfit(path, value, f"cannot be in a column: no type is known for {names}")

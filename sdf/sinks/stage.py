@@ -126,6 +126,12 @@ class Stage(ABC):
             f"restore it and run again, or start over with a new checkpoint."
         )
 
+    def _done(self) -> SinkError:
+        return SinkError(
+            f"{self.who} does not remove {self.path!r}: {self.token} was committed. Run again to end the run, or "
+            f"remove the directory yourself."
+        )
+
     def _gone(self) -> SinkError:
         return SinkError(
             f"{self.who} cannot commit {self.token} to {self.path!r}: there is neither a committed result there nor "

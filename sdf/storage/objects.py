@@ -39,6 +39,8 @@ class Objects:
 
     Attributes:
         root: the URL of the place.
+        fs: the file system, for what only sinks do.
+        key: the path of the place in it.
         writer: a name that no other `Objects` has.
 
     Raises:
@@ -64,8 +66,8 @@ class Objects:
             )
         self.root = root.rstrip("/")
         self.writer = uuid.uuid4().hex
-        self._fs = fs
-        self._key = str(fs._strip_protocol(root)).rstrip("/")
+        self.fs = fs
+        self.key = str(fs._strip_protocol(root)).rstrip("/")
         self._is_exclusive = False
 
     def create(self, name: str, data: bytes) -> None:
@@ -92,15 +94,15 @@ class Objects:
             FileNotFoundError: if there is none.
         """
         with self._asking(name):
-            self._fs.invalidate_cache()
-            return bytes(self._fs.cat_file(self._path(name)))
+            self.fs.invalidate_cache()
+            return bytes(self.fs.cat_file(self._path(name)))
 
     def size(self, name: str) -> int | None:
         """Return the size of an object in bytes, None if there is none."""
         with self._asking(name):
-            self._fs.invalidate_cache()
+            self.fs.invalidate_cache()
             try:
-                info = self._fs.info(self._path(name))
+                info = self.fs.info(self._path(name))
             except FileNotFoundError:
                 return None
         return int(info["size"]) if info["type"] == "file" else None
@@ -115,9 +117,9 @@ class Objects:
 
     def _all(self, directory: str) -> list[str]:
         with self._asking(directory):
-            self._fs.invalidate_cache()
+            self.fs.invalidate_cache()
             try:
-                found = self._fs.ls(self._path(directory), detail=True)
+                found = self.fs.ls(self._path(directory), detail=True)
             except FileNotFoundError:
                 return []
         files = [str(info["name"]).rpartition("/")[2] for info in found if info["type"] == "file"]
@@ -126,7 +128,7 @@ class Objects:
     def remove(self, name: str) -> None:
         """Remove an object, if there is one."""
         with self._asking(name), suppress(FileNotFoundError):
-            self._fs.rm_file(self._path(name))
+            self.fs.rm_file(self._path(name))
 
     def sync(self, directory: str) -> None:
         """Do nothing: what a store has acknowledged, it keeps."""
@@ -139,7 +141,7 @@ class Objects:
         """
         if self._is_exclusive:
             return
-        trial = f"trial{TEMPORARY}{self.writer}"
+        trial = f"_trial{TEMPORARY}{self.writer}"
         try:
             for _ in range(2):
                 self._put(trial, b"", "create")
@@ -162,7 +164,7 @@ class Objects:
         for pause_seconds in (*_PAUSES_SECONDS, None):
             try:
                 with self._asking(name):
-                    self._fs.pipe_file(self._path(name), data, mode=mode)
+                    self.fs.pipe_file(self._path(name), data, mode=mode)
                 return
             except OSError as error:
                 if pause_seconds is None or not _is_conflict(error):
@@ -170,7 +172,7 @@ class Objects:
             time.sleep(pause_seconds)
 
     def _path(self, name: str) -> str:
-        return f"{self._key}/{name}".rstrip("/")
+        return f"{self.key}/{name}".rstrip("/")
 
     @contextmanager
     def _asking(self, name: str) -> Iterator[None]:

@@ -101,6 +101,6 @@ def test_no_two_places_share_a_client():
     """One that has gone wrong, or that lists from a cache, would spoil the other."""
     pytest.importorskip("s3fs")
     one, other = (storage_at("s3://bucket/state", "job") for _ in range(2))
-    assert one._fs is not other._fs
-    assert not one._fs.dircache.use_listings_cache
+    assert one.fs is not other.fs
+    assert not one.fs.dircache.use_listings_cache
     assert one.writer != other.writer

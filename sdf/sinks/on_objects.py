@@ -1,0 +1,159 @@
+"""ObjectStage: staging on an object store such as S3; the commit copies objects to their final names, a marker last.
+
+A store has no directories to rename, so a reader that lists during the commit may see a part; one that waits for
+``_SUCCESS`` does not. The first step of a commit creates a claim on the target, which tells another driver that what
+it finds there belongs to this one. Nothing is overwritten, and a copy that is there already counts as made.
+
+An attempt that outlives its run may still write objects into staging. They harm nothing; `clean` removes what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, cast
+
+from sdf.errors import SinkError
+from sdf.sinks.sink import SinkRun, Token
+from sdf.sinks.stage import COMMITTED, NONCE, Stage, nonce_of
+from sdf.sinks.uploads import Upload, asking
+from sdf.storage.disk import TEMPORARY
+from sdf.storage.objects import Objects
+from sdf.storage.places import storage_at
+
+__all__ = ["ObjectStage"]
+
+_CLAIM = "_committing"
+_COPIES_AT_ONCE = 16
+
+
+class ObjectStage(Stage):
+    """See the module."""
+
+    def __init__(self, path: str, beside: str, token: Token, who: str) -> None:
+        super().__init__(path, beside, token, who)
+        self._staging = cast(Objects, storage_at(self.where, f"the path of {who}"))
+        self._target = cast(Objects, storage_at(path, f"the path of {who}"))
+        self._fs: Any = self._target.fs
+        self._mark = str(token).encode()
+
+    def prepare(self, run: SinkRun) -> None:
+        if self.committed():
+            return
+        found = self._others({})
+        if found and self._read(self._target, _CLAIM) != self._mark:
+            raise self._not_empty(found[0])
+        try:
+            self._staging.create(NONCE, nonce_of(run.token, run.tag))
+        except FileExistsError:
+            self._check_nonce(run, self._staging.read(NONCE))
+
+    def read(self, name: str) -> bytes | None:
+        return self._read(self._staging, name)
+
+    def create(self, name: str, data: bytes) -> None:
+        if self.read(NONCE) is None:
+            raise FileNotFoundError(f"{self.where} has no {NONCE}")
+        self._staging.create(name, data)
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[BinaryIO]:
+        if self.read(NONCE) is None:
+            raise FileNotFoundError(f"{self.where} has no {NONCE}")
+        upload = Upload(self._fs, f"{self._staging.key}/{name}")
+        try:
+            yield cast(BinaryIO, upload)
+            upload.finish()
+        except BaseException:
+            upload.discard()
+            raise
+
+    def remove(self, name: str) -> None:
+        self._staging.remove(name)
+
+    def committed(self) -> bool:
+        found = self._read(self._target, COMMITTED) == self._mark
+        if found:
+            self._target.remove(_CLAIM)  # an earlier driver may have died before it did
+        return found
+
+    def commit(self, files: Mapping[str, int]) -> None:
+        if self.read(NONCE) is None:
+            raise self._gone()
+        self._check_others(files)
+        self._create_own(_CLAIM)
+        self._check_others(files)
+        there = self._sizes(self._target)
+        staged = self._sizes(self._staging)
+        for name, size in files.items():
+            found = there.get(name, staged.get(name))
+            if found != size:
+                raise self._lost(name, size, found)
+        with ThreadPoolExecutor(_COPIES_AT_ONCE) as pool:
+            list(pool.map(self._copy, [name for name in files if name not in there]))
+        there = self._sizes(self._target)
+        for name, size in files.items():
+            if there.get(name) != size:
+                raise self._lost(name, size, there.get(name))
+        self._create_own(COMMITTED)
+        self._target.remove(_CLAIM)
+
+    def _copy(self, name: str) -> None:
+        with asking(name):
+            self._fs.copy(f"{self._staging.key}/{name}", f"{self._target.key}/{name}")
+
+    def _create_own(self, name: str) -> None:
+        """Create an object of the target that holds the token; raise SinkError if it holds another one."""
+        try:
+            self._target.create(name, self._mark)
+        except FileExistsError as error:
+            raise self._not_empty(name) from error
+
+    def abort(self, files: Mapping[str, int]) -> None:
+        if self.committed():
+            raise self._done()
+        if self._read(self._target, _CLAIM) == self._mark:
+            for name in self._sizes(self._target):
+                if name in files:
+                    self._target.remove(name)
+            self._target.remove(_CLAIM)
+        self.clean()
+
+    def clean(self) -> None:
+        self._staging.remove(NONCE)  # first, so that no attempt begins another object
+        with asking(self.where), suppress(FileNotFoundError):
+            self._fs.invalidate_cache()
+            self._fs.rm(self._staging.key, recursive=True)
+
+    def _check_others(self, files: Mapping[str, int]) -> None:
+        """Raise SinkError if the target has anything that this commit does not put there."""
+        found = self._others(files)
+        if found and self._read(self._target, COMMITTED) is not None:
+            raise self._not_empty(COMMITTED)
+        if found:
+            raise self._not_empty(found[0])
+
+    def _others(self, files: Mapping[str, int]) -> list[str]:
+        found = set(self._sizes(self._target)) - {*files, _CLAIM}
+        return sorted(name for name in found if TEMPORARY not in name)  # with which a store is tried out
+
+    def _sizes(self, place: Objects) -> dict[str, int]:
+        """Return the names below a place, those of directories too, with the sizes of the objects."""
+        with asking(str(place.root)):
+            self._fs.invalidate_cache()
+            try:
+                found = self._fs.ls(place.key, detail=True)
+            except FileNotFoundError:
+                return {}
+        sizes = {str(info["name"]).removeprefix(place.key).strip("/"): int(info["size"] or 0) for info in found}
+        if sizes.get(""):
+            raise SinkError(f"{self.who} makes a directory, but {place.root!r} is an object. Give another path.")
+        sizes.pop("", None)  # the mark of a directory
+        return sizes
+
+    @staticmethod
+    def _read(place: Objects, name: str) -> bytes | None:
+        with suppress(FileNotFoundError):
+            return place.read(name)
+        return None
