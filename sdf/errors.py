@@ -80,6 +80,7 @@ REQUIREMENTS = {
     "adlfs": "adlfs>=2024.12",
     "apache_beam": "apache-beam>=2.60",
     "confluent_kafka": "confluent-kafka>=2.3",
+    "deltalake": "deltalake>=1.0",
     "fastavro": "fastavro>=1.9",
     "fsspec": "fsspec>=2023.12",
     "gcsfs": "gcsfs>=2024.12",

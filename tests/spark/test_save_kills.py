@@ -49,11 +49,23 @@ def live(home, runner, kind, choose):
         return None
 
 
+def lose_replies(server):
+    """Have a server do what it is asked, and sometimes say nothing: the client asks again."""
+    choose = random.Random(1)
+    if not server.fs().exists("bucket"):
+        server.fs().mkdir("bucket")
+    server.disturb = lambda request: (
+        "lose the reply" if request["REQUEST_METHOD"] in ("PUT", "POST") and choose.random() < 0.03 else None
+    )
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("runner", RUNNERS)
-@pytest.mark.parametrize("kind", ["disk", "delta"])
-def test_no_row_is_lost_or_doubled(kind, runner, tmp_path):
+@pytest.mark.parametrize("kind", ["disk", "s3", "delta"])
+def test_no_row_is_lost_or_doubled(kind, runner, tmp_path, request):
     """Nothing is visible before the end; what is done again per kill is bounded."""
+    if kind == "s3":
+        lose_replies(request.getfixturevalue("s3_server"))
     killed = Counter()
     for seed in range(RUNS):
         choose = random.Random(f"{kind} {runner} {seed}")

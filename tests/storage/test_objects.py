@@ -162,7 +162,7 @@ def open_journal(storage):
 def test_what_a_client_raises_is_an_oserror(s3_server, url, options, said):
     """Also what is none with it; so the journal says that nothing is lost."""
     objects = Objects(s3_server.fs(config_kwargs={"retries": {"max_attempts": 0}}, **options), url, "test")
-    objects._fs.retries = 1
+    objects.fs.retries = 1
     with pytest.raises(OSError, match=said):
         objects.read("one")
     with pytest.raises(JournalDiskError, match=rf"the journal in {url} cannot be used: .*{said}"):

@@ -65,9 +65,9 @@ def rows(kind, home):
         lines = [line for path in out.glob("*.jsonl") for line in path.read_text().splitlines()]
         return sorted((row["element"], row["i"]) for row in map(json.loads, lines))
     if kind == "s3":
-        import s3fs
+        import fsspec
 
-        fs = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+        fs = fsspec.filesystem("s3", skip_instance_cache=True, use_listings_cache=False)
         out = f"bucket/{Path(home).name}/out"
         if not fs.exists(f"{out}/_SUCCESS"):
             return None
