@@ -33,7 +33,7 @@ from sdf.errors import JournalCorruptError, JournalError, SdfError, show
 from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import WorkItem
-from sdf.journal.chain import sha256
+from sdf.journal.chain import canonical, sha256
 from sdf.journal.pending import from_data, to_data
 from sdf.journal.run_log import RunLog
 from sdf.model.restrictions import OffsetRange
@@ -160,7 +160,7 @@ class History:
         self.expanded = count
 
     def _count(self, segment: Segment) -> None:
-        self._messages.append(json.dumps(segment.messages, separators=(",", ":")).encode())
+        self._messages.append(canonical(segment.messages))
         self.segments += 1
         self.records = tuple(map(sum, zip(segment.records, self.records or [0] * len(segment.records), strict=True)))
         self.seconds += segment.seconds

@@ -152,6 +152,7 @@ class Saving:
         try:
             sink.commit(messages, token)
         except Exception as error:
+            self._log_now(["running", 0.0])  # says so if another driver is at it, which may be the cause
             if isinstance(error, SdfError):
                 raise
             raise SinkError(
