@@ -147,6 +147,17 @@ def test_the_mark_of_a_directory_is_no_name(s3_server, objects, url):
     assert objects.names("blocks") == ["blocks/1"]
 
 
+def test_what_has_objects_below_it_is_no_object(objects):
+    """Clients take it for a directory of no bytes."""
+    objects.create("blocks/1", b"1")
+    assert objects.size("blocks") is None
+
+
+def test_to_remove_what_a_store_says_is_not_there_is_no_error(s3_server):
+    """S3 says so of buckets only, other stores of each object."""
+    storage_at("s3://absent/state", "test").remove("one")
+
+
 def open_journal(storage):
     return Journal(storage, config={}, inputs=["a"], clock=lambda: 1)
 
