@@ -98,9 +98,10 @@ def test_a_target_with_something_in_it_is_refused(store, sink, name):
     for _ in range(2):
         with pytest.raises(SinkError, match=r"(Nothing was changed there|has 6 bytes)"):
             sink.commit([message], TOKEN)
-    assert {one: data for one, data in content(fs, sink.path).items() if one != "_committing" or data == b"theirs"} == {
-        name: b"theirs"
-    }
+    found = content(fs, sink.path)
+    if name == "segment-0.txt":  # it looks as if it were this run's own until it is compared
+        del found["_committing"]
+    assert found == {name: b"theirs"}
 
 
 def test_a_target_that_is_an_object_is_refused(store, sink):
@@ -184,7 +185,7 @@ def test_a_segment_that_fails_leaves_nothing(store, sink):
     prepare(sink)
 
     def records():
-        for _ in range(40):
+        for _ in range(100):
             yield "x" * (1 << 20)
         raise KeyError("the user's own")
 
@@ -193,6 +194,20 @@ def test_a_segment_that_fails_leaves_nothing(store, sink):
     assert list(content(fs, sink.stage(TOKEN).where)) == ["nonce"]
     bucket = sink.path.split("/")[2]
     assert "Uploads" not in fs.call_s3("list_multipart_uploads", Bucket=bucket)
+
+
+def test_a_copy_that_is_there_counts_as_made(store, sink, monkeypatch):
+    """Though what it was made from has gone."""
+    fs, _ = store
+    prepare(sink)
+    messages = [sink.write(iter([name]), place(name)) for name in ("one", "two")]
+    with monkeypatch.context() as patch:
+        patch.setattr(on_objects.ObjectStage, "_create_own", dying(on_objects.ObjectStage._create_own, "_SUCCESS"))
+        with pytest.raises(DiedError):
+            sink.commit(messages, TOKEN)
+    fs.rm(f"{sink.stage(TOKEN).where}/two-0.txt")
+    sink.commit(messages, TOKEN)
+    assert lines(fs, sink) == ["one", "two"]
 
 
 def test_abort_removes_what_a_commit_had_begun(store, sink, monkeypatch):
