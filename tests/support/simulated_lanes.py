@@ -244,7 +244,7 @@ class Simulation:
             if live:
                 self.step(choose.choice(live))
         elif kind < 0.88:
-            self.deliver(choose)
+            self.deliver()
         elif kind < 0.96:
             if live:
                 self.beat(choose.choice(live))
@@ -256,13 +256,16 @@ class Simulation:
         with suppress(ConnectionResetError):
             attempt.lane.look()
 
-    def deliver(self, choose):
+    def deliver(self):
         busy = [
             each for each in self.attempts.values() if each.connected and (each.to_driver or each.to_lane or each.cut)
         ]
         if not busy:
             return
-        attempt = choose.choice(busy)
+        self.deliver_from(self.random.choice(busy))
+
+    def deliver_from(self, attempt):
+        choose = self.random
         if attempt.to_driver and (choose.random() < 0.5 or not attempt.to_lane):
             self.tell_driver(attempt)
         elif attempt.to_lane:
