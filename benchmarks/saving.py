@@ -1,8 +1,8 @@
 """What does it cost to save results so that they outlive the driver? Lines to Parquet, a minute's run, a long log.
 
 Measured beside `save_sdf` in the same run: `run_sdf` with Spark's own writer, and Spark alone on the same lines, all
-with the same codec. Then the time that a run of a minute spends in sinks and log; and what a resume of a run costs that has
-committed very many parts.
+with the same codec. Then the time that a run of a minute spends in sinks and log; and what a resume costs of a run that
+has committed very many parts.
 
     python benchmarks/saving.py
 """
