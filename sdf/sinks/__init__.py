@@ -3,6 +3,7 @@
 from sdf.sinks.json_lines import JsonLinesFiles
 from sdf.sinks.parquet import ParquetFiles
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
+from sdf.sinks.sql import SqlTable
 from sdf.sinks.text import TextFiles
 
-__all__ = ["JsonLinesFiles", "ParquetFiles", "Place", "Sink", "SinkRun", "TextFiles", "Token"]
+__all__ = ["JsonLinesFiles", "ParquetFiles", "Place", "Sink", "SinkRun", "SqlTable", "TextFiles", "Token"]
