@@ -239,11 +239,7 @@ class SavedSimulation(Simulation):
 
     def open_work(self, ledger):
         """Return what is not committed, in order."""
-        return sorted(
-            (item.element_id, *item.restriction)
-            for item in ledger.items()
-            if item.id not in self.committed
-        )
+        return sorted((item.element_id, *item.restriction) for item in ledger.items() if item.id not in self.committed)
 
     def check(self):
         """Run it to its end; check what is committed."""

@@ -46,7 +46,6 @@ class BatchSink:
         self._sink.commit(messages, token)
         self._sink.clean(token)
 
-
     def _written(self, records: RDD[Any], token: Token) -> list[Any]:
         """Have the workers write; return their messages."""
         try:
