@@ -205,6 +205,7 @@ class Coordinator:
         lane.attempts.remove(attempt)
         self._stealing.forget(attempt)
         if self._saved is not None:
+            self._statistics.retries += ledger.held_by(lane.number) > 0
             for item in ledger.content(lane.number):
                 lane.queue.push(ledger.release(lane.number, item.id))
             if lane.sealed is None:
