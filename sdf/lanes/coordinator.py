@@ -13,9 +13,9 @@ Rules that keep this exactly-once:
   its content, as split so far, returns to its queue when the next attempt connects. That attempt starts over.
 
 A saved run has no replays. What an attempt has committed, in segments, is nobody's work any more. Every attempt has a
-lane of its own. What a lost attempt has not committed can be taken over at once; what was deferred and is not due goes to
-another attempt, which waits for it. An attempt ends when it has committed all that it ran. The run has ended when the
-ledger holds all work as committed.
+lane of its own. What a lost attempt has not committed can be taken over at once; what was deferred and is not due goes
+to another attempt, which waits for it. An attempt ends when it has committed all that it ran. The run has ended when
+the ledger holds all work as committed.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Coordinator:
         return lane
 
     def delay(self, item: WorkItem, due: float) -> None:
-        """In a saved run: queue a work item that nobody may run before ``due``; call this before any attempt connects."""
+        """In a saved run: queue a work item that nobody may run before ``due``. Call this before attempts connect."""
         lane = self._lanes[0]
         lane.delay()
         heapq.heappush(self._delayed, (due, item.id, lane, item))

@@ -1,4 +1,4 @@
-"""A seeded simulation of one saved run of lanes: `simulated_lanes` with segments, rounds of attempts and several drivers.
+"""A seeded simulation of one saved run of lanes: `simulated_lanes` with segments, several jobs and several drivers.
 
 A record counts only when the segment that wrote it is in the log. Attempts crash while they write a segment. A driver
 dies, and what it has not logged is lost with it; the next driver goes on from the log.
