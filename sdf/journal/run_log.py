@@ -4,8 +4,9 @@ An entry holds records, which are JSON lists; `sdf.saving.history` says what the
 before it and the driver that wrote it. All drivers share one sequence of numbers. A driver takes over by creating the
 next entry. A driver that finds its number taken by another one has lost, and stops.
 
-Every `_PACKED` entries are packed into one file, so that a resume reads few files, and are then removed. A driver that
-was overtaken long ago could create one of those numbers again; the pack of that number tells it that it has lost.
+Every `_PACKED` entries are packed into one file, so that a resume reads few files, and are then removed. If a crash
+prevents that, the next driver does it. A driver that was overtaken long ago could create one of those numbers again;
+the pack of that number tells it that it has lost.
 
     log/00000000000000000700.json     the entries that are not packed yet
     packs/00000000000000000000        the entries 0 to 511, compressed
@@ -17,7 +18,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sdf.errors import JournalCorruptError, JournalDiskError, JournalError, JournalFencedError, show
@@ -52,6 +53,7 @@ class RunLog:
         self.next_number = 0
         self.time = 0
         self._before: str | None = None
+        self._packs = 0  # the number of packs
 
     def read(self) -> Iterator[Any]:
         """Yield the records of all entries, in order, each entry checked against the one before it.
@@ -63,51 +65,71 @@ class RunLog:
         with self._using():
             for directory in ("packs", "log", "blobs"):  # a driver that died may not have synced it
                 self._storage.sync(directory)
-            packs = [int(name.rpartition("/")[2]) for name in self._storage.names("packs")]
-        for pack in range(max(packs, default=-1) + 1):
-            yield from self._read_pack(pack)
+        while True:  # again if a driver that is still at work has packed what was to be read next
+            while self._is_packed(self.next_number):
+                yield from self._read_pack(self.next_number // _PACKED)
+            yield from self._read_entries()
+            pack = _pack_name(self.next_number // _PACKED)
+            with self._using():
+                later = [name for name in self._storage.names("packs") if name > pack]
+            if not self._is_packed(self.next_number):
+                break
+        if later:
+            raise self._corrupt(pack, "it is missing, but later ones are there")
+
+    def _is_packed(self, number: int) -> bool:
+        with self._using():
+            return self._storage.size(_pack_name(number // _PACKED)) is not None
+
+    def _read_entries(self) -> Iterator[Any]:
+        """Yield the records of the entries that are not packed, up to one that was packed meanwhile."""
         with self._using():
             names = self._storage.names("log")
         for name in names:
-            if name >= _entry_name(self.next_number):  # earlier ones are packed, and a crash has left them here
-                if name != _entry_name(self.next_number):
-                    raise self._corrupt(_entry_name(self.next_number), "it is missing, but later ones are there")
-                yield from self._entry(self._bytes(name), name)
+            following = _entry_name(self.next_number)
+            if name < following:  # it is packed, and a crash has left it here
+                continue
+            content = self._content(name) if name == following else None
+            if content is None:
+                if self._is_packed(self.next_number):
+                    return
+                raise self._corrupt(following, "it is missing, but later ones are there")
+            yield from self._entry(content, name)
 
     def _read_pack(self, pack: int) -> Iterator[Any]:
         name = _pack_name(pack)
+        content = self._content(name)
         try:
-            entries = zlib.decompress(self._bytes(name)).splitlines()
+            entries = zlib.decompress(content or b"").splitlines()
         except zlib.error as error:
             raise self._corrupt(name, "it is not what sdf writes") from error
         if len(entries) != _PACKED:
             raise self._corrupt(name, f"it holds {len(entries)} entries instead of {_PACKED}")
-        for entry in entries:
+        for entry in entries[self.next_number % _PACKED :]:
             yield from self._entry(entry, name)
+        self._packs = pack + 1
 
-    def _bytes(self, name: str) -> bytes:
-        try:
-            with self._using():
-                return self._storage.read(name)
-        except JournalDiskError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                raise self._corrupt(name, "it is missing") from error
-            raise
+    def _content(self, name: str) -> bytes | None:
+        """Return what is in a file, None if there is none."""
+        with self._using(), suppress(FileNotFoundError):
+            return self._storage.read(name)
+        return None
 
     def _entry(self, content: bytes, name: str) -> list[Any]:
         try:
             data = json.loads(content)
-            version, number, before = data["v"], data["number"], data["before"]
+            if data["v"] != VERSION:
+                raise JournalError(
+                    f"{self.root}/{name} has version {show(data['v'])}, this sdf knows {VERSION}. Use the sdf that "
+                    f"wrote it."
+                )
+            number, before, time = data["number"], data["before"], data["time"]
             records: list[Any] = data["records"]
         except (ValueError, KeyError, TypeError) as error:
             raise self._corrupt(name, "it is not what sdf writes") from error
-        if version != VERSION:
-            raise JournalError(
-                f"{self.root}/{name} has version {show(version)}, this sdf knows {VERSION}. Use the sdf that wrote it."
-            )
         if number != self.next_number or before != self._before:
             raise self._corrupt(name, f"entry {number} does not follow entry {self.next_number - 1}")
-        self._follow(content, data["time"])
+        self._follow(content, time)
         return records
 
     def _follow(self, content: bytes, time: int) -> None:
@@ -142,17 +164,20 @@ class RunLog:
                 self._storage.remove(_entry_name(number))
                 raise self._fenced()
         self._follow(content, time)
-        if self.next_number % _PACKED == 0:
-            self._pack(self.next_number // _PACKED - 1)
+        while self.next_number // _PACKED > self._packs:
+            self._pack(self._packs)
 
     def _pack(self, pack: int) -> None:
-        """Put the last entries into one file; only when that is durable, remove them."""
+        """Put entries into one file; only when that is durable, remove them."""
         names = [_entry_name(number) for number in range(pack * _PACKED, (pack + 1) * _PACKED)]
+        entries = [content for name in names if (content := self._content(name)) is not None]
+        if len(entries) < _PACKED:  # a driver that has taken over since has packed them
+            raise self._fenced()
         with self._using():
-            entries = b"\n".join(self._storage.read(name) for name in names)
-            self._storage.replace(_pack_name(pack), zlib.compress(entries))
+            self._storage.replace(_pack_name(pack), zlib.compress(b"\n".join(entries)))
             for name in names:
                 self._storage.remove(name)
+        self._packs = pack + 1
 
     def put(self, data: bytes) -> dict[str, Any]:
         """Store bytes under their hash, and return the reference for a record."""
@@ -167,9 +192,10 @@ class RunLog:
         return read_blob(self._storage, reference)
 
     def remove_unused(self, used: Iterable[Any]) -> list[str]:
-        """Remove the blobs that no record refers to, and half-written files; return their names."""
+        """Remove blobs that no record refers to, packed entries and half-written files; return their names."""
         keep = {blob_name(reference) for reference in used}
         names = [name for name in self._storage.names("blobs") if name not in keep]
+        names += [name for name in self._storage.names("log") if name < _entry_name(self._packs * _PACKED)]
         names += [name for directory in ("blobs", "log", "packs") for name in self._storage.half_written(directory)]
         for name in names:
             self._storage.remove(name)
