@@ -15,8 +15,8 @@ MOST_LIVES = 25
 AGAIN_SECONDS = COMMIT_SECONDS + 2.5
 
 
-def live(home, runner, kind, choose):
-    """Run the program once; kill it at a random moment after its first claim."""
+def live(home, runner, kind, choose, kills):
+    """Run the program once; kill it at a random moment after its first claim, later with each kill: it has to end."""
     claims = home / "claims"
     size = claims.stat().st_size if claims.exists() else 0
 
@@ -51,7 +51,7 @@ def test_no_row_is_lost_or_doubled(kind, runner, tmp_path, request):
         home.mkdir()
         kills = 0
         for _ in range(MOST_LIVES):
-            victim = live(home, runner, kind, choose)
+            victim = live(home, runner, kind, choose, kills)
             if victim is None:
                 break
             killed[victim] += 1
