@@ -4,8 +4,9 @@ An entry holds records, which are JSON lists; `sdf.saving.history` says what the
 before it and the driver that wrote it. All drivers share one sequence of numbers. A driver takes over by creating the
 next entry. A driver that finds its number taken by another one has lost, and stops.
 
-Every `_PACKED` entries are packed into one file, so that a resume reads few files, and are then removed. A driver that
-was overtaken long ago could create one of those numbers again; the pack of that number tells it that it has lost.
+Every `_PACKED` entries are packed into one file, so that a resume reads few files, and are then removed. If a crash
+prevents that, the next driver does it. A driver that was overtaken long ago could create one of those numbers again;
+the pack of that number tells it that it has lost.
 
     log/00000000000000000700.json     the entries that are not packed yet
     packs/00000000000000000000        the entries 0 to 511, compressed
@@ -52,6 +53,7 @@ class RunLog:
         self.next_number = 0
         self.time = 0
         self._before: str | None = None
+        self._packs = 0  # number of packs
 
     def read(self) -> Iterator[Any]:
         """Yield the records of all entries, in order, each entry checked against the one before it.
@@ -63,42 +65,56 @@ class RunLog:
         with self._using():
             for directory in ("packs", "log", "blobs"):  # a driver that died may not have synced it
                 self._storage.sync(directory)
-            packs = [int(name.rpartition("/")[2]) for name in self._storage.names("packs")]
-        for pack in range(max(packs, default=-1) + 1):
+            packs = self._storage.names("packs")
+        for pack in range(_number(packs[-1]) + 1 if packs else 0):
             yield from self._read_pack(pack)
         with self._using():
             names = self._storage.names("log")
-        for name in names:
-            if name >= _entry_name(self.next_number):  # earlier ones are packed, and a crash has left them here
-                if name != _entry_name(self.next_number):
-                    raise self._corrupt(_entry_name(self.next_number), "it is missing, but later ones are there")
-                yield from self._entry(self._bytes(name), name)
+        stop = _number(names[-1]) + 1 if names else 0
+        while self.next_number < stop:  # earlier ones are packed, and a crash has left them here
+            yield from self._read_next()
+
+    def _read_next(self) -> Iterator[Any]:
+        """Yield the records of the next entry or, if a driver that is at work has just packed it, of its pack."""
+        name, pack = _entry_name(self.next_number), self.next_number // _PACKED
+        try:
+            content = self._bytes(name)
+        except FileNotFoundError as error:
+            if self._size(_pack_name(pack)) is None:
+                raise self._corrupt(name, "it is missing, but later ones are there") from error
+            yield from self._read_pack(pack)
+        else:
+            yield from self._entry(content, name)
 
     def _read_pack(self, pack: int) -> Iterator[Any]:
         name = _pack_name(pack)
         try:
             entries = zlib.decompress(self._bytes(name)).splitlines()
+        except FileNotFoundError as error:
+            raise self._corrupt(name, "it is missing") from error
         except zlib.error as error:
             raise self._corrupt(name, "it is not what sdf writes") from error
         if len(entries) != _PACKED:
             raise self._corrupt(name, f"it holds {len(entries)} entries instead of {_PACKED}")
-        for entry in entries:
+        for entry in entries[self.next_number % _PACKED :]:
             yield from self._entry(entry, name)
+        self._packs = pack + 1
 
     def _bytes(self, name: str) -> bytes:
-        try:
-            with self._using():
-                return self._storage.read(name)
-        except JournalDiskError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                raise self._corrupt(name, "it is missing") from error
-            raise
+        with self._using(FileNotFoundError):
+            return self._storage.read(name)
+
+    def _size(self, name: str) -> int | None:
+        with self._using():
+            return self._storage.size(name)
 
     def _entry(self, content: bytes, name: str) -> list[Any]:
         try:
             data = json.loads(content)
-            version, number, before = data["v"], data["number"], data["before"]
-            records: list[Any] = data["records"]
+            version = data["v"]
+            if version == VERSION:
+                number, before, time = data["number"], data["before"], data["time"]
+                records: list[Any] = data["records"]
         except (ValueError, KeyError, TypeError) as error:
             raise self._corrupt(name, "it is not what sdf writes") from error
         if version != VERSION:
@@ -107,7 +123,7 @@ class RunLog:
             )
         if number != self.next_number or before != self._before:
             raise self._corrupt(name, f"entry {number} does not follow entry {self.next_number - 1}")
-        self._follow(content, data["time"])
+        self._follow(content, time)
         return records
 
     def _follow(self, content: bytes, time: int) -> None:
@@ -118,7 +134,7 @@ class RunLog:
         """Write an entry; on return it is durable.
 
         Raises:
-            JournalFencedError: if another driver has written an entry since; nothing of this one counts.
+            JournalFencedError: if another driver has written one since; this entry counts only if that one has read it.
             JournalDiskError: if it cannot be written.
         """
         number = self.next_number
@@ -142,14 +158,18 @@ class RunLog:
                 self._storage.remove(_entry_name(number))
                 raise self._fenced()
         self._follow(content, time)
-        if self.next_number % _PACKED == 0:
-            self._pack(self.next_number // _PACKED - 1)
+        while (self._packs + 1) * _PACKED <= self.next_number:
+            self._pack(self._packs)
+            self._packs += 1
 
     def _pack(self, pack: int) -> None:
-        """Put the last entries into one file; only when that is durable, remove them."""
+        """Put entries into one file; only when that is durable, remove them."""
         names = [_entry_name(number) for number in range(pack * _PACKED, (pack + 1) * _PACKED)]
+        try:
+            entries = b"\n".join(map(self._bytes, names))
+        except FileNotFoundError as error:  # another driver has packed them
+            raise self._fenced() from error
         with self._using():
-            entries = b"\n".join(self._storage.read(name) for name in names)
             self._storage.replace(_pack_name(pack), zlib.compress(entries))
             for name in names:
                 self._storage.remove(name)
@@ -167,9 +187,10 @@ class RunLog:
         return read_blob(self._storage, reference)
 
     def remove_unused(self, used: Iterable[Any]) -> list[str]:
-        """Remove the blobs that no record refers to, and half-written files; return their names."""
+        """Remove the blobs that no record refers to, packed entries, and half-written files; return their names."""
         keep = {blob_name(reference) for reference in used}
         names = [name for name in self._storage.names("blobs") if name not in keep]
+        names += [name for name in self._storage.names("log") if name < _entry_name(self._packs * _PACKED)]
         names += [name for directory in ("blobs", "log", "packs") for name in self._storage.half_written(directory)]
         for name in names:
             self._storage.remove(name)
@@ -188,12 +209,12 @@ class RunLog:
         )
 
     @contextmanager
-    def _using(self) -> Iterator[None]:
-        """Raise errors of the storage as JournalDiskError, with advice."""
+    def _using(self, *expected: type[OSError]) -> Iterator[None]:
+        """Raise errors of the storage as JournalDiskError, with advice, but not those that the caller expects."""
         try:
             yield
         except OSError as error:
-            if isinstance(error, JournalError):
+            if isinstance(error, (JournalError, *expected)):
                 raise
             raise JournalDiskError(
                 f"the checkpoint of the saved run in {self.root} cannot be used: {error}. What is committed stays so: "
@@ -207,3 +228,8 @@ def _entry_name(number: int) -> str:
 
 def _pack_name(pack: int) -> str:
     return f"packs/{pack:020d}"
+
+
+def _number(name: str) -> int:
+    """Return the number of an entry or a pack."""
+    return int(name.rpartition("/")[2].removesuffix(".json"))
