@@ -194,7 +194,8 @@ class History:
             with collecting_nothing():
                 for (element, whole, note), parts in zip(self._elements, self._parts.elements(), strict=True):
                     restrictions = [(_value(part.data), part.size, _watermark(part)) for part in parts]
-                    one = restrictions[0][0] if len(parts) == 1 else _value(whole)
+                    same = len(parts) == 1 and parts[0].data == (tuple(whole) if isinstance(whole, list) else whole)
+                    one = restrictions[0][0] if same else _value(whole)
                     items = work.restore(from_data(element), one, restrictions, note)
                     done = [item for item, part in zip(items, parts, strict=True) if part.committed]
                     work.ledger.assign(_BEFORE, done)
@@ -208,7 +209,11 @@ class History:
     @staticmethod
     def is_same(before: Any, now: Any) -> bool:
         """Tell whether an element of the log is an element of a call."""
-        return bool(before == now) or to_data(before) == to_data(now)
+        try:
+            same = bool(before == now)
+        except Exception:  # of any kind: to compare two arrays gives no bool
+            same = False
+        return same or to_data(before) == to_data(now)
 
     def messages(self, output: int) -> list[Any]:
         """Return the messages of one output's sink, in the order of the commits."""
