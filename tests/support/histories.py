@@ -1,7 +1,7 @@
 """Drivers of a saved run without Spark: what they do to the ledger goes into a log in memory, in the words of History.
 
-A message of a segment is the list of the parts that it holds. So the messages in a log and the work items that it leaves
-open must together be each number of each element once.
+A message of a segment is the list of the parts that it holds. So the messages in a log, and the work items that it
+leaves open, must together be each number of each element once.
 """
 
 import itertools
