@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.postgresql import postgresql  # noqa: F401, a fixture
 
 HERE = Path(__file__).parent
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -71,6 +71,11 @@ class LaneState:
         """Count a deferred work item."""
         self.delayed += 1
 
+    def hand_over(self, heir: LaneState) -> None:
+        """A deferred work item that is not due yet goes to another lane."""
+        self.delayed -= 1
+        heir.delay()
+
     def resume(self, item: WorkItem) -> None:
         """Queue a deferred work item that is due."""
         self.delayed -= 1

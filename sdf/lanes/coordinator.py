@@ -13,8 +13,9 @@ Rules that keep this exactly-once:
   its content, as split so far, returns to its queue when the next attempt connects. That attempt starts over.
 
 A saved run has no replays. What an attempt has committed, in segments, is nobody's work any more. Every attempt has a
-lane of its own. What a lost attempt has not committed can be taken over at once. An attempt ends when it has committed
-all that it ran. The run has ended when the ledger holds all work as committed.
+lane of its own. What a lost attempt has not committed can be taken over at once; what was deferred and is not due goes
+to another attempt, which waits for it. An attempt ends when it has committed all that it ran. The run has ended when
+the ledger holds all work as committed.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ class Coordinator:
                 self._stealing.needs_slot(lane)
         self._attempts: dict[Hashable, Attempt] = {}
         self._delayed: list[tuple[float, int, LaneState, WorkItem]] = []
+        self._deserted = False  # in a saved run: some of it is at a lane without an attempt
         self._waited_at = 0.0
         self._failed = False
         self._unmovable = False
@@ -137,6 +139,7 @@ class Coordinator:
             self._stealing.rank(other)
             if self._stealing.is_idle(other):
                 self._assignment.next(other, now)  # a lane with two attempts cannot steal
+        self._adopt()
         self._assignment.settle(now)
 
     def _new_lane(self) -> LaneState:
@@ -145,10 +148,22 @@ class Coordinator:
         return lane
 
     def delay(self, item: WorkItem, due: float) -> None:
-        """Queue a work item that nobody may run before ``due``; call this before any attempt connects."""
+        """In a saved run: queue a work item that nobody may run before ``due``; call it before any attempt connects."""
         lane = self._lanes[0]
         lane.delay()
         heapq.heappush(self._delayed, (due, item.id, lane, item))
+        self._deserted = True
+
+    def _adopt(self) -> None:
+        """Move deferred work from lanes without an attempt to one that has one: else all attempts might end before."""
+        heir = next((each.lane for each in self._attempts.values() if each.lane.sealed is None), None)
+        if not self._deserted or heir is None:
+            return
+        self._deserted = False
+        for at, (due, number, lane, item) in enumerate(self._delayed):
+            if not lane.attempts:
+                lane.hand_over(heir)
+                self._delayed[at] = due, number, heir, item
 
     def received(self, name: Hashable, message: FromLane, now: float) -> None:
         """An attempt has sent a message. If the message is impossible, this attempt fails and nothing else changes."""
@@ -195,6 +210,8 @@ class Coordinator:
             if lane.sealed is None:
                 lane.abandon()
                 self._orphaned(lane)
+                self._deserted = self._deserted or lane.delayed > 0
+                self._adopt()
         elif lane.sealed is None and len(lane.attempts) == 1:
             (left,) = lane.attempts
             while left.again:

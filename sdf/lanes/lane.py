@@ -174,10 +174,14 @@ class Lane:
         return self._clock() >= self._segment_began + self._segment_seconds or (self._flush and not self._queue)
 
     def segment_done(self, messages: tuple[Any, ...], records: tuple[int, ...]) -> None:
-        """Tell the coordinator that the sinks have written the segment; call it after `CLOSE`."""
+        """Tell the coordinator that the sinks have written the segment; call it when `advance` gives nothing to run.
+
+        If all of the segment was deferred before a claim, it is empty, and there is nothing to tell.
+        """
         with self.changed:
-            seconds = self._clock() - self._segment_began
-            self._send(SegmentDone(len(self._segment_ids), self._segment_ids[-1], messages, records, seconds))
+            if self._segment_ids:
+                seconds = self._clock() - self._segment_began
+                self._send(SegmentDone(len(self._segment_ids), self._segment_ids[-1], messages, records, seconds))
             self._segment, self._segment_ids = [], []
 
     def segment(self) -> list[WorkItem]:

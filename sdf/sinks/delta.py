@@ -168,7 +168,7 @@ class DeltaTable(ParquetFiles):
         """Return the table as it is now, None if there is none."""
         delta, errors = need("deltalake", "DeltaTable"), need("deltalake.exceptions", "DeltaTable")
         try:
-            return delta.DeltaTable(self.path, skip_stats=True)
+            return delta.DeltaTable(self.path)
         except errors.TableNotFoundError:
             return None
         except errors.DeltaError as error:

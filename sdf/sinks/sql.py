@@ -1,262 +1,349 @@
-"""SqlTable: records inserted into a table of a database in one transaction, which marks itself; through SQLAlchemy.
-
-Workers insert into a staging table, each row with the name of its attempt. The commit is one transaction: it inserts
-the token into the table ``sdf_commits``, where it must be unique, and copies the rows of the named attempts. A commit
-that finds its token there was made before.
-"""
+"""SqlTable: records as rows that are added to a table of a database, through SQLAlchemy."""
 
 from __future__ import annotations
 
-import hashlib
+import math
+import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from decimal import Decimal
 from itertools import islice
+from numbers import Integral, Real
 from typing import Any
 
 import attrs
 
-from sdf.errors import BadRecordError, InvalidTypeError, SdfError, SinkError, show
+from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, MissingExtraError, SinkError, show
 from sdf.extras import need
-from sdf.sinks.columns import names_of
+from sdf.numbers import as_integer, is_integer
+from sdf.sinks.columns import Misfit, is_row, spread
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
+from sdf.sinks.sql_stage import ATTEMPT, SqlStage
 
 __all__ = ["SqlTable"]
 
-_TOGETHER = 1000  # records in one INSERT, and in one transaction of a worker: SQLite has one writer at a time
-_WAIT_SECONDS = 60
-_ATTEMPT = "sdf_attempt"
-_COMMITS = "sdf_commits"
+_DIALECTS = ("postgresql", "sqlite")
+_BUSY_SECONDS = 300  # SQLite lets one connection write at a time; the others wait
+# Of what psycopg calls ProgrammingError: a value of the wrong type. Without a state, the driver itself refused it.
+_WRONG_VALUE_STATES = (None, "42804", "42846")
+
+
+def _is_text(sink: Any, attribute: Any, value: Any) -> None:
+    if not isinstance(value, str) and (value is not None or attribute.default is attrs.NOTHING):
+        raise InvalidTypeError(f"SqlTable {attribute.name} must be a string (got {show(value)}).")
+
+
+def _as_url(value: Any) -> str:
+    sa = need("sqlalchemy", "SqlTable")
+    if not isinstance(value, str):
+        raise InvalidTypeError(f"SqlTable url must be a string, such as 'sqlite:////data/my.db' (got a {type(value)}).")
+    try:
+        url = sa.make_url(value)
+    except sa.exc.ArgumentError as error:
+        raise InvalidValueError(
+            "SqlTable url must be one that SQLAlchemy knows, such as 'postgresql+psycopg://user:password@host/name'."
+        ) from error
+    name = url.get_backend_name()
+    if name not in _DIALECTS:
+        raise InvalidValueError(f"SqlTable writes to {' and '.join(_DIALECTS)} (got a URL for {name!r}).")
+    if name == "sqlite" and (url.database or ":memory:") == ":memory:":
+        raise InvalidValueError("SqlTable url must name a file for SQLite: workers do not see the driver's memory.")
+    if name == "sqlite" and not url.database.startswith("file:"):
+        url = url.set(database=os.path.abspath(url.database))
+    return str(url.render_as_string(hide_password=False))
 
 
 def _as_columns(value: Any) -> tuple[str, ...] | None:
     if value is None:
         return None
-    if isinstance(value, str) or not all(isinstance(name, str) for name in value) or not value:
-        raise InvalidTypeError(f"SqlTable columns must be names of columns, or None for all (got {show(value)}).")
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(one, str) for one in value):
+        raise InvalidTypeError(f"SqlTable columns must be a list of names, or None for all (got {show(value)}).")
+    if not value or len(set(value)) < len(value):
+        raise InvalidValueError(f"SqlTable columns must be distinct names, at least one (got {show(value)}).")
     return tuple(value)
+
+
+def _as_rows(value: Any) -> int:
+    rows = as_integer(value)
+    if not is_integer(rows):
+        raise InvalidTypeError(f"SqlTable batch_rows must be an integer, a number of rows (got {show(value)}).")
+    if rows < 1:
+        raise InvalidValueError(f"SqlTable batch_rows must be >= 1 (got {rows}).")
+    return int(rows)
+
+
+def _as_options(value: Any) -> dict[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidTypeError("SqlTable engine_options must be a mapping of names to values.")
+    return dict(value or {})
 
 
 @attrs.frozen
 class SqlTable(Sink):
-    """Appends records to a table of SQLite, PostgreSQL or another database of SQLAlchemy with transactional inserts.
+    """Adds records to a table of SQLite or PostgreSQL, all in one transaction at the end of the run.
 
-    A record is a dict, a named tuple, or an instance of an attrs class or a dataclass, by the names of its fields; or a
-    tuple or list, by position. A column that a record does not have gets NULL.
+    The table must be there. Workers put rows into a staging table beside it, with the types and the NOT NULL and (in
+    PostgreSQL) CHECK conditions of the target, so that a row that does not fit fails at once. What only the whole can
+    break, such as a key that is there already, fails at the commit, and nothing is added. The same run is never added
+    twice: ``sdf_commits``, a table beside the target, remembers it; delete its rows only when the checkpoints of their
+    runs are gone.
 
-    The user of the database must be able to make tables. A staging table, ``sdf_stage_<digits>``, is there while the
-    run is not done; ``sdf_commits`` stays.
+    A record is a dict, a named tuple, a Row of Spark, or an instance of an attrs class or a dataclass, by the names of
+    its fields; a tuple or list, by position; or any other value, if there is only one column. A field that is missing
+    is NULL, not the column's default. Not written are, since databases would change them in silence: 1.5 in a column of
+    integers, and a time with a zone in a column without, or the other way round. For the rest the database decides:
+    PostgreSQL rounds decimals to the column's scale, SQLite takes a text for an integer.
 
     Args:
-        url: the database, as SQLAlchemy takes it. Its password is neither in the log nor in messages.
-        table: the name of the table, which must exist, with its schema if it is not the default one: "sales.orders".
-        columns: the columns to fill, in the order of records that are tuples; None: all.
+        url: URL of the database, as SQLAlchemy takes it, such as ``"postgresql+psycopg://user@host/name"``; for the
+            driver and all executors the same database. The path of an SQLite file is made absolute.
+        table: the name of the table.
+        columns: the columns that get values; the others get their defaults. None: all that take values.
+        schema: the schema of the table; None for the default one.
+        batch_rows: rows inserted in one transaction of a worker.
+        engine_options: keyword arguments for ``sqlalchemy.create_engine``.
 
     Raises:
-        BadRecordError: when it runs, for a record that the database refuses.
-        MissingExtraError: if SQLAlchemy is not installed.
-        SinkError: when it runs, if the table is not there, or the database fails.
+        BadRecordError: when it runs, for a record that does not fit.
+        InvalidTypeError, InvalidValueError: for a wrong option.
+        MissingExtraError: if SQLAlchemy, or the driver of the database, is not installed.
+        SinkError: when it runs, if there is no such table or column, or the database reports an error.
     """
 
     appends = True
 
-    url: str = attrs.field(validator=attrs.validators.instance_of(str), repr=False)
-    table: str = attrs.field(validator=attrs.validators.instance_of(str))
+    url: str = attrs.field(converter=_as_url, repr=False)  # with the password
+    table: str = attrs.field(validator=_is_text)
     columns: tuple[str, ...] | None = attrs.field(default=None, kw_only=True, converter=_as_columns)
+    schema: str | None = attrs.field(default=None, kw_only=True, validator=_is_text)
+    batch_rows: int = attrs.field(default=1000, kw_only=True, converter=_as_rows)
+    engine_options: dict[str, Any] = attrs.field(
+        default=None, kw_only=True, converter=_as_options, repr=False, hash=False
+    )
 
     def __attrs_post_init__(self) -> None:
-        need("sqlalchemy", "SqlTable")
+        self._make_engine().dispose()
 
     def identity(self) -> Any:
-        columns = None if self.columns is None else list(self.columns)
-        return {"sink": "SqlTable", "database": self._shown(), "table": self.table, "columns": columns}
-
-    def _shown(self) -> str:
-        return str(need("sqlalchemy.engine", "SqlTable").make_url(self.url).render_as_string(hide_password=True))
-
-    # The driver.
+        url = need("sqlalchemy", "SqlTable").make_url(self.url)
+        return {
+            "sink": "SqlTable",
+            "database": [url.get_backend_name(), url.host, url.port, url.database],
+            "table": self.table,
+            "columns": None if self.columns is None else list(self.columns),
+            "schema": self.schema,
+        }
 
     def prepare(self, run: SinkRun) -> None:
-        sql = need("sqlalchemy", "SqlTable")
-        with self._engine("prepare") as engine:
-            target = self._target(engine)
-            self._commits().create(engine, checkfirst=True)
-            columns = [sql.Column(one.name, one.type, nullable=one.nullable) for one in target]
-            attempt = sql.Column(_ATTEMPT, sql.String(64), index=True)
-            sql.Table(self._stage_name(run.token), sql.MetaData(), attempt, *columns).create(engine, checkfirst=True)
-
-    def commit(self, messages: Sequence[Any], token: Token) -> None:
-        errors = need("sqlalchemy.exc", "SqlTable")
-        wanted = {message["attempt"]: message["records"] for message in messages if message is not None}
-        mark = self._commits().insert().values(app=f"{token.app}/{self.table}", version=token.version)
-        marked = False
-        with self._engine("commit") as engine:
-            try:
-                with engine.begin() as connection:
-                    connection.execute(mark)  # waits for another driver that is at it, and fails if that commits
-                    marked = True
-                    if wanted:
-                        self._copy(connection, wanted, token)
-            except errors.IntegrityError:
-                if marked:
-                    raise
-
-    def _copy(self, connection: Any, wanted: Mapping[str, int], token: Token) -> None:
-        """Copy the rows of some attempts, given with their numbers of records, from the staging table."""
-        sql = need("sqlalchemy", "SqlTable")
-        stage, target = self._stage(connection, token), self._target(connection)
-        name = sql.Column("name", sql.String(64), primary_key=True)
-        names = sql.Table("sdf_names", sql.MetaData(), name, prefixes=["TEMPORARY"])
-        names.create(connection)
-        connection.execute(names.insert(), [{"name": name} for name in wanted])
-        named = sql.select(stage).join(names, stage.c[_ATTEMPT] == names.c.name).subquery()
-        attempt = named.c[_ATTEMPT]
-        counts = connection.execute(sql.select(attempt, sql.func.count()).group_by(attempt)).all()
-        self._check_counts(wanted, dict(map(tuple, counts)), token)
-        columns = [one.name for one in target]
-        rows = sql.select(*(named.c[name] for name in columns))
-        connection.execute(target[0].table.insert().from_select(columns, rows))
-        names.drop(connection)
-
-    def _check_counts(self, wanted: Mapping[str, int], found: Mapping[str, int], token: Token) -> None:
-        for name, count in wanted.items():
-            if found.get(name, 0) != count:
-                raise SinkError(
-                    f"SqlTable cannot commit {token} to {self.table!r} of {self._shown()}: the staging table has "
-                    f"{found.get(name, 0)} records of attempt {name}, and {count} were written. Nothing was committed. "
-                    f"Somebody else has changed it: start over with a new checkpoint."
-                )
-
-    def abort(self, messages: Sequence[Any], token: Token) -> None:
-        self.clean(token)
-
-    def clean(self, token: Token) -> None:
-        sql = need("sqlalchemy", "SqlTable")
-        with self._engine("clean") as engine:
-            sql.Table(self._stage_name(token), sql.MetaData()).drop(engine, checkfirst=True)
-
-    # The workers.
+        with self._stage("prepare", run.token) as stage:
+            stage.prepare(run, self.columns)
 
     def write(self, records: Iterator[Any], place: Place) -> Any:
-        written = 0
-        with self._engine("write") as engine:
-            stage = self._stage(engine, place.token)
-            names = [column.name for column in stage.columns if column.name != _ATTEMPT]
-            while batch := list(islice(records, _TOGETHER)):
-                rows = [self._row(record, names, written + at, place) for at, record in enumerate(batch)]
-                self._insert(engine, stage, rows, written)
-                written += len(batch)
-        return {"attempt": place.name, "records": written} if written else None
+        with self._engine() as engine:
+            with self._blaming("write"), engine.begin() as connection:
+                stage = SqlStage(engine, self.table, self.schema, place.token, self._where)
+                stage.check(connection, place.tag)
+                insert = _Insert(self, engine, stage.reflected(connection), place.name)
+            count = 0
+            # Each batch in a transaction of its own: none is open while the records are made, which takes its time.
+            while batch := list(islice(records, self.batch_rows)):
+                with self._blaming("write"):
+                    insert.all_of(batch, count)
+                count += len(batch)
+        return {"attempt": place.name, "records": count} if count else None
 
-    def _row(self, record: Any, names: list[str], number: int, place: Place) -> dict[str, Any]:
-        if isinstance(record, Mapping):
-            row = dict(record)
-        elif type(record) in (tuple, list):
-            row = dict(zip(names, record, strict=False))
-            if len(record) != len(names):
-                raise _bad(number, f"{show(record)} has {len(record)} values, and the columns are {names}")
-        else:
-            try:
-                row = {name: getattr(record, name) for name in names_of(record)}
-            except Exception as error:  # a value without fields
-                raise _bad(number, f"{show(record)} has no fields") from error
-        unknown = [name for name in row if name not in names]
-        if unknown:
-            raise _bad(number, f"field {unknown[0]!r} ({show(row[unknown[0]])}) is no column of {self.table!r}")
-        return {**dict.fromkeys(names), **row, _ATTEMPT: place.name}
+    def commit(self, messages: Sequence[Any], token: Token) -> None:
+        counts: dict[str, int] = {}
+        for message in messages:
+            if message is not None:
+                name = message["attempt"]
+                if name in counts:
+                    raise SinkError(f"two messages name the attempt {name!r}: the log of this run is damaged.")
+                counts[name] = message["records"]
+        with self._stage("commit", token) as stage:
+            stage.commit(counts)
 
-    def _insert(self, engine: Any, stage: Any, rows: list[dict[str, Any]], first: int) -> None:
-        """Insert rows in one transaction; if the database refuses them, find the first that it refuses."""
-        errors = need("sqlalchemy.exc", "SqlTable")
-        refusals = (errors.DataError, errors.IntegrityError, errors.StatementError)
-        try:
-            with engine.begin() as connection:
-                connection.execute(stage.insert(), rows)
-            return
-        except refusals as error:
-            if isinstance(error, (errors.OperationalError, errors.InterfaceError)):
-                raise
-            refused = error
-        for number, row in enumerate(rows, first):
-            try:
-                with engine.connect() as connection, connection.begin() as trial:
-                    connection.execute(stage.insert(), [row])
-                    trial.rollback()
-            except refusals as error:
-                shown = {name: value for name, value in row.items() if name != _ATTEMPT}
-                raise _bad(number, f"{show(shown)} is refused: {str(error.orig or error).splitlines()[0]}") from error
-        raise refused
+    def abort(self, messages: Sequence[Any], token: Token) -> None:
+        with self._stage("abort", token) as stage:
+            stage.drop(uncommitted=True)
 
-    # The database.
+    def clean(self, token: Token) -> None:
+        with self._stage("clean", token) as stage:
+            stage.drop(uncommitted=False)
+
+    @property
+    def _where(self) -> str:
+        """The target, for messages."""
+        kind, host, port, database = self.identity()["database"]
+        at = "" if host is None else f" at {host}{'' if port is None else f':{port}'}"
+        return f"table {self.schema + '.' if self.schema else ''}{self.table} of {kind} {database!r}{at}"
 
     @contextmanager
-    def _engine(self, what: str) -> Iterator[Any]:
-        """Give an engine; raise what the database raises as a SinkError."""
-        sql, errors = need("sqlalchemy", "SqlTable"), need("sqlalchemy.exc", "SqlTable")
-        pool = need("sqlalchemy.pool", "SqlTable")
-        sqlite = self.url.startswith("sqlite")
-        engine = sql.create_engine(
-            self.url, poolclass=pool.NullPool, connect_args={"timeout": _WAIT_SECONDS} if sqlite else {}
-        )
+    def _stage(self, what: str, token: Token) -> Iterator[SqlStage]:
+        with self._blaming(what), self._engine() as engine:
+            yield SqlStage(engine, self.table, self.schema, token, self._where)
+
+    @contextmanager
+    def _engine(self) -> Iterator[Any]:
+        engine = self._make_engine()
+        path = engine.url.database
+        # To connect would make the file.
+        if engine.dialect.name == "sqlite" and not path.startswith("file:") and not os.path.exists(path):
+            raise SinkError(
+                f"SqlTable on host {socket.gethostname()!r}: there is no database {path!r}. Make it first, on a disk "
+                f"that the driver and all executors share; or use PostgreSQL."
+            )
         try:
             yield engine
-        except SdfError:
-            raise
-        except errors.SQLAlchemyError as error:
-            raise SinkError(
-                f"SqlTable cannot {what} {self.table!r} of {self._shown()}: {type(error).__name__}: "
-                f"{str(getattr(error, 'orig', None) or error).splitlines()[0]}. What is committed in the checkpoint "
-                f"stays valid: mend it, and run again to resume."
-            ) from error
         finally:
             engine.dispose()
 
-    def _target(self, bind: Any) -> list[Any]:
-        """Return the columns to fill; raise SinkError if they are not there."""
-        sql, errors = need("sqlalchemy", "SqlTable"), need("sqlalchemy.exc", "SqlTable")
-        schema, _, name = self.table.rpartition(".")
+    def _make_engine(self) -> Any:
+        sa = need("sqlalchemy", "SqlTable")
+        options = {"pool_pre_ping": True, **self.engine_options}
+        is_sqlite = sa.make_url(self.url).get_backend_name() == "sqlite"
+        if is_sqlite:
+            options["connect_args"] = {"timeout": _BUSY_SECONDS, **options.get("connect_args", {})}
         try:
-            table = sql.Table(name, sql.MetaData(), schema=schema or None, autoload_with=bind)
-        except errors.NoSuchTableError as error:
-            raise SinkError(
-                f"SqlTable: there is no table {self.table!r} in {self._shown()}. Make it first: its columns say what "
-                f"the types are."
+            engine = sa.create_engine(self.url, **options)
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                f"SqlTable needs {error.name}, the driver that {sa.make_url(self.url).drivername!r} names, which is "
+                f"not installed here. Install the package that SQLAlchemy's page on that dialect names for it (on the "
+                f"driver and on every executor)."
             ) from error
-        lacking = [name for name in self.columns or () if name not in table.columns]
-        if lacking:
+        if is_sqlite:
+            sa.event.listen(engine, "connect", _leave_transactions)
+            sa.event.listen(engine, "begin", _begin_to_write)
+        return engine
+
+    @contextmanager
+    def _blaming(self, what: str) -> Iterator[None]:
+        """Turn an error of the database into a SinkError that says how to go on."""
+        errors = need("sqlalchemy.exc", "SqlTable")
+        try:
+            yield
+        except errors.SQLAlchemyError as error:
             raise SinkError(
-                f"SqlTable: {self.table!r} of {self._shown()} has no column {lacking[0]!r}; its columns are "
-                f"{show(tuple(table.columns.keys()))}."
+                f"SqlTable cannot {what} {self._where}: {_reason(error)}. What is committed in the checkpoint stays "
+                f"valid: see that the database has room, answers and takes these rows, and run again to resume."
+            ) from error
+
+
+def _reason(error: Any) -> str:
+    """Return what the database says, without the statement, which may be long."""
+    cause = getattr(error, "orig", None) or error
+    return f"{type(cause).__name__}: {' '.join(str(cause).split())}"
+
+
+def _leave_transactions(connection: Any, record: Any) -> None:
+    """Keep Python's driver from beginning transactions at its own time."""
+    connection.isolation_level = None
+
+
+def _begin_to_write(connection: Any) -> None:
+    """Wait at the beginning for who else is writing; SQLite refuses to wait in the middle of a transaction."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+class _Insert:
+    """Puts the records of an attempt into the staging table."""
+
+    def __init__(self, sink: SqlTable, engine: Any, table: Any, attempt: str) -> None:
+        sa = need("sqlalchemy", "SqlTable")
+        self._errors = sa.exc
+        self._failures = (Misfit, sa.exc.StatementError, OverflowError, UnicodeEncodeError)  # two are raised by sqlite3
+        self._where = sink._where
+        self._engine = engine
+        self._statement = table.insert()
+        self._attempt = attempt
+        columns = [column for column in table.c if column.name != ATTEMPT]
+        self._names = list(sink.columns or (column.name for column in columns))
+        self._whole = {column.name for column in columns if isinstance(column.type, sa.Integer)}
+        self._zoned = {
+            column.name: bool(column.type.timezone) for column in columns if isinstance(column.type, sa.DateTime)
+        }
+
+    def all_of(self, records: list[Any], first: int) -> None:
+        """Insert records, all or none.
+
+        Args:
+            records: the records.
+            first: the number of the first of them.
+
+        Raises:
+            BadRecordError: if one does not fit.
+        """
+        try:
+            rows = self._rows(records)
+            with self._engine.begin() as connection:
+                connection.execute(self._statement, rows)
+        except self._failures as error:
+            if not self._refuses(error):
+                raise
+            for number, record in enumerate(records, first):
+                self._try(record, number)
+            raise  # each fits alone
+
+    def _refuses(self, error: Exception) -> bool:
+        """Tell whether an error is about a record, not about the table or the connection."""
+        errors = self._errors
+        if not isinstance(error, errors.DBAPIError):
+            return True  # the value was not even sent
+        if error.connection_invalidated:
+            return False
+        if isinstance(error, errors.ProgrammingError):
+            return getattr(error.orig, "sqlstate", None) in _WRONG_VALUE_STATES
+        return isinstance(error, (errors.IntegrityError, errors.DataError))
+
+    def _try(self, record: Any, number: int) -> None:
+        """Insert a record and take it back; raise BadRecordError if it does not fit."""
+        try:
+            rows = self._rows([record])
+            with self._engine.connect() as connection, connection.begin() as transaction:
+                connection.execute(self._statement, rows)
+                transaction.rollback()
+        except self._failures as error:
+            if not self._refuses(error):
+                raise
+            if isinstance(error, Misfit):
+                path: Any = error.path
+                what = f"{show(error.value)} {error.flaw}"
+            else:
+                # PostgreSQL tells the column if it is one that must not be NULL
+                path = getattr(getattr(getattr(error, "orig", None), "diag", None), "column_name", None)
+                what = f"{show(record)}: {_reason(error)}"
+            field = f" in field {path!r}" if path else ""
+            bad = BadRecordError(
+                f"SqlTable cannot write record {number} of this segment to {self._where}:{field} {what}."
             )
-        return [table.columns[name] for name in self.columns or table.columns.keys()]
+            bad.number = number
+            raise bad from error
 
-    def _stage_name(self, token: Token) -> str:
-        of = f"{token}/{self.table}/{self.columns}"
-        return f"sdf_stage_{hashlib.sha256(of.encode()).hexdigest()[:16]}"
-
-    def _stage(self, bind: Any, token: Token) -> Any:
-        sql, errors = need("sqlalchemy", "SqlTable"), need("sqlalchemy.exc", "SqlTable")
-        name = self._stage_name(token)
-        try:
-            return sql.Table(name, sql.MetaData(), autoload_with=bind)
-        except errors.NoSuchTableError as error:
-            raise SinkError(
-                f"SqlTable: the staging table {name!r} of this run is not in {self._shown()}. Either this host reaches "
-                f"another database than the driver: give a URL that means the same on all hosts. Or the run has "
-                f"ended, and this attempt came too late: then nothing is amiss."
-            ) from error
-
-    @staticmethod
-    def _commits() -> Any:
-        sql = need("sqlalchemy", "SqlTable")
-        return sql.Table(
-            _COMMITS,
-            sql.MetaData(),
-            sql.Column("app", sql.String(255), primary_key=True),
-            sql.Column("version", sql.BigInteger, primary_key=True),
-        )
+    def _rows(self, records: list[Any]) -> list[dict[str, Any]]:
+        """Return records as rows of the staging table."""
+        names = self._names
+        single = len(names) == 1 and not any(is_row(kind) or issubclass(kind, list) for kind in set(map(type, records)))
+        columns = [records] if single else spread(records, names, "")
+        for name, values in zip(names, columns, strict=True):
+            if name in self._whole:
+                _check_whole(name, values)
+            elif name in self._zoned:
+                _check_zones(name, values, self._zoned[name])
+        return [{ATTEMPT: self._attempt, **dict(zip(names, row, strict=True))} for row in zip(*columns, strict=True)]
 
 
-def _bad(number: int, flaw: str) -> BadRecordError:
-    error = BadRecordError(f"SqlTable cannot write record {number} of this segment: {flaw}.")
-    error.number = number
-    return error
+def _check_whole(name: str, values: Sequence[Any]) -> None:
+    for value in values:
+        is_number = isinstance(value, (Real, Decimal)) and not isinstance(value, Integral)
+        if is_number and not (math.isfinite(value) and int(value) == value):
+            raise Misfit(name, value, "is no integer")
+
+
+def _check_zones(name: str, values: Sequence[Any], zoned: bool) -> None:
+    for value in values:
+        if isinstance(value, datetime) and (value.tzinfo is not None) is not zoned:
+            has, needs = ("no", "has one") if zoned else ("a", "has none")
+            raise Misfit(name, value, f"has {has} time zone, but the column {needs}")

@@ -98,9 +98,10 @@ def test_a_target_with_something_in_it_is_refused(store, sink, name):
     for _ in range(2):
         with pytest.raises(SinkError, match=r"(Nothing was changed there|has 6 bytes)"):
             sink.commit([message], TOKEN)
-    assert {one: data for one, data in content(fs, sink.path).items() if one != "_committing" or data == b"theirs"} == {
-        name: b"theirs"
-    }
+    found = content(fs, sink.path)
+    if name == "segment-0.txt":  # it looks as if it were this run's own until it is compared
+        del found["_committing"]
+    assert found == {name: b"theirs"}
 
 
 def test_a_target_that_is_an_object_is_refused(store, sink):
@@ -184,7 +185,7 @@ def test_a_segment_that_fails_leaves_nothing(store, sink):
     prepare(sink)
 
     def records():
-        for _ in range(40):
+        for _ in range(100):
             yield "x" * (1 << 20)
         raise KeyError("the user's own")
 
@@ -193,6 +194,20 @@ def test_a_segment_that_fails_leaves_nothing(store, sink):
     assert list(content(fs, sink.stage(TOKEN).where)) == ["nonce"]
     bucket = sink.path.split("/")[2]
     assert "Uploads" not in fs.call_s3("list_multipart_uploads", Bucket=bucket)
+
+
+def test_a_copy_that_is_there_counts_as_made(store, sink, monkeypatch):
+    """Though what it was made from has gone."""
+    fs, _ = store
+    prepare(sink)
+    messages = [sink.write(iter([name]), place(name)) for name in ("one", "two")]
+    with monkeypatch.context() as patch:
+        patch.setattr(on_objects.ObjectStage, "_create_own", dying(on_objects.ObjectStage._create_own, "_SUCCESS"))
+        with pytest.raises(DiedError):
+            sink.commit(messages, TOKEN)
+    fs.rm(f"{sink.stage(TOKEN).where}/two-0.txt")
+    sink.commit(messages, TOKEN)
+    assert lines(fs, sink) == ["one", "two"]
 
 
 def test_abort_removes_what_a_commit_had_begun(store, sink, monkeypatch):
@@ -242,8 +257,7 @@ def make_mortal(monkeypatch, points):
             monkeypatch.setattr(kind, name, points.around(name, getattr(kind, name)))
 
 
-@pytest.mark.parametrize("kind", [TextFiles, ParquetFiles])
-def test_a_run_that_dies_anywhere_is_resumed(kind, store, monkeypatch, capsys):
+def test_a_run_that_dies_anywhere_is_resumed(store, monkeypatch, capsys):
     """Before and after each change of the store; who waits for the marker sees all or nothing."""
     fs, url = store
     segments = {"one": ["a", "b"], "two": ["c"]}
@@ -251,34 +265,24 @@ def test_a_run_that_dies_anywhere_is_resumed(kind, store, monkeypatch, capsys):
     counted = Points()
     with monkeypatch.context() as patch:
         make_mortal(patch, counted)
-        run(kind(f"{url}/counted"), segments, {})
+        run(TextFiles(f"{url}/counted"), segments, {})
     for at in range(1, len(counted.seen) + 1):
-        sink, written = kind(f"{url}/{at}/out"), {}
+        sink, written = TextFiles(f"{url}/{at}/out"), {}
         with monkeypatch.context() as patch:
             make_mortal(patch, Points(at))
             with pytest.raises(DiedError):
                 run(sink, segments, written)
         if "_SUCCESS" in content(fs, sink.path):
-            assert read(kind, fs, sink) == ["a", "b", "c"]
+            assert lines(fs, sink) == ["a", "b", "c"]
         for _ in range(2):
             run(sink, segments, written)
-        assert read(kind, fs, sink) == ["a", "b", "c"]
+        assert lines(fs, sink) == ["a", "b", "c"]
         names = sorted(name for name in content(fs, f"{url}/{at}") if ".tmp-" not in name)
         assert [name for name in names if not name.startswith("out/")] == []
         assert len(names) == 3
-    assert len(counted.seen) > 30
+    assert len(counted.seen) > 25
     with capsys.disabled():
-        print(f"\n{kind.__name__} on S3: died at {len(counted.seen)} points")
-
-
-def read(kind, fs, sink):
-    if kind is TextFiles:
-        return lines(fs, sink)
-    import pyarrow.parquet as pq
-
-    root = fs._strip_protocol(sink.path)
-    files = [path for path in fs.find(root) if path.endswith(".parquet")]
-    return sorted(value for path in files for value in pq.read_table(path, filesystem=fs)["value"].to_pylist())
+        print(f"\nTextFiles on S3: died at {len(counted.seen)} points")
 
 
 def test_a_bucket_that_is_not_there_is_told(s3_server):

@@ -2,15 +2,11 @@
 
 import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from support import save_program
+from support.killing import kill_once
 from support.save_program import CLAIM_SECONDS, COMMIT_SECONDS, RUNNERS, SLOTS, expected, rows
 
 RUNS = int(os.environ.get("SDF_KILLED_RUNS", "6"))  # for each runner and sink
@@ -19,34 +15,17 @@ MOST_LIVES = 25
 AGAIN_SECONDS = COMMIT_SECONDS + 2.5
 
 
-def java_of(pid):
-    """Return the process ids of the JVMs below a process."""
-    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout.split()
-    return [int(child) for child in found if "java" in Path(f"/proc/{child}/comm").read_text()]
-
-
 def live(home, runner, kind, choose):
-    """Run the program once; kill it at a random moment. Return whom that killed, or None if it ended before."""
-    command = [sys.executable, save_program.__file__, str(home), runner, kind]
-    with open(home / "log", "ab") as log:
-        child = subprocess.Popen(command, stdout=log, stderr=log)
-        began, claims = time.monotonic(), home / "claims"
-        size = claims.stat().st_size if claims.exists() else 0
-        while child.poll() is None and time.monotonic() - began < 60:  # startup takes seconds
-            if claims.exists() and claims.stat().st_size > size:
-                break
-            time.sleep(0.01)
-        try:
-            child.wait(choose.uniform(0.0, 2.0))
-        except subprocess.TimeoutExpired:
-            victim = choose.choice(["Python", "JVM", "both"])
-            victims = {"Python": [child.pid], "JVM": java_of(child.pid), "both": [*java_of(child.pid), child.pid]}
-            for pid in victims[victim]:
-                os.kill(pid, signal.SIGKILL)
-            if child.wait(120) != 0:
-                return victim  # else the run had just ended
-        assert child.returncode == 0, (home / "log").read_text()[-3000:]
-        return None
+    """Run the program once; kill it at a random moment after its first claim."""
+    claims = home / "claims"
+    size = claims.stat().st_size if claims.exists() else 0
+
+    def begun():
+        return claims.exists() and claims.stat().st_size > size
+
+    return kill_once(
+        [save_program.__file__, str(home), runner, kind], home / "log", begun, choose.uniform(0, 2), choose
+    )
 
 
 def lose_replies(server):

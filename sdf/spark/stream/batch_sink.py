@@ -15,6 +15,8 @@ from pyspark import RDD
 from sdf.errors import BadRecordError
 from sdf.journal.journal import Journal
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
+from sdf.spark.jobs import explain
+from sdf.spark.payload import marked
 
 __all__ = ["BatchSink"]
 
@@ -40,11 +42,20 @@ class BatchSink:
         self._sink.prepare(SinkRun(token, "main", resumed=True))
         messages = self._journal.ahead(_WRITTEN)
         if messages is None:
-            written = records.mapPartitions(_Write(self._sink, token)).collect()
-            mine = [message for message in written if message is not None]
-            messages = self._journal.write_ahead(_WRITTEN, mine)
+            messages = self._journal.write_ahead(_WRITTEN, self._written(records, token))
         self._sink.commit(messages, token)
         self._sink.clean(token)
+
+    def _written(self, records: RDD[Any], token: Token) -> list[Any]:
+        """Have the workers write; return their messages."""
+        try:
+            written = records.mapPartitions(_Write(self._sink, token)).collect()
+        except Exception as error:
+            explained = explain(error, f"batch {token.version}: write", token.app)
+            if explained is error:
+                raise
+            raise explained from explained.__cause__
+        return [message for message in written if message is not None]
 
 
 class _Write:
@@ -55,6 +66,9 @@ class _Write:
         self._token = token
 
     def __call__(self, records: Iterable[Any]) -> Iterator[Any]:
+        return marked(self._token.app, self._write(records))
+
+    def _write(self, records: Iterable[Any]) -> Iterator[Any]:
         try:
             yield self._sink.write(iter(records), Place(self._token, "main", uuid.uuid4().hex))
         except BadRecordError as error:

@@ -1,4 +1,4 @@
-"""Servers that the tests of connectors share."""
+"""A PostgreSQL server that tests share."""
 
 import os
 import shutil
