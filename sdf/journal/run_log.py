@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sdf.errors import JournalCorruptError, JournalDiskError, JournalError, JournalFencedError, show
@@ -53,7 +53,7 @@ class RunLog:
         self.next_number = 0
         self.time = 0
         self._before: str | None = None
-        self._packs = 0  # number of packs
+        self._packs = 0  # the number of packs
 
     def read(self) -> Iterator[Any]:
         """Yield the records of all entries, in order, each entry checked against the one before it.
@@ -65,33 +65,42 @@ class RunLog:
         with self._using():
             for directory in ("packs", "log", "blobs"):  # a driver that died may not have synced it
                 self._storage.sync(directory)
-            packs = self._storage.names("packs")
-        for pack in range(_number(packs[-1]) + 1 if packs else 0):
-            yield from self._read_pack(pack)
+        while True:  # again if a driver that is still at work has packed what was to be read next
+            while self._is_packed(self.next_number):
+                yield from self._read_pack(self.next_number // _PACKED)
+            yield from self._read_entries()
+            pack = _pack_name(self.next_number // _PACKED)
+            with self._using():
+                later = [name for name in self._storage.names("packs") if name > pack]
+            if not self._is_packed(self.next_number):
+                break
+        if later:
+            raise self._corrupt(pack, "it is missing, but later ones are there")
+
+    def _is_packed(self, number: int) -> bool:
+        with self._using():
+            return self._storage.size(_pack_name(number // _PACKED)) is not None
+
+    def _read_entries(self) -> Iterator[Any]:
+        """Yield the records of the entries that are not packed, up to one that was packed meanwhile."""
         with self._using():
             names = self._storage.names("log")
-        stop = _number(names[-1]) + 1 if names else 0
-        while self.next_number < stop:  # earlier ones are packed, and a crash has left them here
-            yield from self._read_next()
-
-    def _read_next(self) -> Iterator[Any]:
-        """Yield the records of the next entry or, if a driver that is at work has just packed it, of its pack."""
-        name, pack = _entry_name(self.next_number), self.next_number // _PACKED
-        try:
-            content = self._bytes(name)
-        except FileNotFoundError as error:
-            if self._size(_pack_name(pack)) is None:
-                raise self._corrupt(name, "it is missing, but later ones are there") from error
-            yield from self._read_pack(pack)
-        else:
+        for name in names:
+            following = _entry_name(self.next_number)
+            if name < following:  # it is packed, and a crash has left it here
+                continue
+            content = self._content(name) if name == following else None
+            if content is None:
+                if self._is_packed(self.next_number):
+                    return
+                raise self._corrupt(following, "it is missing, but later ones are there")
             yield from self._entry(content, name)
 
     def _read_pack(self, pack: int) -> Iterator[Any]:
         name = _pack_name(pack)
+        content = self._content(name)
         try:
-            entries = zlib.decompress(self._bytes(name)).splitlines()
-        except FileNotFoundError as error:
-            raise self._corrupt(name, "it is missing") from error
+            entries = zlib.decompress(content or b"").splitlines()
         except zlib.error as error:
             raise self._corrupt(name, "it is not what sdf writes") from error
         if len(entries) != _PACKED:
@@ -100,27 +109,24 @@ class RunLog:
             yield from self._entry(entry, name)
         self._packs = pack + 1
 
-    def _bytes(self, name: str) -> bytes:
-        with self._using(FileNotFoundError):
+    def _content(self, name: str) -> bytes | None:
+        """Return what is in a file, None if there is none."""
+        with self._using(), suppress(FileNotFoundError):
             return self._storage.read(name)
-
-    def _size(self, name: str) -> int | None:
-        with self._using():
-            return self._storage.size(name)
+        return None
 
     def _entry(self, content: bytes, name: str) -> list[Any]:
         try:
             data = json.loads(content)
-            version = data["v"]
-            if version == VERSION:
-                number, before, time = data["number"], data["before"], data["time"]
-                records: list[Any] = data["records"]
+            if data["v"] != VERSION:
+                raise JournalError(
+                    f"{self.root}/{name} has version {show(data['v'])}, this sdf knows {VERSION}. Use the sdf that "
+                    f"wrote it."
+                )
+            number, before, time = data["number"], data["before"], data["time"]
+            records: list[Any] = data["records"]
         except (ValueError, KeyError, TypeError) as error:
             raise self._corrupt(name, "it is not what sdf writes") from error
-        if version != VERSION:
-            raise JournalError(
-                f"{self.root}/{name} has version {show(version)}, this sdf knows {VERSION}. Use the sdf that wrote it."
-            )
         if number != self.next_number or before != self._before:
             raise self._corrupt(name, f"entry {number} does not follow entry {self.next_number - 1}")
         self._follow(content, time)
@@ -134,7 +140,7 @@ class RunLog:
         """Write an entry; on return it is durable.
 
         Raises:
-            JournalFencedError: if another driver has written one since; this entry counts only if that one has read it.
+            JournalFencedError: if another driver has written an entry since; nothing of this one counts.
             JournalDiskError: if it cannot be written.
         """
         number = self.next_number
@@ -158,21 +164,20 @@ class RunLog:
                 self._storage.remove(_entry_name(number))
                 raise self._fenced()
         self._follow(content, time)
-        while (self._packs + 1) * _PACKED <= self.next_number:
+        while self.next_number // _PACKED > self._packs:
             self._pack(self._packs)
-            self._packs += 1
 
     def _pack(self, pack: int) -> None:
         """Put entries into one file; only when that is durable, remove them."""
         names = [_entry_name(number) for number in range(pack * _PACKED, (pack + 1) * _PACKED)]
-        try:
-            entries = b"\n".join(map(self._bytes, names))
-        except FileNotFoundError as error:  # another driver has packed them
-            raise self._fenced() from error
+        entries = [content for name in names if (content := self._content(name)) is not None]
+        if len(entries) < _PACKED:  # a driver that has taken over since has packed them
+            raise self._fenced()
         with self._using():
-            self._storage.replace(_pack_name(pack), zlib.compress(entries))
+            self._storage.replace(_pack_name(pack), zlib.compress(b"\n".join(entries)))
             for name in names:
                 self._storage.remove(name)
+        self._packs = pack + 1
 
     def put(self, data: bytes) -> dict[str, Any]:
         """Store bytes under their hash, and return the reference for a record."""
@@ -187,7 +192,7 @@ class RunLog:
         return read_blob(self._storage, reference)
 
     def remove_unused(self, used: Iterable[Any]) -> list[str]:
-        """Remove the blobs that no record refers to, packed entries, and half-written files; return their names."""
+        """Remove blobs that no record refers to, packed entries and half-written files; return their names."""
         keep = {blob_name(reference) for reference in used}
         names = [name for name in self._storage.names("blobs") if name not in keep]
         names += [name for name in self._storage.names("log") if name < _entry_name(self._packs * _PACKED)]
@@ -209,12 +214,12 @@ class RunLog:
         )
 
     @contextmanager
-    def _using(self, *expected: type[OSError]) -> Iterator[None]:
-        """Raise errors of the storage as JournalDiskError, with advice, but not those that the caller expects."""
+    def _using(self) -> Iterator[None]:
+        """Raise errors of the storage as JournalDiskError, with advice."""
         try:
             yield
         except OSError as error:
-            if isinstance(error, (JournalError, *expected)):
+            if isinstance(error, JournalError):
                 raise
             raise JournalDiskError(
                 f"the checkpoint of the saved run in {self.root} cannot be used: {error}. What is committed stays so: "
@@ -228,8 +233,3 @@ def _entry_name(number: int) -> str:
 
 def _pack_name(pack: int) -> str:
     return f"packs/{pack:020d}"
-
-
-def _number(name: str) -> int:
-    """Return the number of an entry or a pack."""
-    return int(name.rpartition("/")[2].removesuffix(".json"))

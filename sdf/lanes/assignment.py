@@ -122,7 +122,7 @@ class Assignment:
         return Heartbeat(items[0].id, True, 0.0, 0.0, seconds, unstarted, attempt.done.units)
 
     def _leave(self, attempt: Attempt, now: float) -> None:
-        """Let an attempt end. In a saved run it must first commit what it has run; meanwhile the others wait."""
+        """Let an attempt end. In a saved run it must first commit what it has run; the others wait: it may be lost."""
         if not self._saves:
             self._seal(attempt, now)
         elif self._work.ledger.held_by(attempt.lane.number):
@@ -172,7 +172,9 @@ class Assignment:
                 self._move(victim, thief, now)
             else:
                 self.request(victim, now)
-        for attempt in self._stealing.leavers(now):
+        leavers = list(self._stealing.leavers(now))
+        committing = [each for each in leavers if self._saves and self._work.ledger.held_by(each.lane.number)]
+        for attempt in committing or leavers:
             self._leave(attempt, now)
 
     def request(self, victim: Attempt, now: float) -> None:

@@ -148,7 +148,7 @@ class Coordinator:
         return lane
 
     def delay(self, item: WorkItem, due: float) -> None:
-        """In a saved run: queue a work item that nobody may run before ``due``; call it before any attempt connects."""
+        """In a saved run: queue a work item that nobody may run before ``due``. Call this before attempts connect."""
         lane = self._lanes[0]
         lane.delay()
         heapq.heappush(self._delayed, (due, item.id, lane, item))
@@ -205,6 +205,7 @@ class Coordinator:
         lane.attempts.remove(attempt)
         self._stealing.forget(attempt)
         if self._saved is not None:
+            self._statistics.retries += ledger.held_by(lane.number) > 0
             for item in ledger.content(lane.number):
                 lane.queue.push(ledger.release(lane.number, item.id))
             if lane.sealed is None:

@@ -21,7 +21,8 @@ class Statistics:
         lanes: the lanes of the run.
 
     Attributes:
-        retries: how often an unsealed lane began again after it had lost its attempts.
+        retries: how often an unsealed lane began again after it had lost its attempts; in a saved run, how often an
+            attempt was lost with work that it had not committed.
         replays: how often a sealed lane was run again.
         refusals: the reasons why victims declined, each with how often.
     """

@@ -1,4 +1,4 @@
-"""A seeded simulation of a saved run of lanes: `simulated_lanes` with segments, rounds of attempts and several drivers.
+"""A seeded simulation of one saved run of lanes: `simulated_lanes` with segments, several jobs and several drivers.
 
 A record counts only when the segment that wrote it is in the log. Attempts crash while they write a segment. A driver
 dies, and what it has not logged is lost with it; the next driver goes on from the log.
@@ -54,7 +54,20 @@ class SavedNumbersFn(NumbersFn):
         return records
 
 
-KINDS = ["", "", "unsized", "parts", "whole", "defers", "later", "later defers", "listed", "listed defers", "ahead"]
+KINDS = [
+    "",
+    "",
+    "unsized",
+    "parts",
+    "whole",
+    "defers",
+    "later",
+    "later",
+    "later defers",
+    "listed",
+    "listed defers",
+    "ahead",
+]
 KINDS += ["untold", "untold defers"]
 
 
@@ -179,6 +192,7 @@ class SavedSimulation(Simulation):
         number = next(self.segments)
         self.written[number], attempt.records = attempt.records, []
         attempt.opened = False
+        self.counts["empty segments"] += not attempt.lane._segment_ids
         attempt.lane.segment_done((number,), (len(self.written[number]),))
 
     def complete(self, attempt):
@@ -198,7 +212,7 @@ class SavedSimulation(Simulation):
 
     def run(self, wanted=None, most=None):
         """Run jobs until all work is committed, as sdf.spark.live.rounds does, and drivers until one has done that."""
-        self.job = idle = 0
+        self.job = idle = doubles = 0
         left = self.work.ledger.uncommitted()
         while left:
             if not self.run_job():
@@ -206,11 +220,13 @@ class SavedSimulation(Simulation):
                 idle = 0
             self.counts["jobs"] += 1
             before, left = left, self.work.ledger.uncommitted()
-            idle = 0 if left < before else idle + 1
+            doubled, doubles = doubles, self.counts["double"]
+            idle = 0 if left < before or doubles > doubled else idle + 1  # a copy may end, and its original be killed
             assert idle < MOST_IDLE_ROUNDS, "jobs commit nothing"
 
     def run_job(self):
         """Run the attempts of one job; return False if the driver dies meanwhile."""
+        self.counts["further jobs"] += self.job > 0
         self.job += 1
         self.results = {}
         for steps in itertools.count():
@@ -221,7 +237,7 @@ class SavedSimulation(Simulation):
                 return False
             self.happen(range(self.lanes))
         for attempt in self.live():
-            if self.random.random() < 0.8:
+            if attempt.job < self.job or self.random.random() < 0.8:  # some go on for one job more
                 self.end(attempt)
         for attempt in self.attempts.values():  # their ends are known before the next job begins
             while attempt.over and attempt.connected:
@@ -233,6 +249,7 @@ class SavedSimulation(Simulation):
         self.drivers -= 1
         self.counts["drivers"] += 1
         lost = min(self.random.choice([0, 0, 1, 5]), len(self.log.records) - self.durable)
+        self.counts["lost records of the log"] += lost
         del self.log.records[len(self.log.records) - lost :]
         self.open = None if lost else self.open_work(self.work.ledger)
         self.take_over()
