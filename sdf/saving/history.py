@@ -140,7 +140,7 @@ class History:
                 self.done = True
             else:
                 raise ValueError(f"it does not know {show(kind)}")
-        except (ValueError, TypeError, IndexError) as error:
+        except (ValueError, TypeError, LookupError) as error:
             raise self._corrupt(f"the log holds {show(record)}, which cannot be: {error}") from error
 
     def _corrupt(self, flaw: str) -> JournalCorruptError:
@@ -194,14 +194,14 @@ class History:
             with collecting_nothing():
                 for (element, whole, note), parts in zip(self._elements, self._parts.elements(), strict=True):
                     restrictions = [(_value(part.data), part.size, _watermark(part)) for part in parts]
-                    same = len(parts) == 1 and parts[0].data == (tuple(whole) if isinstance(whole, list) else whole)
-                    one = restrictions[0][0] if same else _value(whole)
+                    untouched = len(parts) == 1 and parts[0].data == (tuple(whole) if type(whole) is list else whole)
+                    one = restrictions[0][0] if untouched else _value(whole)
                     items = work.restore(from_data(element), one, restrictions, note)
                     done = [item for item, part in zip(items, parts, strict=True) if part.committed]
                     work.ledger.assign(_BEFORE, done)
                     todo += [(item, part.due) for item, part in zip(items, parts, strict=True) if not part.committed]
                 work.ledger.seal(_BEFORE, _BEFORE)
-        except (SdfError, IndexError, ValueError, TypeError) as error:
+        except (SdfError, LookupError, ValueError, TypeError) as error:
             raise self._corrupt(f"the log does not add up: {error}") from error
         self._elements, self._parts = [], Parts()  # the ledger has them now
         return todo

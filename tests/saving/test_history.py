@@ -1,376 +1,390 @@
-"""The history of a saved run: from the log alone, a new driver has the same work left, and the same messages."""
+"""The history of a saved run: whatever the log holds, the next driver has the same open work, and the rest is done."""
 
-import datetime
 import itertools
 import json
-import zlib
+import random
+import re
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from support.fns import CountFn, DaysFn, Period, Scaled, ScaledFn
-from support.histories import Driver, MemoryLog, Open, left_by, numbers
+from support.simulated_saving import Log
 
-from sdf import UNBOUNDED, OffsetRange
+from sdf import ByteKeyRange, DoFn, OffsetRange
 from sdf.errors import JournalCorruptError, JournalError
+from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
-from sdf.execution.work_items import units
-from sdf.saving import history as module
-from sdf.saving.history import History, split_record
+from sdf.saving.history import History, Segment, split_record
 from sdf.scheduling.run_state import RunState
 
 
-def bounds_of_range(restriction):
-    return tuple(restriction)
+@attrs.frozen
+class Span:
+    """A user's own restriction."""
 
-
-class TwoPartsFn(CountFn):
-    """As CountFn, begun in two parts where there are two numbers."""
-
-    def split_restriction(self, element, restriction):
-        middle = element[1] // 2
-        return [OffsetRange(0, middle), OffsetRange(middle, element[1])] if middle else [restriction]
-
-
-class UnsizedFn(CountFn):
-    def restriction_size(self, element, restriction):
-        return None
-
-
-def triple(number):
-    return 3 * number
-
-
-KINDS = {
-    "offsets": (CountFn(), OffsetRange, bounds_of_range),
-    "two parts": (TwoPartsFn(), OffsetRange, bounds_of_range),
-    "no sizes": (UnsizedFn(), OffsetRange, bounds_of_range),
-    "a type of the user": (
-        DaysFn(),
-        lambda start, stop: Period(*(DaysFn.first + datetime.timedelta(days=each) for each in (start, stop))),
-        lambda period: tuple((day - DaysFn.first).days for day in (period.start, period.stop)),
-    ),
-    "a type that is pickled": (
-        ScaledFn(),
-        lambda start, stop: Scaled(start, stop, lambda number: number),
-        lambda scaled: (scaled.start, scaled.stop),
-    ),
-}
-
-
-def whole(elements):
-    return numbers([(number, 0, n) for number, (_, n) in enumerate(elements)], [])
-
-
-# Every small run
-
-
-def moves(driver):
-    """Return all that can happen next to a run: each as the arguments of `play`."""
-    found = [("take over",)]
-    for key in driver.open:
-        _, start, stop = key
-        found += [("commit", key)]
-        found += [("split", key, at) for at in range(start + 1, stop)]
-        found += [("defer", key, start)]
-    if len(driver.open) > 1:
-        found.append(("commit", *list(driver.open)[:2][::-1]))
-    return found
-
-
-def play(driver, again, move):
-    """Let something happen; return the driver after it."""
-    what, *details = move
-    if what == "take over":
-        return again()
-    if what == "commit":
-        driver.commit(*details)
-    else:
-        driver.split(*details, owned=what == "defer", delay_seconds=2.5 if what == "defer" else 0.0)
-    return driver
-
-
-@pytest.mark.parametrize("kind", [*list(KINDS)[:2], *(pytest.param(kind, marks=pytest.mark.soak) for kind in KINDS)])
-@pytest.mark.parametrize("elements", [[("a", 3)], [("a", 2), ("b", 1)], [("a", 0), ("b", 2)]], ids=str)
-def test_every_small_run_is_replayed(kind, elements):
-    """Whatever is split, deferred and committed in whatever order, and wherever drivers take over in between."""
-    fn, make, bounds = KINDS[kind]
-    runs = 0
-    todo = [()]
-    while todo:
-        path = todo.pop()
-        log = MemoryLog()
-
-        def again(log=log):
-            return Driver(log, fn, elements, make, bounds)
-
-        driver = again()
-        for move in path:
-            driver = play(driver, again, move)
-        left, messages = left_by(log, fn, bounds)
-        assert left == driver.open, path
-        assert numbers(left, messages) == whole(elements), path
-        runs += 1
-        if len(path) < 4:
-            todo += [(*path, move) for move in moves(driver)]
-    assert runs > 500
-
-
-# Random larger runs
-
-
-ELEMENTS = [("a", 40), ("b", 0), ("c", 7), ("d", 1)]
-MOVES = st.lists(
-    st.tuples(
-        st.sampled_from(["split", "split", "plan", "defer", "commit", "commit", "commit two", "take over", "crash"]),
-        st.integers(0, 1000),
-        st.floats(0, 1),
-    ),
-    max_size=60,
-)
-
-
-@given(moves=MOVES, kind=st.sampled_from(sorted(KINDS)))
-@settings(max_examples=300, deadline=None)
-def test_a_random_run_is_replayed_from_any_beginning_of_its_log(moves, kind):
-    """Whatever is lost of the end of a log, messages and open parts are each number once."""
-    fn, make, bounds = KINDS[kind]
-    log = MemoryLog()
-    driver = Driver(log, fn, ELEMENTS, make, bounds)
-    watermarks = itertools.count()
-    for what, number, fraction in moves:
-        driver.now += 10
-        keys = list(driver.open)
-        if what in ("take over", "crash") or not keys:
-            if what == "crash":
-                del log.lines[max(5, len(log.lines) - number % 5) :]
-            driver = Driver(log, fn, ELEMENTS, make, bounds)
-            continue
-        key = keys[number % len(keys)]
-        _, start, stop = key
-        at = start + 1 + int((stop - start - 1) * fraction)
-        if what == "commit two":
-            driver.commit(*{key: 0, keys[number // 7 % len(keys)]: 0})
-        elif what == "commit":
-            driver.commit(key)
-        elif what == "defer":
-            driver.split(key, min(at - 1, stop), delay_seconds=fraction, watermark=next(watermarks))
-        elif start < at < stop:
-            driver.split(key, at, owned=what == "split", watermark=next(watermarks) if what == "split" else None)
-    left, messages = left_by(log, fn, bounds)
-    assert left == driver.open
-    assert messages == driver.history.messages(0)
-    began = 1 + next(at for at, line in enumerate(log.lines) if '"expanded"' in line)
-    for length in range(began, len(log.lines) + 1):
-        assert numbers(*left_by(log.beginning(length), fn, bounds)) == whole(ELEMENTS)
-
-
-def test_a_run_of_many_drivers_costs_no_more_than_its_parts():
-    """Committed neighbours are one work item for the next driver; what is between them stays."""
-    fn, make, bounds = KINDS["offsets"]
-    log = MemoryLog()
-    driver = Driver(log, fn, [("a", 100)], make, bounds)
-    for at in range(99, 0, -1):
-        driver.split((0, 0, at + 1), at)
-    driver.commit(*[(0, at, at + 1) for at in range(100) if at != 50])
-    driver = Driver(log, fn, [("a", 100)], make, bounds)
-    assert [tuple(item.restriction) for item in driver.work.ledger.items()] == [(0, 50), (50, 51), (51, 100)]
-    driver.commit((0, 50, 51))
-    last = Driver(log, fn, [("a", 100)], make, bounds)
-    assert len(last.work.ledger) == 1
-    last.work.ledger.prove()
-
-
-# What a resume knows
-
-
-def driver_of(fn, elements, log=None):
-    return Driver(log or MemoryLog(), fn, elements, OffsetRange, bounds_of_range)
-
-
-def test_sizes_and_remarks_are_there_again():
-    """The report of a resumed run has the remark on an element; known sizes are not asked for again."""
-
-    class RemarkFn(TwoPartsFn):
-        def remark(self, element, restriction):
-            return "large" if element[1] > 5 else None
-
-    driver = driver_of(RemarkFn(), [("a", 10), ("b", 1)])
-    driver.split((0, 0, 5), 2)
-    again = driver_of(RemarkFn(), [], driver.log)
-    assert [units(item) for item in again.work.ledger.items()] == [2, 3, 5, 1]
-    assert again.work.known_units == 11
-    assert again.work.notes == [(("a", 10), "large")]
-
-
-def test_a_deferred_part_waits_until_it_is_due():
-    """By the clock on the wall, in milliseconds; a part that was cut off for a thief does not."""
-    driver = driver_of(CountFn(), [("a", 10)])
-    driver.split((0, 0, 10), 4, delay_seconds=2.5)
-    driver.split((0, 0, 4), 2)
-    left, _ = left_by(driver.log, CountFn(), bounds_of_range)
-    assert left == {(0, 0, 2): Open(), (0, 2, 4): Open(), (0, 4, 10): Open(None, 3500)}
-
-
-def test_the_state_of_a_watermark_is_there_again():
-    """Whatever value it is."""
-    driver = driver_of(CountFn(), [("a", 10)])
-    driver.split((0, 0, 10), 4, watermark=datetime.date(2020, 1, 1))
-    left, _ = left_by(driver.log, CountFn(), bounds_of_range)
-    assert left[0, 4, 10].watermark == datetime.date(2020, 1, 1)
-
-
-def test_a_range_without_an_end_is_a_restriction_too():
-    """It is stored as a value, since the stop is no number."""
-    residual = Residual(OffsetRange(5, UNBOUNDED), 0.0)
-    record = json.loads(json.dumps(split_record(0, OffsetRange(0, 5), [residual], lambda: 0)))
-    assert record[2] == [0, 5]
-    assert module._value(record[3][0][0]) == OffsetRange(5, UNBOUNDED)
+    start: int
+    stop: int
 
 
 @attrs.frozen
-class Named:
-    name: str
+class Text:
+    """A restriction that proves its own tiling; its parts are no ranges."""
+
+    letters: str
+
+    def is_tiled_by(self, parts):
+        return "".join(part.letters for part in parts) == self.letters
 
 
-@pytest.mark.parametrize(
-    "element", ["a", ("a", 1), {"a": [1]}, None, b"\0", 2.5, Named("a"), datetime.date(2020, 1, 1)], ids=str
-)
-def test_elements_are_there_again(element):
-    """And are known to be the same."""
-
-    class AnyFn(CountFn):
-        def get_initial_restriction(self, element):
-            return OffsetRange(0, 1)
-
-    log = driver_of(AnyFn(), [element]).log
-    (before,) = History(log).elements()
-    assert before == element
-    assert History.is_same(before, element)
-    assert not History.is_same(before, "another")
+def cut(restriction, at):
+    """Cut a restriction in two."""
+    if isinstance(restriction, Text):
+        return Text(restriction.letters[:at]), Text(restriction.letters[at:])
+    kind, middle = type(restriction), restriction.start + at
+    return kind(restriction.start, middle), kind(middle, restriction.stop)
 
 
-def test_arrays_are_the_same_elements():
-    """Though to compare two of them gives no bool."""
-    numpy = pytest.importorskip("numpy")
-    assert History.is_same(numpy.arange(3), numpy.arange(3))
-    assert not History.is_same(numpy.arange(3), numpy.arange(1, 4))
+def length(restriction):
+    return len(restriction.letters) if isinstance(restriction, Text) else restriction.stop - restriction.start
 
 
-def test_elements_count_only_once_all_of_them_are_in_the_log(monkeypatch):
-    """A driver that dies among them leaves nothing; the next one expands them again."""
-    monkeypatch.setattr(module, "_TOGETHER", 2)
-    log = driver_of(CountFn(), [("a", 1), ("b", 2), ("c", 3)]).log
-    assert [json.loads(line)[0] for line in log.lines] == ["begin", "prepared", "elements", "elements", "expanded"]
-    for length in range(5):
-        history = History(log.beginning(length))
-        assert history.expanded is None
-        assert list(history.elements()) == []
-    again = driver_of(CountFn(), [("d", 4)], log.beginning(4))
-    assert list(History(again.log).elements()) == [("d", 4)]
-    assert len(History(again.log).blobs) == 1
+class SizesFn(DoFn):
+    def get_initial_restriction(self, element):
+        return element
+
+    def restriction_size(self, element, restriction):
+        return 1 if isinstance(restriction, ByteKeyRange) else length(restriction)
+
+    def process(self, element, tracker):
+        raise NotImplementedError
 
 
-def test_what_was_counted_is_counted_again():
-    """Segments, records, seconds, messages and their hash."""
-    driver = driver_of(CountFn(), [("a", 10)])
-    driver.split((0, 0, 10), 4)
-    driver.commit((0, 4, 10))
-    driver.commit((0, 0, 4))
-    history = History(driver.log)
-    assert (history.segments, history.records, history.seconds) == (2, (10, 0), 1.0)
-    assert history.messages(0) == [[[0, 4, 10]], [[0, 0, 4]]]
-    assert history.messages(1) == []
-    assert history.of_messages() == driver.history.of_messages()
+class Driver:
+    """A driver of a run: its ledger, and the log that it writes."""
+
+    def __init__(self, log, elements=None):
+        self.log = log
+        self.now = 1000
+        self.work = RunState(SizesFn())
+        self.history = History(log)
+        self.dues = {}
+        self.parts = itertools.count()
+        if self.history.app is None:
+            self.add(["begin", "app", {"the DoFn": "SizesFn"}])
+            self.add(["prepared"])
+        else:
+            self.add(["driver", "another"])
+        if self.history.expanded is None:
+            for record in self.history.of_elements(elements):
+                self.add(record)
+            self.open = {item.id: item for item in self.work.add(elements)}
+        else:
+            todo = self.history.replay(self.work)
+            self.open = {item.id: item for item, _ in todo}
+            self.dues = {item.id: due for item, due in todo if due}
+        self.work.ledger.on_split = self.on_split
+
+    def add(self, record):
+        self.log.append(record)
+
+    def on_split(self, item_id, primary, residuals):
+        self.add(split_record(item_id, primary, residuals, lambda: self.now))
+
+    def split(self, item_id, at, *, delay=0.0, watermark=None):
+        """Cut an open work item; ``at`` 0: all of it is deferred."""
+        item = self.open.pop(item_id)
+        primary, rest = (None, item.restriction) if at == 0 else cut(item.restriction, at)
+        self.work.ledger.assign("lane", [item])
+        residual = Residual(rest, delay, watermark, deferred=delay > 0)
+        (child,) = self.work.ledger.split("lane", item_id, primary, [residual])
+        self.open[child.id] = child
+        if primary is not None:
+            self.open[item_id] = self.work.ledger.release("lane", item_id)
+        if delay:
+            self.dues[child.id] = self.now + round(delay * 1000)
+        return child
+
+    def commit(self, *item_ids, message=None, records=1):
+        items = [self.open.pop(item_id) for item_id in item_ids]
+        self.work.ledger.assign("lane", items)
+        ids = self.work.ledger.commit_first("lane", len(items), items[-1].id, next(self.parts))
+        self.add(self.history.of_segment(ids, Segment((message,), (records,), 0.5)))
+
+    def open_work(self):
+        """Return what is not committed, as it is known to this driver."""
+        return sorted(
+            (item.element_id, repr(item.restriction), item.watermark, self.dues.get(item.id, 0))
+            for item in self.open.values()
+        )
 
 
-def test_work_that_a_driver_lost_is_told():
-    """What was under way when it was last heard of; nothing once all was committed."""
-    log = MemoryLog()
-    log.add(["begin", "app", {}], ["prepared"], ["running", 3.0], ["running", 5.0], ["driver", "b"], ["running", 2.0])
-    assert History(log).lost_seconds == 7.0
-    log.add(["committing", "hash"])
+def one(restriction, *cuts):
+    """Return an element of its own restriction, cut into pieces."""
+    pieces, rest = [], restriction
+    for at in cuts:
+        piece, rest = cut(rest, at)
+        pieces.append((piece, float(length(piece))))
+    return Expanded(restriction, restriction, (*pieces, (rest, float(length(rest)))))
+
+
+def check_tiling(log):
+    """Whatever was logged last, committed parts and open work tile the elements."""
+    history = History(log)
+    if history.expanded is None:
+        return
+    work = RunState(SizesFn())
+    todo = history.replay(work)  # which checks that all parts of an element tile it
+    assert work.ledger.uncommitted() == len(todo)
+    if todo:
+        work.ledger.assign("rest", [item for item, _ in todo])
+        work.ledger.seal("rest", "rest")
+    work.ledger.prove()
+
+
+ELEMENTS = [
+    one(OffsetRange(0, 12), 5, 3),
+    one(OffsetRange(12, 20)),
+    one(Span(0, 9)),
+    one(Text("abcdefgh"), 2),
+    one(OffsetRange(3, 3)),
+]
+
+
+def random_run(seed):
+    """Return a log of a run with several drivers that ends at a random point, and its last driver."""
+    choose = random.Random(seed)
+    log = Log()
+    driver = Driver(log, ELEMENTS)
+    for _ in range(choose.randint(0, 30)):
+        if not driver.open:
+            break
+        item_id = choose.choice(sorted(driver.open))
+        kind, size = choose.random(), length(driver.open[item_id].restriction)
+        if kind < 0.45 and size > 1:
+            driver.split(item_id, choose.randint(1, size - 1), watermark=choose.choice([None, 7.5]))
+        elif kind < 0.55:
+            driver.split(item_id, 0, delay=choose.choice([0.5, 60.0]), watermark=choose.choice([None, 7.5]))
+        elif kind < 0.9:
+            driver.commit(*choose.sample(sorted(driver.open), choose.randint(1, min(3, len(driver.open)))))
+        else:
+            before = driver.open_work()
+            driver = Driver(log)
+            assert driver.open_work() == before
+    return log, driver
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_the_next_driver_has_the_same_open_work(seed):
+    """With its restrictions, watermark states and due times, after any history of several drivers."""
+    log, driver = random_run(seed)
+    before = driver.open_work()
+    assert Driver(log).open_work() == before
+    assert Driver(log).open_work() == before
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_beginning_of_the_log_is_a_state(seed):
+    """A crash may cut it anywhere: what is committed and what is open tile the elements."""
+    log, _ = random_run(seed)
+    for length_ in range(len(log.records) + 1):
+        beginning = Log()
+        beginning.records, beginning.blobs = log.records[:length_], log.blobs
+        check_tiling(beginning)
+
+
+def test_all_orders_of_splits_and_commits_of_a_small_range():
+    """Each followed by another driver."""
+    runs = [()]
+    seen = 0
+    for _ in range(4):
+        longer = []
+        for events in runs:
+            driver = replayed(events)
+            for item_id, item in driver.open.items():
+                longer.append((*events, (item_id, None)))
+                longer += [(*events, (item_id, at)) for at in range(length(item.restriction))]
+        for events in longer:
+            driver = replayed(events)
+            before = driver.open_work()
+            assert Driver(driver.log).open_work() == before
+            check_tiling(driver.log)
+            seen += 1
+        runs = longer
+    assert seen == 292
+
+
+def replayed(events):
+    driver = Driver(Log(), [one(OffsetRange(0, 3))])
+    for item_id, at in events:
+        if at is None:
+            driver.commit(item_id)
+        else:
+            driver.split(item_id, at)
+    return driver
+
+
+@pytest.mark.parametrize("restriction", [OffsetRange(0, 9), Span(0, 9), Text("abcdefghi")], ids=repr)
+def test_restrictions_come_back_as_they_were(restriction):
+    """Those of sdf as numbers, a user's own by the name of its class."""
+    driver = Driver(Log(), [one(restriction)])
+    driver.split(0, 4)
+    driver.commit(0)
+    ((item, due),) = History(driver.log).replay(RunState(SizesFn()))
+    assert (item.restriction, item.element, due) == (cut(restriction, 4)[1], restriction, 0)
+
+
+def test_a_range_of_keys_comes_back_as_it_was():
+    """Though its bounds are no numbers."""
+    log = Log()
+    whole = ByteKeyRange(b"a", b"\xff")
+    history = History(log)
+    for record in [["begin", "app", {}], ["prepared"], *history.of_elements([Expanded("e", whole, ((whole, 1.0),))])]:
+        log.append(record)
+    ((item, _),) = History(log).replay(RunState(SizesFn()))
+    assert (item.element, item.restriction, item.size) == ("e", whole, 1.0)
+
+
+def test_an_element_may_be_any_value():
+    """One that is no plain data is pickled."""
+    log = Log()
+    elements = [1, "é\n", None, ("a", 1.5), {"k": [b"\x00"]}, Span(1, 2), DoFn, float("inf")]
+    span = OffsetRange(0, 1)
+    history = History(log)
+    for record in [
+        ["begin", "app", {}],
+        *history.of_elements([Expanded(each, span, ((span, 1.0),)) for each in elements]),
+    ]:
+        log.append(record)
+    assert list(History(log).elements()) == elements
+    assert [item.element for item, _ in History(log).replay(RunState(SizesFn()))] == elements
+
+
+def test_a_run_without_elements_is_expanded():
+    """There is nothing to do, and nothing to ask for again."""
+    driver = Driver(Log(), [])
+    assert History(driver.log).expanded == 0
+    assert Driver(driver.log).open == {}
+
+
+def test_elements_count_only_when_all_are_there():
+    """A driver that died while it expanded is no trouble: the next one expands again."""
+    log = Log()
+    first = History(log)
+    log.append(["begin", "app", {}])
+    log.append(next(first.of_elements([one(OffsetRange(0, 5))])))
+    driver = Driver(log, ELEMENTS)
+    assert History(log).expanded == len(ELEMENTS)
+    assert len(Driver(log).open) == len(driver.open)
+
+
+def test_many_elements_take_several_blobs(monkeypatch):
+    """And come back in order."""
+    monkeypatch.setattr("sdf.saving.history._TOGETHER", 3)
+    log = Log()
+    Driver(log, [one(OffsetRange(number, number + 2)) for number in range(8)])
+    history = History(log)
+    assert len(history.blobs) == 3
+    assert list(history.elements()) == [OffsetRange(number, number + 2) for number in range(8)]
+
+
+def test_messages_and_counts_are_those_of_the_commits_in_their_order():
+    """Of all drivers; None, of a segment that gave nothing to an output, is left out."""
+    log = Log()
+    driver = Driver(log, [one(OffsetRange(0, 9), 3, 3)])
+    driver.commit(1, message={"name": "one"}, records=3)
+    driver = Driver(log)
+    driver.commit(0, message=None, records=0)
+    driver.commit(2, message={"name": "two"}, records=4)
+    for history in (driver.history, History(log)):
+        assert history.messages(0) == [{"name": "one"}, {"name": "two"}]
+        assert (history.segments, history.records, history.seconds) == (3, (7,), 1.5)
+    assert driver.history.of_messages() == History(log).of_messages()
+
+
+def test_seconds_of_work_that_drivers_lost_add_up():
+    """As they were last heard of; none once all was committed."""
+    log = Log()
+    for record in [["begin", "app", {}], ["running", 3.0], ["running", 5.0], ["driver", "b"], ["running", 1.0]]:
+        log.append(record)
+    assert (History(log).lost_seconds, History(log).drivers) == (6.0, 2)
+    log.append(["committing", "hash"])
     assert History(log).lost_seconds == 5.0
 
 
-def test_how_far_the_commit_was_is_there_again():
-    """And that the run is done."""
-    log = MemoryLog()
-    log.add(["begin", "app", {"the DoFn": "A"}], ["prepared"], ["committing", "hash"], ["committed", "bad"])
+def test_the_end_of_a_run_is_read():
+    """What was committed, and that it is done."""
+    log = Log()
+    for record in [["begin", "app", {}], ["prepared"], ["expanded", 0], ["committing", "hash"], ["committed", "main"]]:
+        log.append(record)
     history = History(log)
-    assert (history.app, history.committing, history.committed, history.done) == ("app", "hash", {"bad"}, False)
-    log.add(["done"])
+    assert (history.committing, history.committed, history.done) == ("hash", {"main"}, False)
+    log.append(["done"])
     assert History(log).done
 
 
 def test_another_run_is_told_by_what_is_different():
-    """The first difference, in words."""
-    log = MemoryLog()
-    log.add(["begin", "app", {"the DoFn": "a.A", "side inputs": {}}])
-    history = History(log)
-    history.check_same({"the DoFn": "a.A", "side inputs": {}})
-    with pytest.raises(JournalError, match=r"begun with side inputs \{\}, this call has \{'x': 1\}. Use another"):
-        history.check_same({"the DoFn": "a.A", "side inputs": {"x": 1}})
-
-
-# Logs that cannot be
-
-
-BEGUN = (["begin", "app", {}], ["prepared"])
+    """It names the difference."""
+    history = Driver(Log(), []).history
+    history = History(Driver(Log(), []).log)
+    history.check_same({"the DoFn": "SizesFn"})
+    with pytest.raises(JournalError, match=re.escape("it was begun with the DoFn 'SizesFn', this call has 'OtherFn'")):
+        history.check_same({"the DoFn": "OtherFn"})
 
 
 @pytest.mark.parametrize(
-    ("records", "flaw"),
+    ("record", "flaw"),
     [
-        ([["sing", 1]], "it does not know 'sing'"),
-        ([[]], "not enough values"),
-        ([["begin"]], "not enough values"),
-        ([["commit", [[0, 0]], [None], [1], 0.0]], "work item 0 is not there"),
-        ([["split", 0, [0, 1], []]], "work item 0 is not there"),
-        ([["expanded", 3]], "it should have 3 elements, it has 0"),
-        ([7], "cannot unpack"),
+        (["commit", [[0, 0]], [None], [1], 0.5], "work item 0 is not there, or is committed already"),
+        (["commit", [[9, 9]], [None], [1], 0.5], "work item 9 is not there"),
+        (["commit", [[1, 1]], [None], [1, 2], 0.5], "zip()"),
+        (["commit"], "not enough values"),
+        (["split", 0, [0, 1], []], "work item 0 is not there, or is committed already"),
+        (["split", 1, None], "missing 1 required positional argument"),
+        (["elements", {"size": 1}], "'blob'"),
+        (["expanded", 7], "it should have 7 elements"),
+        (["from the future"], "it does not know 'from the future'"),
+        ([], "not enough values"),
+        (7, "cannot unpack"),
     ],
 )
-def test_a_record_that_cannot_be_is_told(records, flaw):
-    """With the record."""
-    log = MemoryLog()
-    log.add(*BEGUN, *records)
-    with pytest.raises(JournalCorruptError, match=rf"memory: the log holds .* which cannot be: .*{flaw}"):
+def test_a_record_that_cannot_be_is_an_error_that_shows_it(record, flaw):
+    """No crash makes one."""
+    log = Log()
+    driver = Driver(log, [one(OffsetRange(0, 9), 3)])
+    driver.commit(0)
+    log.append(record)
+    if record == ["elements", {"size": 1}]:
+        log.append(["expanded", 2])
+    with pytest.raises(JournalCorruptError, match=re.escape(flaw)) as error:
         History(log)
+    assert "A crash cannot cause this" in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "record",
+    "split",
     [
-        ["split", 0, [0, 5], [[[6, 10], None, False, 0]]],
-        ["split", 0, [0, 5], [[[4, 10], None, False, 0]]],
+        ["split", 0, [0, 4], [[[5, 9], None, False, 0]]],
+        ["split", 0, [0, 5], [[[4, 9], None, False, 0]]],
         ["split", 0, [0, 5], []],
         ["split", 0, None, []],
+        ["split", 0, {"value": ["name", "no.such:thing"]}, []],
+        ["split", 0, {"nothing": 1}, []],
     ],
-    ids=["a gap", "an overlap", "the end is gone", "all is gone"],
 )
-def test_parts_that_do_not_tile_their_element_are_told(record):
-    """When the next driver takes the run up."""
-    driver = driver_of(CountFn(), [("a", 10)])
-    driver.log.add(record)
-    with pytest.raises(JournalCorruptError, match="does not add up"):
-        History(driver.log).replay(RunState(CountFn()))
+def test_a_history_that_does_not_add_up_is_an_error(split):
+    """A gap, an overlap, a piece that is gone, a value that cannot be made."""
+    log = Log()
+    Driver(log, [one(OffsetRange(0, 9))])
+    log.append(split)
+    with pytest.raises(JournalCorruptError):
+        History(log).replay(RunState(SizesFn()))
 
 
-@pytest.mark.parametrize("second", [["split", 0, [0, 5], []], ["commit", [[0, 0]], [None], [1], 0.0]])
-def test_what_is_committed_does_not_change_any_more(second):
-    """Neither split nor committed again."""
-    driver = driver_of(CountFn(), [("a", 10)])
-    driver.commit((0, 0, 10))
-    driver.log.add(second)
-    with pytest.raises(JournalCorruptError, match="committed already"):
-        History(driver.log)
-
-
-def test_elements_that_cannot_be_read_are_told():
-    """Their blob is what its hash says, but no JSON."""
-    log = MemoryLog()
-    log.add(*BEGUN, ["elements", log.put(zlib.compress(b"[1, 2]"))], ["expanded", 1])
-    with pytest.raises(JournalCorruptError, match="which cannot be"):
-        History(log)
+def test_the_records_are_small():
+    """A usual split and a usual commit take some tens of bytes, as there may be a million."""
+    log = Log()
+    driver = Driver(log, [one(OffsetRange(0, 1000))])
+    driver.split(0, 400)
+    split = log.records[-1]
+    driver.commit(0, 1, message="m")
+    assert json.loads(split) == ["split", 0, [0, 400], [[[400, 1000], None, False, 0]]]
+    assert json.loads(log.records[-1]) == ["commit", [[0, 1]], ["m"], [1], 0.5]
