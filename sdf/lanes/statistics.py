@@ -62,7 +62,7 @@ class Statistics:
         return RunProgress(
             name=self._work.name,
             seconds=self._active_seconds(now),
-            done=min(sum(map(_units_done, self._lanes)), self._work.known_units),
+            done=min(self._work.done_before + sum(map(_units_done, self._lanes)), self._work.known_units),
             known=self._work.known_units,
             tasks_busy=tasks_busy,
             slots=len(self._lanes),

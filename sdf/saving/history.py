@@ -32,7 +32,7 @@ import attrs
 from sdf.errors import JournalCorruptError, JournalError, SdfError, show
 from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
-from sdf.execution.work_items import WorkItem
+from sdf.execution.work_items import WorkItem, units
 from sdf.journal.chain import canonical, sha256
 from sdf.journal.pending import from_data, to_data
 from sdf.journal.run_log import RunLog
@@ -199,6 +199,7 @@ class History:
                     items = work.restore(from_data(element), one, restrictions, note)
                     done = [item for item, part in zip(items, parts, strict=True) if part.committed]
                     work.ledger.assign(_BEFORE, done)
+                    work.done_before += sum(map(units, done))
                     todo += [(item, part.due) for item, part in zip(items, parts, strict=True) if not part.committed]
                 work.ledger.seal(_BEFORE, _BEFORE)
         except (SdfError, LookupError, ValueError, TypeError) as error:

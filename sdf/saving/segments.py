@@ -98,6 +98,7 @@ def _write(
 ) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     messages: dict[str, Any] = {}
     counts: dict[str, int] = {}
+    rejected = 0
     for name, sink in sorted(targets.sinks, key=lambda each: each[0] == _BAD):  # "bad" last: others reject into it
         rejects: list[None] = []
         reject = _rejecting(spools[_BAD], rejects) if _BAD in spools and name != _BAD else None
@@ -107,11 +108,14 @@ def _write(
             message = sink.write(records, Place(targets.token, name, uuid.uuid4().hex, reject))
         except BadRecordError as error:
             error.output = name
+            if name == _BAD and rejected:  # its records are not only those that `process` put there
+                error.number = None
             raise
         if next(records, _END) is not _END:
             raise SinkError(f"{type(sink).__name__}.write() must read all records of a segment; it left some unread.")
         messages[name] = _as_json(message, sink)
         counts[name] = sys.maxsize - length_hint(ones) - len(rejects)
+        rejected += len(rejects)
     return tuple(messages[name] for name, _ in targets.sinks), tuple(counts[name] for name, _ in targets.sinks)
 
 

@@ -279,7 +279,7 @@ class Ledger:
         self._check_open(owner)
         self._check_open(part)
         owned = self._owned.get(owner, {})
-        nodes = list(islice(owned.values(), count))
+        nodes = list(islice(owned.values(), max(count, 0)))
         if count < 1 or len(nodes) < count or nodes[-1].item.id != last_id:
             raise LedgerError(
                 f"{owner!r} commits its first {count} work items, the last of them {last_id}; it has {len(owned)}."

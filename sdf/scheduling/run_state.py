@@ -37,6 +37,7 @@ class RunState:
         costs: what work costs.
         deferrals: how long deferred work waits.
         known_units: all work entered so far, in the DoFn's unit.
+        done_before: the part of ``known_units`` that earlier drivers of a saved run have committed.
         splits: how often a work item was cut in two so far.
         notes: (element, remark) for each element on which the DoFn had a remark.
     """
@@ -48,6 +49,7 @@ class RunState:
         self.costs = CostModel()
         self.deferrals = Deferrals(self.name)
         self.known_units = 0.0
+        self.done_before = 0.0
         self.splits = 0
         self.notes: list[tuple[Any, str]] = []
         self._split_elements: dict[int, Any] = {}

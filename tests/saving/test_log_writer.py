@@ -1,151 +1,141 @@
-"""The writer of a saved run's log: order, grouping, waiting, failing, ending."""
+"""LogWriter: what is added is written in order, seldom, and an error reaches whoever waits."""
 
 import threading
 
 import pytest
+from support.clock import Clock
+from support.memory import Memory
 
 from sdf.errors import JournalFencedError
+from sdf.journal.run_log import RunLog
 from sdf.saving.log_writer import LogWriter
 
 
 class Log:
-    """Keeps what is appended; an append waits until it may go on, and may fail."""
+    """Notes the entries; waits at each for leave, if it is told to, and fails where it is told to."""
 
-    def __init__(self):
+    def __init__(self, *, waits=False, fails_at=None):
         self.entries = []
-        self.begun = threading.Semaphore(0)
-        self.free = threading.Event()
-        self.free.set()
-        self.failure = None
+        self.fails_at = fails_at
+        self.writing, self.leave = threading.Event(), threading.Event()
+        if not waits:
+            self.leave.set()
 
     def append(self, records):
-        self.begun.release()
-        self.free.wait()
-        if self.failure is not None:
-            raise self.failure
+        self.writing.set()
+        self.leave.wait()
+        if len(self.entries) == self.fails_at:
+            raise OSError("no space left")
         self.entries.append(list(records))
 
-    def records(self):
-        return [record for entry in self.entries for record in entry]
+
+def writer_to(log):
+    return LogWriter(log, clock=Clock(0.0))
 
 
-@pytest.fixture
-def log():
-    return Log()
-
-
-@pytest.fixture
-def writer(log):
-    """A writer whose clock stands still: after its first entry no other is due before it is asked for."""
-    writer = LogWriter(log, clock=lambda: 0.0)
-    yield writer
-    log.free.set()
+def test_what_is_added_while_an_entry_is_written_goes_into_the_next_one():
+    """All of it, in order."""
+    log = Log(waits=True)
+    writer = writer_to(log)
+    writer.add(["a"])
+    log.writing.wait()
+    writer.add(["b"], ["c"])
+    writer.add(["d"])
+    log.leave.set()
     writer.close()
-    assert not writer._thread.is_alive()
+    assert log.entries == [[["a"]], [["b"], ["c"], ["d"]]]
 
 
-def test_the_first_record_is_written_at_once(log, writer):
-    """Nobody has to ask for it."""
-    writer.add("a")
-    log.begun.acquire()
-
-
-def test_records_that_come_soon_after_each_other_share_an_entry(log, writer):
-    """All that was added by the time that it is asked for, in order."""
-    writer.add("a")
+def test_the_second_entry_waits_for_its_time_or_for_somebody_who_waits_for_it():
+    """Here the clock stands still, so its time never comes."""
+    log = Log()
+    writer = writer_to(log)
+    writer.add(["a"])
     writer.flush()
-    writer.add("b", "c")
-    writer.add("d")
+    writer.add(["b"])
+    assert log.entries == [[["a"]]]
     writer.flush()
-    assert log.entries == [["a"], ["b", "c", "d"]]
-
-
-def test_what_is_added_during_a_write_comes_next(log, writer):
-    """Flush waits for that too."""
-    log.free.clear()
-    writer.add("a")
-    log.begun.acquire()
-    writer.add("b")
-    log.free.set()
-    writer.flush()
-    assert log.entries == [["a"], ["b"]]
-
-
-def test_an_entry_is_due_after_a_second(log):
-    """By the clock, without a flush."""
-    seconds = iter(range(1000))
-    writer = LogWriter(log, clock=lambda: next(seconds))
-    for record in "abc":
-        writer.add(record)
-        log.begun.acquire()
+    assert log.entries == [[["a"]], [["b"]]]
     writer.close()
-    assert log.records() == ["a", "b", "c"]
 
 
-def test_flush_without_records_returns(log, writer):
-    """There is nothing to wait for."""
-    writer.flush()
+def test_whoever_flushes_waits_until_it_is_written():
+    """Also while an earlier entry is being written."""
+    log = Log(waits=True)
+    writer = writer_to(log)
+    writer.add(["a"])
+    log.writing.wait()
+    writer.add(["b"])
+    flushed = threading.Thread(target=writer.flush)
+    flushed.start()
     assert log.entries == []
-
-
-def test_close_writes_what_is_left(log, writer):
-    """At once, though the next entry is not due."""
-    writer.add("a")
-    writer.flush()
-    writer.add("b")
+    log.leave.set()
+    flushed.join()
+    assert log.entries == [[["a"]], [["b"]]]
     writer.close()
-    assert log.records() == ["a", "b"]
 
 
-def test_many_threads_may_flush(log, writer):
-    """Each returns after its own record is durable; those of each thread are in order."""
-
-    def add(name):
-        for number in range(50):
-            writer.add([name, number])
-            writer.flush()
-            assert [name, number] in log.records()
-
-    threads = [threading.Thread(target=add, args=(name,)) for name in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for name in range(4):
-        assert [record[1] for record in log.records() if record[0] == name] == list(range(50))
-    assert len(log.records()) == 200
-
-
-def test_a_failure_is_raised_by_all_that_wait_from_then_on(log, writer):
-    """And nothing is written any more, not even at the end."""
-    log.failure = JournalFencedError("another driver")
-    writer.add("a")
-    with pytest.raises(JournalFencedError):
-        writer.flush()
-    log.failure = None
-    writer.add("b")
-    for wait in (writer.flush, writer.check):
-        with pytest.raises(JournalFencedError):
-            wait()
+def test_with_nothing_to_write_nothing_is_written():
+    """No empty entries."""
+    log = Log()
+    writer = writer_to(log)
+    writer.flush()
     writer.close()
     assert log.entries == []
 
 
-def test_a_failure_wakes_who_waits_already(log, writer):
-    """For a record that was added while the write that failed was under way."""
-    log.free.clear()
-    writer.add("a")
-    log.begun.acquire()
-    writer.add("b")
-    log.failure = JournalFencedError("another driver")
-    threading.Timer(0.01, log.free.set).start()
-    with pytest.raises(JournalFencedError):
-        writer.flush()
-
-
-def test_check_is_silent_while_all_is_well(log, writer):
-    """The seconds that writing took are counted."""
-    writer.add("a")
+def test_an_error_is_raised_to_all_who_ask():
+    """At once, and ever after; nothing is written any more."""
+    log = Log(fails_at=1)
+    writer = writer_to(log)
+    writer.add(["a"])
     writer.flush()
     writer.check()
-    assert writer.seconds == 0.0
+    writer.add(["b"])
+    for _ in range(2):
+        with pytest.raises(OSError, match="no space left"):
+            writer.flush()
+        with pytest.raises(OSError, match="no space left"):
+            writer.check()
+        writer.add(["c"])
+    writer.close()
+    assert log.entries == [[["a"]]]
+
+
+def test_an_error_ends_the_wait_of_those_who_flush():
+    """Though what they wait for is never written."""
+    log = Log(waits=True, fails_at=0)
+    writer = writer_to(log)
+    errors = []
+
+    def flush():
+        try:
+            writer.flush()
+        except OSError as error:
+            errors.append(str(error))
+
+    writer.add(["a"])
+    log.writing.wait()
+    writer.add(["b"])
+    threads = [threading.Thread(target=flush) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    log.leave.set()
+    for thread in threads:
+        thread.join()
+    writer.close()
+    assert errors == ["no space left"] * 3
+
+
+def test_a_driver_that_was_overtaken_hears_of_it():
+    """With its next entry."""
+    storage = Memory()
+    logs = [RunLog(storage, driver=name, clock=lambda: 0) for name in ("one", "other")]
+    for log in logs:
+        assert list(log.read()) == []
+    logs[1].append([["begin"]])
+    writer = writer_to(logs[0])
+    writer.add(["begin"])
+    with pytest.raises(JournalFencedError):
+        writer.flush()
+    writer.close()

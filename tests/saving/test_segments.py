@@ -1,54 +1,46 @@
-"""Writing a segment: which record goes to which sink, what is counted, and where a bad record comes from."""
+"""A segment: each output goes to its sink, and an error says which record of which element it was."""
 
-import json
+import re
 
 import attrs
 import pytest
 
 from sdf import DoFn, OffsetRange, TaggedOutput
-from sdf.errors import BadRecordError, OutputError, ProcessError, SinkError
-from sdf.execution.bundle import Bundle
-from sdf.execution.expansion import expand
+from sdf.errors import BadRecordError, OutputError, SinkError
+from sdf.execution.work_items import WorkItem
 from sdf.saving.segments import Targets, blame_record, write_segment
-from sdf.scheduling.run_state import RunState
 from sdf.sinks import Sink, Token
-
-TOKEN = Token("run", 0)
-written = {}  # the records of each sink, by its name
-places = {}
 
 
 @attrs.frozen
 class ListSink(Sink):
-    """Keeps the records; refuses some of them, or all after the first few."""
+    """Its message is what it was given; it cannot write some records, and can stop early."""
 
-    name: str
-    bad: object = None
-    rejects: bool = False
+    refused: tuple = ()
     most: int | None = None
-    message: object = None
+    places: list = attrs.field(factory=list, eq=False)
 
     def identity(self):
-        return self.name
+        return ["list"]
 
     def prepare(self, run):
-        raise NotImplementedError
+        """Nothing to prepare."""
 
     def write(self, records, place):
-        places[self.name] = place
-        kept = written[self.name] = []
+        self.places.append(place)
+        if self.most is not None:
+            return [next(records) for _ in range(self.most)]
+        rows = []
         for number, record in enumerate(records):
-            if number == self.most:
-                break
-            if record == self.bad and self.rejects:
+            if record not in self.refused:
+                rows.append(record)
+            elif place.reject is not None:
                 place.reject(record)
-            elif record == self.bad:
-                error = BadRecordError(f"no {record!r} here")
+            else:
+                error = BadRecordError(f"{record!r} cannot be written.")
                 error.number = number
                 raise error
-            else:
-                kept.append(record)
-        return self.message or {"kept": len(kept)}
+        return rows
 
     def commit(self, messages, token):
         raise NotImplementedError
@@ -57,202 +49,157 @@ class ListSink(Sink):
         raise NotImplementedError
 
 
-@pytest.fixture(autouse=True)
-def nothing_written():
-    written.clear()
-    places.clear()
+def targets(main=None, **sinks):
+    return Targets((("main", main or ListSink()), *sinks.items()), Token("app", 0))
 
 
-def targets(*sinks):
-    return Targets(tuple((sink.name, sink) for sink in sinks), TOKEN)
+def test_records_go_to_the_sink_as_they_come():
+    """None is kept back."""
+    seen = []
+
+    class LazySink(ListSink):
+        def write(self, records, place):
+            seen.extend(("written", record) for record in records)
+            return "message"
+
+    def outputs():
+        for number in range(3):
+            seen.append(("made", number))
+            yield number
+
+    assert write_segment(outputs(), targets(LazySink()), "Fn") == (("message",), (3,))
+    assert seen == [(what, number) for number in range(3) for what in ("made", "written")]
 
 
-def mixed(n, tags=("odd",)):
-    """Numbers; every second one goes to the next of some tags."""
-    for i in range(n):
-        yield TaggedOutput(tags[i // 2 % len(tags)], i) if i % 2 else i
+def test_each_tag_goes_to_its_own_sink_in_order():
+    """However the records of the outputs are mixed, and however many."""
+    outputs = [TaggedOutput("odd", number) if number % 2 else number for number in range(5001)]
+    messages, records = write_segment(iter(outputs), targets(odd=ListSink(), none=ListSink()), "Fn")
+    assert messages == (list(range(0, 5001, 2)), list(range(1, 5001, 2)), [])
+    assert records == (2501, 2500, 0)
 
 
-def test_the_records_of_one_output_go_straight_to_its_sink():
-    """They are not read before the sink asks."""
-    messages, counts = write_segment(iter(range(5)), targets(ListSink("main")), "Fn")
-    assert written == {"main": [0, 1, 2, 3, 4]}
-    assert (messages, counts) == (({"kept": 5},), (5,))
+def test_rejected_records_go_to_the_output_bad():
+    """From all outputs, beside those that process() puts there; they count there, and not where they came from."""
+    given = [1, 2, TaggedOutput("other", 3), TaggedOutput("bad", "mine"), 4]
+    sinks = targets(ListSink((2,)), bad=ListSink(), other=ListSink((3,)))
+    assert write_segment(iter(given), sinks, "Fn") == (([1, 4], [2, "mine", 3], []), (2, 3, 0))
 
 
-@pytest.mark.parametrize("n", [0, 1, 7, 2500, 5000])
-def test_each_tag_has_its_sink(n):
-    """In order, however many there are; messages and counts are in the order of the sinks."""
-    sinks = targets(ListSink("main"), ListSink("odd"), ListSink("other"))
-    messages, counts = write_segment(mixed(n, ("odd", "other")), sinks, "Fn")
-    assert written == {"main": list(range(0, n, 2)), "odd": list(range(1, n, 4)), "other": list(range(3, n, 4))}
-    assert [message["kept"] for message in messages] == list(counts) == [len(each) for each in written.values()]
-    assert TaggedOutput.declared is None
+def test_the_sink_of_bad_records_cannot_reject_any():
+    """There is no further one. The number of such a record does not tell where it came from."""
+    with pytest.raises(BadRecordError, match="2 cannot be written") as error:
+        write_segment(iter([1, 2]), targets(ListSink((2,)), bad=ListSink((2,))), "Fn")
+    assert (error.value.output, error.value.number) == ("bad", None)
 
 
-def test_large_records_of_a_tag_are_spooled():
-    """To a file, from some megabytes on."""
-    outputs = (TaggedOutput("odd", bytes(1 << 20)) for _ in range(12))
-    _, counts = write_segment(outputs, targets(ListSink("main"), ListSink("odd")), "Fn")
-    assert counts == (0, 12)
-    assert written["odd"] == [bytes(1 << 20)] * 12
+def test_without_an_output_bad_a_bad_record_is_an_error_that_knows_its_output():
+    """And its number there."""
+    with pytest.raises(BadRecordError) as error:
+        write_segment(iter([1, TaggedOutput("b", 7), TaggedOutput("b", 8)]), targets(b=ListSink((8,))), "Fn")
+    assert (error.value.output, error.value.number) == ("b", 1)
 
 
-def test_each_sink_has_a_place_of_its_own():
-    """Whose name nobody else has."""
-    names = set()
-    for _ in range(3):
-        write_segment(mixed(4), targets(ListSink("main"), ListSink("odd")), "Fn")
-        assert {name: (place.token, place.tag) for name, place in places.items()} == {
-            "main": (TOKEN, "main"),
-            "odd": (TOKEN, "odd"),
-        }
-        names |= {place.name for place in places.values()}
-    assert len(names) == 6
+@pytest.mark.parametrize("most", [0, 2])
+def test_a_sink_that_leaves_records_is_an_error(most):
+    """They would be lost."""
+    with pytest.raises(SinkError, match=re.escape("ListSink.write() must read all records of a segment; it left some")):
+        write_segment(iter([1, 2, 3]), targets(ListSink(most=most)), "Fn")
+    assert write_segment(iter([1, 2, 3]), targets(ListSink(most=3)), "Fn") == (([1, 2, 3],), (3,))
 
 
 def test_an_undeclared_tag_is_an_error():
-    """Also while process() has a tag that is declared."""
-    with pytest.raises(OutputError, match="even"):
-        write_segment(mixed(4, ("even",)), targets(ListSink("main"), ListSink("odd")), "Fn")
-    assert TaggedOutput.declared is None
+    """With tags and without; and the worker's other runs do not notice."""
+    for sinks in (targets(odd=ListSink()), targets()):
+        with pytest.raises(OutputError, match="'even'"):
+            write_segment((TaggedOutput("even", number) for number in range(1)), sinks, "Fn")
+        assert TaggedOutput.declared is None
 
 
-def test_what_a_sink_rejects_goes_to_bad_and_counts_there():
-    """With what process() puts there itself; "bad" is written last, wherever it is declared."""
-    sinks = targets(ListSink("main", 2, True), ListSink("bad"), ListSink("odd", 5, True))
-    _, counts = write_segment(mixed(6, ("odd", "bad", "odd")), sinks, "Fn")
-    assert written == {"main": [0, 4], "odd": [1], "bad": [2, 3, 5]}
-    assert counts == (2, 3, 1)
+def test_each_segment_and_output_has_a_place_of_its_own():
+    """So that late attempts overwrite nothing."""
+    main, odd = ListSink(), ListSink()
+    for _ in range(3):
+        write_segment(iter([1]), targets(main, odd=odd), "Fn")
+    places = [*main.places, *odd.places]
+    assert len({place.name for place in places}) == 6
+    assert [place.tag for place in places] == ["main"] * 3 + ["odd"] * 3
+    assert {place.token for place in places} == {Token("app", 0)}
 
 
-def test_without_an_output_for_them_nothing_can_be_rejected():
-    """The place says so to the sink; "bad" itself has nowhere else to go."""
-    write_segment(mixed(4), targets(ListSink("main"), ListSink("odd")), "Fn")
-    assert places["main"].reject is None
-    write_segment(mixed(4, ("bad",)), targets(ListSink("main"), ListSink("bad")), "Fn")
-    assert places["bad"].reject is None
-    assert places["main"].reject is not None
+# Whose record it was.
 
 
-@pytest.mark.parametrize(
-    "sinks", [[ListSink("main", most=1), ListSink("odd")], [ListSink("main"), ListSink("odd", most=1)]]
-)
-def test_a_sink_that_leaves_records_unread_is_an_error(sinks):
-    """They would be lost."""
-    with pytest.raises(SinkError, match=r"ListSink.write\(\) must read all records of a segment; it left some unread."):
-        write_segment(mixed(6), targets(*sinks), "Fn")
-
-
-def test_a_sink_that_reads_nothing_still_has_the_segment_run():
-    """What gives no records is done then, too."""
-    ran = []
-
-    def outputs():
-        ran.append("ran")
-        yield from ()
-
-    write_segment(outputs(), targets(ListSink("main", most=0)), "Fn")
-    assert ran == ["ran"]
-
-
-@pytest.mark.parametrize(
-    "message", [{1}, {"path": object()}, float("nan"), {"files": b"1"}], ids=["set", "object", "nan", "bytes"]
-)
-def test_a_message_that_the_log_cannot_hold_is_an_error_of_the_sink(message):
-    """Told on the worker, with the name of the sink."""
-    with pytest.raises(SinkError, match=r"ListSink.write\(\) must return None or JSON data \(got "):
-        write_segment(iter([1]), targets(ListSink("main", message=message)), "Fn")
-
-
-def test_a_message_comes_back_from_the_log_as_it_was_sent():
-    """Though it holds tuples and numbers as keys, which JSON does not have."""
-    (message,), _ = write_segment(iter([1]), targets(ListSink("main", message={"rows": (1, 2), 7: 8})), "Fn")
-    assert message == {"rows": [1, 2], "7": 8} == json.loads(json.dumps(message))
-
-
-# Where a bad record comes from
-
-
-class NumbersFn(DoFn):
-    """Element: (name, N). Gives name and number, odd ones as tagged outputs."""
+class LinesFn(DoFn):
+    """Element: a name and a count. Gives two records for each number, and one with a tag."""
 
     def get_initial_restriction(self, element):
         return OffsetRange(0, element[1])
 
     def process(self, element, tracker):
-        for i in range(*tracker.current_restriction()):
-            if not tracker.try_claim(i):
+        for number in range(*tracker.current_restriction()):
+            if not tracker.try_claim(number):
                 return
-            yield TaggedOutput("odd", (element[0], i)) if i % 2 else (element[0], i)
+            yield f"{element[0]}{number}a"
+            yield TaggedOutput("tag", f"{element[0]}{number}t")
+            yield f"{element[0]}{number}b"
 
 
-class OnceFn(NumbersFn):
-    """Fails when it runs again."""
-
-    def __init__(self):
-        self.ran = False
-
-    def process(self, element, tracker):
-        if self.ran:
-            raise ValueError("not twice")
-        self.ran = True
-        yield from super().process(element, tracker)
-
-
-class ShrinkingFn(NumbersFn):
-    """Gives nothing when it runs again."""
-
-    def __init__(self):
-        self.ran = False
+class ListsFn(LinesFn):
+    """As LinesFn, all at once."""
 
     def process(self, element, tracker):
-        again, self.ran = self.ran, True
-        return (output for output in super().process(element, tracker) if not again)
+        return list(super().process(element, tracker))
 
 
-def blamed(fn, elements, *sinks):
-    """Write the outputs of a bundle, one of which is bad; return the error with its origin."""
-    items = list(RunState(fn).add([expand(fn, element) for element in elements]))
-    bundle = Bundle(fn, items, side_inputs={}, clock=lambda: 0.0)
-    with pytest.raises(BadRecordError) as raised:
-        write_segment(bundle.outputs(), targets(*sinks), "Fn")
-    return str(blame_record(raised.value, fn, bundle.held(), {}))
+ITEMS = [
+    WorkItem(0, 0, ("x", 9), OffsetRange(3, 5)),
+    WorkItem(1, 1, ("y", 2), OffsetRange(0, 2)),
+]
 
 
-@pytest.mark.parametrize("record", [("a", 0), ("a", 4), ("b", 0), ("b", 2)])
-def test_a_bad_record_is_traced_to_its_position(record):
-    """By running the segment again; it need not be in the first element."""
-    text = blamed(NumbersFn(), [("a", 6), ("b", 6)], ListSink("main", record), ListSink("odd"))
-    assert text == (
-        f"NumbersFn.process() of element ('{record[0]}', 6), OffsetRange(start=0, stop=6) at position {record[1]} gave "
-        f"a bad record: no {record} here"
-    )
+def blamed(number, output="main", fn=None, items=ITEMS):
+    error = BadRecordError("it is bad.")
+    error.number, error.output = number, output
+    return str(blame_record(error, fn or LinesFn(), items, {}))
 
 
-def test_a_bad_record_of_a_tag_is_traced_too():
-    """Counted among the records of its own output."""
-    text = blamed(NumbersFn(), [("a", 6), ("b", 4)], ListSink("main"), ListSink("odd", ("b", 3)))
-    assert "element ('b', 4), OffsetRange(start=0, stop=4) at position 3 gave a bad record" in text
+@pytest.mark.parametrize(
+    ("number", "output", "where"),
+    [
+        (0, "main", "element ('x', 9), OffsetRange(start=3, stop=5) at position 3"),
+        (3, "main", "element ('x', 9), OffsetRange(start=3, stop=5) at position 4"),
+        (4, "main", "element ('y', 2), OffsetRange(start=0, stop=2) at position 0"),
+        (7, "main", "element ('y', 2), OffsetRange(start=0, stop=2) at position 1"),
+        (3, "tag", "element ('y', 2), OffsetRange(start=0, stop=2) at position 1"),
+    ],
+)
+def test_the_diagnosis_of_a_bad_record_names_element_and_position(number, output, where):
+    """Found by running the work items of the segment again."""
+    assert blamed(number, output) == f"LinesFn.process() of {where} gave a bad record: it is bad."
 
 
-@pytest.mark.parametrize("fn", [OnceFn(), ShrinkingFn()], ids=lambda fn: type(fn).__name__)
-def test_a_record_that_does_not_come_again_is_told_without_its_position(fn):
-    """The sink's error says what is wrong; that the second run went otherwise does not hide it."""
-    text = blamed(fn, [("a", 6)], ListSink("main", ("a", 4)), ListSink("odd"))
-    assert text == f"{type(fn).__name__}.process() of a segment gave a bad record: no ('a', 4) here"
+def test_of_a_list_the_position_is_the_last_one():
+    """All was claimed when the list was made; the restriction says where it must be."""
+    assert "OffsetRange(start=3, stop=5) at position 4" in blamed(0, fn=ListsFn())
 
 
-def test_a_sink_that_does_not_number_records_is_believed_all_the_same():
-    """Its error is raised with the name of the DoFn."""
-    error = blame_record(BadRecordError("too long"), NumbersFn(), [], {})
-    assert str(error) == "NumbersFn.process() of a segment gave a bad record: too long"
+@pytest.mark.parametrize(("number", "items"), [(8, ITEMS), (None, ITEMS), (0, [])])
+def test_a_record_that_does_not_come_again_is_of_the_segment(number, items):
+    """Or one whose number the sink does not know."""
+    assert blamed(number, items=items) == "LinesFn.process() of a segment gave a bad record: it is bad."
 
 
-def test_an_error_of_process_is_no_bad_record():
-    """It passes through the sink as it is."""
-    fn = OnceFn()
-    fn.ran = True
-    bundle = Bundle(fn, list(RunState(fn).add([expand(fn, ("a", 1))])), side_inputs={}, clock=lambda: 0.0)
-    with pytest.raises(ProcessError, match="not twice"):
-        write_segment(bundle.outputs(), targets(ListSink("main"), ListSink("odd")), "Fn")
+def test_side_inputs_are_passed_again():
+    """To the DoFn that is asked for the record once more."""
+
+    class PlusFn(LinesFn):
+        def process(self, element, tracker, plus):
+            for number in range(*tracker.current_restriction()):
+                if not tracker.try_claim(number):
+                    return
+                yield number + plus
+
+    error = BadRecordError("it is bad.")
+    error.number = 1
+    assert "at position 4" in str(blame_record(error, PlusFn(), ITEMS, {"plus": 1}))

@@ -201,6 +201,7 @@ class FailsOnceFn(SlowCountFn):
 def test_what_is_committed_does_not_run_again(sc, tmp_path, runner):
     """A resume goes on inside the element; the elements are those of the log, and their RDD is not evaluated again."""
     elements = [("big", 600), ("small", 5)]
+    seen = []
     evaluated = tmp_path / "evaluated"
 
     def once(element):
@@ -210,7 +211,7 @@ def test_what_is_committed_does_not_run_again(sc, tmp_path, runner):
     def save():
         sink = FolderSink(tmp_path / "out")
         rdd = sc.parallelize(elements).map(once)
-        return save_sdf(rdd, FailsOnceFn(str(tmp_path)), sink, runner=runner, commit_seconds=0.1)
+        return save_sdf(rdd, FailsOnceFn(str(tmp_path)), sink, runner=runner, commit_seconds=0.1, progress=seen.append)
 
     with pytest.raises(ProcessError, match="mended"):
         save()
@@ -218,7 +219,9 @@ def test_what_is_committed_does_not_run_again(sc, tmp_path, runner):
     evaluated.touch()
     before = Counter((tmp_path / "claims").read_text().splitlines())
     (tmp_path / "mended").touch()
+    seen.clear()
     summary = save()
+    assert 0 < seen[0].done < seen[-1].done == seen[-1].known  # the progress begins where the run had been
     assert saved(tmp_path / "out") == expected(elements)
     assert summary.resumed
     assert summary.records == 605

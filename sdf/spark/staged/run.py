@@ -23,7 +23,7 @@ from typing import Any
 import attrs
 from pyspark import RDD, SparkContext, StorageLevel
 
-from sdf.execution.work_items import WorkItem, units
+from sdf.execution.work_items import WorkItem
 from sdf.model.dofn import DoFn
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_facts import TaskRun
@@ -165,7 +165,7 @@ class StagedRun:
             return
         for item, delay_seconds in self._saving.begin(self._work, lambda: self._jobs.expand(self._rdd)):
             self._queue(item, delay_seconds)
-        self._done_units = self._work.known_units - sum(units(item) for item in self._work.ledger.unowned())
+        self._done_units = self._work.done_before
 
     def _queue(self, item: WorkItem, delay_seconds: float) -> None:
         """Queue a work item now, or when it is due."""
