@@ -224,7 +224,7 @@ MUTANTS = {
     ),
     "a driver whose batch was committed by another calls its sink": (
         "journal/journal.py",
-        " or self._disk.size(block_name(self.next_seq)) is not None\n",
+        " or self._storage.size(block_name(self.next_seq)) is not None\n",
         "\n",
         "journal/test_journal.py::test_a_driver_whose_batch_another_has_committed_is_fenced_before_its_sink",
     ),
@@ -233,7 +233,7 @@ MUTANTS = {
         "            return plan, Pin((), (), ())\n",
         (
             "            journal = self.checkpoint._journal\n"
-            '            journal._disk.remove(journal._ahead(f"plan-{step.number}"))\n'
+            '            journal._storage.remove(journal._ahead(f"plan-{step.number}"))\n'
             "            return plan, Pin((), (), ())\n"
         ),
         "spark/stream/test_stream.py::test_what_comes_while_a_stream_is_down_is_not_lost_to_a_step_that_had_nothing_due",

@@ -226,8 +226,8 @@ def test_what_is_committed_does_not_run_again(sc, tmp_path, runner):
     assert summary.resumed
     assert summary.records == 605
     claims = Counter((tmp_path / "claims").read_text().splitlines())
-    again = sum(claims.values()) - 605
-    assert again < sum(before.values()) < 605  # some of it was committed, and did not run again
+    again = sum(claims.values()) - sum(before.values())
+    assert again < 605  # some of it was committed, and did not run again
 
 
 @RUNNERS
