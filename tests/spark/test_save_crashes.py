@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from support import saving
@@ -127,6 +128,35 @@ def test_a_driver_that_stops_while_another_one_saves_the_run_changes_nothing(sc,
         assert all(one.records == len(ROWS) for one in second)
     print(f"\n{len(points)} points: of {len(tried)} drivers {overtaken} were overtaken, {same} ended with the same")
     assert overtaken > 0.4 * len(tried)
+
+
+@every(14, 2)
+def test_a_driver_that_stops_while_another_one_begins_and_dies_may_not_go_on(sc, tmp_path, runner, sink, step):
+    """The other one dies at any of its points; if it had taken over, the first one stops, and a third one ends it."""
+    points = whole(sc, tmp_path / "whole", runner, sink)
+    tried = range(1, len(points) + 1, step)
+    deaths = overtaken = 0
+    for number, at in enumerate(tried):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        other = Life(3 + 17 * number % 60)
+
+        def overtake(folder=folder, other=other):
+            with suppress(Death):
+                saving.run(sc, folder, runner, other, sink=sink)
+
+        try:
+            assert saving.run(sc, folder, runner, Points(overtake, at), sink=sink).records == len(ROWS)
+        except JournalFencedError:
+            overtaken += 1
+            assert other.seen
+        deaths += other.dead
+        assert saving.run(sc, folder, runner, sink=sink).records == len(ROWS)
+        assert rows(folder / "out") == ROWS
+        assert nothing_left(folder)
+    print(f"\n{len(points)} points: of {len(tried)} others {deaths} died, and {overtaken} had taken over")
+    assert deaths > 0.5 * len(tried)
+    assert overtaken > 0.3 * len(tried)
 
 
 @pytest.mark.soak
