@@ -210,7 +210,11 @@ class History:
     @staticmethod
     def is_same(before: Any, now: Any) -> bool:
         """Tell whether an element of the log is an element of a call."""
-        return bool(before == now) or to_data(before) == to_data(now)
+        try:
+            same = bool(before == now)
+        except Exception:  # of any kind: to compare two arrays gives no bool
+            same = False
+        return same or to_data(before) == to_data(now)
 
     def messages(self, output: int) -> list[Any]:
         """Return the messages of one output's sink, in the order of the commits."""

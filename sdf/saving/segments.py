@@ -7,11 +7,13 @@ temporary file meanwhile, and their sinks read them from there.
 from __future__ import annotations
 
 import itertools
+import json
 import pickle
 import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from operator import length_hint
 from typing import Any
 
@@ -79,7 +81,7 @@ def write_segment(outputs: Iterable[Any], targets: Targets, who: str) -> tuple[t
     Raises:
         OutputError: for an undeclared tag.
         BadRecordError: for a record that a sink cannot write.
-        SinkError: if a sink fails, or leaves records unread.
+        SinkError: if a sink fails, leaves records unread, or returns a message that is no JSON data.
     """
     spools = {tag: _Spool() for tag in targets.tags}
     TaggedOutput.declared = targets.tags
@@ -103,7 +105,7 @@ def _write(
         ones = itertools.repeat(True, sys.maxsize)  # counts records down, in C
         records = itertools.compress(_main(outputs, spools, who) if name == "main" else spools[name].read(), ones)
         try:
-            messages[name] = sink.write(records, Place(targets.token, name, uuid.uuid4().hex, reject))
+            message = sink.write(records, Place(targets.token, name, uuid.uuid4().hex, reject))
         except BadRecordError as error:
             error.output = name
             if name == _BAD and rejected:  # its records are not only those that `process` put there
@@ -111,9 +113,20 @@ def _write(
             raise
         if next(records, _END) is not _END:
             raise SinkError(f"{type(sink).__name__}.write() must read all records of a segment; it left some unread.")
+        messages[name] = _as_json(message, sink)
         counts[name] = sys.maxsize - length_hint(ones) - len(rejects)
         rejected += len(rejects)
     return tuple(messages[name] for name, _ in targets.sinks), tuple(counts[name] for name, _ in targets.sinks)
+
+
+def _as_json(message: Any, sink: Sink) -> Any:
+    """Return a message as it comes back from the log; raise SinkError if the log cannot hold it."""
+    try:
+        return json.loads(json.dumps(message, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise SinkError(
+            f"{type(sink).__name__}.write() must return None or JSON data (got {show(message)}): {error}."
+        ) from error
 
 
 def _rejecting(bad: _Spool, rejects: list[None]) -> Callable[[Any], None]:
@@ -179,5 +192,8 @@ def blame_record(
     error: BadRecordError, fn: DoFn, items: Iterable[WorkItem], side_inputs: Mapping[str, Any]
 ) -> BadRecordError:
     """Return the error with the DoFn, and the element and position that the record came from; see `_find_record`."""
-    where = None if error.number is None else _find_record(fn, items, error.number, error.output, side_inputs)
+    where = None
+    if error.number is not None:
+        with suppress(Exception):  # the second run may fail where the first one did not
+            where = _find_record(fn, items, error.number, error.output, side_inputs)
     return BadRecordError(f"{type(fn).__name__}.process() of {where or 'a segment'} gave a bad record: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -151,7 +152,7 @@ def _milliseconds() -> int:
 
 
 def _sinks(sink: Any, tags: tuple[str, ...]) -> list[tuple[str, Sink]]:
-    """Return the sinks by output, the main one first."""
+    """Return the sinks by output, the main one first; in the same order for each call, as the log counts on it."""
     given = dict(sink) if isinstance(sink, Mapping) else {"main": sink}
     for name, one in given.items():
         if not isinstance(one, Sink):
@@ -166,11 +167,11 @@ def _sinks(sink: Any, tags: tuple[str, ...]) -> list[tuple[str, Sink]]:
             f"save_sdf() needs a sink for each output, {show(wanted)}; it got sinks for {show(tuple(given))}. "
             f"Pass a mapping, such as {{'main': ParquetFiles('out'), 'bad': JsonLinesFiles('bad')}}."
         )
-    places = [one.identity() for one in given.values()]
+    places = [_told(one) for one in given.values()]
     for number, place in enumerate(places):
         if place in places[:number]:
             raise InvalidValueError(f"save_sdf() got one sink for two outputs ({show(place)}); each needs its own.")
-    return [("main", given["main"]), *((name, given[name]) for name in names)]
+    return [("main", given["main"]), *((name, given[name]) for name in sorted(names))]
 
 
 def _storage(checkpoint: str | os.PathLike[str] | None, sinks: list[tuple[str, Sink]]) -> Storage:
@@ -196,8 +197,19 @@ def _identity(fn: DoFn, side_inputs: Mapping[str, Any], sinks: list[tuple[str, S
         "the DoFn": f"{type(fn).__module__}.{type(fn).__qualname__}",
         "the DoFn's fields": {name: _described(value) for name, value in sorted(fields.items())},
         "side inputs": {name: _described(value) for name, value in sorted(side_inputs.items())},
-        "the sinks": {name: one.identity() for name, one in sinks},
+        "the sinks": {name: _told(one) for name, one in sinks},
     }
+
+
+def _told(sink: Sink) -> Any:
+    """Return the identity of a sink as it comes back from the log."""
+    identity = sink.identity()
+    try:
+        return json.loads(json.dumps(identity, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(
+            f"{type(sink).__name__}.identity() must return JSON data (got {show(identity)}): {error}."
+        ) from error
 
 
 def _fields(fn: DoFn) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from support.fns import EVERY_FN, CountFn, SlowCountFn, expected
@@ -312,6 +313,105 @@ def test_a_sink_that_cannot_commit_is_named_and_the_next_call_only_commits(sc, t
     summary = save_sdf(sc.parallelize(ELEMENTS), CountFn(), FolderSink(tmp_path / "out"), runner=runner)
     assert saved(tmp_path / "out") == expected(ELEMENTS)
     assert summary.report is None
+
+
+class TwoTagsFn(CountFn):
+    """Zeros go to "zero", other even numbers to "even"."""
+
+    def process(self, element, tracker):
+        for name, i in super().process(element, tracker):
+            yield (name, i) if i % 2 else TaggedOutput("even" if i else "zero", (name, i))
+
+
+def test_the_order_in_which_outputs_are_named_means_nothing(sc, tmp_path):
+    """A mapping that was made of a set has another one in each process: messages stay with their outputs."""
+
+    def save(*tags, main=FolderSink):
+        sinks = {name: FolderSink(tmp_path / name) for name in tags}
+        return save_sdf(sc.parallelize(ELEMENTS), TwoTagsFn(), {**sinks, "main": main(tmp_path / "main")}, tags=tags)
+
+    with pytest.raises(OSError, match="the catalogue is away"):
+        save("zero", "even", main=FailingSink)
+    counts = save("even", "zero").records_by_output
+    assert counts == save("zero", "even").records_by_output == {"main": 34, "even": 33, "zero": 4}
+    assert {name: len(rows(tmp_path / name)) for name in counts} == counts
+    assert all(i == 0 for _, i in rows(tmp_path / "zero"))
+
+
+class TupleSink(FolderSink):
+    def identity(self):
+        return ("folder", {"parts": (1, 2), 3: self.path})
+
+
+def test_an_identity_is_compared_as_the_log_holds_it(sc, tmp_path):
+    """Though JSON has neither tuples nor numbers as keys: the same call is known again."""
+    first, second = (
+        save_sdf(sc.parallelize(ELEMENTS), CountFn(), TupleSink(tmp_path / "out")).records for _ in range(2)
+    )
+    assert first == second
+
+
+class PathSink(FolderSink):
+    def identity(self):
+        return {"path": Path(self.path)}
+
+
+def test_an_identity_that_no_log_can_hold_is_told_at_once(sc, tmp_path):
+    """With the name of the sink."""
+    with pytest.raises(
+        InvalidTypeError, match=r"PathSink.identity\(\) must return JSON data \(got \{'path': PosixPath"
+    ):
+        save_sdf(sc.parallelize(ELEMENTS), CountFn(), PathSink(tmp_path / "out"))
+    assert list(tmp_path.iterdir()) == []
+
+
+class ObjectSink(FolderSink):
+    def write(self, records, place):
+        return {"name": super().write(records, place), "place": place}
+
+
+@RUNNERS
+def test_a_message_that_no_log_can_hold_is_an_error_that_names_the_sink(sc, tmp_path, runner):
+    """The run stays resumable with a sink that is mended."""
+    with pytest.raises(OSError, match=r"ObjectSink.write\(\) must return None or JSON data"):
+        save_sdf(sc.parallelize(ELEMENTS), CountFn(), ObjectSink(tmp_path / "out"), runner=runner)
+    save_sdf(sc.parallelize(ELEMENTS), CountFn(), FolderSink(tmp_path / "out"), runner=runner)
+    assert saved(tmp_path / "out") == expected(ELEMENTS)
+
+
+class WaitsFn(CountFn):
+    """Defers what is behind the third number, and fails there until a file is there."""
+
+    def __init__(self, mended):
+        self.mended = mended
+
+    def process(self, element, tracker):
+        start, stop = tracker.current_restriction()
+        if start == 3:
+            with open(self.mended):
+                pass
+        for i in range(start, stop):
+            if i == 3 and start < 3:
+                tracker.defer_remainder(0.3)
+                return
+            if not tracker.try_claim(i):
+                return
+            yield element[0], i
+
+
+@RUNNERS
+def test_what_was_deferred_is_done_by_a_resume(sc, tmp_path, runner):
+    """Work that was not due when the driver ended is neither lost nor done twice."""
+
+    def save():
+        rdd, fn = sc.parallelize([("a", 9), ("b", 9)]), WaitsFn(str(tmp_path / "mended"))
+        return save_sdf(rdd, fn, FolderSink(tmp_path / "out"), runner=runner, commit_seconds=0.05)
+
+    with pytest.raises(ProcessError, match="mended"):
+        save()
+    (tmp_path / "mended").touch()
+    assert save().resumed
+    assert saved(tmp_path / "out") == expected([("a", 9), ("b", 9)])
 
 
 def test_a_sink_is_an_abstract_class():
