@@ -9,9 +9,11 @@ An attempt that outlives its run may still write objects into staging. They harm
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Any, BinaryIO, cast
 
 from sdf.errors import SinkError
@@ -28,22 +30,28 @@ _CLAIM = "_committing"
 _COPIES_AT_ONCE = 16
 
 
+@lru_cache(maxsize=64)
+def _target(path: str, process: int) -> Objects:
+    """Return the objects of a target; a client takes a fifth of a second to make, and must not outlive a fork."""
+    return cast(Objects, storage_at(path, "the path of a sink"))
+
+
 class ObjectStage(Stage):
     """See the module."""
 
     def __init__(self, path: str, beside: str, token: Token, who: str) -> None:
         super().__init__(path, beside, token, who)
-        self._staging = cast(Objects, storage_at(self.where, f"the path of {who}"))
-        self._target = cast(Objects, storage_at(path, f"the path of {who}"))
+        self._target = _target(path, os.getpid())
+        self._staging = Objects(self._target.fs, self.where, "the path of a sink")
         self._fs: Any = self._target.fs
         self._mark = str(token).encode()
 
     def prepare(self, run: SinkRun) -> None:
         if self.committed():
             return
-        found = self._others({})
-        if found and self._read(self._target, _CLAIM) != self._mark:
-            raise self._not_empty(found[0])
+        found, claim = self._others({}), self._read(self._target, _CLAIM)
+        if claim != self._mark and (found or claim is not None):
+            raise self._not_empty(found[0] if found else _CLAIM)
         try:
             self._staging.create(NONCE, nonce_of(run.token, run.tag))
         except FileExistsError:

@@ -14,7 +14,7 @@ from sdf.errors import BadRecordError, InvalidValueError, show
 from sdf.extras import need
 from sdf.sinks.columns import Misfit, as_batch
 from sdf.sinks.files import FileSink, as_bytes
-from sdf.sinks.schema import as_schema, as_text, found_schema, nullable
+from sdf.sinks.schema import as_schema, as_text, check_parquet, found_schema, nullable
 from sdf.sinks.segments import Batches, Segment
 from sdf.sinks.sink import Place
 from sdf.sinks.stage import Stage
@@ -282,4 +282,11 @@ def _schema_of_most(records: Sequence[Any]) -> Any:
 
 def _schema_of(records: Sequence[Any]) -> Any:
     tables, run = next(runs(list(records)))
-    return nullable(schema_of_table(run[0])) if tables else found_schema(run)
+    if not tables:
+        return found_schema(run)
+    schema = nullable(schema_of_table(run[0]))
+    try:
+        check_parquet(schema)
+    except InvalidValueError as error:
+        raise Misfit("", run[0].schema, f"is no schema of a file: {error}") from error
+    return schema

@@ -18,7 +18,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.extras import need
 from sdf.sinks.columns import Misfit, is_bool, is_row, kinds_of, lists_of, names_of, spread
 
-__all__ = ["as_schema", "as_text", "found_schema", "nullable"]
+__all__ = ["as_schema", "as_text", "check_parquet", "found_schema", "nullable"]
 
 
 def as_schema(value: Any) -> Any:
@@ -52,18 +52,20 @@ def as_schema(value: Any) -> Any:
             raise InvalidValueError(
                 f"ParquetFiles schema: {field.name!r} has type {field.type}; null is no type of a column."
             )
-    _check_parquet(value)
+    check_parquet(value)
     return nullable(value)
 
 
-def _check_parquet(schema: Any) -> None:
+def check_parquet(schema: Any) -> None:
     """Raise InvalidValueError if Parquet cannot hold a schema."""
     arrow, parquet = need("pyarrow", "ParquetFiles"), need("pyarrow.parquet", "ParquetFiles")
     for field in schema:
         try:
             parquet.ParquetWriter(BytesIO(), arrow.schema([field])).close()
         except arrow.ArrowException as error:
-            raise InvalidValueError(f"ParquetFiles schema: {field.name!r} has type {field.type}: {error}.") from error
+            raise InvalidValueError(
+                f"ParquetFiles schema: {field.name!r} has type {field.type}, which Parquet cannot hold: {error}."
+            ) from error
 
 
 def as_text(schema: Any) -> list[str] | None:

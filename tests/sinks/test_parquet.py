@@ -391,6 +391,7 @@ def test_types_that_are_found(out, values, kind):
         ([{1: 1}], 0, "has the key 1, but names of fields are strings"),
         ([{"x": {}}], 0, "has no fields; give a schema"),
         ([{}], 0, "has no fields; give a schema"),
+        ([pa.table({"x": pa.array([None], pa.month_day_nano_interval())})], 0, "'x' has type .* Parquet cannot hold"),
         ([2**63], 0, "does not fit int64"),
         ([*[{"x": None}] * 1500, {"x": 5}], 1500, "5 is no value of type string. The schema was found"),
         ([*[{"x": 1}] * 1500, {"x": 1, "y": 2}], 1500, "has the field 'y'"),
