@@ -1,5 +1,6 @@
 """SqlTable on SQLite and on a real PostgreSQL, read back by their own drivers; whatever dies, all once or nothing."""
 
+import gc
 import pickle
 import re
 import sqlite3
@@ -364,6 +365,7 @@ def assert_survives_death(sink, database, is_tried):
                 sink.clean(token)
         except DiedError:
             pass
+        gc.collect()  # closes the connection, as the end of a process does
         prepare(sink, token=token, resumed=True)
         if not written:
             written.append(sink.write(iter([(at + 100, None, None)]), place("second", token=token)))
