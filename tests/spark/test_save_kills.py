@@ -15,17 +15,16 @@ MOST_LIVES = 25
 AGAIN_SECONDS = COMMIT_SECONDS + 2.5
 
 
-def live(home, runner, kind, choose):
-    """Run the program once; kill it at a random moment after its first claim."""
-    claims = home / "claims"
-    size = claims.stat().st_size if claims.exists() else 0
+def live(home, runner, kind, choose, kills):
+    """Run the program once; kill it at a random moment after Spark has started, later with each kill: it has to end."""
+    log = home / "log"
+    before = log.read_text().count("begins") if log.exists() else 0
 
-    def begun():
-        return claims.exists() and claims.stat().st_size > size
+    def begun():  # claims would not tell: workers of a JVM that was killed go on for a while
+        return log.exists() and log.read_text().count("begins") > before
 
-    return kill_once(
-        [save_program.__file__, str(home), runner, kind], home / "log", begun, choose.uniform(0, 2), choose
-    )
+    program = [save_program.__file__, str(home), runner, kind]
+    return kill_once(program, log, begun, choose.uniform(0.5, 4 + kills), choose)
 
 
 def lose_replies(server):
@@ -51,7 +50,7 @@ def test_no_row_is_lost_or_doubled(kind, runner, tmp_path, request):
         home.mkdir()
         kills = 0
         for _ in range(MOST_LIVES):
-            victim = live(home, runner, kind, choose)
+            victim = live(home, runner, kind, choose, kills)
             if victim is None:
                 break
             killed[victim] += 1

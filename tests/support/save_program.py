@@ -89,6 +89,7 @@ if __name__ == "__main__":
     sc = SparkContext(conf=conf.set("spark.python.worker.reuse", "true"))
     sc.setLogLevel("OFF")
     sink, checkpoint = sink_of(kind, home)
+    print("begins", flush=True)
     summary = save_sdf(
         sc.parallelize(list(enumerate(ELEMENTS)), 2),
         RowsFn(f"{home}/claims"),
