@@ -304,6 +304,30 @@ MUTANTS = {
         "            node.owner = None\n",
         "scheduling/test_ledger.py::test_nothing_can_be_done_to_what_is_committed",
     ),
+    "outputs are told apart by the order in which a call names them": (
+        "spark/save.py",
+        "for name in sorted(names))]",
+        "for name in names)]",
+        "spark/test_save_sdf.py::test_the_order_in_which_outputs_are_named_means_nothing",
+    ),
+    "a message is kept as the sink returned it": (
+        "saving/segments.py",
+        "messages[name] = _as_json(message, sink)",
+        "messages[name] = message",
+        "saving/test_segments_go_wrong.py",
+    ),
+    "a driver does not say that it takes over": (
+        "saving/saving.py",
+        'run_log.append([["begin", app, identity] if begins else ["driver", driver]])',
+        'run_log.append([["begin", app, identity] if begins else ["running", 0.0]])',
+        "spark/test_save_crashes.py::test_a_driver_that_stops_while_another_one_begins_and_dies_may_not_go_on",
+    ),
+    "a split is not in the log": (
+        "saving/saving.py",
+        "            todo = [(item, 0.0) for item in work.add(elements)]\n            self._writer.flush()\n",
+        "            return [(item, 0.0) for item in work.add(elements)]\n",
+        "spark/test_save_crashes.py::test_a_resume_survives_deaths_too",
+    ),
     "a task leaves its input unread": (
         "spark/staged/task.py",
         "((items, budget_seconds),) = partition",
