@@ -6,11 +6,13 @@ import logging
 import queue
 from typing import Any
 
+import attrs
 from pyspark import RDD
 
 from sdf.errors import StageError
 from sdf.saving.saving import Saving
 from sdf.scheduling.run_state import RunState
+from sdf.spark.display import Display
 from sdf.spark.jobs import Ended, Jobs
 from sdf.spark.live.contained_run import Run
 
@@ -22,8 +24,10 @@ _LOOK_SECONDS = 0.5
 _MOST_IDLE_ROUNDS = 3
 
 
-def run_rounds(lanes: RDD[Any], work: RunState, served: Run, saving: Saving, run_id: str) -> None:
-    """Run the lanes until all work is committed, and prove it.
+def run_rounds(
+    lanes: RDD[Any], work: RunState, served: Run, saving: Saving, run_id: str, display: Display | None
+) -> None:
+    """Run the lanes until all work is committed, and prove it; show the progress, to its end.
 
     A job can end with work left: Spark has counted a copy of a lane as done, and has killed another copy that had taken
     work. The next job does that work.
@@ -38,7 +42,7 @@ def run_rounds(lanes: RDD[Any], work: RunState, served: Run, saving: Saving, run
     try:
         while left:
             jobs.start("lanes", f"{work.name}: lanes", lanes.collect, {})
-            _wait(events, served, saving)
+            _wait(events, served, saving, display)
             before, left = left, work.ledger.uncommitted()
             idle_rounds = 0 if left < before else idle_rounds + 1
             if idle_rounds == _MOST_IDLE_ROUNDS:
@@ -52,12 +56,18 @@ def run_rounds(lanes: RDD[Any], work: RunState, served: Run, saving: Saving, run
     except BaseException:
         jobs.cancel()
         raise
+    finally:
+        if display is not None:
+            display.show(attrs.evolve(served.progress(), ended=True))
+            display.wait()
 
 
-def _wait(events: queue.SimpleQueue[Ended], served: Run, saving: Saving) -> None:
-    """Wait for the end of the job, and look after the log meanwhile."""
+def _wait(events: queue.SimpleQueue[Ended], served: Run, saving: Saving, display: Display | None) -> None:
+    """Wait for the end of the job, and look after the log and the progress meanwhile."""
     while True:
         saving.pulse(served.uncommitted_seconds())
+        if display is not None:
+            display.show(served.progress())
         try:
             ended = events.get(timeout=_LOOK_SECONDS)
         except queue.Empty:

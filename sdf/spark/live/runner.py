@@ -136,12 +136,12 @@ class LiveRunner:
         def saved(item_ids: list[int], done: SegmentDone) -> None:
             saving.commit(item_ids, done.messages, done.records, done.seconds)
 
-        served = self._serve(sc, work, backlog, lanes, payload, display, saved)
+        served = self._serve(sc, work, backlog, lanes, payload, None, saved)
         for item, due in later:
             served.coordinator.delay(item, due)
         task = SaveLaneTask(payload, served.address, saving.targets, saving.commit_seconds)
         job = sc.parallelize(list(range(lanes)), lanes).mapPartitionsWithIndex(task)
-        run_rounds(job, work, served, saving, payload.run_id)
+        run_rounds(job, work, served, saving, payload.run_id, display)
         return served.report()
 
     def _serve(
