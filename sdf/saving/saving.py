@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from sdf.errors import JournalCorruptError, JournalError, SdfError, SinkError
+from sdf.errors import JournalCorruptError, JournalDiskError, JournalError, SdfError, SinkError
 from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import WorkItem
@@ -67,6 +68,7 @@ class Saving:
         self.history = History(run_log)
         self.commit_seconds = commit_seconds
         self._pulse_at = clock()
+        self._uncommitted_seconds = 0.0
         begins = self.history.app is None or (not self.history.prepared and self.history.identity != identity)
         self.resumed = self.history.prepared
         if not begins:
@@ -119,9 +121,15 @@ class Saving:
     def pulse(self, uncommitted_seconds: float) -> None:
         """Log now and then how many seconds of work would be lost; raise if the log cannot be written."""
         self._writer.check()
+        self._uncommitted_seconds = round(uncommitted_seconds, 1)
         if self._clock() - self._pulse_at >= _PULSE_SECONDS:
             self._pulse_at = self._clock()
-            self._writer.add(["running", round(uncommitted_seconds, 1)])
+            self._writer.add(["running", self._uncommitted_seconds])
+
+    def check_alone(self) -> None:
+        """Raise JournalFencedError if another driver has taken over: that may be why the work of this one fails."""
+        with suppress(JournalDiskError):
+            self._log_now(["running", self._uncommitted_seconds])
 
     # At the end.
 

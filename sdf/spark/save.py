@@ -138,7 +138,11 @@ def save_sdf(
         else:
             if saving.history.committing is None:
                 shown = display(progress, "save_sdf()")
-                report = (runner or StagedRunner()).save(elements, fn, values, saving, shown)
+                try:
+                    report = (runner or StagedRunner()).save(elements, fn, values, saving, shown)
+                except Exception:
+                    saving.check_alone()
+                    raise
             saving.finish()
     finally:
         saving.close()

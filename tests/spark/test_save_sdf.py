@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,15 @@ from support.fns import EVERY_FN, CountFn, SlowCountFn, expected
 from support.saving import ELEMENTS, FolderSink, rows
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, TaggedOutput, run_direct, save_sdf
-from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, JournalError, OutputError, ProcessError
+from sdf.errors import (
+    BadRecordError,
+    InvalidTypeError,
+    InvalidValueError,
+    JournalError,
+    JournalFencedError,
+    OutputError,
+    ProcessError,
+)
 from sdf.sinks import JsonLinesFiles, ParquetFiles, Sink
 
 RUNNERS = pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
@@ -412,6 +421,37 @@ def test_what_was_deferred_is_done_by_a_resume(sc, tmp_path, runner):
     (tmp_path / "mended").touch()
     assert save().resumed
     assert saved(tmp_path / "out") == expected([("a", 9), ("b", 9)])
+
+
+class OvertakenSink(FolderSink):
+    """Writes once another driver has ended the run, so that staging is gone."""
+
+    def write(self, records, place):
+        Path(f"{self.path}.writes").touch()
+        while not Path(f"{self.path}.saved").exists():
+            time.sleep(0.01)
+        return super().write(records, place)
+
+
+@pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner(lanes=1)], ids=lambda runner: type(runner).__name__)
+def test_a_driver_whose_workers_fail_because_another_one_took_over_says_so(sc, tmp_path, runner):
+    """The error of its sink would be a riddle."""
+
+    def save(sink):
+        return save_sdf(sc.parallelize([("a", 1)]), CountFn(), sink, runner=runner)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(save, OvertakenSink(tmp_path / "out"))
+        while not (tmp_path / "out.writes").exists():
+            assert not first.done()
+            time.sleep(0.01)
+        try:
+            assert save(FolderSink(tmp_path / "out")).records == 1
+        finally:
+            (tmp_path / "out.saved").touch()
+        with pytest.raises(JournalFencedError, match="another driver has taken over"):
+            first.result()
+    assert rows(tmp_path / "out") == [("a", 0)]
 
 
 def test_a_sink_is_an_abstract_class():
