@@ -23,7 +23,8 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
-from collections.abc import Callable, Hashable
+import math
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from sdf.errors import LedgerError
@@ -33,6 +34,7 @@ from sdf.lanes.assignment import Assignment
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.messages import (
     Bye,
+    CommitEvery,
     Declined,
     Fail,
     FromLane,
@@ -52,6 +54,7 @@ from sdf.lanes.stealing import Stealing
 from sdf.lanes.wire import WAIT_EVERY_SECONDS
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
+from sdf.scheduling.commit_interval import CommitInterval
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
 from sdf.serialization.values import Parts, ValuesError
@@ -59,6 +62,8 @@ from sdf.serialization.values import Parts, ValuesError
 __all__ = ["Coordinator"]
 
 log = logging.getLogger("sdf.coordinator")
+
+_TOLD_SHARE = 0.2  # a lane hears of another commit interval when it differs by so much: each loss changes it a little
 
 
 class Coordinator:
@@ -74,6 +79,7 @@ class Coordinator:
         min_piece_seconds: estimated seconds of the smallest piece worth moving.
         patience_seconds: the longest time that an attempt stays idle while others run.
         saved: in a saved run, called with the ids of the work items of each committed segment, and its message.
+        commit_seconds: in a saved run, how long a segment may last.
 
     Attributes:
         name: name of the DoFn.
@@ -88,8 +94,11 @@ class Coordinator:
         min_piece_seconds: float,
         patience_seconds: float,
         saved: Callable[[list[int], SegmentDone], None] | None = None,
+        commit_seconds: float = math.inf,
     ) -> None:
         self._saved = saved
+        self._commit_seconds = commit_seconds
+        self._interval = CommitInterval(commit_seconds)
         self._segments = itertools.count()
         self.name = work.name
         self._work = work
@@ -123,7 +132,12 @@ class Coordinator:
         lane, ledger = self._lanes[hello.lane], self._work.ledger
         if self._saved is not None and lane.begun:
             lane = self._stealing.orphan() or self._new_lane()
-        attempt = self._attempts[name] = Attempt(name, lane, hello, given_at=now, committed_at=now)
+        attempt = self._attempts[name] = Attempt(
+            name, lane, hello, given_at=now, committed_at=now, commit_every=self._commit_seconds
+        )
+        if self._saved is not None:
+            self._interval.began(now)
+            self._tell_interval([attempt], now)
         if lane.sealed is not None or lane.attempts:
             self._statistics.replays += lane.sealed is not None
             attempt.again.extend(ledger.content_with_sizes(lane.number))
@@ -205,7 +219,10 @@ class Coordinator:
         lane.attempts.remove(attempt)
         self._stealing.forget(attempt)
         if self._saved is not None:
-            self._statistics.retries += ledger.held_by(lane.number) > 0
+            lost = ledger.held_by(lane.number) > 0
+            self._statistics.retries += lost
+            self._interval.ended(now, lost=lost)
+            self._tell_interval(self._attempts.values(), now)
             for item in ledger.content(lane.number):
                 lane.queue.push(ledger.release(lane.number, item.id))
             if lane.sealed is None:
@@ -346,7 +363,17 @@ class Coordinator:
         except LedgerError as error:
             raise ProtocolError(str(error)) from error
         attempt.commits(now)
+        self._interval.committed(message.cost_seconds)
+        self._tell_interval([attempt], now)
         self._saved(ids, message)
+
+    def _tell_interval(self, attempts: Iterable[Attempt], now: float) -> None:
+        """Tell attempts of a saved run how long a segment may last now, those that know of a very different one."""
+        seconds = self._interval.seconds(now)
+        for attempt in attempts:
+            if abs(seconds - attempt.commit_every) > _TOLD_SHARE * attempt.commit_every:
+                attempt.commits_every(seconds)
+                self._send(attempt.name, CommitEvery(seconds))
 
     # Reports.
 

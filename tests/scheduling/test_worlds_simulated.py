@@ -1,10 +1,13 @@
 """Both runners under simulated time, where elements differ a hundredfold, speeds change, and slots come late or go."""
 
 import itertools
+import math
+from contextlib import nullcontext
 
 import pytest
 from simulated import Overheads, Ranges, World, none
 from simulated_live import LiveSimulation
+from simulated_saved import SavedSimulation, always
 from simulated_staged import StagedSimulation
 
 OVERHEADS = Overheads(
@@ -37,3 +40,21 @@ def test_dear_elements_that_come_last_are_run_side_by_side(simulation, at_most):
     scale = 8 * 20 / sum(costs)
     world = Ranges(8, [cost * scale for cost in costs], list(itertools.pairwise(range(4001))), OVERHEADS)
     assert 1 <= simulation(world, clock=none).run() / world.ideal <= at_most
+
+
+def saved_makespan(lost_every, *, falls):
+    """Return the makespan, over the ideal, of a saved run whose slots are lost every so many seconds."""
+    world = World(4, 40, 60.0, 1.5, 0.2, 10.0, 60.0 / lost_every, 0.0, OVERHEADS)
+    simulation = SavedSimulation(world, commit_seconds=30.0, closing_seconds=0.1, clock=none)
+    with nullcontext() if falls else always(30.0):
+        return simulation.run() / world.ideal
+
+
+def test_where_slots_live_shorter_than_a_segment_its_length_falls():
+    """Each is lost every 15 s, and a commit every 30 s: most of what is done would never be committed."""
+    assert saved_makespan(15.0, falls=True) < 0.6 * saved_makespan(15.0, falls=False)
+
+
+def test_without_losses_segments_are_as_long_as_given():
+    """Nothing changes."""
+    assert saved_makespan(math.inf, falls=True) == saved_makespan(math.inf, falls=False)

@@ -1,0 +1,97 @@
+"""A lane of a saved run: when its segments end, and what it says that this costs."""
+
+from support.clock import Clock
+
+from sdf import DoFn, OffsetRange
+from sdf.execution.measured_run import Running
+from sdf.execution.work_items import WorkItem
+from sdf.lanes.lane import CLOSE, Lane
+from sdf.lanes.messages import Assign, CommitEvery, Ready, Sealed, SegmentDone, Split, Verdict
+from sdf.serialization.values import Parts
+
+
+class Driver:
+    """Runs one lane over one element of so many blocks, each of a second, and accepts all that it gives back.
+
+    Attributes:
+        opened: for each call of process(), how many blocks it did.
+        done: what the lane said of each segment.
+    """
+
+    def __init__(self, size, *, segment_seconds, opening_seconds=0.0, closing_seconds=0.0):
+        self.clock, self.opened, self.done, self.said = Clock(), [], [], []
+        self.closing_seconds = closing_seconds
+        driver = self
+
+        class Fn(DoFn):
+            def get_initial_restriction(self, element):
+                return OffsetRange(0, element)
+
+            def process(self, element, tracker):
+                driver.opened.append(0)
+                driver.passes(opening_seconds)
+                for i in range(*tracker.current_restriction()):
+                    if not tracker.try_claim(i):
+                        return
+                    driver.lane.look()
+                    driver.opened[-1] += 1
+                    driver.passes(1.0)
+                    yield i
+
+        self.lane = Lane(Fn(), clock=self.clock, send=self.said.append, segment_seconds=segment_seconds)
+        self.left = OffsetRange(0, size)
+
+    def passes(self, seconds):
+        for _ in range(16):
+            self.clock.now += seconds / 16  # exact
+            self.lane.look()
+
+    def run(self):
+        while (running := self.lane.advance()) is not None:
+            if isinstance(running, Running):
+                list(running.invoker.run())
+            elif running is CLOSE:
+                self.clock.now += self.closing_seconds
+                self.lane.segment_done((None,), (1,))
+            self.answer()
+        return self
+
+    def answer(self):
+        said, self.said[:] = list(self.said), []
+        for message in said:
+            if isinstance(message, Split):
+                ((restriction, _, _),) = message.residuals
+                self.left = Parts(OffsetRange(0, 1)).read(restriction)
+                self.lane.receive(Verdict(True))
+            elif isinstance(message, SegmentDone):
+                self.done.append(message)
+            elif isinstance(message, Ready):
+                item = None if self.left is None else WorkItem(len(self.done), 0, 0, self.left, None)
+                self.left = None
+                self.lane.receive(Sealed() if item is None else Assign((item,)))
+
+
+def test_a_segment_ends_at_the_first_claim_after_its_seconds():
+    """A block that has begun is done to its end."""
+    assert Driver(10, segment_seconds=2.5).run().opened == [3, 3, 3, 1]
+
+
+def test_a_segment_runs_at_least_as_long_as_it_took_to_open():
+    """Ten seconds to open and a commit every second: more than half of the time would go into opening."""
+    assert Driver(30, segment_seconds=1.0, opening_seconds=10.0).run().opened == [10, 10, 10]
+
+
+def test_the_coordinator_may_shorten_the_segments():
+    """Also the one that is under way."""
+    driver = Driver(10, segment_seconds=100.0)
+    driver.lane.receive(CommitEvery(4.5))
+    assert driver.run().opened == [5, 5]
+
+
+def test_a_lane_says_what_a_commit_costs():
+    """What the sinks take to close, and what is cut takes to open again; the last segment cut nothing."""
+    driver = Driver(12, segment_seconds=7.0, opening_seconds=3.0, closing_seconds=0.5).run()
+    assert driver.opened == [4, 4, 4]
+    costs = [round(done.cost_seconds, 1) for done in driver.done]
+    assert costs == [3.5, 3.5, 0.5]
+    assert [round(done.seconds, 1) for done in driver.done] == [7.5, 7.5, 7.5]
