@@ -43,6 +43,7 @@ from sdf.lanes.messages import (
     ProtocolError,
     Ready,
     Returned,
+    Sealed,
     SegmentDone,
     Split,
     ToLane,
@@ -83,6 +84,7 @@ class Coordinator:
 
     Attributes:
         name: name of the DoFn.
+        departed: in a saved run, how many attempts have ended because their processes were told to end.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Coordinator:
         self._interval = CommitInterval(commit_seconds)
         self._segments = itertools.count()
         self.name = work.name
+        self.departed = 0
         self._work = work
         self._send = send
         self._stealing = Stealing(work.costs, min_piece_seconds, patience_seconds)
@@ -202,6 +205,9 @@ class Coordinator:
                 self._segment_done(attempt, message, now)
             elif isinstance(message, Bye):
                 attempt.closes()
+                if self._saved is not None:
+                    self.departed += 1
+                    self._send(name, Sealed())
             else:
                 raise ProtocolError(f"lane {attempt.lane.number} said hello twice.")
         except ProtocolError as error:
@@ -219,7 +225,7 @@ class Coordinator:
         lane.attempts.remove(attempt)
         self._stealing.forget(attempt)
         if self._saved is not None:
-            lost = ledger.held_by(lane.number) > 0
+            lost = ledger.held_by(lane.number) > 0 and not attempt.closed
             self._statistics.retries += lost
             self._interval.ended(now, lost=lost)
             self._tell_interval(self._attempts.values(), now)

@@ -170,7 +170,11 @@ class SegmentDone:
 
 @attrs.frozen
 class Bye:
-    """The action has read enough records, as take() does; Spark will not retry the lane for it."""
+    """The attempt ends of its own accord, and Spark will not retry the lane for it.
+
+    The action has read enough records, as take() does. Or, in a saved run, the process was told to end; the answer is
+    `Sealed`, and what the attempt has not committed can be taken over.
+    """
 
 
 @attrs.frozen

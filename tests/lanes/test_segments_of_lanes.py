@@ -1,12 +1,13 @@
 """A lane of a saved run: when its segments end, and what it says that this costs."""
 
 from support.clock import Clock
+from support.timed import TimedFn
 
 from sdf import DoFn, OffsetRange
 from sdf.execution.measured_run import Running
 from sdf.execution.work_items import WorkItem
-from sdf.lanes.lane import CLOSE, Lane
-from sdf.lanes.messages import Assign, CommitEvery, Ready, Sealed, SegmentDone, Split, Verdict
+from sdf.lanes.lane import CLOSE, WAIT, Lane
+from sdf.lanes.messages import Assign, Bye, CommitEvery, Ready, Sealed, SegmentDone, Split, Verdict
 from sdf.serialization.values import Parts
 
 
@@ -16,11 +17,13 @@ class Driver:
     Attributes:
         opened: for each call of process(), how many blocks it did.
         done: what the lane said of each segment.
+        byes: how often it said that it leaves.
     """
 
-    def __init__(self, size, *, segment_seconds, opening_seconds=0.0, closing_seconds=0.0):
+    def __init__(self, size, *, segment_seconds, opening_seconds=0.0, closing_seconds=0.0, leaves_at=None):
         self.clock, self.opened, self.done, self.said = Clock(), [], [], []
         self.closing_seconds = closing_seconds
+        self.byes = 0
         driver = self
 
         class Fn(DoFn):
@@ -33,6 +36,8 @@ class Driver:
                 for i in range(*tracker.current_restriction()):
                     if not tracker.try_claim(i):
                         return
+                    if i == leaves_at:
+                        driver.lane.leave()
                     driver.lane.look()
                     driver.opened[-1] += 1
                     driver.passes(1.0)
@@ -65,6 +70,9 @@ class Driver:
                 self.lane.receive(Verdict(True))
             elif isinstance(message, SegmentDone):
                 self.done.append(message)
+            elif isinstance(message, Bye):
+                self.byes += 1
+                self.lane.receive(Sealed())
             elif isinstance(message, Ready):
                 item = None if self.left is None else WorkItem(len(self.done), 0, 0, self.left, None)
                 self.left = None
@@ -95,3 +103,26 @@ def test_a_lane_says_what_a_commit_costs():
     costs = [round(done.cost_seconds, 1) for done in driver.done]
     assert costs == [3.5, 3.5, 0.5]
     assert [round(done.seconds, 1) for done in driver.done] == [7.5, 7.5, 7.5]
+
+
+def test_a_lane_that_is_told_to_end_commits_what_it_has_done():
+    """It ends at its next claim, though it was just opened and the segment has long to go, and begins nothing else."""
+    driver = Driver(30, segment_seconds=100.0, opening_seconds=10.0, leaves_at=3)
+    driver.lane.receive(Assign(tuple(WorkItem(number, number, 0, OffsetRange(0, 5), None) for number in range(2))))
+    driver.run()
+    assert driver.opened == [4]
+    assert driver.left == OffsetRange(4, 5)
+    assert [done.items for done in driver.done] == [1]
+    assert driver.byes == 1
+
+
+def test_a_lane_that_waits_for_work_and_is_told_to_end_ends():
+    """There is nothing to commit."""
+    said = []
+    lane = Lane(TimedFn(), clock=Clock(), send=said.append, segment_seconds=100.0)
+    assert lane.advance() is WAIT
+    lane.leave()
+    assert lane.advance() is WAIT
+    assert [type(message) for message in said] == [Ready, Bye]
+    lane.receive(Sealed())
+    assert lane.advance() is None

@@ -109,6 +109,7 @@ class SavedSimulation(Simulation):
         self.elements = [(f"{number} {choose.choice(KINDS)}", n) for number, (_, n) in enumerate(self.elements)]
         self.segment_seconds = choose.choice([0.0, 0.005, 0.05, 0.05, 1e9])
         self.drivers = choose.choice([1, 1, 2, 4])
+        self.leaves = choose.choice([0, 0, 1, 3])
         self.log.append(["begin", "app", {}])
         self.log.append(["prepared"])
         self.take_over()
@@ -210,9 +211,16 @@ class SavedSimulation(Simulation):
         attempt.job = self.job
         return attempt
 
+    def happen(self, wanted):
+        if self.leaves and self.random.random() < 0.01 and (live := self.live()):
+            self.leaves -= 1
+            self.counts["leaves"] += 1
+            self.random.choice(live).lane.leave()
+        super().happen(wanted)
+
     def run(self, wanted=None, most=None):
         """Run jobs until all work is committed, as sdf.spark.live.rounds does, and drivers until one has done that."""
-        self.job = idle = doubles = 0
+        self.job = idle = doubles = leaves = 0
         left = self.work.ledger.uncommitted()
         while left:
             if not self.run_job():
@@ -221,7 +229,9 @@ class SavedSimulation(Simulation):
             self.counts["jobs"] += 1
             before, left = left, self.work.ledger.uncommitted()
             doubled, doubles = doubles, self.counts["double"]
-            idle = 0 if left < before or doubles > doubled else idle + 1  # a copy may end, and its original be killed
+            left_before, leaves = leaves, self.counts["leaves"]
+            moved = doubles > doubled or leaves > left_before  # a copy may end, and its original be killed
+            idle = 0 if left < before or moved else idle + 1
             assert idle < MOST_IDLE_ROUNDS, "jobs commit nothing"
 
     def run_job(self):

@@ -141,8 +141,7 @@ class LiveRunner:
         for item, due in later:
             served.coordinator.delay(item, due)
         task = SaveLaneTask(payload, served.address, saving.targets, saving.commit_seconds)
-        job = sc.parallelize(list(range(lanes)), lanes).mapPartitionsWithIndex(task)
-        run_rounds(job, work, served, saving, payload.run_id, display)
+        run_rounds(sc, task, lanes, work, served, saving, payload.run_id, display)
         return served.report()
 
     def _serve(
