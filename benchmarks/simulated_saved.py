@@ -1,11 +1,12 @@
-"""Saved runs with lanes under simulated time: segments, what closing one costs, and slots that lose what is open."""
+"""Saved runs under simulated time: segments, what closing one costs, and slots that lose what is open."""
 
 from unittest.mock import patch
 
 from simulated_live import LiveSimulation, SimulatedLane
+from simulated_staged import StagedSimulation
 
 from sdf.lanes.lane import CLOSE, WAIT
-from sdf.scheduling.commit_interval import CommitInterval
+from sdf.scheduling.commit_interval import CommitInterval, budget_of_retry
 
 
 def always(seconds):
@@ -39,8 +40,8 @@ class SavedLane(SimulatedLane):
                     yield from outputs
 
 
-class SavedSimulation(LiveSimulation):
-    """A saved run.
+class SavedLanes(LiveSimulation):
+    """A saved run with lanes.
 
     Args:
         world: what there is to do, and where.
@@ -66,3 +67,45 @@ class SavedSimulation(LiveSimulation):
         makespan = super().run()
         self.work.ledger.prove()
         return makespan
+
+
+class SavedStages(StagedSimulation):
+    """A saved run with stages, as `sdf.spark.staged` has it: a task is a segment, and each retry has half the budget.
+
+    For arguments and attributes see `SavedLanes`.
+    """
+
+    def __init__(self, world, *, commit_seconds, closing_seconds, **driver_clock):
+        self.closing_seconds = closing_seconds
+        self.interval = CommitInterval(commit_seconds)
+        self.lost = set()
+        self.segments = 0
+        super().__init__(world, **driver_clock)
+
+    def budget_seconds(self, task):
+        longest = min(super().budget_seconds(task), self.interval.seconds(self.timeline.now))
+        return budget_of_retry(longest, self.retries[task.id])
+
+    def ended(self, attempt):
+        self.timeline.at(self.timeline.now + self.closing_seconds, self.closed, attempt)
+
+    def closed(self, attempt):
+        if attempt not in self.lost:
+            super().ended(attempt)
+
+    def loses(self, slot):
+        attempt = self.running.get(slot)
+        super().loses(slot)
+        if attempt is not None:
+            self.lost.add(attempt)
+
+    def _commits(self, now):
+        for task, _, _ in self.receipts:
+            self.interval.began(task.stage.submitted_at)
+            self.interval.ended(now, losses=self.retries[task.id])
+            self.interval.committed(self.closing_seconds)
+            self.segments += 1
+        super()._commits(now)
+
+    def _computing_again(self, _now):
+        return 0.0  # what is written is written

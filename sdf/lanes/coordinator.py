@@ -227,7 +227,7 @@ class Coordinator:
         if self._saved is not None:
             lost = ledger.held_by(lane.number) > 0 and not attempt.closed
             self._statistics.retries += lost
-            self._interval.ended(now, lost=lost)
+            self._interval.ended(now, losses=int(lost))
             self._tell_interval(self._attempts.values(), now)
             for item in ledger.content(lane.number):
                 lane.queue.push(ledger.release(lane.number, item.id))

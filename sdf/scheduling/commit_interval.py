@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["CommitInterval"]
+__all__ = ["CommitInterval", "budget_of_retry"]
 
 _LEAST_COST_SECONDS = 0.1  # of a commit: before the first one was measured, and for the driver, which logs each
 _LEAST_COSTS = 10.0  # a segment lasts at least so many times what its commit costs
+
+
+def budget_of_retry(budget_seconds: float, retries: int) -> float:
+    """Return the budget of a task that has been tried before, so many times: half as long each time, down to a second.
+
+    Its executor may have lived shorter than the task ran. With the same budget again it might never end, and nobody
+    would learn of the losses.
+    """
+    return max(min(budget_seconds, _LEAST_COSTS * _LEAST_COST_SECONDS), budget_seconds / 2.0**retries)
 
 
 class CommitInterval:
@@ -34,11 +43,14 @@ class CommitInterval:
         self._running += 1
         self._lived_seconds -= now
 
-    def ended(self, now: float, *, lost: bool) -> None:
-        """An attempt has ended; ``lost``: with work that it had not committed."""
+    def ended(self, now: float, *, losses: int) -> None:
+        """An attempt has ended; ``losses`` is 1 if work was lost that it had not committed.
+
+        Several attempts one after the other may be entered as one.
+        """
         self._running -= 1
         self._lived_seconds += now
-        self._losses += lost
+        self._losses += losses
 
     def committed(self, cost_seconds: float) -> None:
         """A segment was committed, at this cost."""

@@ -12,7 +12,7 @@ def interval_of(lived, costs=(), *, longest=60.0, running=0):
     interval = CommitInterval(longest)
     for seconds in lived:
         interval.began(100.0)
-        interval.ended(100.0 + seconds, lost=True)
+        interval.ended(100.0 + seconds, losses=1)
     for _ in range(running):
         interval.began(100.0)
     for cost in costs:
@@ -24,7 +24,7 @@ def interval_of(lived, costs=(), *, longest=60.0, running=0):
 def test_without_losses_it_is_what_was_given(cost):
     """Whatever a commit costs, and however many attempts have ended."""
     interval = interval_of([], [cost], running=3)
-    interval.ended(101.0, lost=False)
+    interval.ended(101.0, losses=0)
     assert interval.seconds(200.0) == 60.0
 
 

@@ -6,6 +6,7 @@ dies, and what it has not logged is lost with it; the next driver goes on from t
 
 import itertools
 import json
+import random
 from collections import Counter
 
 from sdf import OffsetRange
@@ -101,6 +102,8 @@ class SavedSimulation(Simulation):
         self.log = Log()
         self.written = {}  # the records of each segment that was written
         self.segments = itertools.count()
+        self.leaving = random.Random(seed)  # of its own: with or without leaves, the schedules are the same
+        self.leaves = self.leaving.choice([0, 0, 1, 3])
         super().__init__(seed, **options)
 
     def begin(self):
@@ -109,7 +112,6 @@ class SavedSimulation(Simulation):
         self.elements = [(f"{number} {choose.choice(KINDS)}", n) for number, (_, n) in enumerate(self.elements)]
         self.segment_seconds = choose.choice([0.0, 0.005, 0.05, 0.05, 1e9])
         self.drivers = choose.choice([1, 1, 2, 4])
-        self.leaves = choose.choice([0, 0, 1, 3])
         self.log.append(["begin", "app", {}])
         self.log.append(["prepared"])
         self.take_over()
@@ -212,10 +214,10 @@ class SavedSimulation(Simulation):
         return attempt
 
     def happen(self, wanted):
-        if self.leaves and self.random.random() < 0.01 and (live := self.live()):
+        if self.leaves and self.leaving.random() < 0.01 and (live := self.live()):
             self.leaves -= 1
             self.counts["leaves"] += 1
-            self.random.choice(live).lane.leave()
+            self.leaving.choice(live).lane.leave()
         super().happen(wanted)
 
     def run(self, wanted=None, most=None):

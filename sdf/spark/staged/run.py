@@ -29,6 +29,7 @@ from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
+from sdf.scheduling.commit_interval import CommitInterval
 from sdf.scheduling.factoring import Limits, Tuning
 from sdf.scheduling.run_state import RunState, enter
 from sdf.scheduling.stage_planner import PlannedStage, StagePlanner
@@ -70,7 +71,7 @@ class StagedRun:
         tuning, limits, tasks_per_slot: see `StagePlanner`.
         storage_level: where Spark stores the blocks.
         saving: the log and the sinks of a saved run, else None. A task is then a segment, so its budget is at most
-            `Saving.commit_seconds`.
+            `Saving.commit_seconds`, and less where tasks are lost (`CommitInterval`).
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class StagedRun:
         saving: Saving | None = None,
     ) -> None:
         self._saving = saving
+        self._interval = CommitInterval(math.inf if saving is None else saving.commit_seconds)
         self._runner = runner
         self._storage_level = storage_level
         self._rdd = rdd
@@ -202,7 +204,7 @@ class StagedRun:
         todo = self._work.commit((stamp.stage, stamp.task), stamp.attempt, receipt.outcome)
         if todo is None:
             return
-        if not stage.receipts and stamp.task < stage.plan.idle:
+        if not stage.receipts and stamp.task < stage.plan.idle and not receipt.retries:
             self._planner.started(max(0.0, time.monotonic() - stage.began - receipt.seconds))
         stage.receipts[stamp.task] = receipt
         self._planner.in_flight.remove(stage.plan.ends[stamp.task])
@@ -212,6 +214,9 @@ class StagedRun:
         if self._saving is not None:
             ids = [item.id for item in self._work.ledger.content((stamp.stage, stamp.task))]
             self._saving.commit(ids, receipt.messages, receipt.counts, receipt.seconds)
+            self._interval.began(stage.began)
+            self._interval.ended(time.monotonic(), losses=receipt.retries)
+            self._interval.committed(receipt.closing_seconds)
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
 
     def _start_stage(self) -> None:
@@ -230,7 +235,7 @@ class StagedRun:
         number, began = len(self._stages), time.monotonic()
         for task, planned in enumerate(plan.tasks):
             self._work.ledger.assign((number, task), planned.items)
-        longest = math.inf if self._saving is None else self._saving.commit_seconds
+        longest = self._interval.seconds(began)
         bundles = [(planned.items, min(planned.budget_seconds, longest)) for planned in plan.tasks]
         rdd = self._jobs.start(
             number, bundles, min_piece_seconds=plan.min_piece_seconds, storage_level=self._storage_level
