@@ -122,7 +122,7 @@ def saved_runs(bench, given, overheads):
             table.row(name, "never" if every == math.inf else f"{every:g} s", lengths, over[fixed], segments)
         if every <= given.commit_seconds:
             what = f"{name}, saved, slots lost every {every:g} s: segments as losses let them, over as given"
-            bench.claim(what, over[False] / over[True], at_most=0.9)
+            bench.claim(what, over[False] / over[True], at_most=0.75 if name == "LiveRunner" else 1.0)
 
 
 if __name__ == "__main__":

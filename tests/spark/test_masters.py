@@ -102,7 +102,7 @@ class ShortLivedFn(SlowCountFn):
 def test_tasks_of_a_saved_run_get_shorter_until_workers_live_long_enough(start_spark, tmp_path):
     """With the same budget again a task would die as often as Spark tries it, which ends the run."""
     sc = start_spark("local[2,4]")
-    elements = [("a", 1000), ("b", 1000)]
+    elements = [("a", 700), ("b", 700)]
     summary = save_sdf(sc.parallelize(elements, 2), ShortLivedFn(), FolderSink(tmp_path / "out"), runner=StagedRunner())
-    assert summary.records == 2000
+    assert summary.records == 1400
     assert Counter(rows(tmp_path / "out")) == expected(elements)
