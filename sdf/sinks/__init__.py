@@ -1,9 +1,10 @@
 """Sinks of `save_sdf`: where the records go, and how they become visible exactly once."""
 
+from sdf.sinks.delta import DeltaTable
 from sdf.sinks.json_lines import JsonLinesFiles
 from sdf.sinks.parquet import ParquetFiles
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
 from sdf.sinks.sql import SqlTable
 from sdf.sinks.text import TextFiles
 
-__all__ = ["JsonLinesFiles", "ParquetFiles", "Place", "Sink", "SinkRun", "SqlTable", "TextFiles", "Token"]
+__all__ = ["DeltaTable", "JsonLinesFiles", "ParquetFiles", "Place", "Sink", "SinkRun", "SqlTable", "TextFiles", "Token"]

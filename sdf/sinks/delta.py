@@ -1,0 +1,269 @@
+"""DeltaTable: records as Parquet files that are added to a Delta table in one version, through delta-rs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import attrs
+
+from sdf.errors import InvalidTypeError, InvalidValueError, SdfError, SinkError, show
+from sdf.extras import need
+from sdf.sinks.columns import Misfit
+from sdf.sinks.delta_files import DeltaFiles, stats_of
+from sdf.sinks.files import files_of
+from sdf.sinks.parquet import ParquetFiles
+from sdf.sinks.schema import as_schema, nullable
+from sdf.sinks.segments import Segment
+from sdf.sinks.sink import SinkRun, Token
+from sdf.sinks.stage import Stage
+
+__all__ = ["DeltaTable"]
+
+_TRIES = 30
+_PAUSE_SECONDS = 0.1
+_CHECKED_BY_WRITERS = ("delta.constraints.", "delta.invariants", "delta.generationExpression", "delta.identity.")
+
+
+def _as_delta_schema(value: Any) -> Any:
+    schema = as_schema(value)
+    if schema is None:
+        return None
+    try:
+        return _delta_schema(schema)
+    except Misfit as misfit:
+        field, kind, flaw = misfit.path, misfit.value, misfit.flaw
+        raise InvalidValueError(f"DeltaTable schema: {field!r} has type {kind}, which {flaw}.") from misfit
+
+
+def _delta_schema(schema: Any) -> Any:
+    """Return a schema with the types that Delta has; raise Misfit for a type that it does not have."""
+    arrow, types = need("pyarrow", "DeltaTable"), need("pyarrow.types", "DeltaTable")
+    delta = need("deltalake", "DeltaTable")
+    fields = []
+    for field in schema:
+        if types.is_timestamp(field.type):  # values with a fraction of the unit do not fit
+            field = field.with_type(arrow.timestamp("us", None if field.type.tz is None else "UTC"))
+        try:
+            fields.append(arrow.schema(delta.Schema.from_arrow(arrow.schema([field])).to_arrow()).field(0))
+        except Exception as error:  # of no class of its own
+            raise Misfit(field.name, field.type, "Delta does not have") from error
+    return nullable(arrow.schema(fields))
+
+
+def _as_options(value: Any) -> dict[str, str]:
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidTypeError("DeltaTable storage_options must be a mapping of names to strings.")
+    return dict(value or {})
+
+
+@attrs.frozen
+class DeltaTable(ParquetFiles):
+    """Adds records to a Delta table, all in one version at the end of the run.
+
+    Records become Parquet files as with `ParquetFiles`. If the table is there, they have its schema, or those of its
+    columns that ``schema`` names; if it is not, the commit makes it, without partitions. The version holds the
+    transaction of the run (``txn`` in the log), so the same run is never added twice. Others may append to the table,
+    overwrite or compact it meanwhile.
+
+    Workers put their files into the directory ``_sdf`` of the table, which no VACUUM looks into, however short its
+    retention. The commit puts them beside the table's other files: by links on a disk, by copies within the store on an
+    object store. A VACUUM with a retention of zero may remove these in the moment before the version that names them is
+    there; the commit looks after that, and puts them back.
+
+    Tables with partitions, constraints, generated columns, column mapping, or ``delta.setTransactionRetentionDuration``
+    are refused: delta-rs would not check the rows, or the table would forget which runs it holds.
+
+    Args:
+        path: the directory of the table, as a path or a URL (``s3://``, ``gs://``, ``abfs://``).
+        schema: see `ParquetFiles`. None: that of the table; if there is none, that of the first records.
+        compression, target_bytes, row_group_bytes, on_error: see `ParquetFiles`.
+        storage_options: options of delta-rs for the object store. Files are written with the credentials and the
+            endpoint of the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``), which delta-rs reads too.
+
+    Raises:
+        BadRecordError: when it runs, for a record that does not fit.
+        InvalidTypeError, InvalidValueError: for a wrong option.
+        MissingExtraError: if deltalake or pyarrow is not installed.
+        SinkError: when it runs, if the table cannot take these records, or cannot be written.
+    """
+
+    appends = True
+
+    schema: Any = attrs.field(default=None, kw_only=True, converter=_as_delta_schema)
+    storage_options: dict[str, str] = attrs.field(
+        default=None, kw_only=True, converter=_as_options, repr=False, hash=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        need("deltalake", "DeltaTable")
+        need("pyarrow.parquet", "DeltaTable")
+
+    def identity(self) -> Any:
+        names = [field.name for field in attrs.fields(type(self)) if field.name != "storage_options"]  # secrets
+        return {"sink": "DeltaTable", **{name: self.told(getattr(self, name)) for name in names}}
+
+    def beside(self) -> str | None:
+        return None
+
+    def stage(self, token: Token) -> Stage:
+        return self.stage_in(f"{self.path}/_sdf", token)
+
+    # On workers
+
+    def storable(self, schema: Any) -> Any:
+        return _delta_schema(schema)
+
+    def ended(self, segment: Segment, footer: Any) -> None:
+        segment.notes.setdefault("stats", []).append(stats_of(footer))
+
+    # On the driver
+
+    def prepare(self, run: SinkRun) -> None:
+        stage = self.stage(run.token)
+        with self._asking("prepare"):
+            table = self._table()
+            if _is_committed(table, run.token):
+                return
+            files = DeltaFiles(self.path, stage)
+            files.begin(run)
+            schema = self.schema if self.schema is not None or table is None else _schema_of(table)
+            if schema is not None:
+                files.propose(schema)
+            self._check_fits(table, files.schema())
+
+    def commit(self, messages: Sequence[Any], token: Token) -> None:
+        sizes, stats = files_of(messages), _stats_of(messages)
+        with self._asking("commit"):
+            files = DeltaFiles(self.path, self.stage(token))
+            for attempt in range(_TRIES):
+                table = self._table()
+                if _is_committed(table, token):
+                    files.restore(sizes)
+                    return
+                schema = files.schema()
+                if table is None and schema is None and not sizes:
+                    return  # no records, no schema, no table
+                self._check_fits(table, schema)
+                files.publish(sizes)
+                time.sleep(attempt * _PAUSE_SECONDS)
+                actions = [_action(files.published(name), size, stats[name]) for name, size in sizes.items()]
+                self._add(table, schema, actions, token)
+        raise SinkError(
+            f"DeltaTable cannot commit {token} to {self.path!r}: others committed first {_TRIES} times. Nothing was "
+            f"added. Run again when there are fewer of them."
+        )
+
+    def _add(self, table: Any, schema: Any, actions: list[Any], token: Token) -> None:
+        """Try to write the next version; whether it worked is seen in the table."""
+        delta = need("deltalake", "DeltaTable")
+        # Without retries of delta-rs: it would not look again whether the token is there.
+        properties = delta.CommitProperties(
+            app_transactions=[delta.Transaction(token.app, token.version)], max_commit_retries=0
+        )
+        if table is not None:
+            with suppress(need("deltalake.exceptions", "DeltaTable").CommitFailedError):
+                table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
+            return
+        try:
+            need("deltalake.transaction", "DeltaTable").create_table_with_add_actions(
+                self.path, delta.Schema.from_arrow(schema), actions, mode="error", commit_properties=properties,
+                storage_options=self.storage_options,
+            )  # fmt: skip
+        except need("deltalake.exceptions", "DeltaTable").DeltaError:
+            if self._table() is None:  # else somebody else has made it
+                raise
+
+    def abort(self, messages: Sequence[Any], token: Token) -> None:
+        with self._asking("abort"):
+            if _is_committed(self._table(), token):
+                raise SinkError(
+                    f"DeltaTable does not remove what {token} added to {self.path!r}: it was committed. Run again to "
+                    f"end the run, or delete the rows yourself."
+                )
+            stage = self.stage(token)
+            stage.clean()
+            DeltaFiles(self.path, stage).withdraw(files_of(messages))
+
+    def clean(self, token: Token) -> None:
+        with self._asking("clean"):
+            self.stage(token).clean()
+
+    def _table(self) -> Any:
+        """Return the table as it is now, None if there is none."""
+        table = need("deltalake", "DeltaTable").DeltaTable
+        if not table.is_deltatable(self.path, self.storage_options):
+            return None
+        return table(self.path, storage_options=self.storage_options)
+
+    def _check_fits(self, table: Any, schema: Any) -> None:
+        """Raise SinkError if files with a schema cannot be added to a table."""
+        if table is None:
+            return
+        config = table.metadata().configuration
+        marks = [*config, *(key for field in table.schema().fields for key in field.metadata)]
+        wrong = [key for key in marks if key.startswith(_CHECKED_BY_WRITERS)]
+        wrong += [key for key in config if key == "delta.setTransactionRetentionDuration"]
+        wrong += [key for key in config if key == "delta.columnMapping.mode" and config[key] != "none"]
+        if wrong:
+            raise self._refused(f"the table has {wrong[0]!r}, which DeltaTable cannot keep. Take it from the table")
+        if table.metadata().partition_columns:
+            raise self._refused(f"it has the partitions {table.metadata().partition_columns}. Give a table without")
+        required = [field.name for field in table.schema().fields if not field.nullable]
+        if required:
+            raise self._refused(f"its column {required[0]!r} must not be null, which delta-rs does not check. Allow it")
+        if schema is None:
+            return
+        theirs = _schema_of(table)
+        for field in schema:
+            if field.name not in theirs.names:
+                raise self._refused(f"it has no column {field.name!r}, only {show(theirs.names)}. Add the column to it")
+            found = theirs.field(field.name).type
+            if found != field.type:
+                raise self._refused(f"its column {field.name!r} has type {found}, not {field.type}. Give a schema")
+
+    def _refused(self, why: str) -> SinkError:
+        return SinkError(f"DeltaTable cannot add to {self.path!r}: {why}, or write to another table.")
+
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[None]:
+        """Turn an error of delta-rs or the storage into a SinkError that says how to go on."""
+        try:
+            yield
+        except SdfError:
+            raise
+        except (OSError, need("deltalake.exceptions", "DeltaTable").DeltaError) as error:
+            raise SinkError(
+                f"DeltaTable cannot {what} {self.path!r}: {type(error).__name__}: {error}. What is committed in the "
+                f"checkpoint stays valid: see that the storage has room, is writable and answers, and run again to "
+                f"resume."
+            ) from error
+
+
+def _schema_of(table: Any) -> Any:
+    """Return the schema of a table as pyarrow's."""
+    arrow = need("pyarrow", "DeltaTable")
+    return nullable(arrow.schema(table.schema().to_arrow()))
+
+
+def _is_committed(table: Any, token: Token) -> bool:
+    version = None if table is None else table.transaction_version(token.app)
+    return version is not None and version >= token.version
+
+
+def _stats_of(messages: Sequence[Any]) -> dict[str, Any]:
+    """Return the statistics of the files that messages name."""
+    return {
+        name: stats
+        for message in messages
+        if message is not None
+        for (name, _), stats in zip(message["names"], message["stats"], strict=True)
+    }
+
+
+def _action(name: str, size: int, stats: Any) -> Any:
+    action = need("deltalake.transaction", "DeltaTable").AddAction
+    return action(name, size, {}, int(time.time() * 1000), True, json.dumps(stats))
