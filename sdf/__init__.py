@@ -19,6 +19,7 @@ from sdf.reporting.run_report import RunReport
 if TYPE_CHECKING:
     from sdf.spark.live.runner import LiveRunner
     from sdf.spark.run import run_sdf
+    from sdf.spark.save import SaveSummary, save_sdf
     from sdf.spark.staged.runner import StagedRunner
     from sdf.spark.stream.stream import Batch, StreamSummary, stream_sdf
 
@@ -38,6 +39,7 @@ __all__ = [
     "RestrictionTracker",
     "RunProgress",
     "RunReport",
+    "SaveSummary",
     "SdfError",
     "StagedRunner",
     "StreamProgress",
@@ -48,15 +50,18 @@ __all__ = [
     "WatermarkEstimator",
     "run_direct",
     "run_sdf",
+    "save_sdf",
     "stream_sdf",
 ]
 
 _NEEDS_SPARK = {
     "Batch": "sdf.spark.stream.stream",
     "LiveRunner": "sdf.spark.run",  # imports both, so an error can name the other's option
+    "SaveSummary": "sdf.spark.save",
     "StagedRunner": "sdf.spark.run",
     "StreamSummary": "sdf.spark.stream.stream",
     "run_sdf": "sdf.spark.run",
+    "save_sdf": "sdf.spark.save",
     "stream_sdf": "sdf.spark.stream.stream",
 }
 

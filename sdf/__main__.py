@@ -1,4 +1,4 @@
-"""The command line: ``sdf run`` runs a DoFn on Spark, ``sdf journal`` looks after the journal of a stream."""
+"""The command line: ``sdf run`` runs a DoFn on Spark, ``sdf journal`` looks after a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from sdf.journal import tool
+from sdf.saving import tool as saved_tool
 
 __all__ = ["main"]
 
@@ -15,12 +16,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return 0 if it went well."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["journal"]:
-        return tool.main(given[1:], "sdf journal")
+        return tool.main(given[1:], "sdf journal", saved=saved_tool.run)
     options = argparse.ArgumentParser(
         prog="sdf", description=__doc__, epilog="sdf journal show|verify|clean CHECKPOINT: see sdf journal --help"
     )
     commands = options.add_subparsers(dest="command", required=True, metavar="run|journal")
-    commands.add_parser("journal", help="show, verify or clean the journal of a stream")
+    commands.add_parser("journal", help="show, verify or clean the checkpoint of a stream or a saved run")
     run = commands.add_parser(
         "run",
         help="run a DoFn on Spark",

@@ -177,6 +177,7 @@ class BadRecordError(SdfError, ValueError):
     """A sink cannot write a record; ``number`` says which of the segment's records it is, from 0, if the sink knows."""
 
     number: int | None = None
+    output = "main"
 
 
 class JournalError(SdfError, RuntimeError):

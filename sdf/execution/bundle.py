@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
+import attrs
+
 from sdf.execution.executor import Executor
 from sdf.execution.work_items import (
     CANNOT,
@@ -78,6 +80,13 @@ class Bundle:
         ran, slow = self._executor.take_report()
         seconds = self._clock() - self._began
         return Outcome(self._stop, tuple(self._parts), self._executor.units, seconds, ran, slow, self._refused)
+
+    def held(self) -> list[WorkItem]:
+        """Return the work items started so far, in order, each cut to what this attempt ran of it."""
+        primaries = {part.item_id: part.primary for part in self._parts}
+        started = self._items[: self._next]
+        held = [attrs.evolve(item, restriction=primaries.get(item.id, item.restriction)) for item in started]
+        return [item for item in held if item.restriction is not None]
 
     def note_claim(self) -> None:
         """Note how far the running work item is (`Running.note`); the second thread calls it often, until the end."""

@@ -3,5 +3,6 @@
 import sys
 
 from sdf.journal.tool import main
+from sdf.saving.tool import run
 
-sys.exit(main(sys.argv[1:]))
+sys.exit(main(sys.argv[1:], saved=run))

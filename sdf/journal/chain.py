@@ -29,6 +29,7 @@ __all__ = [
     "find_head",
     "read_ahead",
     "read_blob",
+    "read_block",
     "sha256",
     "verify",
 ]

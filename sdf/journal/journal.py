@@ -51,6 +51,7 @@ from sdf.journal.chain import (
     find_head,
     read_ahead,
     read_blob,
+    read_block,
     sha256,
 )
 from sdf.storage.places import Storage
@@ -98,6 +99,10 @@ class Journal:
         self.head = head
         self._attempt = self._void_attempts()
         self._move_head()
+
+    def name(self) -> str:
+        """Return the name of this journal; another one has another name, also at the same place."""
+        return read_block(self._storage, 0).hash[:16]
 
     @property
     def next_seq(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from sdf.errors import JournalCorruptError, JournalError, SdfError
@@ -55,19 +55,29 @@ def clean(storage: Storage) -> list[str]:
     return unused
 
 
-def main(arguments: Sequence[str], program: str = "python -m sdf.journal") -> int:
-    """Print the history of a journal, check all of it, or remove what crashes have left in it.
+def main(
+    arguments: Sequence[str],
+    program: str = "python -m sdf.journal",
+    *,
+    saved: Callable[[str, Storage], int | None] = lambda what, storage: None,
+) -> int:
+    """Print what a stream or a saved run has done, check all of it, or remove what crashes have left in it.
 
     python -m sdf.journal show|verify|clean CHECKPOINT; clean only while no stream runs on it.
     """
     options = argparse.ArgumentParser(prog=program, description=main.__doc__)
     options.add_argument("what", choices=["show", "verify", "clean"])
-    options.add_argument("checkpoint", help="of a stream: a directory, or a URL such as s3://bucket/state")
+    options.add_argument(
+        "checkpoint", help="of a stream or a saved run: a directory, or a URL such as s3://bucket/state"
+    )
     given = options.parse_args(arguments)
     try:
         storage, blocks = storage_at(given.checkpoint, "the checkpoint"), 0
     except SdfError as error:
         options.error(str(error))
+    code = saved(given.what, storage)
+    if code is not None:
+        return code
     try:
         for block in verify(storage):
             blocks += 1

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from sdf.errors import InvalidValueError, ReplayError, show
 from sdf.execution.work_items import WorkItem
 from sdf.lanes.attempts import Attempt, LaneState
-from sdf.lanes.messages import Assign, Fail, Heartbeat, Sealed, StealRequest, ToLane, TooLongError
+from sdf.lanes.messages import Assign, Fail, Flush, Heartbeat, Sealed, StealRequest, ToLane, TooLongError
 from sdf.lanes.statistics import Statistics
 from sdf.lanes.stealing import Stealing
 from sdf.scheduling.run_state import RunState
@@ -35,6 +35,7 @@ class Assignment:
         statistics: the run's statistics.
         send: sends a message to an attempt; raises `TooLongError` for an `Assign` that is too long.
         min_piece_seconds: estimated seconds of the smallest piece worth moving.
+        saves: whether lanes commit their work in segments.
 
     Attributes:
         unsealed: number of lanes that are not sealed.
@@ -49,7 +50,9 @@ class Assignment:
         *,
         send: Callable[[Hashable, ToLane], None],
         min_piece_seconds: float,
+        saves: bool = False,
     ) -> None:
+        self._saves = saves
         self._work = work
         self._stealing = stealing
         self._statistics = statistics
@@ -69,7 +72,7 @@ class Assignment:
         elif lane.delayed or attempt.alone():
             self._stealing.rests(attempt, now)
         else:
-            self._seal(attempt, now)
+            self._leave(attempt, now)
         self._stealing.rank(attempt, now)
 
     def _again(self, attempt: Attempt) -> list[WorkItem]:
@@ -118,6 +121,18 @@ class Assignment:
         seconds, unstarted = self._work.costs.seconds_of(items[0]), len(items) - 1
         return Heartbeat(items[0].id, True, 0.0, 0.0, seconds, unstarted, attempt.done.units)
 
+    def _leave(self, attempt: Attempt, now: float) -> None:
+        """Let an attempt end. In a saved run it must first commit what it has run; the others wait: it may be lost."""
+        if not self._saves:
+            self._seal(attempt, now)
+        elif self._work.ledger.held_by(attempt.lane.number):
+            self._stealing.runs(attempt)
+            self._send(attempt.name, Flush())
+        else:
+            self._stealing.ends(attempt)
+            attempt.lane.seal(attempt)
+            self._send(attempt.name, Sealed())
+
     def _seal(self, attempt: Attempt, now: float) -> None:
         """Seal the lane if it is not yet, and let the attempt end; fail a replay whose record counts differ."""
         lane, records, tagged = attempt.lane, attempt.done.records, attempt.done.tagged
@@ -157,8 +172,10 @@ class Assignment:
                 self._move(victim, thief, now)
             else:
                 self.request(victim, now)
-        for attempt in self._stealing.leavers(now):
-            self._seal(attempt, now)
+        leavers = list(self._stealing.leavers(now))
+        committing = [each for each in leavers if self._saves and self._work.ledger.held_by(each.lane.number)]
+        for attempt in committing or leavers:
+            self._leave(attempt, now)
 
     def request(self, victim: Attempt, now: float) -> None:
         """Send a steal request for all that the victim has not started or, if that is nothing, half of what it runs."""

@@ -59,6 +59,10 @@ class LaneState:
         self.begun = True
         self.attempts.append(attempt)
 
+    def abandon(self) -> None:
+        """In a saved run: its attempt is lost, and any other may take over what it has queued."""
+        self.begun = False
+
     def give_away(self, count: int = 1) -> None:
         """Count work items that were cut off or moved away."""
         self.given_away += count
@@ -66,6 +70,11 @@ class LaneState:
     def delay(self) -> None:
         """Count a deferred work item."""
         self.delayed += 1
+
+    def hand_over(self, heir: LaneState) -> None:
+        """A deferred work item that is not due yet goes to another lane."""
+        self.delayed -= 1
+        heir.delay()
 
     def resume(self, item: WorkItem) -> None:
         """Queue a deferred work item that is due."""
@@ -109,6 +118,7 @@ class Attempt:
         requested_at: monotonic seconds when it was sent a steal request; None once it has answered.
         declined: True from the steal request that it could not meet to its next heartbeat or `Assign`.
         closed: whether it has sent `Bye`.
+        committed_at: in a saved run, monotonic seconds of its last commit; when it connected, before the first.
     """
 
     name: Hashable
@@ -126,6 +136,7 @@ class Attempt:
     requested_at: float | None = None
     declined: bool = False
     closed: bool = False
+    committed_at: float = 0.0
 
     # Queries.
 
@@ -224,6 +235,10 @@ class Attempt:
         if self.heartbeat is not None:
             self.heartbeat = attrs.evolve(self.heartbeat, unstarted=0)
         self.batch = max(self.batch // 4, 1)
+
+    def commits(self, now: float) -> None:
+        """In a saved run: it has written a segment."""
+        self.committed_at = now
 
     def closes(self) -> None:
         """It has sent `Bye`."""

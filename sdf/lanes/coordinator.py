@@ -11,11 +11,17 @@ Rules that keep this exactly-once:
   run exactly the content of its lane. At the last seal the ledger proves that the contents tile the elements.
 - An attempt at a sealed lane runs the content again, and changes nothing. If an unsealed lane loses its only attempt,
   its content, as split so far, returns to its queue when the next attempt connects. That attempt starts over.
+
+A saved run has no replays. What an attempt has committed, in segments, is nobody's work any more. Every attempt has a
+lane of its own. What a lost attempt has not committed can be taken over at once; what was deferred and is not due goes
+to another attempt, which waits for it. An attempt ends when it has committed all that it ran. The run has ended when
+the ledger holds all work as committed.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import logging
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -35,6 +41,7 @@ from sdf.lanes.messages import (
     ProtocolError,
     Ready,
     Returned,
+    SegmentDone,
     Split,
     ToLane,
     Verdict,
@@ -66,6 +73,7 @@ class Coordinator:
         send: sends a message to an attempt.
         min_piece_seconds: estimated seconds of the smallest piece worth moving.
         patience_seconds: the longest time that an attempt stays idle while others run.
+        saved: in a saved run, called with the ids of the work items of each committed segment, and its message.
 
     Attributes:
         name: name of the DoFn.
@@ -79,7 +87,10 @@ class Coordinator:
         send: Callable[[Hashable, ToLane], None],
         min_piece_seconds: float,
         patience_seconds: float,
+        saved: Callable[[list[int], SegmentDone], None] | None = None,
     ) -> None:
+        self._saved = saved
+        self._segments = itertools.count()
         self.name = work.name
         self._work = work
         self._send = send
@@ -92,13 +103,15 @@ class Coordinator:
                 self._stealing.needs_slot(lane)
         self._attempts: dict[Hashable, Attempt] = {}
         self._delayed: list[tuple[float, int, LaneState, WorkItem]] = []
+        self._deserted = False  # in a saved run: some of it is at a lane without an attempt
         self._waited_at = 0.0
         self._failed = False
         self._unmovable = False
         self._statistics = Statistics(work, self._lanes)
         self._assignment = Assignment(
-            work, len(shares), self._stealing, self._statistics, send=send, min_piece_seconds=min_piece_seconds
-        )
+            work, len(shares), self._stealing, self._statistics, send=send, min_piece_seconds=min_piece_seconds,
+            saves=saved is not None,
+        )  # fmt: skip
 
     # Events.
 
@@ -108,7 +121,9 @@ class Coordinator:
             self._send(name, Fail(LedgerError(f"there is no lane {hello.lane}; this run has {len(self._lanes)}.")))
             return
         lane, ledger = self._lanes[hello.lane], self._work.ledger
-        attempt = self._attempts[name] = Attempt(name, lane, hello, given_at=now)
+        if self._saved is not None and lane.begun:
+            lane = self._stealing.orphan() or self._new_lane()
+        attempt = self._attempts[name] = Attempt(name, lane, hello, given_at=now, committed_at=now)
         if lane.sealed is not None or lane.attempts:
             self._statistics.replays += lane.sealed is not None
             attempt.again.extend(ledger.content_with_sizes(lane.number))
@@ -124,7 +139,31 @@ class Coordinator:
             self._stealing.rank(other)
             if self._stealing.is_idle(other):
                 self._assignment.next(other, now)  # a lane with two attempts cannot steal
+        self._adopt()
         self._assignment.settle(now)
+
+    def _new_lane(self) -> LaneState:
+        lane = LaneState(len(self._lanes), WorkQueue(self._work.costs))
+        self._lanes.append(lane)
+        return lane
+
+    def delay(self, item: WorkItem, due: float) -> None:
+        """In a saved run: queue a work item that nobody may run before ``due``. Call this before attempts connect."""
+        lane = self._lanes[0]
+        lane.delay()
+        heapq.heappush(self._delayed, (due, item.id, lane, item))
+        self._deserted = True
+
+    def _adopt(self) -> None:
+        """Move deferred work from lanes without an attempt to one that has one: else all attempts might end before."""
+        heir = next((each.lane for each in self._attempts.values() if each.lane.sealed is None), None)
+        if not self._deserted or heir is None:
+            return
+        self._deserted = False
+        for at, (due, number, lane, item) in enumerate(self._delayed):
+            if not lane.attempts:
+                lane.hand_over(heir)
+                self._delayed[at] = due, number, heir, item
 
     def received(self, name: Hashable, message: FromLane, now: float) -> None:
         """An attempt has sent a message. If the message is impossible, this attempt fails and nothing else changes."""
@@ -145,6 +184,8 @@ class Coordinator:
                 self._statistics.refusals[message.reason] += 1
                 attempt.declines()
                 self._stealing.rank(attempt)
+            elif isinstance(message, SegmentDone):
+                self._segment_done(attempt, message, now)
             elif isinstance(message, Bye):
                 attempt.closes()
             else:
@@ -163,7 +204,16 @@ class Coordinator:
         lane, ledger = attempt.lane, self._work.ledger
         lane.attempts.remove(attempt)
         self._stealing.forget(attempt)
-        if lane.sealed is None and len(lane.attempts) == 1:
+        if self._saved is not None:
+            self._statistics.retries += ledger.held_by(lane.number) > 0
+            for item in ledger.content(lane.number):
+                lane.queue.push(ledger.release(lane.number, item.id))
+            if lane.sealed is None:
+                lane.abandon()
+                self._orphaned(lane)
+                self._deserted = self._deserted or lane.delayed > 0
+                self._adopt()
+        elif lane.sealed is None and len(lane.attempts) == 1:
             (left,) = lane.attempts
             while left.again:
                 lane.queue.push(ledger.release(lane.number, left.again.popleft().id))
@@ -176,11 +226,17 @@ class Coordinator:
             self._stealing.needs_slot(lane, now)
         self._assignment.settle(now)
 
+    def _orphaned(self, lane: LaneState) -> None:
+        if len(lane.queue):
+            self._stealing.needs_slot(lane)
+
     def tick(self, now: float) -> None:
         """Time has passed; to be called often while `waiting`."""
         while self._delayed and self._delayed[0][0] <= now:
             _, _, lane, item = heapq.heappop(self._delayed)
             lane.resume(item)
+            if self._saved is not None and not lane.attempts:
+                self._orphaned(lane)
             for attempt in lane.attempts:
                 if self._stealing.is_idle(attempt):
                     self._assignment.next(attempt, now)
@@ -280,7 +336,23 @@ class Coordinator:
         self._send(attempt.name, Verdict(True))
         self._stealing.rank(attempt, now)  # `settle` then moves half of it to an idle attempt
 
+    def _segment_done(self, attempt: Attempt, message: SegmentDone, now: float) -> None:
+        """Enter a segment as committed."""
+        if self._saved is None:
+            raise ProtocolError(f"lane {attempt.lane.number} commits a segment, and the run is not saved.")
+        part = ("segment", next(self._segments))
+        try:
+            ids = self._work.ledger.commit_first(attempt.lane.number, message.items, message.last_id, part)
+        except LedgerError as error:
+            raise ProtocolError(str(error)) from error
+        attempt.commits(now)
+        self._saved(ids, message)
+
     # Reports.
+
+    def uncommitted_seconds(self, now: float) -> float:
+        """Return about how many seconds of work the attempts have not committed."""
+        return sum(now - attempt.committed_at for attempt in self._attempts.values())
 
     def running(self) -> bool:
         """Return whether attempts are connected and the run is not done."""

@@ -5,11 +5,16 @@ Two threads share a `Lane`. The task's thread calls `advance` to get the next ru
 
 The coordinator refuses a split if the lane is sealed or has a second attempt, or if it cannot read a restriction. The
 lane then runs the residuals itself, right after the part that they were cut off from.
+
+In a saved run a lane works in segments. When the seconds of a segment are over, the running work item is split at its
+next claim, its residual goes back to the driver, and `advance` returns `CLOSE`. The task then closes the segment, and
+calls `segment_done`. No segment ends before all residuals of its work items are with the driver, or have run here.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import operator
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -41,12 +46,14 @@ from sdf.lanes.messages import (
     Assign,
     Declined,
     Fail,
+    Flush,
     FromLane,
     Heartbeat,
     ProtocolError,
     Ready,
     Returned,
     Sealed,
+    SegmentDone,
     Split,
     StealRequest,
     ToLane,
@@ -56,18 +63,19 @@ from sdf.lanes.messages import (
 from sdf.model.dofn import DoFn
 from sdf.serialization.values import Parts
 
-__all__ = ["WAIT", "Lane"]
+__all__ = ["CLOSE", "WAIT", "Lane", "Waiting"]
 
 log = logging.getLogger("sdf.lane")
 
 
 class Waiting(Enum):
-    """What `Lane.advance` returns when there is nothing to run now."""
+    """What `Lane.advance` returns when there is nothing to run now, or when a segment must be closed."""
 
     WAIT = "wait"
+    CLOSE = "close"
 
 
-WAIT = Waiting.WAIT
+WAIT, CLOSE = Waiting.WAIT, Waiting.CLOSE
 
 _fields = operator.attrgetter(*(field.name for field in attrs.fields(Ran)))
 
@@ -81,6 +89,7 @@ class Lane:
         clock: monotonic seconds.
         send: sends a message to the coordinator.
         tagged: returns how many records the attempt has yielded so far for each declared tag.
+        segment_seconds: in a saved run, how long a segment may last; else infinity.
 
     Attributes:
         changed: notified when `advance` may return something new.
@@ -95,6 +104,7 @@ class Lane:
         clock: Callable[[], float],
         send: Callable[[FromLane], None],
         tagged: Callable[[], tuple[int, ...]] = tuple,
+        segment_seconds: float = math.inf,
     ) -> None:
         self._fn = fn
         self._executor = Executor(fn, side_inputs=side_inputs, clock=clock)
@@ -116,6 +126,12 @@ class Lane:
         self.heartbeats = HeartbeatSchedule(clock())
         self._declined_at: tuple[Any, ...] | None = None
         self._min_piece_seconds = 0.0  # as in the last steal request
+        self._segment_seconds = segment_seconds
+        self._segment: list[WorkItem] = []  # the work items run in this segment, each cut to what was run of it
+        self._segment_began = clock()
+        self._segment_ids: list[int] = []  # those of them that the driver knows, and still counts as this lane's
+        self._flush = False
+        self._ending = False  # what runs was split so that the segment can end
 
     # The task's thread.
 
@@ -133,6 +149,9 @@ class Lane:
                 raise self._failure
             if self._offer is not None or not self._end_running():
                 return WAIT
+            if not self._mine and self._is_over():
+                self._flush = False
+                return CLOSE
             if self._mine:
                 due, item = self._mine[-1]
                 if self._clock() < due:
@@ -148,6 +167,30 @@ class Lane:
                 self._send(self._ready())
             return WAIT
 
+    def _is_over(self) -> bool:
+        """Return whether the segment has run something and must be closed now."""
+        if not self._segment_ids:
+            return False
+        return self._clock() >= self._segment_began + self._segment_seconds or (self._flush and not self._queue)
+
+    def segment_done(self, messages: tuple[Any, ...], records: tuple[int, ...]) -> None:
+        """Tell the coordinator that the sinks have written the segment; call it when `advance` gives nothing to run.
+
+        If all of the segment was deferred before a claim, it is empty, and there is nothing to tell.
+        """
+        with self.changed:
+            if self._segment_ids:
+                seconds = self._clock() - self._segment_began
+                self._send(SegmentDone(len(self._segment_ids), self._segment_ids[-1], messages, records, seconds))
+            self._segment, self._segment_ids = [], []
+
+    def segment(self) -> list[WorkItem]:
+        """Return the work items that this segment has run or runs, each cut to what was run of it."""
+        with self.changed:
+            running = self._executor.running
+            ran = [item for item in self._segment if item.restriction is not None]
+            return [*ran, *([] if running is None else [running.item])]
+
     def _ready(self) -> Ready:
         done = self._executor
         ran, slow = done.take_report()
@@ -157,7 +200,9 @@ class Lane:
         )
 
     def _start(self, item: WorkItem, *, whole: bool) -> Running:
-        self._accepted_residuals, self._whole = 0, whole
+        self._accepted_residuals, self._whole, self._ending = 0, whole, False
+        if not self._segment:
+            self._segment_began = self._clock()
         return self._executor.start(item)
 
     def _end_running(self) -> bool:
@@ -172,7 +217,12 @@ class Lane:
             self._deferrals.note(running.item, running.invoker.primary)
         for residual in mine:  # the last one, next to the primary, runs first
             self._keep(running.item, residual)
-        self._executor.end(_driver_id(running.item))
+        part = self._executor.end(_driver_id(running.item))
+        if self._segment_seconds < math.inf:
+            item = running.item if part is None else attrs.evolve(running.item, restriction=part.primary)
+            self._segment.append(item)
+            if item.id >= 0 and (item.restriction is not None or mine):  # else all of it is with the driver again
+                self._segment_ids.append(item.id)
         return True
 
     def _keep(self, item: WorkItem, residual: Residual) -> None:
@@ -219,6 +269,8 @@ class Lane:
                 self._judged(message.accepted)
             elif isinstance(message, Sealed):
                 self._sealed = True
+            elif isinstance(message, Flush):
+                self._flush, self._asked = True, False
             elif isinstance(message, Fail):
                 self._fail(message.error)
             else:
@@ -292,6 +344,7 @@ class Lane:
             if running is None or self._failure is not None:
                 return
             running.note()
+            self._end_segment(running)
             units, _ = running.units()
             splittable = running.invoker.started and not self._whole and self._is_worth(running)
             left = min(running.seconds_left_at_most(), 1e9)
@@ -302,6 +355,13 @@ class Lane:
                 self._send(heartbeat)
                 self._declined_at = None
                 self.heartbeats.sent(heartbeat, self._clock())
+
+    def _end_segment(self, running: Running) -> None:
+        """Split what runs at its next claim if the segment is over; one that was just opened runs as long again."""
+        opening = running.opening_seconds()
+        over = self._clock() >= self._segment_began + self._segment_seconds
+        if over and opening is not None and running.seconds() >= 2 * opening and not (self._whole or self._ending):
+            self._ending = running.invoker.split(0) is not None
 
     def _heartbeat_is_due(self, heartbeat: Heartbeat) -> bool:
         """Return whether to send ``heartbeat`` now; after a declined steal request, once the position has changed."""

@@ -29,7 +29,9 @@ __all__ = [
     "Hello",
     "ProtocolError",
     "Ready",
+    "Flush",
     "Sealed",
+    "SegmentDone",
     "Split",
     "ToLane",
     "TooLongError",
@@ -145,6 +147,25 @@ class Declined:
 
 
 @attrs.frozen
+class SegmentDone:
+    """In a saved run: the sinks have written the records of the work items run since the last `SegmentDone`.
+
+    Attributes:
+        items: how many work items these are: the first ones that the lane was assigned, and were not committed yet.
+        last_id: the id of the last of them.
+        messages: the message of each output's sink, the main one first.
+        records: number of records of each output.
+        seconds: seconds that the segment took.
+    """
+
+    items: int
+    last_id: int
+    messages: Any
+    records: tuple[int, ...]
+    seconds: float
+
+
+@attrs.frozen
 class Bye:
     """The action has read enough records, as take() does; Spark will not retry the lane for it."""
 
@@ -159,6 +180,11 @@ class Assign:
 @attrs.frozen
 class Wait:
     """There is no work now, but there may be later."""
+
+
+@attrs.frozen
+class Flush:
+    """In a saved run: there is no work now; send `SegmentDone` for what was run, then `Ready` again."""
 
 
 @attrs.frozen
@@ -187,8 +213,8 @@ class Fail:
     error: SdfError
 
 
-FromLane = Hello | Ready | Heartbeat | Split | Returned | Declined | Bye
-ToLane = Assign | Wait | Sealed | StealRequest | Verdict | Fail
+FromLane = Hello | Ready | Heartbeat | Split | Returned | Declined | SegmentDone | Bye
+ToLane = Assign | Wait | Flush | Sealed | StealRequest | Verdict | Fail
 
 
 def _int(value: Any) -> int:
@@ -244,7 +270,7 @@ _FROM_LANE: dict[str, tuple[Any, list[str], list[Callable[[Any], Any]]]] = {
         [field.name for field in attrs.fields(kind)],
         [_CHECKS[str(field.type)] for field in attrs.fields(kind)],
     )
-    for kind in (Hello, Ready, Heartbeat, Split, Returned, Declined, Bye)
+    for kind in (Hello, Ready, Heartbeat, Split, Returned, Declined, SegmentDone, Bye)
 }
 
 

@@ -21,7 +21,8 @@ class Statistics:
         lanes: the lanes of the run.
 
     Attributes:
-        retries: how often an unsealed lane began again after it had lost its attempts.
+        retries: how often an unsealed lane began again after it had lost its attempts; in a saved run, how often an
+            attempt was lost with work that it had not committed.
         replays: how often a sealed lane was run again.
         refusals: the reasons why victims declined, each with how often.
     """
@@ -61,7 +62,7 @@ class Statistics:
         return RunProgress(
             name=self._work.name,
             seconds=self._active_seconds(now),
-            done=min(sum(map(_units_done, self._lanes)), self._work.known_units),
+            done=min(self._work.done_before + sum(map(_units_done, self._lanes)), self._work.known_units),
             known=self._work.known_units,
             tasks_busy=tasks_busy,
             slots=len(self._lanes),

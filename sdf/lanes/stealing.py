@@ -164,6 +164,10 @@ class Stealing:
         thief = self.thief()
         return None if thief is None else (self._unbegun.pop(next(iter(self._unbegun))), thief)
 
+    def orphan(self) -> LaneState | None:
+        """Return a lane that has work and no attempt, for an attempt that connects; None if there is none."""
+        return next(iter(self._unbegun.values()), None)
+
     def pair(self, now: float) -> tuple[Attempt, Attempt] | None:
         """Return victim and thief; None if each idle attempt has a steal request under way, or no victim has enough."""
         while self._requested:

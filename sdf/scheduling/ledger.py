@@ -19,6 +19,7 @@ No I/O, no threads, no Spark: the caller serialises the calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -48,11 +49,15 @@ class Ledger:
     Args:
         size: `DoFn.restriction_size`, to check a tiling that nothing else can prove.
         name: name of the DoFn, for messages.
+
+    Attributes:
+        on_split: called with the arguments of each split: the work item's id, the primary and the residuals; or None.
     """
 
     def __init__(self, size: Callable[[Any, Any], float | None], *, name: str = "the DoFn") -> None:
         self._size = size
         self._name = name
+        self.on_split: Callable[[int, Any, Sequence[Residual]], None] | None = None
         self._elements: list[tuple[Any, int, int]] = []  # initial restriction, index of first node, index past last
         self._nodes: list[_Node] = []
         self._owned: dict[Hashable, dict[int, _Node]] = {}
@@ -74,14 +79,29 @@ class Ledger:
         """Return what a work item holds now, None if all of it was given away."""
         return self._nodes[item_id].holds
 
-    def add_element(self, element: Any, restriction: Any, pieces: Iterable[tuple[Any, float | None]]) -> list[WorkItem]:
+    def add_element(
+        self,
+        element: Any,
+        restriction: Any,
+        pieces: Sequence[tuple[Any, float | None]],
+        watermarks: Sequence[Any] | None = None,
+    ) -> list[WorkItem]:
         """Enter an element with its initial restriction, cut into (restriction, size) pieces; return its work items.
+
+        Args:
+            element: the input.
+            restriction: its initial restriction.
+            pieces: what it is cut into, in order.
+            watermarks: the state of the watermark estimator to go on from, for each piece; None for none.
 
         Raises:
             SplitError: if the pieces do not tile the restriction.
         """
         element_id, first = len(self._elements), len(self._nodes)
-        items = [WorkItem(first + at, element_id, element, part, size) for at, (part, size) in enumerate(pieces)]
+        items = [
+            WorkItem(first + at, element_id, element, part, size, None, None if watermarks is None else watermarks[at])
+            for at, (part, size) in enumerate(pieces)
+        ]
         self._check(element, restriction, [item.restriction for item in items], "the initial work items")
         self._nodes += [_Node(item, item.restriction) for item in items]
         self._elements.append((restriction, first, len(self._nodes)))
@@ -161,6 +181,8 @@ class Ledger:
         self, node: _Node, primary: Any, residuals: Sequence[Residual], sizes: list[float | None]
     ) -> list[WorkItem]:
         item = node.item
+        if self.on_split is not None:
+            self.on_split(item.id, primary, residuals)
         if node.owner is None and primary is not None:  # it will be handed out as this smaller piece
             node.item = attrs.evolve(item, restriction=primary, size=self._size(item.element, primary))
         fresh = []
@@ -236,6 +258,54 @@ class Ledger:
             todo += zip(children, (residual.delay_seconds for residual in part.residuals), strict=True)
         self.seal(owner, attempt)
         return todo
+
+    def commit_first(self, owner: Hashable, count: int, last_id: int, part: Hashable) -> list[int]:
+        """Seal the first ``count`` work items of an owner, under a name of their own; the owner keeps the others.
+
+        A saved run commits the work of a lane that goes on like this, in segments.
+
+        Args:
+            owner: the owner.
+            count: how many of its work items, in the order in which it was assigned them.
+            last_id: the id of the last of them.
+            part: a new name for these work items.
+
+        Returns:
+            Their ids.
+
+        Raises:
+            LedgerError: if the owner does not have them.
+        """
+        self._check_open(owner)
+        self._check_open(part)
+        owned = self._owned.get(owner, {})
+        nodes = list(islice(owned.values(), max(count, 0)))
+        if count < 1 or len(nodes) < count or nodes[-1].item.id != last_id:
+            raise LedgerError(
+                f"{owner!r} commits its first {count} work items, the last of them {last_id}; it has {len(owned)}."
+            )
+        for node in nodes:
+            del owned[node.item.id]
+            node.owner = part
+        self._owned[part] = {node.item.id: node for node in nodes}
+        self.seal(part, part)
+        return [node.item.id for node in nodes]
+
+    def held_by(self, owner: Hashable) -> int:
+        """Return how many work items an owner has."""
+        return len(self._owned.get(owner, ()))
+
+    def items(self) -> list[WorkItem]:
+        """Return all work items that hold something, each with what it holds now, in order."""
+        return [self._as_it_stands(node) for node in self._nodes if not node.void]
+
+    def uncommitted(self) -> int:
+        """Return how many work items are not sealed."""
+        return sum(not node.void and node.owner not in self._sealed for node in self._nodes)
+
+    def unowned(self) -> list[WorkItem]:
+        """Return the work items that nobody owns, each with what it holds now, in order."""
+        return [self._as_it_stands(node) for node in self._nodes if node.owner is None and not node.void]
 
     def sealed_by(self, owner: Hashable) -> Hashable | None:
         """Return the attempt whose work counts for ``owner``, None if there is none yet."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from sdf.scheduling.cost_model import CostModel
 from sdf.scheduling.ledger import Ledger
 from sdf.scheduling.work_queue import WorkQueue
 
-__all__ = ["RunState", "enter"]
+__all__ = ["RunState", "collecting_nothing", "enter"]
 
 _ROUNDING = Fraction(1, 1000)  # offsets, added before rounding down: 15 times the float 1/3 is just below 5
 
@@ -36,6 +37,7 @@ class RunState:
         costs: what work costs.
         deferrals: how long deferred work waits.
         known_units: all work entered so far, in the DoFn's unit.
+        done_before: the part of ``known_units`` that earlier drivers of a saved run have committed.
         splits: how often a work item was cut in two so far.
         notes: (element, remark) for each element on which the DoFn had a remark.
     """
@@ -47,6 +49,7 @@ class RunState:
         self.costs = CostModel()
         self.deferrals = Deferrals(self.name)
         self.known_units = 0.0
+        self.done_before = 0.0
         self.splits = 0
         self.notes: list[tuple[Any, str]] = []
         self._split_elements: dict[int, Any] = {}
@@ -122,6 +125,17 @@ class RunState:
         asked = [residual.delay_seconds for residual in residuals]
         return [self._to_run(child, seconds) for child, seconds in zip(children, asked, strict=True)]
 
+    def restore(
+        self, element: Any, restriction: Any, parts: Sequence[tuple[Any, float | None, Any]], note: str | None
+    ) -> list[WorkItem]:
+        """Enter an element as an earlier driver has left it: parts as (restriction, size, watermark), size or None."""
+        sized = [(part, checked_size(self._fn, element, part) if size is None else size) for part, size, _ in parts]
+        items = self.ledger.add_element(element, restriction, sized, [watermark for _, _, watermark in parts])
+        self.known_units += sum(map(units, items))
+        if note is not None:
+            self.notes.append((element, note))
+        return items
+
     def pieces(self, tasks: Iterable[tuple[float, Iterable[Ran]]]) -> tuple[PieceRun, ...]:
         """Return for the report how each work item ran.
 
@@ -194,16 +208,22 @@ class RunState:
 
 
 def enter(work: RunState, backlog: WorkQueue, elements: Iterable[Expanded]) -> None:
-    """Enter elements into the state of a run, and their work items into its backlog.
+    """Enter elements into the state of a run, and their work items into its backlog."""
+    with collecting_nothing():
+        for item in work.add(elements):
+            backlog.push(item)
 
-    All objects made here live as long as the run. The garbage collector would scan them again and again, which takes
-    half of the time for a million elements (benchmarks/growth.py); so it is switched off meanwhile.
+
+@contextmanager
+def collecting_nothing() -> Iterator[None]:
+    """Switch the garbage collector off while many objects are made that live as long as the run.
+
+    It would scan them again and again, which takes half of the time for a million elements (benchmarks/growth.py).
     """
     collects = gc.isenabled()
     gc.disable()
     try:
-        for item in work.add(elements):
-            backlog.push(item)
+        yield
     finally:
         if collects:
             gc.enable()

@@ -22,7 +22,7 @@ from sdf import errors
 from sdf.errors import SdfError, StageError
 from sdf.spark.actions import cancel
 
-__all__ = ["Ended", "Jobs", "slot_counter"]
+__all__ = ["Ended", "Jobs", "explain", "slot_counter"]
 
 
 @attrs.frozen

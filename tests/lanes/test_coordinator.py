@@ -12,10 +12,14 @@ from sdf.lanes.messages import (
     MOST_ITEMS,
     Assign,
     Bye,
+    Fail,
+    Flush,
     Heartbeat,
     Hello,
     Ready,
     Sealed,
+    SegmentDone,
+    Split,
     StealRequest,
     TooLongError,
 )
@@ -23,12 +27,13 @@ from sdf.lanes.wire import MOST_BYTES_ASSIGNED
 from sdf.scheduling.factoring import deal
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
+from sdf.serialization.values import Parts
 
 
 class Run:
     """A coordinator over elements of ten offsets, one for each lane unless told, and what it has sent to each."""
 
-    def __init__(self, lanes, elements=None):
+    def __init__(self, lanes, elements=None, saved=None):
         self.work = RunState(TimedFn())
         backlog = WorkQueue(self.work.costs)
         for item in self.work.add([expand(TimedFn(), 10) for _ in range(elements or lanes)]):
@@ -41,6 +46,7 @@ class Run:
             send=lambda name, message: self.sent[name].append(message),
             min_piece_seconds=0.05,
             patience_seconds=10.0,
+            saved=saved,
         )
 
     def begins(self, lane, now):
@@ -275,3 +281,103 @@ def test_a_report_of_some_lanes_claims_nothing_of_the_others():
         "lanes that have ended: 2 of 3; the others are not in this report",
     ]
     assert (report.complete, report.straggler, report.idle) == (False, None, None)
+
+
+class SavedRun(Run):
+    """A saved run, and the work items of each segment that was committed."""
+
+    def __init__(self, lanes, elements=None):
+        self.segments = []
+        super().__init__(lanes, elements, lambda item_ids, message: self.segments.append(item_ids))
+
+    def given(self, name):
+        return [item for message in self.of(name, Assign) for item in message.items]
+
+    def commits(self, name, items, last_id, now):
+        self.coordinator.received(name, SegmentDone(items, last_id, [None], (10 * items,), 1.0), now)
+
+
+def test_what_a_lost_attempt_has_committed_is_not_run_again_and_all_else_is():
+    """At once, by whoever has nothing to do."""
+    run = SavedRun(1, 2)
+    run.begins(0, 0.0)
+    run.has_run(0, 1, 0.1)
+    first, second = run.given(0)
+    run.commits(0, 1, first.id, 0.2)
+    run.coordinator.lost(0, 0.3)
+    run.sent[1] = []
+    run.coordinator.connected(1, Hello(0, "worker", 0.0), 0.4)
+    run.coordinator.received(1, Ready(0, 0, 0.0, 0.0), 0.4)
+    assert run.segments == [[first.id]]
+    assert [item.id for item in run.given(1)] == [second.id]
+    assert run.coordinator.report(0.5).retries == 1
+
+
+def test_a_second_attempt_at_a_lane_of_a_saved_run_has_work_of_its_own():
+    """Nothing of what the first one runs; both may commit."""
+    run = SavedRun(1, 2)
+    run.sent[1] = []
+    run.begins(0, 0.0)
+    run.coordinator.connected(1, Hello(0, "worker", 0.0), 0.0)
+    run.coordinator.received(1, Ready(0, 0, 0.0, 0.0), 0.0)
+    (mine,), (other,) = run.given(0), run.given(1)
+    assert mine.id != other.id
+    run.commits(1, 1, other.id, 1.0)
+    run.commits(0, 1, mine.id, 1.0)
+    assert run.segments == [[other.id], [mine.id]]
+    run.work.ledger.prove()
+
+
+def test_a_segment_of_work_that_the_attempt_does_not_have_fails_the_attempt():
+    """And commits nothing."""
+    run = SavedRun(1, 2)
+    run.begins(0, 0.0)
+    (item,) = run.given(0)
+    for items, last_id in ((1, item.id + 1), (2, item.id + 1), (0, item.id)):
+        run.commits(0, items, last_id, 1.0)
+    assert len(run.of(0, Fail)) == 3
+    assert run.segments == []
+
+
+def test_a_lost_attempt_can_commit_nothing_any_more():
+    """Its work is another one's by now."""
+    run = SavedRun(1)
+    run.begins(0, 0.0)
+    (item,) = run.given(0)
+    run.coordinator.lost(0, 0.1)
+    run.commits(0, 1, item.id, 0.2)
+    assert run.segments == []
+    assert [one.id for one in run.work.ledger.unowned()] == [item.id]
+
+
+def run_with_an_idle_attempt():
+    """Return a run of two attempts, of which the second has committed all that it had; and what the first one runs."""
+    run = SavedRun(2, 1)
+    for name in (0, 1):
+        run.begins(name, 0.0)
+    run.has_run(1, 1, 0.1)
+    run.commits(1, 1, run.given(1)[0].id, 0.1)
+    return run, run.given(0)[0]
+
+
+def test_an_attempt_without_work_ends_only_when_those_that_end_with_it_have_committed():
+    """One of these may be lost, and somebody must take over its work."""
+    run, item = run_with_an_idle_attempt()
+    run.has_run(0, 1, 1.0)
+    assert len(run.of(0, Flush)) == 1
+    assert run.of(1, Sealed) == []
+    run.commits(0, 1, item.id, 1.1)
+    run.has_run(0, 1, 1.2)
+    assert len(run.of(0, Sealed)) == len(run.of(1, Sealed)) == 1
+
+
+def test_what_a_lost_attempt_had_deferred_is_waited_for_by_another():
+    """Else all might end before it is due, and a new Spark job would find nothing to do either."""
+    run, item = run_with_an_idle_attempt()
+    whole = Parts(item.restriction).describe(item.restriction)
+    run.coordinator.received(0, Split(item.id, False, None, ((whole, 60.0, None),), 0.0, 0.1), 0.1)
+    run.coordinator.lost(0, 0.2)
+    run.coordinator.tick(50.0)
+    assert run.of(1, Sealed) == []
+    run.coordinator.tick(60.2)
+    assert [one.restriction for one in run.given(1)[1:]] == [item.restriction]

@@ -17,6 +17,7 @@ from sdf.lanes.messages import (
     Heartbeat,
     Ready,
     Returned,
+    Sealed,
     Split,
     StealRequest,
     Verdict,
@@ -301,3 +302,24 @@ def test_work_that_stays_with_a_lane_and_only_defers_comes_to_an_end(monkeypatch
 
     with pytest.raises(DeferError, match="6 times in a row without a claim"):
         go_on()
+
+
+def test_a_segment_of_which_all_was_deferred_before_a_claim_is_not_told():
+    """The driver has all of it back, so there is nothing that it could commit."""
+
+    class NotYetFn(TimedFn):
+        def process(self, element, tracker):
+            tracker.defer_remainder(5)
+            return ()
+
+    clock, said = Clock(), []
+    lane = Lane(NotYetFn(clock), clock=clock, send=said.append, segment_seconds=1.0)
+    lane.receive(Assign((WorkItem(0, 0, 9, OffsetRange(0, 9), 9),)))
+    assert list(lane.advance().invoker.run()) == []
+    assert lane.advance() is WAIT
+    assert [type(message) for message in said] == [Split]
+    lane.receive(Verdict(True))
+    lane.receive(Sealed())
+    assert lane.advance() is None
+    lane.segment_done((None,), (0,))
+    assert [type(message) for message in said] == [Split]

@@ -812,3 +812,113 @@ def test_content_keeps_the_watermark_to_go_on_from():
     (child, _), *_ = ledger.commit("t", 1, Outcome(1, (Part(item.id, span(0, 4), (Residual(span(4, 9), 0, 77),)),)))
     ledger.assign("u", [child])
     assert [one.watermark for one in ledger.content("u")] == [77]
+
+
+# Segments: what a saved run commits of an owner that goes on.
+
+
+def segments_ledger():
+    """Return a ledger of an element in four parts, all of which the owner "t" has."""
+    ledger = Ledger(size_of)
+    items = ledger.add_element("a", span(0, 8), [(span(start, start + 2), 2) for start in (0, 2, 4, 6)])
+    ledger.assign("t", items)
+    return ledger, items
+
+
+def test_the_first_work_items_of_an_owner_are_committed_and_it_keeps_the_others():
+    """It may commit them later, and be given more."""
+    ledger, items = segments_ledger()
+    assert ledger.commit_first("t", 2, items[1].id, "first") == [0, 1]
+    assert (content(ledger, "first"), content(ledger, "t")) == (
+        [("a", span(0, 2)), ("a", span(2, 4))],
+        [("a", span(4, 6)), ("a", span(6, 8))],
+    )
+    assert (ledger.held_by("first"), ledger.held_by("t"), ledger.uncommitted()) == (2, 2, 2)
+    ledger.commit_first("t", 2, items[3].id, "second")
+    assert (ledger.held_by("t"), ledger.uncommitted()) == (0, 0)
+    ledger.prove()
+
+
+def test_what_is_committed_is_what_a_work_item_holds_then():
+    """The residual is nobody's, and still to do."""
+    ledger, items = segments_ledger()
+    (child,) = ledger.split("t", items[0].id, span(0, 1), [Residual(span(1, 2))])
+    ledger.commit_first("t", 4, items[3].id, "all")
+    assert ledger.unowned() == [ledger.item(child.id)]
+    assert ledger.uncommitted() == 1
+    with pytest.raises(TilingError, match=re.escape("OffsetRange(start=1, stop=2) of element 'a' not committed")):
+        ledger.prove()
+    ledger.assign("u", [child])
+    ledger.commit_first("u", 1, child.id, "rest")
+    ledger.prove()
+
+
+@pytest.mark.parametrize(
+    ("owner", "count", "last_id"),
+    [("t", 0, 0), ("t", -1, 3), ("t", 1, 1), ("t", 2, 0), ("t", 5, 3), ("u", 1, 0), ("t", 4, 4)],
+)
+def test_a_commit_of_what_an_owner_does_not_have_changes_nothing(owner, count, last_id):
+    """It must name exactly the first ones."""
+    ledger, items = segments_ledger()
+    with pytest.raises(
+        LedgerError, match=re.escape(f"{owner!r} commits its first {count} work items, the last of them")
+    ):
+        ledger.commit_first(owner, count, last_id, "part")
+    assert content(ledger, "t") == [("a", item.restriction) for item in items]
+    assert ledger.sealed_by("part") is None
+
+
+def test_what_was_released_is_not_committed_with_the_rest():
+    """Nor is what was given back whole: it is not among the first ones any more."""
+    ledger, items = segments_ledger()
+    ledger.release("t", items[0].id)
+    ledger.split("t", items[1].id, None, [Residual(span(2, 4))])
+    with pytest.raises(LedgerError):
+        ledger.commit_first("t", 4, items[3].id, "part")
+    assert ledger.commit_first("t", 2, items[3].id, "part") == [2, 3]
+    assert [item.restriction for item in ledger.unowned()] == [span(0, 2), span(2, 4)]
+
+
+def test_nothing_can_be_done_to_what_is_committed():
+    """Neither by its owner of before nor under its own name."""
+    ledger, items = segments_ledger()
+    ledger.commit_first("t", 1, items[0].id, "part")
+    for attempt in (
+        lambda: ledger.commit_first("t", 1, items[0].id, "again"),
+        lambda: ledger.commit_first("t", 1, items[1].id, "part"),
+        lambda: ledger.commit_first("part", 1, items[0].id, "again"),
+        lambda: ledger.release("t", items[0].id),
+        lambda: ledger.release("part", items[0].id),
+        lambda: ledger.split("t", items[0].id, span(0, 1), [Residual(span(1, 2))]),
+        lambda: ledger.split("part", items[0].id, span(0, 1), [Residual(span(1, 2))]),
+        lambda: ledger.assign("u", [items[0]]),
+        lambda: ledger.assign("part", [items[1]]),
+    ):
+        with pytest.raises(LedgerError):
+            attempt()
+    assert content(ledger, "part") == [("a", span(0, 2))]
+    assert ledger.held_by("t") == 3
+
+
+def test_what_nobody_owns_is_listed_as_it_stands():
+    """Cut to what is left of it, with its present size."""
+    ledger = Ledger(size_of)
+    (item,) = ledger.add_element("a", span(0, 8), [(span(0, 8), 8)])
+    ledger.assign("t", [item])
+    ledger.split("t", item.id, span(0, 3), [Residual(span(3, 8))])
+    assert [(one.restriction, one.size) for one in ledger.unowned()] == [(span(3, 8), 5)]
+    ledger.release("t", item.id)
+    assert [(one.restriction, one.size) for one in ledger.unowned()] == [(span(0, 3), 3), (span(3, 8), 5)]
+    assert [(one.id, one.restriction) for one in ledger.items()] == [(0, span(0, 3)), (1, span(3, 8))]
+
+
+def test_each_split_is_told_before_any_other_event_of_its_parts():
+    """With the id, the primary and the residuals; a split that does not add up is not told."""
+    ledger, items = segments_ledger()
+    told = []
+    ledger.on_split = lambda *split: told.append(split)
+    with pytest.raises(SplitError):
+        ledger.split("t", items[0].id, span(0, 1), [])
+    residuals = [Residual(span(1, 2), 5.0, "state")]
+    ledger.split("t", items[0].id, span(0, 1), residuals)
+    assert told == [(0, span(0, 1), residuals)]

@@ -94,6 +94,7 @@ def test_the_pages_are_built_without_a_warning(tmp_path):
     import sdf
     import sdf.errors
     import sdf.io
+    import sdf.sinks
 
-    named = [f"sdf.{each}" for each in sdf.__all__] + [f"sdf.io.{each}" for each in sdf.io.__all__]
+    named = [f"{module.__name__}.{each}" for module in (sdf, sdf.io, sdf.sinks) for each in module.__all__]
     assert [each for each in named if f">{each.split('.')[-1]}<" not in reference] == []

@@ -15,6 +15,9 @@ ONCE = "spark/test_exactly_once.py::"
 LIVE = "spark/live/test_live.py::"
 SERVER = "spark/live/test_live_server.py::"
 SENT = "spark/test_broadcasts.py::"
+LOG = "journal/test_run_log.py::"
+HISTORY = "saving/test_history.py::"
+SAVED = "lanes/test_coordinator.py::"
 MUTANTS = {
     "a reader believes any block": (
         "spark/staged/stored_blocks.py",
@@ -221,7 +224,7 @@ MUTANTS = {
     ),
     "a driver whose batch was committed by another calls its sink": (
         "journal/journal.py",
-        " or self._disk.size(block_name(self.next_seq)) is not None\n",
+        " or self._storage.size(block_name(self.next_seq)) is not None\n",
         "\n",
         "journal/test_journal.py::test_a_driver_whose_batch_another_has_committed_is_fenced_before_its_sink",
     ),
@@ -230,7 +233,7 @@ MUTANTS = {
         "            return plan, Pin((), (), ())\n",
         (
             "            journal = self.checkpoint._journal\n"
-            '            journal._disk.remove(journal._ahead(f"plan-{step.number}"))\n'
+            '            journal._storage.remove(journal._ahead(f"plan-{step.number}"))\n'
             "            return plan, Pin((), (), ())\n"
         ),
         "spark/stream/test_stream.py::test_what_comes_while_a_stream_is_down_is_not_lost_to_a_step_that_had_nothing_due",
@@ -240,6 +243,90 @@ MUTANTS = {
         "        if self._journal.write_ahead(_FIRST_PLAN, changed) != changed:\n",
         "        if self._journal.write_ahead(_FIRST_PLAN, changed) is None:\n",
         "spark/stream/test_stream.py::test_a_drain_commits_nothing_where_another_driver_has_planned",
+    ),
+    "a driver whose number is packed and removed goes on": (
+        "journal/run_log.py",
+        "            if self._storage.size(_pack_name(number // _PACKED)) is not None:\n",
+        "            if False:\n",
+        LOG + "test_a_driver_that_was_overtaken_writes_nothing_any_more",
+    ),
+    "a pack that a crash has prevented is never made": (
+        "journal/run_log.py",
+        "        while self.next_number // _PACKED > self._packs:\n            self._pack(self._packs)\n",
+        "        if self.next_number % _PACKED == 0:\n            self._pack(self.next_number // _PACKED - 1)\n",
+        LOG + "test_a_driver_may_die_at_any_point_and_the_next_one_too",
+    ),
+    "a missing pack is taken for an empty log": (
+        "journal/run_log.py",
+        "        if later:\n",
+        "        if False:\n",
+        LOG + "test_a_missing_pack_is_an_error",
+    ),
+    "a reader of the log numbers the work items otherwise than the next driver": (
+        "saving/history.py",
+        "                self._parts = self._parts.renumbered()\n",
+        "",
+        HISTORY + "test_the_next_driver_has_the_same_open_work",
+    ),
+    "work that is missing in the log is not missed": (
+        "saving/history.py",
+        "one = restrictions[0][0] if untouched else",
+        "one = restrictions[0][0] if len(parts) == 1 else",
+        HISTORY + "test_a_history_that_does_not_add_up_is_an_error",
+    ),
+    "a sink may leave records unread": (
+        "saving/segments.py",
+        "        if next(records, _END) is not _END:\n",
+        "        if False:\n",
+        "saving/test_segments.py::test_a_sink_that_leaves_records_is_an_error",
+    ),
+    "a segment ends before what stays with its lane has run": (
+        "lanes/lane.py",
+        "            if not self._mine and self._is_over():\n",
+        "            if self._is_over():\n",
+        "lanes/test_saving_simulated.py::test_every_record_is_in_exactly_one_committed_segment_whatever_happens_when",
+    ),
+    "a second attempt at a lane of a saved run shares its work": (
+        "lanes/coordinator.py",
+        "        if self._saved is not None and lane.begun:\n",
+        "        if False:\n",
+        SAVED + "test_a_second_attempt_at_a_lane_of_a_saved_run_has_work_of_its_own",
+    ),
+    "what a lost attempt had deferred is waited for by nobody": (
+        "lanes/coordinator.py",
+        "        if not self._deserted or heir is None:\n",
+        "        if True:\n",
+        SAVED + "test_what_a_lost_attempt_had_deferred_is_waited_for_by_another",
+    ),
+    "what is committed is committed again": (
+        "scheduling/ledger.py",
+        "            node.owner = part\n",
+        "            node.owner = None\n",
+        "scheduling/test_ledger.py::test_nothing_can_be_done_to_what_is_committed",
+    ),
+    "outputs are told apart by the order in which a call names them": (
+        "spark/save.py",
+        "for name in sorted(names))]",
+        "for name in names)]",
+        "spark/test_save_sdf.py::test_the_order_in_which_outputs_are_named_means_nothing",
+    ),
+    "a message is kept as the sink returned it": (
+        "saving/segments.py",
+        "messages[name] = _as_json(message, sink)",
+        "messages[name] = message",
+        "saving/test_segments_go_wrong.py",
+    ),
+    "a driver does not say that it takes over": (
+        "saving/saving.py",
+        'run_log.append([["begin", app, identity] if begins else ["driver", driver]])',
+        'run_log.append([["begin", app, identity] if begins else ["running", 0.0]])',
+        "spark/test_save_crashes.py::test_a_driver_that_stops_while_another_one_begins_and_dies_may_not_go_on",
+    ),
+    "a split is not in the log": (
+        "saving/saving.py",
+        "            todo = [(item, 0.0) for item in work.add(elements)]\n            self._writer.flush()\n",
+        "            return [(item, 0.0) for item in work.add(elements)]\n",
+        "spark/test_save_crashes.py::test_a_resume_survives_deaths_too",
     ),
     "a task leaves its input unread": (
         "spark/staged/task.py",

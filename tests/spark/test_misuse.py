@@ -19,11 +19,13 @@ from sdf import (
     errors,
     run_direct,
     run_sdf,
+    save_sdf,
     stream_sdf,
 )
 from sdf.io import FileInfo, ReadAvro, ReadJsonLines, ReadLines
 from sdf.journal.journal import Journal
 from sdf.scheduling.ledger import Ledger
+from sdf.sinks import JsonLinesFiles
 from sdf.storage.disk import Disk
 from sdf.testing import check_dofn
 
@@ -290,6 +292,24 @@ def a_process_that_is_not_deterministic(sc, folder):
     except Exception as error:  # Spark's own, from the user's action
         found = re.search(r"sdf\.errors\.(\w+): ([^\n]*)", str(error))
         raise getattr(errors, found[1])(found[2]) from error
+
+
+@produces("SinkError", "has 'notes.txt', which is not of this run")
+def target_that_is_not_empty(sc, folder):
+    (folder / "out").mkdir()
+    (folder / "out/notes.txt").touch()
+    save_sdf(sc.parallelize([("a", 1)]), CountFn(), JsonLinesFiles(folder / "out"))
+
+
+@produces("BadRecordError", "process() of element 1, OffsetRange(start=0, stop=1) at position 0 gave a bad record")
+def record_that_is_no_json(sc, folder):
+    def process(element, tracker):
+        for i in range(*tracker.current_restriction()):
+            if not tracker.try_claim(i):
+                return
+            yield {i}
+
+    save_sdf(sc.parallelize([1]), Fn(process), JsonLinesFiles(folder / "out"))
 
 
 def concrete():

@@ -1,6 +1,7 @@
 """Which storage a path or a URL means: a directory, objects, or none."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,7 @@ def test_what_is_no_path_is_refused(where):
 @pytest.mark.parametrize(("url", "library"), [("gs://b/c", "gcsfs"), ("abfs://c@a.dfs.core.windows.net/x", "adlfs")])
 def test_a_missing_library_is_named(monkeypatch, url, library):
     """With the command that installs it."""
-    monkeypatch.setitem(__import__("sys").modules, library, None)
+    monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtraError, match=f"job needs {library}.*pip install '{library}>=2024.12'"):
         storage_at(url, "job")
 

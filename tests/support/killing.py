@@ -1,7 +1,10 @@
-"""Kills the JVM that a Python worker belongs to."""
+"""Kills programs, JVMs or both."""
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 
@@ -19,3 +22,33 @@ def kill_jvm():
     daemon = Path(f"/proc/{os.getppid()}/status").read_text()
     executor = int(next(line.split()[1] for line in daemon.splitlines() if line.startswith("PPid:")))
     os.kill(executor, signal.SIGKILL)
+
+
+def java_of(pid):
+    """Return the process ids of the JVMs below a process."""
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout.split()
+    return [int(child) for child in found if "java" in Path(f"/proc/{child}/comm").read_text()]
+
+
+def kill_once(arguments, log, begun, seconds, choose):
+    """Run a Python program; some seconds after it has begun, kill its Python, its JVM or both.
+
+    Returns:
+        Whom that killed; None if the program ended well before.
+    """
+    with open(log, "ab") as file:
+        child = subprocess.Popen([sys.executable, *arguments], stdout=file, stderr=file)
+        started = time.monotonic()
+        while child.poll() is None and not begun() and time.monotonic() - started < 60:
+            time.sleep(0.01)
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            victim = choose.choice(["Python", "JVM", "both"])
+            victims = {"Python": [child.pid], "JVM": java_of(child.pid), "both": [*java_of(child.pid), child.pid]}
+            for pid in victims[victim]:
+                os.kill(pid, signal.SIGKILL)
+            if child.wait(120) != 0:
+                return victim  # else the program had just ended
+        assert child.returncode == 0, log.read_text()[-3000:]
+        return None

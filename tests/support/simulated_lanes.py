@@ -6,6 +6,7 @@ before it has read everything. What must hold at the end is checked in `Simulati
 """
 
 import itertools
+import math
 import random
 from collections import Counter, deque
 from contextlib import suppress
@@ -67,6 +68,9 @@ class Attempt:
     connected: bool = True  # as the coordinator sees it
     cut: bool = False  # nothing gets through any more
     over: bool = False
+    job: int = 0  # this and the next two: in a saved run
+    opened: bool = False  # whether it has begun a segment
+    writes: int = 0  # steps until its segment is written
 
 
 class Simulation:
@@ -78,6 +82,9 @@ class Simulation:
         lanes: ...on how many; else random.
         fn: what runs them.
     """
+
+    saved = None  # a method in a saved run
+    segment_seconds = math.inf
 
     def __init__(self, seed, *, elements=None, lanes=None, fn=None):
         self.random = random.Random(seed)
@@ -91,18 +98,30 @@ class Simulation:
         self.slots = choose.randint(1, self.lanes + 1)
         self.faults = choose.choice([0, 1, 2, 3, 6])
         self.fn = fn or NumbersFn()
-        work = self.work = RunState(self.fn)
-        backlog = WorkQueue(work.costs)
-        for item in work.add([expand(self.fn, element) for element in self.elements]):
-            backlog.push(item)
-        shares = deal(backlog, work.costs, self.lanes, cut=work.cut)
         self.attempts = {}
         self.numbers = itertools.count()
-        self.coordinator = Coordinator(
-            work, shares, send=self.send_to_lane, min_piece_seconds=0.001, patience_seconds=0.5
-        )
         self.results = {}
         self.counts = Counter()
+        self.begin()
+
+    def begin(self):
+        """Expand the elements, and deal them out to the lanes."""
+        self.work = RunState(self.fn)
+        self.serve(self.work.add([expand(self.fn, element) for element in self.elements]))
+
+    def serve(self, items):
+        """Deal work items out to the lanes."""
+        backlog = WorkQueue(self.work.costs)
+        for item in items:
+            backlog.push(item)
+        self.coordinator = Coordinator(
+            self.work,
+            deal(backlog, self.work.costs, self.lanes, cut=self.work.cut),
+            send=self.send_to_lane,
+            min_piece_seconds=0.001,
+            patience_seconds=0.5,
+            saved=self.saved,
+        )
 
     # The network.
 
@@ -130,6 +149,7 @@ class Simulation:
             self.fn,
             clock=lambda: self.now,
             send=lambda message: self.send_to_driver(attempt, message),
+            segment_seconds=self.segment_seconds,
         )
         self.counts["attempts"] += 1
         return attempt
@@ -224,7 +244,7 @@ class Simulation:
             if live:
                 self.step(choose.choice(live))
         elif kind < 0.88:
-            self.deliver(choose)
+            self.deliver()
         elif kind < 0.96:
             if live:
                 self.beat(choose.choice(live))
@@ -236,13 +256,16 @@ class Simulation:
         with suppress(ConnectionResetError):
             attempt.lane.look()
 
-    def deliver(self, choose):
+    def deliver(self):
         busy = [
             each for each in self.attempts.values() if each.connected and (each.to_driver or each.to_lane or each.cut)
         ]
         if not busy:
             return
-        attempt = choose.choice(busy)
+        self.deliver_from(self.random.choice(busy))
+
+    def deliver_from(self, attempt):
+        choose = self.random
         if attempt.to_driver and (choose.random() < 0.5 or not attempt.to_lane):
             self.tell_driver(attempt)
         elif attempt.to_lane:

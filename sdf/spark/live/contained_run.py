@@ -20,6 +20,7 @@ from sdf import errors
 from sdf.errors import LedgerError, SdfError
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import Fail, FromLane, Hello, ToLane
+from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
 from sdf.spark.live.link import Address
 
@@ -104,6 +105,16 @@ class Run:
         """Return what has been done so far, also after a failure."""
         with self._lock:
             return self.coordinator.report(time.monotonic())
+
+    def progress(self) -> RunProgress:
+        """Return how far the run is, also after a failure."""
+        with self._lock:
+            return self.coordinator.progress(time.monotonic())
+
+    def uncommitted_seconds(self) -> float:
+        """See `Coordinator.uncommitted_seconds`."""
+        with self._lock:
+            return self.coordinator.uncommitted_seconds(time.monotonic())
 
     def _contained(self, call: Callable[[], T], otherwise: T) -> T:
         if self.failure is not None:

@@ -17,17 +17,18 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import CoordinatorError
+from sdf.errors import BadRecordError, CoordinatorError
 from sdf.execution.measured_run import Running
 from sdf.lanes.heartbeat import LOOK_SECONDS
-from sdf.lanes.lane import WAIT, Lane
+from sdf.lanes.lane import WAIT, Lane, Waiting
 from sdf.lanes.messages import Bye, FromLane, Hello, write
 from sdf.lanes.wire import NONCE_BYTES, PROOF_BYTES, SILENCE_SECONDS, Channel, channels, driver_proof, lane_proof, nonce
-from sdf.model.dofn import TaggedOutput, call_hook
+from sdf.model.dofn import DoFn, TaggedOutput, call_hook
+from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.spark import serde
-from sdf.spark.payload import Payload
+from sdf.spark.payload import Payload, marked
 
-__all__ = ["Address", "LaneTask"]
+__all__ = ["Address", "LaneTask", "SaveLaneTask"]
 
 _CONNECT_SECONDS = 5.0
 _TRIES = 4
@@ -85,8 +86,7 @@ class LaneTask:
         TaggedOutput.declared = self._tags  # before any user code runs here
         try:
             fn, side_inputs = self._payload.load()
-            hello = Hello(number, f"{socket.gethostname()}/{os.getpid()}", time.time())
-            with Link(self._address, hello) as link:
+            with Link(self._address, _hello(number)) as link:
                 lane = Lane(
                     fn,
                     side_inputs=side_inputs,
@@ -97,7 +97,7 @@ class LaneTask:
                 link.listen(lane)
                 call_hook(fn, "start_bundle")
                 try:
-                    while (running := _next(lane)) is not None:
+                    while isinstance(running := _next(lane), Running):
                         with running.outputs() as outputs:
                             yield from outputs
                 except GeneratorExit:  # the action has read enough records
@@ -109,12 +109,70 @@ class LaneTask:
             TaggedOutput.declared = None
 
 
-def _next(lane: Lane) -> Running | None:
-    """Wait for what a lane runs next; bounded, as the link fails the lane after `SILENCE_SECONDS` without a message."""
+class SaveLaneTask:
+    """Runs one attempt at a lane of a saved run; a function for ``mapPartitionsWithIndex`` that gives nothing.
+
+    Args:
+        payload: the run's DoFn.
+        address: where the coordinator is.
+        targets: the sinks.
+        commit_seconds: how long a segment may last.
+    """
+
+    def __init__(self, payload: Payload, address: Address, targets: Targets, commit_seconds: float) -> None:
+        self._payload = payload
+        self._address = address
+        self._targets = targets
+        self._commit_seconds = commit_seconds
+
+    def __call__(self, number: int, partition: Iterable[Any]) -> Iterator[Any]:
+        list(partition)  # read to the end, else Spark does not reuse the worker
+        return marked(self._payload.run_id, self._run(number))
+
+    def _run(self, number: int) -> Iterator[Any]:
+        fn, side_inputs = self._payload.load()
+        with Link(self._address, _hello(number)) as link:
+            lane = Lane(
+                fn,
+                side_inputs=side_inputs,
+                clock=time.monotonic,
+                send=link.send,
+                segment_seconds=self._commit_seconds,
+            )
+            link.listen(lane)
+            while isinstance(first := _next(lane), Running):
+                try:
+                    written = write_segment(_segment(fn, lane, first), self._targets, type(fn).__name__)
+                except BadRecordError as error:
+                    raise blame_record(error, fn, lane.segment(), side_inputs) from error
+                lane.segment_done(*written)
+        yield from ()
+
+
+def _segment(fn: DoFn, lane: Lane, first: Running) -> Iterator[Any]:
+    """Yield the outputs of a segment: of its first work item, and of those that follow until the lane closes it."""
+    call_hook(fn, "start_bundle")
+    running: Running | Waiting | None = first
+    while isinstance(running, Running):
+        with running.outputs() as outputs:
+            yield from outputs
+        running = _next(lane)
+    call_hook(fn, "finish_bundle")
+
+
+def _hello(number: int) -> Hello:
+    return Hello(number, f"{socket.gethostname()}/{os.getpid()}", time.time())
+
+
+def _next(lane: Lane) -> Running | Waiting | None:
+    """Wait for what a lane does next; bounded, as the link fails the lane after `SILENCE_SECONDS` without a message.
+
+    Returns:
+        What to run; `CLOSE` if a segment must be closed first; None if the attempt may end.
+    """
     with lane.changed:
         while (running := lane.advance()) is WAIT:
             lane.changed.wait(_PAUSE_SECONDS)
-    assert not isinstance(running, type(WAIT))
     return running
 
 

@@ -14,19 +14,22 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-from collections.abc import Callable, Hashable, Mapping
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import attrs
 from pyspark import RDD, SparkContext
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.execution.expansion import Expanded
 from sdf.lanes.coordinator import Coordinator
-from sdf.lanes.messages import ToLane
+from sdf.lanes.messages import SegmentDone, ToLane
 from sdf.model.dofn import DoFn
 from sdf.numbers import as_integer, is_integer
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
+from sdf.saving.saving import Saving
 from sdf.scheduling.factoring import deal
 from sdf.scheduling.run_state import RunState, enter
 from sdf.scheduling.work_queue import WorkQueue
@@ -35,7 +38,8 @@ from sdf.spark.actions import InterruptiblePipelinedRDD
 from sdf.spark.display import Display
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.jobs import Jobs, slot_counter
-from sdf.spark.live.link import LaneTask
+from sdf.spark.live.link import LaneTask, SaveLaneTask
+from sdf.spark.live.rounds import run_rounds
 from sdf.spark.live.server import Run, Server
 from sdf.spark.options import count, positive, runner
 from sdf.spark.payload import Payload, expand_elements, sending
@@ -109,15 +113,50 @@ class LiveRunner:
         with sending(rdd.context, fn, side_inputs) as payload:
             return self._lanes(rdd, RunState(fn), payload, tags, display)
 
-    def _lanes(
-        self, rdd: RDD[Any], work: RunState, payload: Payload, tags: tuple[str, ...], display: Display | None
-    ) -> dict[str, RDD[Any]]:
-        sc = rdd.context
-        backlog = self._expand(rdd, work, payload)
-        lanes = self.lanes or slot_counter(sc)()  # not before: executors may start during the expansion
+    def save(
+        self, rdd: RDD[Any], fn: DoFn, side_inputs: Mapping[str, Any], saving: Saving, display: Display | None
+    ) -> RunReport:
+        """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
+        with sending(rdd.context, fn, side_inputs) as payload:
+            report = self._save(rdd, RunState(fn), payload, saving, display)
+        broadcasts.free(payload.broadcast)
+        return report
+
+    def _save(
+        self, rdd: RDD[Any], work: RunState, payload: Payload, saving: Saving, display: Display | None
+    ) -> RunReport:
+        sc, backlog, later = rdd.context, WorkQueue(work.costs), []
+        for item, delay_seconds in saving.begin(work, lambda: self._expanded(rdd, work, payload)):
+            if delay_seconds > 0:
+                later.append((item, time.monotonic() + delay_seconds))
+            else:
+                backlog.push(item)
+        lanes = self.lanes or slot_counter(sc)()
+
+        def saved(item_ids: list[int], done: SegmentDone) -> None:
+            saving.commit(item_ids, done.messages, done.records, done.seconds)
+
+        served = self._serve(sc, work, backlog, lanes, payload, None, saved)
+        for item, due in later:
+            served.coordinator.delay(item, due)
+        task = SaveLaneTask(payload, served.address, saving.targets, saving.commit_seconds)
+        job = sc.parallelize(list(range(lanes)), lanes).mapPartitionsWithIndex(task)
+        run_rounds(job, work, served, saving, payload.run_id, display)
+        return served.report()
+
+    def _serve(
+        self,
+        sc: SparkContext,
+        work: RunState,
+        backlog: WorkQueue,
+        lanes: int,
+        payload: Payload,
+        display: Display | None,
+        saved: Callable[[list[int], SegmentDone], None] | None,
+    ) -> Run:
+        """Deal the backlog out to the lanes, and serve them."""
         shares = deal(backlog, work.costs, lanes, cut=work.cut)
-        base = sc.parallelize(list(range(lanes)), lanes)
-        served = _serve(
+        return _serve(
             *self._where(sc),
             self.port if isinstance(self.port, tuple) else (self.port, self.port),
             lambda send: Coordinator(
@@ -126,27 +165,36 @@ class LiveRunner:
                 send=send,
                 min_piece_seconds=self.min_piece_seconds,
                 patience_seconds=self.patience_seconds,
+                saved=saved,
             ),
             broadcasts.use_of(payload.broadcast),
             None if display is None else _Watch(display),
         )
+
+    def _lanes(
+        self, rdd: RDD[Any], work: RunState, payload: Payload, tags: tuple[str, ...], display: Display | None
+    ) -> dict[str, RDD[Any]]:
+        sc = rdd.context
+        backlog = WorkQueue(work.costs)
+        enter(work, backlog, self._expanded(rdd, work, payload))
+        lanes = self.lanes or slot_counter(sc)()  # not before: executors may start during the expansion
+        base = sc.parallelize(list(range(lanes)), lanes)
+        served = self._serve(sc, work, backlog, lanes, payload, display, None)
         return {
             name: LaneRDD(base, LaneTask(payload, served.address, tag, tags), work.name, name, served.report)
             for tag, name in enumerate(("main", *tags))
         }
 
     @staticmethod
-    def _expand(rdd: RDD[Any], work: RunState, payload: Payload) -> WorkQueue:
+    def _expanded(rdd: RDD[Any], work: RunState, payload: Payload) -> Iterable[Expanded]:
+        """Run the job that expands the elements."""
         events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         jobs = Jobs(rdd.context, payload.run_id, events)
-        backlog = WorkQueue(work.costs)
         try:
-            elements = expand_elements(rdd, payload, work.name, jobs, events, WarnsOnce(work.name))
+            return expand_elements(rdd, payload, work.name, jobs, events, WarnsOnce(work.name))
         except BaseException:
             jobs.cancel()
             raise
-        enter(work, backlog, elements)
-        return backlog
 
     def _where(self, sc: SparkContext) -> tuple[str, str]:
         """Return the address to bind to, and the host name that executors connect to."""

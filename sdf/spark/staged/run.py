@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import math
 import time
 from collections import Counter
 from typing import Any
@@ -27,6 +28,7 @@ from sdf.model.dofn import DoFn
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
+from sdf.saving.saving import Saving
 from sdf.scheduling.factoring import Limits, Tuning
 from sdf.scheduling.run_state import RunState, enter
 from sdf.scheduling.stage_planner import PlannedStage, StagePlanner
@@ -67,6 +69,8 @@ class StagedRun:
         runner: name of the runner, for the report.
         tuning, limits, tasks_per_slot: see `StagePlanner`.
         storage_level: where Spark stores the blocks.
+        saving: the log and the sinks of a saved run, else None. A task is then a segment, so its budget is at most
+            `Saving.commit_seconds`.
     """
 
     def __init__(
@@ -82,7 +86,9 @@ class StagedRun:
         limits: Limits,
         tasks_per_slot: int,
         storage_level: StorageLevel,
+        saving: Saving | None = None,
     ) -> None:
+        self._saving = saving
         self._runner = runner
         self._storage_level = storage_level
         self._rdd = rdd
@@ -91,7 +97,8 @@ class StagedRun:
         self._name = type(fn).__name__
         self._tags = tags
         self._payload = payload
-        self._jobs = StageJobs(self._sc, payload, self._name, tags=tags)
+        targets = None if saving is None else saving.targets
+        self._jobs = StageJobs(self._sc, payload, self._name, tags=tags, targets=targets)
         self._work = RunState(fn)
         self._planner = StagePlanner(self._work, tuning, limits, tasks_per_slot=tasks_per_slot)
         self._delayed: list[tuple[float, int, WorkItem]] = []
@@ -105,6 +112,16 @@ class StagedRun:
         self._slots_at = self._called = self._began = time.monotonic()
 
     def run(self) -> dict[str, RDD[Any]]:
+        """Run all stages; return the records of each output."""
+        self._run_stages()
+        return self._result(time.monotonic() - self._called)
+
+    def save(self) -> RunReport:
+        """Run all stages of a saved run; its records are then written, and nothing is visible yet."""
+        self._run_stages()
+        return self._report(time.monotonic() - self._called, self._all_receipts())
+
+    def _run_stages(self) -> None:
         try:
             self._expand()
             self._began = time.monotonic()
@@ -121,7 +138,6 @@ class StagedRun:
         finally:
             self._jobs.close()
             self._show(ended=True)
-        return self._result(time.monotonic() - self._called)
 
     def _show(self, *, ended: bool = False) -> None:
         """Show the progress, if there is a display and it is due."""
@@ -144,7 +160,19 @@ class StagedRun:
 
     def _expand(self) -> None:
         """Make the work items and enter them in the ledger. The DoFn makes them only this once."""
-        enter(self._work, self._planner.backlog, self._jobs.expand(self._rdd))
+        if self._saving is None:
+            enter(self._work, self._planner.backlog, self._jobs.expand(self._rdd))
+            return
+        for item, delay_seconds in self._saving.begin(self._work, lambda: self._jobs.expand(self._rdd)):
+            self._queue(item, delay_seconds)
+        self._done_units = self._work.done_before
+
+    def _queue(self, item: WorkItem, delay_seconds: float) -> None:
+        """Queue a work item now, or when it is due."""
+        if delay_seconds > 0:
+            heapq.heappush(self._delayed, (time.monotonic() + delay_seconds, item.id, item))
+        else:
+            self._planner.backlog.push(item)
 
     def _unfinished(self) -> bool:
         return bool(len(self._planner.backlog) or self._delayed or len(self._planner.in_flight))
@@ -159,6 +187,9 @@ class StagedRun:
             waits.append(max(0.0, self._delayed[0][0] - time.monotonic()))
         if self._display is not None or len(self._planner.backlog):
             waits.append(_SLOTS_EVERY_SECONDS)
+        if self._saving is not None:
+            self._saving.pulse(self._uncommitted_seconds())
+            waits.append(1.0)
         for receipt in self._jobs.receive(min(waits)):
             self._commit(receipt)
         while self._delayed and self._delayed[0][0] <= time.monotonic():
@@ -177,10 +208,10 @@ class StagedRun:
         self._planner.in_flight.remove(stage.plan.ends[stamp.task])
         self._done_units += receipt.outcome.units
         for item, delay_seconds in todo:
-            if delay_seconds > 0:
-                heapq.heappush(self._delayed, (time.monotonic() + delay_seconds, item.id, item))
-            else:
-                self._planner.backlog.push(item)
+            self._queue(item, delay_seconds)
+        if self._saving is not None:
+            ids = [item.id for item in self._work.ledger.content((stamp.stage, stamp.task))]
+            self._saving.commit(ids, receipt.messages, receipt.counts, receipt.seconds)
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
 
     def _start_stage(self) -> None:
@@ -199,14 +230,24 @@ class StagedRun:
         number, began = len(self._stages), time.monotonic()
         for task, planned in enumerate(plan.tasks):
             self._work.ledger.assign((number, task), planned.items)
-        bundles = [(planned.items, planned.budget_seconds) for planned in plan.tasks]
+        longest = math.inf if self._saving is None else self._saving.commit_seconds
+        bundles = [(planned.items, min(planned.budget_seconds, longest)) for planned in plan.tasks]
         rdd = self._jobs.start(
             number, bundles, min_piece_seconds=plan.min_piece_seconds, storage_level=self._storage_level
         )
         self._stages.append(_Stage(rdd, plan, began))
 
+    def _uncommitted_seconds(self) -> float:
+        """Return about how many seconds the running tasks have run, together."""
+        now = time.monotonic()
+        running = [now - stage.began for stage in self._stages for _ in stage.plan.tasks[len(stage.receipts) :]]
+        return sum(running[: self._slots])
+
+    def _all_receipts(self) -> list[Receipt]:
+        return [stage.receipts[task] for stage in self._stages for task in range(len(stage.plan.tasks))]
+
     def _result(self, seconds: float) -> dict[str, RDD[Any]]:
-        receipts = [stage.receipts[task] for stage in self._stages for task in range(len(stage.plan.tasks))]
+        receipts = self._all_receipts()
         report = self._report(seconds, receipts)
         log.info("%s", report)
         committed = [

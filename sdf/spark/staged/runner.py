@@ -10,10 +10,13 @@ from pyspark import RDD, StorageLevel
 
 from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.model.dofn import DoFn
+from sdf.reporting.run_report import RunReport
+from sdf.saving.saving import Saving
 from sdf.scheduling.factoring import Limits, Tuning
+from sdf.spark import broadcasts
 from sdf.spark.display import Display
 from sdf.spark.options import count, positive, runner
-from sdf.spark.payload import sending
+from sdf.spark.payload import Payload, sending
 from sdf.spark.staged.run import StagedRun
 
 __all__ = ["StagedRunner"]
@@ -74,16 +77,36 @@ class StagedRunner:
     ) -> dict[str, RDD[Any]]:
         """Run all of it now and return one RDD per output, each with its ``report``. Called by `run_sdf`."""
         with sending(rdd.context, fn, side_inputs) as payload:
-            run = StagedRun(
-                rdd,
-                fn,
-                payload,
-                tags,
-                display,
-                runner=type(self).__name__,
-                tuning=Tuning(_FIRST_BUDGET_SECONDS, self.min_piece_seconds, self.budget_seconds),
-                limits=Limits(self.min_tasks, self.max_tasks, self.max_items_per_stage),
-                tasks_per_slot=self.tasks_per_slot,
-                storage_level=self.storage_level,
-            )
-            return run.run()
+            return self._run(rdd, fn, payload, tags, display, None).run()
+
+    def save(
+        self, rdd: RDD[Any], fn: DoFn, side_inputs: Mapping[str, Any], saving: Saving, display: Display | None
+    ) -> RunReport:
+        """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
+        with sending(rdd.context, fn, side_inputs) as payload:
+            report = self._run(rdd, fn, payload, saving.targets.tags, display, saving).save()
+        broadcasts.free(payload.broadcast)
+        return report
+
+    def _run(
+        self,
+        rdd: RDD[Any],
+        fn: DoFn,
+        payload: Payload,
+        tags: tuple[str, ...],
+        display: Display | None,
+        saving: Saving | None,
+    ) -> StagedRun:
+        return StagedRun(
+            rdd,
+            fn,
+            payload,
+            tags,
+            display,
+            runner=type(self).__name__,
+            tuning=Tuning(_FIRST_BUDGET_SECONDS, self.min_piece_seconds, self.budget_seconds),
+            limits=Limits(self.min_tasks, self.max_tasks, self.max_items_per_stage),
+            tasks_per_slot=self.tasks_per_slot,
+            storage_level=self.storage_level,
+            saving=saving,
+        )

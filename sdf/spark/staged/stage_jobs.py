@@ -1,7 +1,8 @@
 """The Spark jobs of a run's or a stream's stages: they expand elements, run tasks, and return every task's receipts.
 
 A stage is a job over bundles; its blocks are stored. A task's receipt arrives through an accumulator as the task ends.
-If it has not arrived when the job has ended, another job reads it from the end of the stored block.
+If it has not arrived when the job has ended, another job reads it from the end of the stored block. In a saved run
+nothing is stored: the records go to the sinks, and the job itself returns the receipts.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from pyspark import RDD, SparkContext, StorageLevel
 from sdf.errors import StageError
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
+from sdf.saving.segments import Targets
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.jobs import Ended, Jobs
 from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.staged.receipts import ReceiptParam, materialise, read_receipts
+from sdf.spark.staged.save_task import SaveTask
 from sdf.spark.staged.stored_blocks import Receipt
 from sdf.spark.staged.task import STAGE_PROPERTY, StageTask, stage_mark
 
@@ -48,16 +51,25 @@ class StageJobs:
         name: name of the DoFn.
         tags: the declared tags.
         called: the word for a stage that users see in Spark's UI and in errors.
+        targets: the sinks of a saved run, else None.
     """
 
     def __init__(
-        self, sc: SparkContext, payload: Payload, name: str, *, tags: tuple[str, ...] = (), called: str = "stage"
+        self,
+        sc: SparkContext,
+        payload: Payload,
+        name: str,
+        *,
+        tags: tuple[str, ...] = (),
+        called: str = "stage",
+        targets: Targets | None = None,
     ) -> None:
         self._sc = sc
         self._payload = payload
         self._name = name
         self._tags = tags
         self._called = called
+        self._targets = targets
         self._warn = WarnsOnce(name)
         self._events: queue.SimpleQueue[Ended | Receipt] = queue.SimpleQueue()
         self._jobs = Jobs(sc, payload.run_id, self._events)
@@ -74,7 +86,7 @@ class StageJobs:
     def start(
         self, number: int, bundles: Bundles, *, min_piece_seconds: float, storage_level: StorageLevel
     ) -> RDD[Any]:
-        """Start a stage; return its blocks, which are stored.
+        """Start a stage; return its blocks, which are stored unless the run is saved.
 
         Args:
             number: number of the stage, unique.
@@ -82,11 +94,19 @@ class StageJobs:
             min_piece_seconds: a task whose budget is spent gives back its remaining work only if that takes longer.
             storage_level: where Spark stores the blocks.
         """
-        task = StageTask(self._payload, number, self._tags, min_piece_seconds, self._receipts)
-        rdd = self._sc.parallelize(bundles, len(bundles)).mapPartitionsWithIndex(task)
-        rdd.setName(f"{self._name}: {self._called} {number}").persist(storage_level)
+        base = self._sc.parallelize(bundles, len(bundles))
+        job: Callable[[], Iterable[Receipt | None]]
+        if self._targets is None:
+            task = StageTask(self._payload, number, self._tags, min_piece_seconds, self._receipts)
+            rdd = base.mapPartitionsWithIndex(task)
+            rdd.setName(f"{self._name}: {self._called} {number}").persist(storage_level)
+            job = partial(materialise, rdd)
+        else:
+            save = SaveTask(self._payload, number, self._targets, min_piece_seconds, self._receipts)
+            rdd = base.mapPartitionsWithIndex(save)
+            job = rdd.collect
         self._stages[number] = _Stage(rdd, set(range(len(bundles))))
-        self._start_job(number, f"{len(bundles)} tasks", partial(materialise, rdd))
+        self._start_job(number, f"{len(bundles)} tasks", job)
         return rdd
 
     def _start_job(self, number: int, what: str, job: Callable[[], Iterable[Receipt | None]]) -> None:

@@ -53,6 +53,7 @@ class Receipt:
         worker: host and process id.
         began: start in seconds since the epoch, by the worker's clock; for display only.
         seconds: seconds that it took, by a monotonic clock.
+        messages: in a saved run, what the sink of each output says.
     """
 
     stamp: Stamp
@@ -62,6 +63,7 @@ class Receipt:
     worker: str
     began: float
     seconds: float
+    messages: tuple[Any, ...] = ()
 
 
 def batches(outputs: Iterator[Any], tags: tuple[str, ...], counts: list[int], who: str) -> Iterator[tuple[int, bytes]]:

@@ -22,7 +22,7 @@ from sdf.spark import serde
 from sdf.spark.payload import Payload, marked
 from sdf.spark.staged.stored_blocks import Receipt, Stamp, batches, read_blocks
 
-__all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "stage_mark"]
+__all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "Watch", "stage_mark", "worker_name"]
 
 STAGE_PROPERTY = "sdf.stage"  # local property of the jobs whose tasks run and split by the clock
 
@@ -70,14 +70,19 @@ class StageTask:
         wall, began = time.time(), time.monotonic()
         bundle = Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic)
         counts, size = [0] * (1 + len(self._tags)), 0
-        with _Watch(Timekeeper(bundle, budget_seconds, self._min_piece_seconds, clock=time.monotonic)):
+        with Watch(Timekeeper(bundle, budget_seconds, self._min_piece_seconds, clock=time.monotonic)):
             for batch in batches(bundle.outputs(), self._tags, counts, type(fn).__name__):
                 size += len(batch[1])
                 yield batch
-        worker = f"{socket.gethostname()}/{os.getpid()}"
-        receipt = Receipt(stamp, bundle.outcome(), tuple(counts), size, worker, wall, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        receipt = Receipt(stamp, bundle.outcome(), tuple(counts), size, worker_name(), wall, seconds)
         self._receipts.add([receipt])
         yield receipt
+
+
+def worker_name() -> str:
+    """Return the host and process id of this worker."""
+    return f"{socket.gethostname()}/{os.getpid()}"
 
 
 def stage_mark(run_id: str, stage: int) -> str:
@@ -85,7 +90,7 @@ def stage_mark(run_id: str, stage: int) -> str:
     return f"{run_id}/{stage}"
 
 
-class _Watch:
+class Watch:
     """A thread that makes a bundle keep its budget; the exit of the ``with`` statement raises the thread's error."""
 
     def __init__(self, timekeeper: Timekeeper) -> None:

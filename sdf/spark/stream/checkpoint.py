@@ -18,6 +18,8 @@ from sdf.errors import blame, show
 from sdf.journal.journal import START, Journal
 from sdf.journal.pending import Pending, dump, from_json, load, to_json
 from sdf.model.dofn import DoFn
+from sdf.sinks.sink import Sink
+from sdf.spark.stream.batch_sink import BatchSink
 from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.steps import Pin, Plan, Step
 from sdf.storage.places import Storage
@@ -57,6 +59,10 @@ class Checkpoint:
         self.fresh = 0
         self.watermark: Any = None
         self.done = False
+
+    def sink(self, sink: Sink) -> BatchSink:
+        """Return what writes batches into a sink."""
+        return BatchSink(sink, self._journal)
 
     @property
     def batch(self) -> int:

@@ -27,6 +27,7 @@ from sdf.model.dofn import DoFn
 from sdf.reporting.progress import StreamProgress
 from sdf.scheduling.even_shares import even_shares
 from sdf.scheduling.factoring import scaled
+from sdf.sinks.sink import Sink
 from sdf.spark.display import Display
 from sdf.spark.jobs import slot_counter
 from sdf.spark.stream.checkpoint import Checkpoint
@@ -76,7 +77,8 @@ class Stream:
         sc: runs the jobs.
         fns: the chain.
         storage: holds the journal.
-        foreach_batch: the sink.
+        foreach_batch: called with each batch; None if there is a ``sink``.
+        sink: gets the records of each batch; or None.
         pace: limits of a batch.
         display: shows progress; None for no display.
 
@@ -92,7 +94,8 @@ class Stream:
         sc: SparkContext,
         fns: list[DoFn],
         storage: Storage,
-        foreach_batch: Callable[[Batch], Any],
+        foreach_batch: Callable[[Batch], Any] | None,
+        sink: Sink | None,
         pace: Pace,
         display: Display | None = None,
     ) -> None:
@@ -108,6 +111,7 @@ class Stream:
                 self._steps.append(Step(sc, fn, number, run_id))
                 failing.callback(self._steps[-1].close)
             self.checkpoint = Checkpoint(storage, self._steps, self._now)
+            self._sink = None if sink is None else self.checkpoint.sink(sink)
             self._slots = slot_counter(sc)
             failing.pop_all()
         self.batches = 0
@@ -221,7 +225,7 @@ class Stream:
         self.checkpoint.reach(left)
         records = pins[-1].records
         if records:
-            self._foreach_batch(Batch(number, self._steps[-1].records(pins[-1]), self.checkpoint.watermark))
+            self._give(Batch(number, self._steps[-1].records(pins[-1]), self.checkpoint.watermark))
         self.checkpoint.commit(pins)
         self.batches += 1
         self.records += records
@@ -231,6 +235,12 @@ class Stream:
             self._display.show(self.history[-1])
         log.info("batch %d: %d records", number, records)
         return True
+
+    def _give(self, batch: Batch) -> None:
+        if self._sink is not None:
+            self._sink.give(batch.id, batch.rdd)
+        if self._foreach_batch is not None:
+            self._foreach_batch(batch)
 
     def _progress(self, *, ended: bool = False) -> StreamProgress:
         """Return how far the stream is now."""

@@ -18,6 +18,7 @@ from sdf.numbers import as_integer, as_number, is_integer, is_number
 from sdf.reporting.html import write
 from sdf.reporting.progress import StreamProgress
 from sdf.reporting.stream_page import stream_page
+from sdf.sinks.sink import Sink
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
 from sdf.spark.stream.micro_batches import Batch, Pace, Stream
@@ -58,7 +59,8 @@ def stream_sdf(
     fns: DoFn | Sequence[DoFn],
     *,
     checkpoint: str | os.PathLike[str],
-    foreach_batch: Callable[[Batch], Any],
+    foreach_batch: Callable[[Batch], Any] | None = None,
+    sink: Sink | None = None,
     batch_seconds: float = 1.0,
     max_batches: int | None = None,
     stop_when_idle: bool = False,
@@ -81,6 +83,8 @@ def stream_sdf(
             URL such as ``s3://bucket/state/app``. Only the driver uses it.
         foreach_batch: called with each `Batch` that has records. A second call with the same batch id must have the
             same effect, for instance by writing ``out/{batch.id}`` with overwrite.
+        sink: where the records of each batch go, each once (`sdf.sinks`): a sink that appends, such as a `DeltaTable`.
+            One of ``foreach_batch`` and ``sink`` is needed.
         batch_seconds: seconds that the tasks of a batch run before they split; also the least time between two starts.
         max_batches: return after this many committed batches.
         stop_when_idle: look at all work, deferred work included, and return when a batch has tried all due work and
@@ -111,8 +115,9 @@ def stream_sdf(
         raise InvalidTypeError(f"stream_sdf() needs a DoFn or a sequence of them (got {show(fns)}).")
     for fn in chain:
         check_fn(fn, None, "stream_sdf()")
-    if not callable(foreach_batch):
+    if foreach_batch is not None and not callable(foreach_batch):
         raise InvalidTypeError(f"stream_sdf() foreach_batch must be callable (got {show(foreach_batch)}).")
+    _check_sink(sink, foreach_batch)
     storage = storage_at(checkpoint, "stream_sdf() checkpoint")
     for name, event in {"stop": stop, "wake": wake}.items():
         if event is not None and not isinstance(event, threading.Event):
@@ -132,7 +137,7 @@ def stream_sdf(
     stopped = threading.Event() if stop is None else stop
     with _signals(stopped):
         pace = Pace(float(seconds), max_items_per_batch, min_tasks, max_tasks)
-        stream = Stream(rdd.context, chain, storage, foreach_batch, pace, shown)
+        stream = Stream(rdd.context, chain, storage, foreach_batch, sink, pace, shown)
         try:
             stream.checkpoint.begin(rdd)
             stream.run(stopped, wake or threading.Event(), max_batches, stop_when_idle)
@@ -142,6 +147,23 @@ def stream_sdf(
             return StreamSummary(stream.batches, stream.records, last.watermark, last.done, tuple(stream.history))
         finally:
             stream.close()
+
+
+def _check_sink(sink: Any, foreach_batch: Any) -> None:
+    if sink is None:
+        if foreach_batch is None:
+            raise InvalidTypeError(
+                "stream_sdf() needs foreach_batch=, a function that gets each batch, or sink=, such as "
+                "sdf.sinks.DeltaTable('/tables/events')."
+            )
+        return
+    if not isinstance(sink, Sink):
+        raise InvalidTypeError(f"stream_sdf() sink must be a Sink of sdf.sinks (got {show(sink)}).")
+    if not sink.appends:
+        raise InvalidValueError(
+            f"stream_sdf() sink must be one that appends, batch after batch (got {show(sink)}, which is committed "
+            f"once). Use a table, such as DeltaTable or SqlTable, or foreach_batch= with a directory for each batch."
+        )
 
 
 @contextlib.contextmanager

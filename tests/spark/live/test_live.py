@@ -517,7 +517,7 @@ def test_the_coordinator_ends_when_the_rdd_is_forgotten(sc, monkeypatch):
     assert in_jvm.count() == 212
     del in_jvm
     gc.collect()
-    for _ in range(20):
+    for _ in range(100):
         sc.parallelize([0]).count()  # Spark holds on to the last job's RDDs
         if gone(address, 1):
             break

@@ -503,7 +503,7 @@ def test_the_journal_of_other_dofns_is_refused(stream):
         ({"checkpoint": None}, InvalidTypeError, "checkpoint must be a path, or a URL"),
         ({"checkpoint": ""}, InvalidValueError, "checkpoint must not be empty"),
         ({"checkpoint": "hdfs:/journal"}, InvalidValueError, "checkpoint cannot be there"),
-        ({"foreach_batch": None}, InvalidTypeError, "foreach_batch must be callable"),
+        ({"foreach_batch": None}, InvalidTypeError, "needs foreach_batch="),
         ({"fns": []}, InvalidTypeError, "needs a DoFn or a sequence of them"),
         ({"fns": CountFn}, InvalidTypeError, "needs a DoFn or a sequence"),
         ({"fns": [CountFn]}, InvalidTypeError, "instance of a DoFn"),

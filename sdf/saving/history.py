@@ -1,0 +1,297 @@
+"""The history of a saved run: what the log holds of the ledger, and how a new driver takes it up.
+
+The log holds the elements with their work items, every split, and every commit of a segment; assignments, steals and
+stages are not in it. So what is committed stays committed, and all else belongs to nobody again, and is run again. For
+the numbers of the work items see `sdf.saving.parts`.
+
+Records of the log, as JSON lists:
+
+    ["begin", app, identity]                   the token's app, and what the run is made of
+    ["prepared"]                               the sinks have accepted the run
+    ["driver", name]                           another driver takes over, and numbers the work items anew
+    ["elements", blob]                         some elements with their initial work items
+    ["expanded", n]                            there are n elements; before this record none of them counts
+    ["split", item, primary, [residuals]]      a residual is [restriction, watermark, deferred, due]
+    ["commit", [items], messages, records, s]  a segment: its work items, per output the message of the sink and the
+                                               number of records, and the seconds that it took
+    ["running", seconds]                       how much work is not committed now; for display only
+    ["committing", hash]                       nothing runs any more; the hash of the messages to commit
+    ["committed", output]                      the sink of that output has committed
+    ["done"]
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from sdf.errors import JournalCorruptError, JournalError, SdfError, show
+from sdf.execution.expansion import Expanded
+from sdf.execution.invoker import Residual
+from sdf.execution.work_items import WorkItem, units
+from sdf.journal.chain import canonical, sha256
+from sdf.journal.pending import from_data, to_data
+from sdf.journal.run_log import RunLog
+from sdf.model.restrictions import OffsetRange
+from sdf.saving.parts import Part, Parts
+from sdf.scheduling.run_state import RunState, collecting_nothing
+
+__all__ = ["History", "Segment", "split_record"]
+
+_BEFORE = "an earlier driver"  # owns in the ledger what was committed before this driver began
+_TOGETHER = 50_000  # elements in one blob
+
+
+@attrs.frozen
+class Segment:
+    """What an attempt has written, as the log holds it.
+
+    Attributes:
+        messages: the message of each output's sink, None for one that wrote nothing.
+        records: the number of records of each output.
+        seconds: seconds that the segment took.
+    """
+
+    messages: tuple[Any, ...]
+    records: tuple[int, ...]
+    seconds: float
+
+
+class History:
+    """What the log of a saved run says. It reads the log, and makes records for it; it does not write them.
+
+    Args:
+        log: the log, not yet read.
+
+    Attributes:
+        app: the app of the run's token; None if the log is empty.
+        identity: what the run is made of.
+        prepared: whether the sinks have accepted the run.
+        blobs: the blobs that hold the elements.
+        expanded: number of elements, None if they are not all in the log.
+        segments: number of committed segments.
+        records: number of committed records of each output, the main one first.
+        seconds: seconds that the committed segments took.
+        committing: the hash of the messages that are being committed, None before.
+        committed: the outputs whose sinks have committed.
+        done: whether the run has ended.
+        drivers: how many drivers have worked on the run.
+        lost_seconds: seconds of work that its drivers had not committed when they were last heard of.
+    """
+
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
+        self._parts = Parts()
+        self._elements: list[tuple[Any, Any, str | None]] = []  # element, initial restriction and note, as in the log
+        self._messages: list[bytes] = []  # of each segment, as JSON, since there may be a million
+        self.blobs: list[Any] = []
+        self.app: str | None = None
+        self.identity: Mapping[str, Any] = {}
+        self.expanded: int | None = None
+        self.segments = 0
+        self.records: tuple[int, ...] = ()
+        self.seconds = 0.0
+        self.committing: str | None = None
+        self.committed: set[str] = set()
+        self.done = False
+        self.drivers = 0
+        self.prepared = False
+        self.lost_seconds = self._running = 0.0
+        with collecting_nothing():
+            for record in log.read():
+                self._enter(record)
+        self.lost_seconds += self._running
+
+    def _enter(self, record: Any) -> None:
+        try:
+            kind, *values = record
+            if kind == "begin":
+                self.app, self.identity = values
+                self.drivers = 1
+            elif kind == "prepared":
+                self.prepared = True
+            elif kind == "driver":
+                self.drivers += 1
+                self.lost_seconds, self._running = self.lost_seconds + self._running, 0.0
+                self.blobs = self.blobs if self.expanded else []  # else the driver before had not expanded all
+                self._parts = self._parts.renumbered()
+            elif kind == "elements":
+                self.blobs += values
+            elif kind == "expanded":
+                self._expand(*values)
+            elif kind == "split":
+                self._parts.split(*values)
+            elif kind == "commit":
+                ranges, messages, records, seconds = values
+                self._parts.commit(ranges)
+                self._count(Segment(messages, records, seconds))
+            elif kind == "running":
+                (self._running,) = values
+            elif kind == "committing":
+                self._running = 0.0
+                (self.committing,) = values
+            elif kind == "committed":
+                self.committed.add(*values)
+            elif kind == "done":
+                self.done = True
+            else:
+                raise ValueError(f"it does not know {show(kind)}")
+        except (ValueError, TypeError, LookupError) as error:
+            raise self._corrupt(f"the log holds {show(record)}, which cannot be: {error}") from error
+
+    def _corrupt(self, flaw: str) -> JournalCorruptError:
+        return JournalCorruptError(
+            f"{self._log.root}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or begin anew "
+            f"with another one and an empty target."
+        )
+
+    def _expand(self, count: int) -> None:
+        for blob in self.blobs:
+            for line in zlib.decompress(self._log.get(blob)).splitlines():
+                element, whole, pieces, note = json.loads(line)
+                self._elements.append((element, pieces[0][0] if whole is None else whole, note))
+                self._parts.add_element(pieces)
+        if count != len(self._elements):
+            raise ValueError(f"it should have {count} elements, it has {len(self._elements)}")
+        self.expanded = count
+
+    def _count(self, segment: Segment) -> None:
+        self._messages.append(canonical(segment.messages))
+        self.segments += 1
+        self.records = tuple(map(sum, zip(segment.records, self.records or [0] * len(segment.records), strict=True)))
+        self.seconds += segment.seconds
+
+    def check_same(self, identity: Mapping[str, Any]) -> None:
+        """Raise JournalError, naming the difference, unless the log belongs to the run with this identity."""
+        for name, value in identity.items():
+            before = self.identity.get(name)
+            if before != value:
+                raise JournalError(
+                    f"the checkpoint in {self._log.root} belongs to another run: it was begun with {name} "
+                    f"{show(before)}, this call has {show(value)}. Use another checkpoint, or make the same call."
+                )
+
+    def elements(self) -> Iterator[Any]:
+        """Yield the elements of the run."""
+        return (from_data(element) for element, _, _ in self._elements)
+
+    def replay(self, work: RunState) -> list[tuple[WorkItem, int]]:
+        """Enter all of the history into the state of a new run.
+
+        Returns:
+            The work items that are not committed, each with the time from which it may run, in milliseconds since the
+            epoch; 0 for at once.
+
+        Raises:
+            JournalCorruptError: if the history does not add up.
+        """
+        todo: list[tuple[WorkItem, int]] = []
+        try:
+            with collecting_nothing():
+                for (element, whole, note), parts in zip(self._elements, self._parts.elements(), strict=True):
+                    restrictions = [(_value(part.data), part.size, _watermark(part)) for part in parts]
+                    untouched = len(parts) == 1 and parts[0].data == (tuple(whole) if type(whole) is list else whole)
+                    one = restrictions[0][0] if untouched else _value(whole)
+                    items = work.restore(from_data(element), one, restrictions, note)
+                    done = [item for item, part in zip(items, parts, strict=True) if part.committed]
+                    work.ledger.assign(_BEFORE, done)
+                    work.done_before += sum(map(units, done))
+                    todo += [(item, part.due) for item, part in zip(items, parts, strict=True) if not part.committed]
+                work.ledger.seal(_BEFORE, _BEFORE)
+        except (SdfError, LookupError, ValueError, TypeError) as error:
+            raise self._corrupt(f"the log does not add up: {error}") from error
+        self._elements, self._parts = [], Parts()  # the ledger has them now
+        return todo
+
+    @staticmethod
+    def is_same(before: Any, now: Any) -> bool:
+        """Tell whether an element of the log is an element of a call."""
+        try:
+            same = bool(before == now)
+        except Exception:  # of any kind: to compare two arrays gives no bool
+            same = False
+        return same or to_data(before) == to_data(now)
+
+    def messages(self, output: int) -> list[Any]:
+        """Return the messages of one output's sink, in the order of the commits."""
+        found = (json.loads(messages)[output] for messages in self._messages)
+        return [message for message in found if message is not None]
+
+    # What goes into the log.
+
+    def of_elements(self, elements: Iterable[Expanded]) -> Iterator[list[Any]]:
+        """Store elements; yield the records for the log."""
+        lines: list[bytes] = []
+        count = 0
+        for one in elements:
+            pieces = [[_data(part), size] for part, size in one.pieces]
+            whole = None if len(pieces) == 1 and one.pieces[0][0] is one.restriction else _data(one.restriction)
+            lines.append(json.dumps([to_data(one.element), whole, pieces, one.note], separators=(",", ":")).encode())
+            count += 1
+            if len(lines) == _TOGETHER:
+                yield self._stored(lines)
+                lines = []
+        if lines:
+            yield self._stored(lines)
+        self.expanded = count
+        yield ["expanded", count]
+
+    def _stored(self, lines: list[bytes]) -> list[Any]:
+        blob = self._log.put(zlib.compress(b"\n".join(lines), 1))
+        self.blobs.append(blob)
+        return ["elements", blob]
+
+    def of_segment(self, item_ids: Iterable[int], segment: Segment) -> list[Any]:
+        """Enter a committed segment; return its record."""
+        self._count(segment)
+        return ["commit", _ranges(sorted(item_ids)), segment.messages, segment.records, round(segment.seconds, 3)]
+
+    def of_messages(self) -> str:
+        """Return the hash of all messages."""
+        return sha256(b"\n".join(self._messages))
+
+
+def split_record(item_id: int, primary: Any, residuals: Sequence[Residual], now: Callable[[], int]) -> list[Any]:
+    """Return the record of a split; ``now`` returns milliseconds since the epoch."""
+    described = [
+        [
+            _data(residual.restriction),
+            None if residual.watermark is None else to_data(residual.watermark),
+            residual.deferred,
+            now() + round(residual.delay_seconds * 1000) if residual.delay_seconds > 0 else 0,
+        ]
+        for residual in residuals
+    ]
+    return ["split", item_id, None if primary is None else _data(primary), described]
+
+
+def _data(restriction: Any) -> Any:
+    """Return a restriction as JSON data; the usual one as two numbers, since there may be millions."""
+    if type(restriction) is OffsetRange:
+        start, stop = restriction
+        if type(start) is int and type(stop) is int:
+            return [start, stop]
+    return {"value": to_data(restriction)}
+
+
+def _value(data: Any) -> Any:
+    return OffsetRange(*data) if isinstance(data, (list, tuple)) else from_data(data["value"])
+
+
+def _watermark(part: Part) -> Any:
+    return None if part.watermark is None else from_data(part.watermark)
+
+
+def _ranges(numbers: Sequence[int]) -> list[list[int]]:
+    """Return sorted numbers as [first, last] pairs."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found

@@ -1,0 +1,195 @@
+"""Saving: the driver's side of a saved run. It replays the log, logs what happens, and commits the sinks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from sdf.errors import JournalCorruptError, JournalError, SdfError, SinkError
+from sdf.execution.expansion import Expanded
+from sdf.execution.invoker import Residual
+from sdf.execution.work_items import WorkItem
+from sdf.journal.run_log import RunLog
+from sdf.saving.history import History, Segment, split_record
+from sdf.saving.log_writer import LogWriter
+from sdf.saving.segments import Targets
+from sdf.scheduling.run_state import RunState
+from sdf.sinks.sink import Sink, SinkRun, Token
+
+__all__ = ["Saving"]
+
+log = logging.getLogger("sdf.saving")
+
+_PULSE_SECONDS = 10.0
+
+
+class Saving:
+    """See the module's docstring. Call `close` at the end.
+
+    Args:
+        run_log: the log, not yet read.
+        identity: what the run is made of, as JSON data by what it is called in messages.
+        sinks: the sinks, by output, the main one first.
+        app: the app of the token if the run is new.
+        commit_seconds: how long a segment may last.
+        clock: monotonic seconds.
+        wall: seconds since the epoch.
+
+    Raises:
+        JournalError: if the checkpoint belongs to another run.
+        JournalFencedError: if another driver begins at the same moment.
+        SinkError: if a sink refuses the run.
+
+    Attributes:
+        history: what the log says.
+        targets: the sinks and the token.
+        resumed: whether an earlier driver has begun the run.
+        repeated_seconds: seconds of work that earlier drivers had not committed when they were last heard of.
+        commit_seconds: how long a segment may last.
+    """
+
+    def __init__(
+        self,
+        run_log: RunLog,
+        identity: Mapping[str, Any],
+        sinks: Sequence[tuple[str, Sink]],
+        *,
+        app: str,
+        driver: str,
+        commit_seconds: float,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        self._log = run_log
+        self._clock = clock
+        self._wall = wall
+        self.history = History(run_log)
+        self.commit_seconds = commit_seconds
+        self._pulse_at = clock()
+        begins = self.history.app is None or (not self.history.prepared and self.history.identity != identity)
+        self.resumed = self.history.prepared
+        if not begins:
+            self.history.check_same(identity)
+        token = Token(app if begins else str(self.history.app), 0)
+        self.targets = Targets(tuple(sinks), token)
+        self.repeated_seconds = 0.0 if self.history.committing else self.history.lost_seconds
+        if not self.history.done:
+            run_log.append([["begin", app, identity] if begins else ["driver", driver]])
+            for name, sink in sinks:
+                sink.prepare(SinkRun(token, name, not begins))
+        self._writer = LogWriter(run_log, clock=clock)
+        if not (self.history.prepared or self.history.done):
+            self._writer.add(["prepared"])
+            self._writer.flush()
+
+    # While it runs.
+
+    def begin(self, work: RunState, expand: Callable[[], Iterable[Expanded]]) -> list[tuple[WorkItem, float]]:
+        """Fill the state of the run, from the log or with newly expanded elements.
+
+        Args:
+            work: the state of the run, empty.
+            expand: expands the elements; called only if they are not all in the log.
+
+        Returns:
+            The work items to run, each with the seconds that it must wait.
+        """
+        if self.history.expanded is None:
+            elements = list(expand())
+            for record in self.history.of_elements(elements):
+                self._writer.add(record)
+            todo = [(item, 0.0) for item in work.add(elements)]
+            self._writer.flush()
+        else:
+            now = self._wall()
+            todo = [(item, max(0.0, due / 1000 - now)) for item, due in self.history.replay(work)]
+            log.info("%s: %d work items of %d are not committed yet", work.name, len(todo), len(work.ledger))
+        work.ledger.on_split = self._split
+        return todo
+
+    def _split(self, item_id: int, primary: Any, residuals: Sequence[Residual]) -> None:
+        self._writer.add(split_record(item_id, primary, residuals, lambda: int(self._wall() * 1000)))
+
+    def commit(self, item_ids: Iterable[int], messages: Sequence[Any], records: Sequence[int], seconds: float) -> None:
+        """Log a segment: the ledger holds its work items as committed."""
+        segment = Segment(tuple(messages), tuple(records), seconds)
+        self._writer.add(self.history.of_segment(item_ids, segment))
+
+    def pulse(self, uncommitted_seconds: float) -> None:
+        """Log now and then how many seconds of work would be lost; raise if the log cannot be written."""
+        self._writer.check()
+        if self._clock() - self._pulse_at >= _PULSE_SECONDS:
+            self._pulse_at = self._clock()
+            self._writer.add(["running", round(uncommitted_seconds, 1)])
+
+    # At the end.
+
+    def finish(self) -> None:
+        """Make the results visible, now that all is committed and proven; then remove what no message names.
+
+        Raises:
+            SinkError: if a sink cannot commit; the same call then commits again.
+            JournalError: if another driver has taken over, or the log does not hold what was committed before.
+        """
+        history, token = self.history, self.targets.token
+        outputs = [name for name, _ in self.targets.sinks]
+        digest = history.of_messages()
+        if history.committing is None:
+            self._log_now(["committing", digest])
+        elif history.committing != digest:
+            raise JournalCorruptError(
+                f"{self._log.root}: the messages in the log are not those that an earlier driver began to commit. "
+                f"Restore the checkpoint from a copy."
+            )
+        for name, sink in reversed(self.targets.sinks):  # the main output last
+            if name not in history.committed:
+                self._committed(name, sink, history.messages(outputs.index(name)), token)
+        self._log_now(["done"])
+        self.clean()
+
+    def _committed(self, name: str, sink: Sink, messages: list[Any], token: Token) -> None:
+        try:
+            sink.commit(messages, token)
+        except Exception as error:
+            self._log_now(["running", 0.0])  # says so if another driver is at it, which may be the cause
+            if isinstance(error, SdfError):
+                raise
+            raise SinkError(
+                f"{type(sink).__name__}.commit() of output {name!r} raised {type(error).__name__}: {error}. All "
+                f"records are written and logged: make the same call again, which only commits."
+            ) from error
+        self._log_now(["committed", name])
+
+    def _log_now(self, record: list[Any]) -> None:
+        self._writer.add(record)
+        self._writer.flush()
+
+    def clean(self) -> None:
+        """Remove what the sinks keep for a run that is done."""
+        for _, sink in self.targets.sinks:
+            sink.clean(self.targets.token)
+
+    @property
+    def log_seconds(self) -> float:
+        """How long writing the log has taken."""
+        return self._writer.seconds
+
+    def close(self) -> None:
+        """Write what waits for the log, and end its thread."""
+        self._writer.close()
+
+    def check_same_elements(self, elements: list[Any]) -> None:
+        """Raise JournalError unless these are the elements that the run began with."""
+        before = list(self.history.elements())
+        if len(before) != len(elements):
+            raise self._other_elements(f"{len(before):,} elements", f"{len(elements):,}")
+        for old, new in zip(before, elements, strict=True):
+            if not self.history.is_same(old, new):
+                raise self._other_elements(f"element {old!r:.200}", f"{new!r:.200} in its place")
+
+    def _other_elements(self, before: str, now: str) -> JournalError:
+        return JournalError(
+            f"the checkpoint in {self._log.root} belongs to a run over other elements: it had {before}, this call has "
+            f"{now}. That run is {'done' if self.history.done else 'not done'}; use another checkpoint for another run."
+        )

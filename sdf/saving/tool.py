@@ -1,0 +1,123 @@
+"""``python -m sdf.journal show|verify|clean DIR`` for saved runs: what is done, what is left, how long it may take."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from sdf.errors import JournalError, show
+from sdf.execution.work_items import units
+from sdf.journal.run_log import RunLog
+from sdf.model.dofn import DoFn
+from sdf.model.restrictions import OffsetRange
+from sdf.saving.history import History
+from sdf.scheduling.run_state import RunState
+from sdf.storage.places import Storage
+
+__all__ = ["run"]
+
+_MOST_LINES = 20
+
+
+class _SizesFn(DoFn):
+    """Stands in for the run's DoFn, which need not be importable here; only ranges have a known size."""
+
+    def get_initial_restriction(self, element: Any) -> Any:
+        raise NotImplementedError("the elements of a saved run are in its log")
+
+    def process(self, element: Any, tracker: Any, *args: Any, **side_inputs: Any) -> Any:
+        raise NotImplementedError("nothing is run here")
+
+    def restriction_size(self, element: Any, restriction: Any) -> float | None:
+        stop = restriction.stop if isinstance(restriction, OffsetRange) else None
+        return stop - restriction.start if isinstance(stop, int) else None
+
+
+@attrs.frozen
+class _Element:
+    """How far an element is: the size of its work, and of what is left, with those parts."""
+
+    element: Any
+    whole: float
+    left: float
+    parts: tuple[Any, ...]
+
+
+def run(what: str, storage: Storage) -> int | None:
+    """Print what a saved run has done, check all of its log, or remove what crashes have left; return the exit code.
+
+    ``clean`` takes over the run first, as a driver does: one that still runs stops. The next `save_sdf` goes on.
+
+    Returns:
+        The exit code; None if this is no checkpoint of a saved run.
+    """
+    if not (storage.names("log") or storage.names("packs")):
+        return None
+    try:
+        log = RunLog(storage, driver=uuid.uuid4().hex, clock=lambda: 0)
+        history = History(log)
+        work = RunState(_SizesFn())
+        left = [item for item, _ in history.replay(work)] if history.expanded is not None else []
+        if what == "show":
+            for line in _lines(history, work, left):
+                print(line)
+        elif what == "clean":
+            if not history.done:
+                log.append([["driver", "clean"]])
+            print(f"removed {len(log.remove_unused(history.blobs))} files that crashes had left")
+    except JournalError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{log.next_number} entries, the log is whole")
+    return 0
+
+
+def _lines(history: History, work: RunState, left: list[Any]) -> Iterator[str]:
+    drivers = "1 driver" if history.drivers == 1 else f"{history.drivers} drivers"
+    yield f"saved run {history.app} of {history.identity.get('the DoFn')}, {drivers} so far: {_status(history)}"
+    yield f"committed: {sum(history.records):,} records in {history.segments:,} segments"
+    if history.expanded is None:
+        return
+    elements = _elements(work, left)
+    whole, rest = sum(one.whole for one in elements), sum(one.left for one in elements)
+    open_elements = [one for one in elements if one.parts]
+    done = 1 - rest / whole if whole else 1.0
+    yield f"elements: {len(elements) - len(open_elements):,} of {len(elements):,} done; {done:.1%} of the work"
+    for one in open_elements[:_MOST_LINES]:
+        parts = ", ".join(map(show, one.parts[:3])) + (
+            f" and {len(one.parts) - 3:,} more" if len(one.parts) > 3 else ""
+        )
+        yield f"  {show(one.element, 80)}: {1 - one.left / one.whole if one.whole else 0:.1%} done, left: {parts}"
+    if len(open_elements) > _MOST_LINES:
+        yield f"  ... and {len(open_elements) - _MOST_LINES:,} more"
+    if rest and whole > rest:
+        seconds = history.seconds * rest / (whole - rest)
+        yield f"left: about {seconds:,.0f} s of one slot, going by the {history.seconds:,.0f} s so far"
+
+
+def _status(history: History) -> str:
+    if history.done:
+        return "done"
+    if history.committing is not None:
+        return "committing; all records are written, the same call commits them"
+    return "not done; the same call goes on"
+
+
+def _elements(work: RunState, left: list[Any]) -> list[_Element]:
+    """Return how far each element is. Work of unknown size counts as 1 for each work item."""
+    whole: dict[int, float] = defaultdict(float)
+    rest: dict[int, float] = defaultdict(float)
+    parts: dict[int, list[Any]] = defaultdict(list)
+    elements: dict[int, Any] = {}
+    for item in work.ledger.items():
+        whole[item.element_id] += units(item)
+        elements[item.element_id] = item.element
+    for item in left:
+        rest[item.element_id] += units(item)
+        parts[item.element_id].append(item.restriction)
+    return [_Element(elements[at], whole[at], rest[at], tuple(parts[at])) for at in sorted(elements)]

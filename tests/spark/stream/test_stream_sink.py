@@ -1,0 +1,187 @@
+"""A stream with a sink: each line is in the table once, whatever dies, and whoever is overtaken."""
+
+import os
+import random
+import sqlite3
+from collections import Counter
+
+import pytest
+from support import stream_program
+from support.killing import kill_once
+from support.stream_program import ELEMENTS, RowsFn, expected
+
+from sdf import stream_sdf
+from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, JournalFencedError
+from sdf.sinks import DeltaTable, JsonLinesFiles, SqlTable
+
+KILLS = int(os.environ.get("SDF_STREAM_KILLS", "10"))
+MADE = "CREATE TABLE lines (element INTEGER NOT NULL, i INTEGER NOT NULL)"
+
+
+class Death(BaseException):
+    """Ends a driver as a crash does: nothing of the product catches it."""
+
+
+class Delta:
+    """A Delta table in a folder."""
+
+    def __init__(self, home):
+        self.sink, self.path = DeltaTable(home / "table"), home / "table"
+
+    def rows(self):
+        import deltalake
+
+        table = deltalake.DeltaTable(str(self.path)).to_pyarrow_table().to_pylist()
+        return sorted((row["element"], row["i"]) for row in table)
+
+
+class Sqlite:
+    """A table of SQLite in a folder."""
+
+    def __init__(self, home):
+        self.path = home / "lines.db"
+        with sqlite3.connect(self.path) as connection:
+            connection.execute(MADE)
+        self.sink = SqlTable(f"sqlite:///{self.path}", "lines")
+
+    def rows(self):
+        with sqlite3.connect(self.path) as connection:
+            return sorted(connection.execute("SELECT element, i FROM lines").fetchall())
+
+
+TABLES = pytest.mark.parametrize("table", [Delta, Sqlite], ids=lambda table: table.__name__)
+
+
+def run(sc, home, sink, **options):
+    rdd = sc.parallelize(list(enumerate(ELEMENTS)), 2)
+    return stream_sdf(rdd, RowsFn(), checkpoint=home / "checkpoint", sink=sink, batch_seconds=0.05, **options)
+
+
+@TABLES
+def test_a_table_gets_each_record_once(sc, tmp_path, table):
+    """In several batches; foreach_batch is called after the sink has committed."""
+    there = table(tmp_path)
+    seen = []
+    summary = run(sc, tmp_path, there.sink, foreach_batch=lambda batch: seen.append(len(there.rows())))
+    assert there.rows() == expected()
+    assert summary.batches > 1
+    assert seen == sorted(set(seen))
+    assert seen[-1] == len(expected())
+
+
+@TABLES
+@pytest.mark.parametrize("when", ["before prepare", "before commit", "after commit", "after clean"])
+def test_a_batch_that_comes_again_is_not_written_twice(sc, tmp_path, monkeypatch, table, when):
+    """The driver dies at each batch once."""
+    there = table(tmp_path)
+    order, name = when.split()
+    original = getattr(type(there.sink), name)
+    died = set()
+
+    def dying(self, *arguments):
+        token = arguments[-1] if name != "prepare" else arguments[0].token
+        if order == "after":
+            original(self, *arguments)
+        if token not in died:
+            died.add(token)
+            raise Death
+        if order == "before":
+            original(self, *arguments)
+
+    monkeypatch.setattr(type(there.sink), name, dying)
+    for _ in range(100):
+        try:
+            summary = run(sc, tmp_path, there.sink)
+        except Death:
+            continue
+        break
+    assert summary.done
+    assert there.rows() == expected()
+    assert len(died) > 1
+
+
+@TABLES
+def test_a_driver_that_stops_while_another_one_goes_on_has_lost(sc, tmp_path, monkeypatch, table):
+    """Stopped before its commit, with the second run to the end in between: it commits nothing again."""
+    there = table(tmp_path)
+    original = type(there.sink).commit
+    stopped = []
+
+    def overtaken(self, messages, token):
+        if not stopped:
+            stopped.append(token)
+            run(sc, tmp_path, there.sink)
+        original(self, messages, token)
+
+    monkeypatch.setattr(type(there.sink), "commit", overtaken)
+    with pytest.raises(JournalFencedError):
+        run(sc, tmp_path, there.sink)
+    assert there.rows() == expected()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"sink": "table"}, InvalidTypeError, "sink must be a Sink of sdf.sinks"),
+        ({"sink": JsonLinesFiles("out")}, InvalidValueError, "sink must be one that appends"),
+        ({"sink": None}, InvalidTypeError, "needs foreach_batch="),
+    ],
+)
+def test_a_sink_that_cannot_be_is_named(sc, tmp_path, options, error, message):
+    """Before any job."""
+    with pytest.raises(error, match=message):
+        run(sc, tmp_path, **options)
+
+
+def test_a_bad_record_names_its_batch(sc, tmp_path):
+    """Nothing of that batch is in the table."""
+    there = Sqlite(tmp_path)
+
+    class BadFn(RowsFn):
+        def process(self, element, tracker):
+            for row in super().process(element, tracker):
+                yield {**row, "more": 1}
+
+    with pytest.raises(BadRecordError, match=r"batch 1 has a bad record: .*'more'"):
+        stream_sdf(sc.parallelize([(0, 3)]), BadFn(), checkpoint=tmp_path / "checkpoint", sink=there.sink)
+    assert there.rows() == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["delta", "postgresql"])
+def test_a_table_holds_each_line_once_after_many_kills(tmp_path, kind, request):
+    """Python, the JVM or both are killed at random moments; each stream is killed until it ends."""
+    url = request.getfixturevalue("postgresql") if kind == "postgresql" else "-"
+    killed, streams = Counter(), 0
+    choose = random.Random(kind)
+    while sum(killed.values()) < KILLS:
+        home = tmp_path / str(streams)
+        home.mkdir()
+        if kind == "postgresql":
+            query(url, "DROP TABLE IF EXISTS lines")
+            query(url, MADE)
+        while (victim := live(home, kind, url, choose)) is not None:
+            killed[victim] += 1
+        rows = Delta(home).rows() if kind == "delta" else sorted(query(url, "SELECT element, i FROM lines"))
+        assert rows == expected()
+        streams += 1
+    print(f"\n{kind}: {streams} streams, killed {dict(killed)}")
+
+
+def live(home, kind, url, choose):
+    """Run the stream once, and kill it at a random moment after Spark has started."""
+    log = home / "log"
+    before = log.read_text().count("begins") if log.exists() else 0
+
+    def begun():
+        return log.exists() and log.read_text().count("begins") > before
+
+    return kill_once([stream_program.__file__, str(home), kind, url], log, begun, choose.uniform(1.5, 4.5), choose)
+
+
+def query(url, text):
+    import psycopg
+
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        done = connection.execute(text)
+        return done.fetchall() if done.description else []
