@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,8 +24,14 @@ from sdf.sinks.stage import Stage
 
 __all__ = ["DeltaTable"]
 
+_COLOUR = re.compile(r"\x1b\[\d+m")
 _TRIES = 30
 _PAUSE_SECONDS = 0.1
+# What delta-rs 1.6 writes; it says so only when it commits.
+_FEATURES = {
+    "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns",
+    "invariants", "timestampNtz", "v2Checkpoint", "variantType",
+}  # fmt: skip
 _CHECKED_BY_WRITERS = ("delta.constraints.", "delta.invariants", "delta.generationExpression", "delta.identity.")
 
 
@@ -139,43 +146,46 @@ class DeltaTable(ParquetFiles):
         sizes, stats = files_of(messages), _stats_of(messages)
         with self._asking("commit"):
             files = DeltaFiles(self.path, self.stage(token))
+            seen, refusal = None, None
             for attempt in range(_TRIES):
+                time.sleep(attempt * _PAUSE_SECONDS)
                 table = self._table()
                 if _is_committed(table, token):
                     files.restore(sizes)
                     return
+                version = None if table is None else table.version()
+                if refusal is not None and version == seen:  # nobody was faster
+                    raise refusal
                 schema = files.schema()
                 if table is None and schema is None and not sizes:
                     return  # no records, no schema, no table
                 self._check_fits(table, schema)
-                files.publish(sizes)
-                time.sleep(attempt * _PAUSE_SECONDS)
+                files.publish(sizes, anew=attempt == 0)
                 actions = [_action(files.published(name), size, stats[name]) for name, size in sizes.items()]
-                self._add(table, schema, actions, token)
+                seen, refusal = version, self._add(table, schema, actions, token)
         raise SinkError(
             f"DeltaTable cannot commit {token} to {self.path!r}: others committed first {_TRIES} times. Nothing was "
             f"added. Run again when there are fewer of them."
         )
 
-    def _add(self, table: Any, schema: Any, actions: list[Any], token: Token) -> None:
-        """Try to write the next version; whether it worked is seen in the table."""
-        delta = need("deltalake", "DeltaTable")
+    def _add(self, table: Any, schema: Any, actions: list[Any], token: Token) -> Any:
+        """Try to write the next version; return the error if it was refused. Whether it worked is seen in the table."""
+        delta, errors = need("deltalake", "DeltaTable"), need("deltalake.exceptions", "DeltaTable")
         # Without retries of delta-rs: it would not look again whether the token is there.
         properties = delta.CommitProperties(
             app_transactions=[delta.Transaction(token.app, token.version)], max_commit_retries=0
         )
-        if table is not None:
-            with suppress(need("deltalake.exceptions", "DeltaTable").CommitFailedError):
-                table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
-            return
         try:
-            need("deltalake.transaction", "DeltaTable").create_table_with_add_actions(
-                self.path, delta.Schema.from_arrow(schema), actions, mode="error", commit_properties=properties,
-                storage_options=self.storage_options,
-            )  # fmt: skip
-        except need("deltalake.exceptions", "DeltaTable").DeltaError:
-            if self._table() is None:  # else somebody else has made it
-                raise
+            if table is not None:
+                table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
+            else:
+                need("deltalake.transaction", "DeltaTable").create_table_with_add_actions(
+                    self.path, delta.Schema.from_arrow(schema), actions, mode="error", commit_properties=properties,
+                    storage_options=self.storage_options,
+                )  # fmt: skip
+        except errors.DeltaError as error:  # CommitFailedError says no more than that
+            return error
+        return None
 
     def abort(self, messages: Sequence[Any], token: Token) -> None:
         with self._asking("abort"):
@@ -194,10 +204,10 @@ class DeltaTable(ParquetFiles):
 
     def _table(self) -> Any:
         """Return the table as it is now, None if there is none."""
-        table = need("deltalake", "DeltaTable").DeltaTable
-        if not table.is_deltatable(self.path, self.storage_options):
-            return None
-        return table(self.path, storage_options=self.storage_options)
+        delta, errors = need("deltalake", "DeltaTable"), need("deltalake.exceptions", "DeltaTable")
+        with suppress(errors.TableNotFoundError):  # `is_deltatable` holds Python's lock while it asks a store
+            return delta.DeltaTable(self.path, storage_options=self.storage_options)
+        return None
 
     def _check_fits(self, table: Any, schema: Any) -> None:
         """Raise SinkError if files with a schema cannot be added to a table."""
@@ -210,6 +220,9 @@ class DeltaTable(ParquetFiles):
         wrong += [key for key in config if key == "delta.columnMapping.mode" and config[key] != "none"]
         if wrong:
             raise self._refused(f"the table has {wrong[0]!r}, which DeltaTable cannot keep. Take it from the table")
+        unknown = sorted({*(table.protocol().writer_features or ())} - _FEATURES)
+        if unknown:
+            raise self._refused(f"the table has the feature {unknown[0]!r}, which delta-rs cannot write. Drop it")
         if table.metadata().partition_columns:
             raise self._refused(f"it has the partitions {table.metadata().partition_columns}. Give a table without")
         required = [field.name for field in table.schema().fields if not field.nullable]
@@ -236,8 +249,9 @@ class DeltaTable(ParquetFiles):
         except SdfError:
             raise
         except (OSError, need("deltalake.exceptions", "DeltaTable").DeltaError) as error:
+            told = " ".join(_COLOUR.sub("", str(error)).split())
             raise SinkError(
-                f"DeltaTable cannot {what} {self.path!r}: {type(error).__name__}: {error}. What is committed in the "
+                f"DeltaTable cannot {what} {self.path!r}: {type(error).__name__}: {told}. What is committed in the "
                 f"checkpoint stays valid: see that the storage has room, is writable and answers, and run again to "
                 f"resume."
             ) from error

@@ -62,50 +62,79 @@ class DeltaFiles:
         data = self._stage.read(SCHEMA)
         return None if data is None else arrow.ipc.read_schema(arrow.py_buffer(data))
 
-    def publish(self, sizes: Mapping[str, int]) -> None:
-        """Put files, given by their sizes, where the table's are; raise SinkError if one is not what was written."""
+    def publish(self, sizes: Mapping[str, int], *, anew: bool) -> None:
+        """Put files, given by their sizes, where the table's are; raise SinkError if one is not what was written.
+
+        Args:
+            anew: also those that are there, which makes them young: a driver that died long ago may have put them
+                there, and a VACUUM removes what no version names by its age.
+        """
         if self._stage.read(NONCE) is None:
             raise SinkError(
                 f"DeltaTable cannot commit {self._stage.token} to {self._path!r}: the table does not hold it, and the "
                 f"staging directory {self._stage.where!r} is not there. Both were removed, or the path is another one "
                 f"than before. Start over with a new checkpoint."
             )
-        self._for_all(sizes, lambda name: self._publish(name, sizes[name]))
-        if isinstance(self._target, Disk):
-            self._target.sync("")
+        staged, there = self._staged(sizes), self._there(sizes)
+        for name, size in sizes.items():
+            found = there.get(name, staged.get(name))
+            if found != size:
+                raise self._lost(name, size, found)
+        self._put([name for name in sizes if name not in there or (anew and name in staged)])
 
     def restore(self, sizes: Mapping[str, int]) -> None:
         """Publish again what was removed before the version that names it was there, if staging still is."""
-        if self._stage.read(NONCE) is not None:
-            self.publish(sizes)
+        staged, there = self._staged(sizes), self._there(sizes)
+        self._put([name for name, size in sizes.items() if name not in there and staged.get(name) == size])
 
     def withdraw(self, names: Iterable[str]) -> None:
         """Remove published files that no version names."""
         self._for_all(names, lambda name: self._target.remove(self.published(name)))
 
-    def _publish(self, name: str, size: int) -> None:
-        published = self.published(name)
-        found = self._target.size(published)
-        if found == size:
-            return
-        if found is None:
-            found = self._staging.size(name)
-        if found != size:
-            what = "is not there" if found is None else f"has {found} bytes"
-            raise SinkError(
-                f"DeltaTable cannot commit {self._stage.token} to {self._path!r}: the file {name!r} of {size} bytes "
-                f"{what}, neither in the table's directory nor in {self._stage.where!r}. Nothing was added. It was "
-                f"written and then removed or changed by somebody else; restore it and run again, or start over with a "
-                f"new checkpoint."
-            )
-        if isinstance(self._target, Disk):
-            with suppress(FileExistsError):
-                os.link(self._staging.root / name, self._target.root / published)
-        else:
-            with asking(name):
-                self._target.fs.copy(f"{self._staging.key}/{name}", f"{self._target.key}/{published}")
+    def _staged(self, names: Iterable[str]) -> dict[str, int]:
+        """Return which files are in staging, with their sizes."""
+        return self._found(self._staging, "", names)
 
-    def _for_all(self, names: Iterable[str], function: Callable[[str], None]) -> None:
+    def _there(self, names: Iterable[str]) -> dict[str, int]:
+        """Return which files are published, with their sizes."""
+        return self._found(self._target, self.published(""), names)
+
+    @staticmethod
+    def _found(place: Any, prefix: str, names: Iterable[str]) -> dict[str, int]:
+        if isinstance(place, Disk):
+            sizes = {name: place.size(f"{prefix}{name}") for name in names}
+            return {name: size for name, size in sizes.items() if size is not None}
+        with asking(place.root):  # one request for a thousand files
+            place.fs.invalidate_cache()
+            found = place.fs.find(place.key, detail=True, prefix=prefix)
+        start = len(f"{place.key}/{prefix}")
+        return {str(info["name"])[start:]: int(info["size"]) for info in found.values()}
+
+    def _put(self, names: Iterable[str]) -> None:
+        self._for_all(names, self._link if isinstance(self._target, Disk) else self._copy)
+        self._target.sync("")
+
+    def _link(self, name: str) -> None:
+        published = self._target.root / self.published(name)
+        with suppress(FileExistsError):
+            os.link(self._staging.root / name, published)
+        os.utime(published)
+
+    def _copy(self, name: str) -> None:
+        with asking(name):
+            self._target.fs.copy(f"{self._staging.key}/{name}", f"{self._target.key}/{self.published(name)}")
+
+    def _lost(self, name: str, size: int, found: int | None) -> SinkError:
+        what = "is not there" if found is None else f"has {found} bytes"
+        return SinkError(
+            f"DeltaTable cannot commit {self._stage.token} to {self._path!r}: the file {name!r} of {size} bytes "
+            f"{what}, neither in the table's directory nor in {self._stage.where!r}. Nothing was added. It was written "
+            f"and then removed or changed by somebody else; restore it and run again, or start over with a new "
+            f"checkpoint."
+        )
+
+    @staticmethod
+    def _for_all(names: Iterable[str], function: Callable[[str], None]) -> None:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(function, names))
 

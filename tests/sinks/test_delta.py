@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -16,18 +17,22 @@ from support.s3_server import S3Server
 from support.sinking import TOKEN, DiedError, Points, make_mortal, place, prepare, save
 
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, SinkError
-from sdf.sinks import DeltaTable, Token, delta_files, on_disk
+from sdf.sinks import DeltaTable, Token, delta, delta_files, on_disk
+from sdf.sinks.uploads import Upload
 from sdf.storage import disk
+from sdf.storage.objects import Objects
 
 deltalake = pytest.importorskip("deltalake")
 duckdb = pytest.importorskip("duckdb")
+fsspec = pytest.importorskip("fsspec")
+s3fs = pytest.importorskip("s3fs")
 pa = pytest.importorskip("pyarrow")
 
 OTHER = Token("another run", 0)
 
 
 def opened(sink):
-    return deltalake.DeltaTable(sink.path)
+    return deltalake.DeltaTable(sink.path, storage_options=sink.storage_options)
 
 
 def rows(sink, columns="id, name"):
@@ -255,8 +260,8 @@ def at_the_commit(monkeypatch, act):
     publish = delta_files.DeltaFiles.publish
     done = []
 
-    def published(self, sizes):
-        publish(self, sizes)
+    def published(self, sizes, **options):
+        publish(self, sizes, **options)
         if not done:
             done.append(True)
             act()
@@ -373,56 +378,124 @@ def test_a_file_that_is_named_twice(sink):
         sink.commit(messages * 2, TOKEN)
 
 
-@pytest.mark.parametrize("exists", [False, True])
-def test_death_of_a_driver_at_any_point(tmp_path, monkeypatch, exists):
-    """While it prepares, commits or cleans: the next one ends the run, with each row once."""
-
-    def run(sink, points=None):
-        messages = []
-        with monkeypatch.context() as patch:
-            if points is not None:
-                make_mortal(patch, points, delta_files, on_disk, disk)
-                for name in ("create_write_transaction", "create_table_with_add_actions"):
-                    owner = deltalake.DeltaTable if "write" in name else deltalake.transaction
-                    patch.setattr(owner, name, points.around(name, getattr(owner, name)))
-            prepare(sink, resumed=points is None)
-            messages += written(sink, records(1, 2), [], records(3))
-            sink.commit(messages, TOKEN)
-            sink.clean(TOKEN)
-
-    at = 0
-    while True:
-        at += 1
-        sink = DeltaTable(tmp_path / f"t{at}")
-        if exists:
-            make(sink, 0)
-        points = Points(at)
-        try:
-            run(sink, points)
-        except DiedError:
-            resume(sink)
-            assert rows(sink) == pairs(*([0] if exists else []), 1, 2, 3), points.seen[-1]
-        else:
-            break
-    assert at > 20
-    assert any("create_" in name for name in points.seen)
+def test_optimize_meanwhile(sink, monkeypatch):
+    """Of the files that are there; those of the run come after it."""
+    for number in range(3):
+        make(sink, number, mode="append")
+    prepare(sink)
+    at_the_commit(monkeypatch, lambda: opened(sink).optimize.compact())
+    sink.commit(written(sink, records(5)), TOKEN)
+    assert rows(sink) == pairs(0, 1, 2, 5)
+    assert len(opened(sink).file_uris()) == 2
 
 
-def resume(sink):
-    """Go on as a driver would that finds no segment in its log, or all."""
-    prepare(sink, resumed=True)
-    names = {"segment-0-0.parquet": records(1, 2), "segment-2-0.parquet": records(3)}
-    where = Path(sink.stage(TOKEN).where)
-    for name in names:  # what a dead attempt wrote
-        if (where / name).exists():
-            os.unlink(where / name)
-    table = opened(sink) if deltalake.DeltaTable.is_deltatable(sink.path) else None
-    if table is not None and table.transaction_version(TOKEN.app) is not None:
-        messages = []
-    else:
-        messages = written(sink, records(1, 2), [], records(3))
+def test_a_vacuum_after_the_commit(sink):
+    """Changes nothing, before the run is cleaned and after."""
+    prepare(sink)
+    messages = written(sink, records(1))
+    sink.commit(messages, TOKEN)
+    vacuum(sink)
     sink.commit(messages, TOKEN)
     sink.clean(TOKEN)
+    vacuum(sink)
+    assert rows(sink) == pairs(1)
+
+
+def test_files_that_a_dead_driver_published_become_young(sink):
+    """For a VACUUM with a longer retention removes files that no version names only when they are old."""
+    prepare(sink)
+    messages = written(sink, records(1))
+    files = delta_files.DeltaFiles(sink.path, sink.stage(TOKEN))
+    files.publish({"segment-0-0.parquet": messages[0]["bytes"]}, anew=True)
+    published = Path(sink.path, files.published("segment-0-0.parquet"))
+    os.utime(published, (0, 0))
+    sink.commit(messages, TOKEN)
+    assert time.time() - published.stat().st_mtime < 24 * 3600
+
+
+def logged_run(sink, logged, resumed):
+    """Do all that a driver does; ``logged`` holds the messages that its log has."""
+    prepare(sink, resumed=resumed)
+    for number, segment in enumerate([records(1, 2), [], records(3)]):
+        if number >= len(logged):
+            logged.append(sink.write(iter(segment), place(f"segment-{number}-{resumed}")))
+    sink.commit(logged, TOKEN)
+    sink.clean(TOKEN)
+
+
+def let_die(patch, points):
+    """Let all that changes the table or staging pass points, one after the other."""
+    patch.setattr(delta_files, "_AT_ONCE", 1)
+    make_mortal(patch, points, delta_files, on_disk, disk)
+    owners = [(deltalake.DeltaTable, ("create_write_transaction",)), (deltalake.transaction, (MAKE,))]
+    owners += [(Objects, ("_put", "remove")), (Upload, ("finish",)), (s3fs.S3FileSystem, ("copy", "rm"))]
+    for owner, names in owners:
+        for name in names:
+            patch.setattr(owner, name, points.around(name, getattr(owner, name)))
+
+
+MAKE = "create_table_with_add_actions"
+PLACES = pytest.mark.parametrize("where", ["disk", "s3"])
+
+
+@pytest.fixture
+def new_sink(where, tmp_path, request):
+    """Give a function that makes a sink for a table of that name."""
+    if where == "disk":
+        return lambda name: DeltaTable(tmp_path / name)
+    server = request.getfixturevalue("s3_server")
+    bucket = server.bucket()
+    return lambda name: DeltaTable(f"s3://{bucket}/{name}", storage_options=storage_options(server))
+
+
+def all_files(sink):
+    """Give the paths of all files in the directory of a table, but those of its log."""
+    fs, path = fsspec.core.url_to_fs(sink.path, use_listings_cache=False)
+    return [name for name in fs.find(path) if "_delta_log" not in name and "_trial" not in name]
+
+
+@PLACES
+@pytest.mark.parametrize("exists", [False, True])
+def test_death_of_a_driver_at_any_point(new_sink, where, exists, monkeypatch, capsys):
+    """While it prepares, writes, commits or cleans: the next one ends the run, with each row once."""
+    points = None
+    while points is None or len(points.seen) >= points.at:
+        points = Points(1 if points is None else points.at + 1)
+        sink, logged = new_sink(f"table-{points.at}"), []
+        if exists:
+            make(sink, 0, storage_options=sink.storage_options)
+        with monkeypatch.context() as patch, suppress(DiedError):
+            let_die(patch, points)
+            logged_run(sink, logged, resumed=False)
+        for _ in range(2):
+            logged_run(sink, logged, resumed=True)
+        assert by_delta(sink) == records(*([0] if exists else []), 1, 2, 3), points.seen[-1]
+        assert len(all_files(sink)) == (3 if exists else 2), points.seen[-1]
+    assert points.at > 20
+    assert any(("create_write" if exists else MAKE) in name for name in points.seen)
+    with capsys.disabled():
+        print(f"\nDeltaTable on {where}, {'old' if exists else 'new'} table: died at {points.at - 1} points")
+
+
+@PLACES
+def test_death_while_giving_up(new_sink, where, monkeypatch):
+    """At any point: to give up once more leaves the table as it was."""
+    points = None
+    while points is None or len(points.seen) >= points.at:
+        points = Points(1 if points is None else points.at + 1)
+        sink = new_sink(f"table-{points.at}")
+        make(sink, 0, storage_options=sink.storage_options)
+        prepare(sink)
+        messages = written(sink, records(1))
+        name = "segment-0-0.parquet"
+        delta_files.DeltaFiles(sink.path, sink.stage(TOKEN)).publish({name: messages[0]["bytes"]}, anew=True)
+        with monkeypatch.context() as patch, suppress(DiedError):
+            let_die(patch, points)
+            sink.abort(messages, TOKEN)
+        sink.abort(messages, TOKEN)
+        assert len(all_files(sink)) == 1, points.seen[-1]
+        assert by_delta(sink) == records(0)
+    assert points.at > 4
 
 
 def test_many_others(sink, monkeypatch):
@@ -433,8 +506,8 @@ def test_many_others(sink, monkeypatch):
     monkeypatch.setattr("sdf.sinks.delta._PAUSE_SECONDS", 0)
     publish = delta_files.DeltaFiles.publish
 
-    def published(self, sizes):
-        publish(self, sizes)
+    def published(self, sizes, **options):
+        publish(self, sizes, **options)
         make(sink, 5, mode="append")
 
     with monkeypatch.context() as patch:
@@ -473,6 +546,32 @@ def test_a_table_with_constraints(sink):
         prepare(sink)
 
 
+def test_a_table_with_a_feature_that_is_not_written(sink):
+    """Is refused before any work: delta-rs would refuse the commit."""
+    make(sink, 1)
+    feature(sink, "rowTracking", "domainMetadata")
+    with pytest.raises(SinkError, match="the table has the feature 'domainMetadata', which delta-rs cannot write"):
+        prepare(sink)
+
+
+def feature(sink, *names):
+    """Let a table ask its writers for features, as other writers of Delta do."""
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": names}
+    version = opened(sink).version() + 1
+    Path(sink.path, f"_delta_log/{version:020}.json").write_text(json.dumps({"protocol": protocol}) + "\n")
+
+
+def test_a_commit_that_is_refused_for_good(sink, monkeypatch):
+    """Is not tried again, and says why."""
+    make(sink, 1)
+    feature(sink, "clustering", "domainMetadata")
+    monkeypatch.setattr(delta, "_FEATURES", delta._FEATURES | {"clustering", "domainMetadata"})
+    prepare(sink)
+    with pytest.raises(SinkError, match=r"cannot commit .*: Unsupported table features required: \[.*ClusteredTable"):
+        sink.commit(written(sink, records(1)), TOKEN)
+    assert rows(sink) == pairs(1)
+
+
 def test_a_column_that_must_not_be_null(sink):
     """Nobody would check the rows."""
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
@@ -501,7 +600,8 @@ def test_abort(sink):
     make(sink, 0)
     prepare(sink)
     messages = written(sink, records(1))
-    delta_files.DeltaFiles(sink.path, sink.stage(TOKEN)).publish({"segment-0-0.parquet": messages[0]["bytes"]})
+    sizes = {"segment-0-0.parquet": messages[0]["bytes"]}
+    delta_files.DeltaFiles(sink.path, sink.stage(TOKEN)).publish(sizes, anew=True)
     assert len(parquet_files(sink)) == 3
     sink.abort(messages, TOKEN)
     sink.abort(messages, TOKEN)
@@ -542,9 +642,47 @@ def test_a_sink_is_a_value(tmp_path):
 # On S3
 
 
+def storage_options(server):
+    """Give what delta-rs needs to find a server."""
+    return {
+        "AWS_ENDPOINT_URL": server.config["endpoint_url"],
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+
+
+def test_on_s3_files_are_found_by_listing_them(s3):
+    """A commit asks for each file twice, to copy it, and seldom else."""
+    sink = DeltaTable(f"s3://{s3.bucket()}/table")
+    prepare(sink)
+    messages = written(sink, *[records(number) for number in range(30)])
+    s3.asked.clear()
+    sink.commit(messages, TOKEN)
+    assert len(s3.asked) < 2 * 30 + 30
+
+
+def test_on_s3_others_read_it(s3):
+    """pandas, through delta-rs."""
+    pandas = pytest.importorskip("pandas")
+    sink = DeltaTable(f"s3://{s3.bucket()}/table")
+    save(sink, records(1, 2), records(3))
+    frame = pandas.DataFrame(opened(sink).to_pandas()).sort_values("id")
+    assert frame.to_dict("records") == records(1, 2, 3)
+
+
+def test_a_store_that_does_not_answer(s3, monkeypatch):
+    """Is an error that says so, before any work; it is not taken for a table that is not there."""
+    sink = DeltaTable(f"s3://{s3.bucket()}/table", storage_options={"max_retries": "0"})
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(SinkError, match=r"DeltaTable cannot prepare 's3://.*127.0.0.1:9") as caught:
+        prepare(sink)
+    assert "\x1b" not in str(caught.value)
+
+
 @pytest.fixture
 def s3(monkeypatch):
-    pytest.importorskip("s3fs")
     server = S3Server()
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.config["endpoint_url"])
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
