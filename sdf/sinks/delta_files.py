@@ -12,12 +12,13 @@ from typing import Any
 
 from sdf.errors import SinkError
 from sdf.extras import need
+from sdf.sinks.on_objects import objects_at
 from sdf.sinks.parquet import SCHEMA
 from sdf.sinks.sink import SinkRun
 from sdf.sinks.stage import NONCE, Stage, nonce_of
 from sdf.sinks.uploads import asking
 from sdf.storage.disk import Disk
-from sdf.storage.places import storage_at
+from sdf.storage.objects import Objects
 
 __all__ = ["DeltaFiles", "stats_of"]
 
@@ -38,8 +39,13 @@ class DeltaFiles:
         self._stage = stage
         token = stage.token
         self._key = hashlib.sha256(repr((token.app, token.version)).encode()).hexdigest()[:16]
-        self._staging: Any = storage_at(stage.where, "the path of DeltaTable")
-        self._target: Any = storage_at(path, "the path of DeltaTable")
+        self._staging: Any
+        self._target: Any
+        if "://" in path:
+            self._target = objects_at(path)
+            self._staging = Objects(self._target.fs, stage.where, "the path of DeltaTable")
+        else:
+            self._target, self._staging = Disk(path), Disk(stage.where)
 
     def published(self, name: str) -> str:
         """Return the name that a file has among the table's: no other commit has it."""
