@@ -66,6 +66,8 @@ class Saving:
         self._clock = clock
         self._wall = wall
         self.history = History(run_log)
+        if self.history.aborted:
+            self.history.reset()
         self.commit_seconds = commit_seconds
         self._pulse_at = clock()
         self._uncommitted_seconds = 0.0
@@ -79,7 +81,8 @@ class Saving:
         if not self.history.done:
             run_log.append([["begin", app, identity] if begins else ["driver", driver]])
             for name, sink in sinks:
-                sink.prepare(SinkRun(token, name, not begins))
+                committing = self.history.committing is not None and name not in self.history.committed
+                sink.prepare(SinkRun(token, name, resumed=not begins, committing=committing))
         self._writer = LogWriter(run_log, clock=clock)
         if not (self.history.prepared or self.history.done):
             self._writer.add(["prepared"])
