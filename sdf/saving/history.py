@@ -164,11 +164,9 @@ class History:
         )
 
     def _expand(self, count: int) -> None:
-        for blob in self.blobs:
-            for line in zlib.decompress(self._log.get(blob)).splitlines():
-                element, whole, pieces, note = json.loads(line)
-                self._elements.append((element, pieces[0][0] if whole is None else whole, note))
-                self._parts.add_element(pieces)
+        for element, whole, pieces, note in self._stored_elements():
+            self._elements.append((element, pieces[0][0] if whole is None else whole, note))
+            self._parts.add_element(pieces)
         if count != len(self._elements):
             raise ValueError(f"it should have {count} elements, it has {len(self._elements)}")
         self.expanded = count
@@ -190,8 +188,13 @@ class History:
                 )
 
     def elements(self) -> Iterator[Any]:
-        """Yield the elements of the run."""
-        return (from_data(element) for element, _, _ in self._elements)
+        """Yield the elements of the run, once they are all in the log."""
+        return (from_data(element) for element, _, _, _ in self._stored_elements())
+
+    def _stored_elements(self) -> Iterator[Any]:
+        for blob in self.blobs:
+            for line in zlib.decompress(self._log.get(blob)).splitlines():
+                yield json.loads(line)
 
     def replay(self, work: RunState) -> list[tuple[WorkItem, int]]:
         """Enter all of the history into the state of a new run.

@@ -84,8 +84,8 @@ def save_sdf(
     on with what was not committed. The same call after the end changes nothing, and returns the summary.
 
     Args:
-        elements: the elements, as for `run_sdf`. They are kept in the checkpoint: a resumed run does not evaluate the
-            RDD again.
+        elements: the elements, as for `run_sdf`. They are kept in the checkpoint: a resumed run goes on with those. At
+            its end it compares them with the elements of this call.
         fn: the DoFn.
         sink: where the records go (`sdf.sinks`); with tags a mapping of "main" and each tag to its sink.
         checkpoint: a directory or URL for the log of the run. None: beside the target, ``_<name>.sdf``; a sink that
@@ -103,7 +103,7 @@ def save_sdf(
     Raises:
         InvalidTypeError, InvalidValueError, UnpicklableError: for wrong arguments, before any job runs.
         JournalError: if the checkpoint is that of another run, cannot be written or read, or was taken over by another
-            driver.
+            driver. If only the elements differ: after the end of the run that was begun.
         SinkError: if the target cannot be written or committed. The run stays resumable.
         BadRecordError: for a record that the sink cannot write.
         ProcessError: if user code raised.
@@ -135,8 +135,8 @@ def save_sdf(
     )
     try:
         report = None
+        begun = saving.history.expanded is not None
         if saving.history.done:
-            saving.check_same_elements(elements.collect())
             saving.clean()
         else:
             if saving.history.committing is None:
@@ -147,6 +147,8 @@ def save_sdf(
                     saving.check_alone()
                     raise
             saving.finish()
+        if begun:  # after it, since an RDD that changes must not stand in the way of what was begun
+            saving.check_same_elements(elements.collect())
     finally:
         saving.close()
     summary = _summary(saving, report, time.monotonic() - began)
