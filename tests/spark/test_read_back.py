@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -76,7 +77,7 @@ def test_json_lines(sc, tmp_path, duckdb):
     expected = in_order(save(sc, tmp_path, JsonLinesFiles(out)))
     files = [f"{out}/{name}" for name in os.listdir(out) if name.endswith(".jsonl")]
     assert in_order(duckdb.sql(f"SELECT * FROM read_json({files!r})").fetchall()) == expected
-    rows = [json.loads(line) for name in files for line in open(name, encoding="utf-8")]
+    rows = [json.loads(line) for name in files for line in Path(name).read_text(encoding="utf-8").splitlines()]
     assert in_order(row.values() for row in rows) == expected
 
 
@@ -93,8 +94,7 @@ def test_delta(sc, tmp_path, duckdb):
     expected = in_order(save(sc, tmp_path, sink))
     table = deltalake.DeltaTable(sink.path)
     assert in_order(row.values() for row in table.to_pyarrow_table().to_pylist()) == expected
-    arrow = table.to_pyarrow_dataset()
-    assert in_order(duckdb.sql("SELECT * FROM arrow").fetchall()) == expected
+    assert in_order(duckdb.from_arrow(table.to_pyarrow_dataset()).fetchall()) == expected
 
 
 DDL = "CREATE TABLE rows (name VARCHAR(100), i INTEGER, half DOUBLE PRECISION, odd INTEGER)"
