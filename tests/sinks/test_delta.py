@@ -342,6 +342,19 @@ def test_a_vacuum_while_the_run_commits(sink, monkeypatch):
     assert rows(sink) == pairs(0, 1)
 
 
+def test_a_vacuum_that_leaves_no_version(sink, monkeypatch):
+    """Such as that of Spark: the commit succeeds at once, and puts the files back after it."""
+    make(sink, 0)
+    prepare(sink)
+    messages = written(sink, records(1))
+    before = parquet_files(sink)
+    at_the_commit(monkeypatch, lambda: [os.unlink(path) for path in Path(sink.path).glob("part-*-segment-*")])
+    sink.commit(messages, TOKEN)
+    assert rows(sink) == pairs(0, 1)
+    assert opened(sink).version() == 1
+    assert len(parquet_files(sink)) == len(before) + 1
+
+
 def test_files_that_were_removed_from_the_table_are_vacuumed(sink):
     """They have names that a VACUUM looks at."""
     save(sink, records(1))
