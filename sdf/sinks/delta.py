@@ -171,7 +171,7 @@ class DeltaTable(ParquetFiles):
     def _add(self, table: Any, schema: Any, actions: list[Any], token: Token) -> Any:
         """Try to write the next version; return the error if it was refused. Whether it worked is seen in the table."""
         delta, errors = need("deltalake", "DeltaTable"), need("deltalake.exceptions", "DeltaTable")
-        # Without retries of delta-rs: it would not look again whether the token is there.
+        # Without retries of delta-rs: each try looks first whether the token is there, and whether the files still fit.
         properties = delta.CommitProperties(
             app_transactions=[delta.Transaction(token.app, token.version)], max_commit_retries=0
         )
