@@ -66,6 +66,8 @@ class Saving:
         self._clock = clock
         self._wall = wall
         self.history = History(run_log)
+        if self.history.aborted:
+            self.history.reset()
         self.commit_seconds = commit_seconds
         self._pulse_at = clock()
         self._uncommitted_seconds = 0.0
@@ -79,7 +81,8 @@ class Saving:
         if not self.history.done:
             run_log.append([["begin", app, identity] if begins else ["driver", driver]])
             for name, sink in sinks:
-                sink.prepare(SinkRun(token, name, not begins))
+                committing = self.history.committing is not None and name not in self.history.committed
+                sink.prepare(SinkRun(token, name, resumed=not begins, committing=committing))
         self._writer = LogWriter(run_log, clock=clock)
         if not (self.history.prepared or self.history.done):
             self._writer.add(["prepared"])
@@ -187,17 +190,16 @@ class Saving:
         """Write what waits for the log, and end its thread."""
         self._writer.close()
 
-    def check_same_elements(self, elements: list[Any]) -> None:
-        """Raise JournalError unless these are the elements that the run began with."""
-        before = list(self.history.elements())
-        if len(before) != len(elements):
-            raise self._other_elements(f"{len(before):,} elements", f"{len(elements):,}")
-        for old, new in zip(before, elements, strict=True):
+    def check_same_elements(self, elements: Sequence[Any]) -> None:
+        """Raise JournalError unless these are the elements of the run, which is done."""
+        if self.history.expanded != len(elements):
+            raise self._other_elements(f"{self.history.expanded:,} elements", f"{len(elements):,}")
+        for old, new in zip(self.history.elements(), elements, strict=True):
             if not self.history.is_same(old, new):
                 raise self._other_elements(f"element {old!r:.200}", f"{new!r:.200} in its place")
 
     def _other_elements(self, before: str, now: str) -> JournalError:
         return JournalError(
             f"the checkpoint in {self._log.root} belongs to a run over other elements: it had {before}, this call has "
-            f"{now}. That run is {'done' if self.history.done else 'not done'}; use another checkpoint for another run."
+            f"{now}. That run is done, and its results stay; use another checkpoint for another run."
         )

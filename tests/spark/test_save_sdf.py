@@ -209,24 +209,18 @@ class FailsOnceFn(SlowCountFn):
 
 @RUNNERS
 def test_what_is_committed_does_not_run_again(sc, tmp_path, runner):
-    """A resume goes on inside the element; the elements are those of the log, and their RDD is not evaluated again."""
+    """A resume goes on inside the element; the elements are those of the log."""
     elements = [("big", 600), ("small", 5)]
     seen = []
-    evaluated = tmp_path / "evaluated"
-
-    def once(element):
-        assert not evaluated.exists()
-        return element
 
     def save():
         sink = FolderSink(tmp_path / "out")
-        rdd = sc.parallelize(elements).map(once)
+        rdd = sc.parallelize(elements)
         return save_sdf(rdd, FailsOnceFn(str(tmp_path)), sink, runner=runner, commit_seconds=0.1, progress=seen.append)
 
     with pytest.raises(ProcessError, match="mended"):
         save()
     assert rows(tmp_path / "out") is None
-    evaluated.touch()
     before = Counter((tmp_path / "claims").read_text().splitlines())
     (tmp_path / "mended").touch()
     seen.clear()
@@ -238,6 +232,22 @@ def test_what_is_committed_does_not_run_again(sc, tmp_path, runner):
     claims = Counter((tmp_path / "claims").read_text().splitlines())
     again = sum(claims.values()) - sum(before.values())
     assert again < 605  # some of it was committed, and did not run again
+
+
+@RUNNERS
+def test_a_resume_with_other_elements_ends_what_was_begun_and_then_says_so(sc, tmp_path, runner):
+    """As when tonight's call finds last night's run; an RDD that changes does not stand in the way."""
+
+    def save(elements):
+        save_sdf(sc.parallelize(elements), FailsOnceFn(str(tmp_path)), FolderSink(tmp_path / "out"), runner=runner)
+
+    elements = [("big", 600), ("small", 5)]
+    with pytest.raises(ProcessError, match="mended"):
+        save(elements)
+    (tmp_path / "mended").touch()
+    with pytest.raises(JournalError, match=r"it had 2 elements, this call has 3\. That run is done"):
+        save([*elements, ("new", 1)])
+    assert saved(tmp_path / "out") == expected(elements)
 
 
 @RUNNERS
