@@ -85,6 +85,7 @@ class Coordinator:
     Attributes:
         name: name of the DoFn.
         departed: in a saved run, how many attempts have ended because their processes were told to end.
+        lost_seconds: in a saved run, about how many seconds of work were lost with attempts.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Coordinator:
         self._segments = itertools.count()
         self.name = work.name
         self.departed = 0
+        self.lost_seconds = 0.0
         self._work = work
         self._send = send
         self._stealing = Stealing(work.costs, min_piece_seconds, patience_seconds)
@@ -227,6 +229,7 @@ class Coordinator:
         if self._saved is not None:
             lost = ledger.held_by(lane.number) > 0 and not attempt.closed
             self._statistics.retries += lost
+            self.lost_seconds += lost * (now - attempt.committed_at)
             self._interval.ended(now, losses=int(lost))
             self._tell_interval(self._attempts.values(), now)
             for item in ledger.content(lane.number):

@@ -314,6 +314,7 @@ def test_what_a_lost_attempt_has_committed_is_not_run_again_and_all_else_is():
     assert run.segments == [[first.id]]
     assert [item.id for item in run.given(1)] == [second.id]
     assert run.coordinator.report(0.5).retries == 1
+    assert run.coordinator.lost_seconds == pytest.approx(0.1)
 
 
 def test_once_an_attempt_is_lost_all_hear_that_segments_are_shorter():

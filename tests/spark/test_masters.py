@@ -105,4 +105,5 @@ def test_tasks_of_a_saved_run_get_shorter_until_workers_live_long_enough(start_s
     elements = [("a", 700), ("b", 700)]
     summary = save_sdf(sc.parallelize(elements, 2), ShortLivedFn(), FolderSink(tmp_path / "out"), runner=StagedRunner())
     assert summary.records == 1400
+    assert summary.repeated_seconds > 0
     assert Counter(rows(tmp_path / "out")) == expected(elements)

@@ -115,6 +115,10 @@ class Run:
         """See `Coordinator`."""
         return self.coordinator.departed
 
+    def lost_seconds(self) -> float:
+        """See `Coordinator`."""
+        return self.coordinator.lost_seconds
+
     def uncommitted_seconds(self) -> float:
         """See `Coordinator.uncommitted_seconds`."""
         with self._lock:

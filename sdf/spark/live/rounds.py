@@ -81,6 +81,7 @@ def run_rounds(
             if left:
                 log.info("%s: the lanes have ended with %d work items left; starting them again", work.name, left)
         work.ledger.prove()
+        saving.pulse(0.0, served.lost_seconds())
     except BaseException:
         jobs.cancel()
         raise
@@ -92,7 +93,7 @@ def run_rounds(
 
 def _ended(events: queue.SimpleQueue[Ended], served: Run, saving: Saving, display: Display | None) -> bool:
     """Look after the log and the progress; wait a little for the end of a job, and return whether one has ended."""
-    saving.pulse(served.uncommitted_seconds())
+    saving.pulse(served.uncommitted_seconds(), served.lost_seconds())
     if display is not None:
         display.show(served.progress())
     try:

@@ -91,6 +91,7 @@ class StagedRun:
     ) -> None:
         self._saving = saving
         self._interval = CommitInterval(math.inf if saving is None else saving.commit_seconds)
+        self._lost_seconds = 0.0
         self._runner = runner
         self._storage_level = storage_level
         self._rdd = rdd
@@ -121,6 +122,8 @@ class StagedRun:
     def save(self) -> RunReport:
         """Run all stages of a saved run; its records are then written, and nothing is visible yet."""
         self._run_stages()
+        assert self._saving is not None
+        self._saving.pulse(0.0, self._lost_seconds)
         return self._report(time.monotonic() - self._called, self._all_receipts())
 
     def _run_stages(self) -> None:
@@ -190,7 +193,7 @@ class StagedRun:
         if self._display is not None or len(self._planner.backlog):
             waits.append(_SLOTS_EVERY_SECONDS)
         if self._saving is not None:
-            self._saving.pulse(self._uncommitted_seconds())
+            self._saving.pulse(self._uncommitted_seconds(), self._lost_seconds)
             waits.append(1.0)
         for receipt in self._jobs.receive(min(waits)):
             self._commit(receipt)
@@ -217,6 +220,8 @@ class StagedRun:
             self._interval.began(stage.began)
             self._interval.ended(time.monotonic(), losses=receipt.retries)
             self._interval.committed(receipt.closing_seconds)
+            if receipt.retries:
+                self._lost_seconds += max(0.0, time.monotonic() - stage.began - receipt.seconds)
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
 
     def _start_stage(self) -> None:
