@@ -36,6 +36,16 @@ def test_a_worker_that_is_told_to_end_loses_nothing(sc, tmp_path, to, number):
     assert summary.report.retries == 0
 
 
+def test_another_lane_takes_the_place_of_one_that_left(sc, tmp_path):
+    """Spark counts that one as done, and its slot would stay empty until all others have ended."""
+    (tmp_path / "noted").mkdir()
+    fn = SignalledFn(tmp_path / "noted", os.getpid, signal.SIGTERM, {5})
+    runner = LiveRunner(lanes=2)
+    summary = save_sdf(sc.parallelize([("a", 1000)]), fn, FolderSink(tmp_path / "out"), runner=runner)
+    assert summary.records == 1000
+    assert len(summary.report.tasks) == 2  # that ended as lanes do
+
+
 def test_the_handlers_of_before_are_there_again():
     """Also after an error, and none is set by another thread than the main one."""
     numbers = (signal.SIGTERM, signal.SIGHUP)
