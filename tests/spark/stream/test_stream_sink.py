@@ -160,23 +160,26 @@ def test_a_table_holds_each_line_once_after_many_kills(tmp_path, kind, request):
         if kind == "postgresql":
             query(url, "DROP TABLE IF EXISTS lines")
             query(url, MADE)
-        while (victim := live(home, kind, url, choose)) is not None:
+        kills = 0
+        while (victim := live(home, kind, url, choose, kills)) is not None:
             killed[victim] += 1
+            kills += 1
         rows = Delta(home).rows() if kind == "delta" else sorted(query(url, "SELECT element, i FROM lines"))
         assert rows == expected()
         streams += 1
     print(f"\n{kind}: {streams} streams, killed {dict(killed)}")
 
 
-def live(home, kind, url, choose):
-    """Run the stream once, and kill it at a random moment after Spark has started."""
+def live(home, kind, url, choose, kills):
+    """Run the stream once; kill it at a random moment after Spark has started, later with each kill: it has to end."""
     log = home / "log"
     before = log.read_text().count("begins") if log.exists() else 0
 
     def begun():
         return log.exists() and log.read_text().count("begins") > before
 
-    return kill_once([stream_program.__file__, str(home), kind, url], log, begun, choose.uniform(1.5, 4.5), choose)
+    seconds = choose.uniform(1.5, 4.5 * 1.1**kills)
+    return kill_once([stream_program.__file__, str(home), kind, url], log, begun, seconds, choose)
 
 
 def query(url, text):
