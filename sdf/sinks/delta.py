@@ -14,13 +14,14 @@ import attrs
 from sdf.errors import InvalidTypeError, InvalidValueError, SdfError, SinkError, show
 from sdf.extras import need
 from sdf.sinks.columns import Misfit
-from sdf.sinks.delta_files import DeltaFiles, stats_of
+from sdf.sinks.delta_stats import stats_of
 from sdf.sinks.files import files_of
 from sdf.sinks.parquet import ParquetFiles
 from sdf.sinks.schema import as_schema, nullable
 from sdf.sinks.segments import Segment
 from sdf.sinks.sink import SinkRun, Token
 from sdf.sinks.stage import Stage
+from sdf.sinks.table_files import TableFiles
 
 __all__ = ["DeltaTable"]
 
@@ -135,7 +136,7 @@ class DeltaTable(ParquetFiles):
             table = self._table()
             if _is_committed(table, run.token):
                 return
-            files = DeltaFiles(self.path, stage)
+            files = TableFiles(self.path, stage)
             files.begin(run)
             schema = self.schema if self.schema is not None or table is None else _schema_of(table)
             if schema is not None:
@@ -145,7 +146,7 @@ class DeltaTable(ParquetFiles):
     def commit(self, messages: Sequence[Any], token: Token) -> None:
         sizes, stats = files_of(messages), _stats_of(messages)
         with self._asking("commit"):
-            files = DeltaFiles(self.path, self.stage(token))
+            files = TableFiles(self.path, self.stage(token))
             seen, refusal = None, None
             for attempt in range(_TRIES):
                 time.sleep(attempt * _PAUSE_SECONDS)
@@ -196,7 +197,7 @@ class DeltaTable(ParquetFiles):
                 )
             stage = self.stage(token)
             stage.clean()
-            DeltaFiles(self.path, stage).withdraw(files_of(messages))
+            TableFiles(self.path, stage).withdraw(files_of(messages))
 
     def clean(self, token: Token) -> None:
         with self._asking("clean"):

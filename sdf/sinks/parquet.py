@@ -20,7 +20,7 @@ from sdf.sinks.sink import Place
 from sdf.sinks.stage import Stage
 from sdf.sinks.tables import as_table, runs, schema_of_table
 
-__all__ = ["SCHEMA", "ParquetFiles"]
+__all__ = ["SCHEMA", "ParquetFiles", "proposed"]
 
 SCHEMA = "schema"
 _EMPTY = "empty.parquet"
@@ -104,6 +104,10 @@ class ParquetFiles(FileSink):
     def write_segment(self, records: Iterator[Any], place: Place, segment: Segment) -> None:
         _Writer(self, records, place, segment).write()
 
+    def schema_in(self, stage: Stage) -> Any:
+        """Return the schema of the files of a run, None if it is not known yet."""
+        return self.schema or proposed(stage)
+
     def storable(self, schema: Any) -> Any:
         """Return a schema that was found as the files shall have it; raise Misfit if they cannot."""
         return schema
@@ -132,7 +136,8 @@ class _Writer:
         self._batches = Batches(records)
         self._place = place
         self._segment = segment
-        self._schema = sink.schema or self._proposed()
+        with segment.blaming():
+            self._schema = sink.schema_in(segment.stage)
         self._pending: list[Any] = []  # tables of the next row group
         self._pending_bytes = 0
         self._file: Any = None
@@ -151,11 +156,6 @@ class _Writer:
             raise
 
     # The schema
-
-    def _proposed(self) -> Any:
-        with self._segment.blaming():
-            data = self._segment.stage.read(SCHEMA)
-        return None if data is None else self._arrow.ipc.read_schema(self._arrow.py_buffer(data))
 
     def _first_records(self) -> list[Any]:
         """Return the first records, when a schema is agreed on."""
@@ -191,7 +191,7 @@ class _Writer:
             try:
                 self._segment.stage.create(SCHEMA, schema.serialize().to_pybytes())
             except FileExistsError:
-                return self._proposed()
+                return proposed(self._segment.stage)
         return schema
 
     # Records
@@ -261,6 +261,13 @@ class _Writer:
             self._sink.ended(self._segment, self._file.writer.metadata)
             self._file = None
             self._segment.end_file()
+
+
+def proposed(stage: Stage) -> Any:
+    """Return the schema that was proposed for the files of a run, None if there is none yet."""
+    arrow = need("pyarrow", "ParquetFiles")
+    data = stage.read(SCHEMA)
+    return None if data is None else arrow.ipc.read_schema(arrow.py_buffer(data))
 
 
 def _tables(records: list[Any], schema: Any) -> list[Any]:

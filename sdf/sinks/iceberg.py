@@ -1,0 +1,239 @@
+"""IcebergTable: records as Parquet files that are added to an Iceberg table in one snapshot, through pyiceberg."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import attrs
+
+from sdf.errors import SinkError
+from sdf.extras import need
+from sdf.sinks.files import files_of
+from sdf.sinks.iceberg_catalog import (
+    APP,
+    VERSION,
+    Catalog,
+    as_catalog,
+    as_iceberg_schema,
+    as_name,
+    catalog_of,
+    check_fits,
+    iceberg_schema,
+    is_committed,
+    kept_as,
+    location_of,
+    new_location,
+    path_of,
+    table_of,
+    told_catalog,
+)
+from sdf.sinks.on_disk import DiskStage
+from sdf.sinks.on_objects import ObjectStage
+from sdf.sinks.parquet import ParquetFiles, proposed
+from sdf.sinks.schema import nullable
+from sdf.sinks.sink import SinkRun, Token
+from sdf.sinks.stage import Stage
+from sdf.sinks.table_files import TableFiles
+from sdf.sinks.uploads import asking
+
+__all__ = ["IcebergTable"]
+
+_TRIES = 30
+_PAUSE_SECONDS = 0.1
+_AT_ONCE = 16  # footers that are read
+_DATA = "data"
+
+
+@attrs.frozen
+class IcebergTable(ParquetFiles):
+    """Adds records to an Iceberg table, all in one snapshot at the end of the run.
+
+    Records become Parquet files as with `ParquetFiles`. If the table is there, they have its schema, or those of its
+    columns that ``schema`` names; if it is not, the commit makes it, without partitions; its namespace must be there.
+    Others may append to the table, overwrite, compact or expire snapshots meanwhile.
+
+    The snapshot names the run in its summary, and a property of the table, ``sdf.`` and the name of the run, in the
+    same commit. So the same run is never added twice, also when the snapshot has expired. Who takes the property from
+    the table and expires the snapshot makes it forget the run.
+
+    Workers put their files into the directory ``_sdf`` at the table's location; Spark's ``remove_orphan_files`` does
+    not look there. For what does, the files of a run are orphans until its commit: let it spare those that are younger
+    than the longest run. The commit puts them into ``data``: by links on a disk, by copies within the store on an
+    object store. They are young then, and orphans for seconds.
+
+    Tables with partitions, columns that must not be null, or defaults for new rows are refused.
+
+    Args:
+        name: the table, as "namespace.table".
+        catalog: the name of a catalog that pyiceberg's configuration has, here and on the executors; or a mapping of
+            its properties, names to strings. In these "name" is the catalog's name, "default" if it is not there; a
+            catalog in an SQL database holds the tables of each name apart.
+        schema: see `ParquetFiles`. None: that of the table; if there is none, that of the first records.
+        compression, target_bytes, row_group_bytes, on_error: see `ParquetFiles`. Files are written with the
+            credentials and the endpoint of the environment.
+
+    Raises:
+        BadRecordError: when it runs, for a record that does not fit.
+        InvalidTypeError, InvalidValueError: for a wrong option.
+        MissingExtraError: if pyiceberg or pyarrow is not installed.
+        SinkError: when it runs, if the table cannot take these records, or the catalog or storage does not answer.
+    """
+
+    appends = True
+
+    name: str = attrs.field(converter=as_name)
+    catalog: Catalog = attrs.field(kw_only=True, converter=as_catalog, repr=False)  # with secrets
+    schema: Any = attrs.field(default=None, kw_only=True, converter=as_iceberg_schema)
+    path: str = attrs.field(init=False, repr=False, eq=False)
+
+    @path.default
+    def _named(self) -> str:
+        return self.name  # as messages name it
+
+    def __attrs_post_init__(self) -> None:
+        need("pyiceberg", "IcebergTable")
+        need("pyarrow.parquet", "IcebergTable")
+
+    def identity(self) -> Any:
+        fields = [field.name for field in attrs.fields(type(self)) if field.name not in ("catalog", "path")]
+        return {
+            "sink": "IcebergTable",
+            "catalog": told_catalog(self.catalog),
+            **{name: self.told(getattr(self, name)) for name in fields},
+        }
+
+    def beside(self) -> str | None:
+        return None
+
+    def stage(self, token: Token) -> Stage:
+        with self._blaming("find"):
+            path = path_of(location_of(self.name, self.catalog, token))
+        kind = ObjectStage if "://" in path else DiskStage
+        return kind(path, f"{path}/_sdf", token, "IcebergTable")
+
+    # On workers
+
+    def schema_in(self, stage: Stage) -> Any:
+        return proposed(stage)  # with the numbers that the table has for the fields
+
+    def storable(self, schema: Any) -> Any:
+        return iceberg_schema(schema)
+
+    # On the driver
+
+    def prepare(self, run: SinkRun) -> None:
+        with self._blaming("prepare"):
+            table = table_of(self.name, self.catalog)
+            if is_committed(table, run.token):
+                return
+            location = location_of(self.name, self.catalog, run.token)
+            if table is None and new_location(self.name, self.catalog) != location:
+                raise SinkError(
+                    f"IcebergTable cannot make {self.name!r}: the catalog chooses another place for it each time, so "
+                    f"workers would not find it. Make the table first."
+                )
+            files = self._files(location, run.token)
+            schema = self._schema_for(table)
+            check_fits(self.name, table, schema)
+            files.begin(run)
+            if schema is not None:
+                files.propose(schema)
+            check_fits(self.name, table, files.schema())
+
+    def _schema_for(self, table: Any) -> Any:
+        """Return the schema of files for a table; None if it is to be found from the first records."""
+        if table is None:
+            return self.schema
+        theirs = nullable(table.schema().as_arrow())
+        if self.schema is None:
+            return theirs
+        arrow = need("pyarrow", "IcebergTable")
+        return arrow.schema([_numbered(field, theirs) for field in self.schema])
+
+    def commit(self, messages: Sequence[Any], token: Token) -> None:
+        sizes = files_of(messages)
+        with self._blaming("commit"):
+            seen, refusal = None, None
+            for attempt in range(_TRIES):
+                time.sleep(attempt * _PAUSE_SECONDS)
+                table = table_of(self.name, self.catalog)
+                location = location_of(self.name, self.catalog, token) if table is None else str(table.location())
+                files = self._files(location, token)
+                if is_committed(table, token):
+                    files.restore(sizes)
+                    return
+                metadata = None if table is None else table.metadata_location
+                if refusal is not None and metadata == seen:  # nobody was faster
+                    raise refusal
+                schema = files.schema()
+                if table is None and schema is None and not sizes:
+                    return  # no records, no schema, no table
+                check_fits(self.name, table, schema)
+                files.publish(sizes, anew=attempt == 0)
+                names = {f"{location}/{_DATA}/{files.published(name)}": size for name, size in sizes.items()}
+                seen, refusal = metadata, self._add(table, schema, location, names, token)
+        raise SinkError(
+            f"IcebergTable cannot commit {token} to {self.name!r}: others committed first {_TRIES} times. Nothing was "
+            f"added. Run again when there are fewer of them."
+        )
+
+    def _add(self, table: Any, schema: Any, location: str, sizes: Mapping[str, int], token: Token) -> OSError | None:
+        """Try to add a snapshot; return the error if it was refused. Whether it worked is seen in the table."""
+        errors = need("pyiceberg.exceptions", "IcebergTable")
+        refusals = (errors.CommitFailedException, errors.TableAlreadyExistsError, errors.NoSuchTableError)
+        try:
+            with asking(self.name):
+                if table is None:
+                    change = catalog_of(self.catalog).create_table_transaction(self.name, schema, location=location)
+                else:
+                    # Retries of pyiceberg would not look whether another driver has committed. Only here: the property
+                    # is read from this copy, and not written.
+                    table.metadata.properties["commit.retry.num-retries"] = "0"
+                    change = table.transaction()
+                change.set_properties({kept_as(token): str(token.version)})
+                properties = {APP: token.app, VERSION: str(token.version)}
+                with change.update_snapshot(snapshot_properties=properties).fast_append() as append:
+                    for file in _data_files(change, sizes):
+                        append.append_data_file(file)
+                change.commit_transaction()
+        except OSError as error:
+            if not isinstance(error.__cause__, refusals):
+                raise
+            return error
+        return None
+
+    def abort(self, messages: Sequence[Any], token: Token) -> None:
+        with self._blaming("abort"):
+            table = table_of(self.name, self.catalog)
+            if is_committed(table, token):
+                raise SinkError(
+                    f"IcebergTable does not remove what {token} added to {self.name!r}: it was committed. Run again to "
+                    f"end the run, or delete the rows yourself."
+                )
+            self.stage(token).clean()
+            location = location_of(self.name, self.catalog, token) if table is None else str(table.location())
+            self._files(location, token).withdraw(files_of(messages))
+
+    def _files(self, location: str, token: Token) -> TableFiles:
+        return TableFiles(f"{path_of(location)}/{_DATA}", self.stage(token))
+
+
+def _numbered(field: Any, theirs: Any) -> Any:
+    """Return a field with the number that it has in a table, if it is the same."""
+    same = field.name in theirs.names and theirs.field(field.name).type == field.type
+    return theirs.field(field.name) if same else field
+
+
+def _data_files(change: Any, sizes: Mapping[str, int]) -> list[Any]:
+    """Return what a snapshot says of files; their footers are read."""
+    read = need("pyiceberg.io.pyarrow", "IcebergTable").parquet_file_to_data_file
+    io = change._table.io  # with the credentials that a catalog may lend for this table
+
+    def described(path: str) -> Any:
+        return read(io=io, table_metadata=change.table_metadata, file_path=path)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(described, sizes))
