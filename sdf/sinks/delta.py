@@ -17,7 +17,7 @@ from sdf.sinks.columns import Misfit
 from sdf.sinks.delta_stats import stats_of
 from sdf.sinks.files import files_of
 from sdf.sinks.parquet import ParquetFiles
-from sdf.sinks.schema import as_schema, nullable
+from sdf.sinks.schema import as_schema, nullable, required
 from sdf.sinks.segments import Segment
 from sdf.sinks.sink import SinkRun, Token
 from sdf.sinks.stage import Stage
@@ -226,9 +226,9 @@ class DeltaTable(ParquetFiles):
             raise self._refused(f"the table has the feature {unknown[0]!r}, which delta-rs cannot write. Drop it")
         if table.metadata().partition_columns:
             raise self._refused(f"it has the partitions {table.metadata().partition_columns}. Give a table without")
-        required = [field.name for field in table.schema().fields if not field.nullable]
-        if required:
-            raise self._refused(f"its column {required[0]!r} must not be null, which delta-rs does not check. Allow it")
+        must = required(need("pyarrow", "DeltaTable").schema(table.schema().to_arrow()))
+        if must:
+            raise self._refused(f"its column {must[0]!r} must not be null, which delta-rs does not check. Allow it")
         if schema is None:
             return
         theirs = _schema_of(table)

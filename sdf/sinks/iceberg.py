@@ -32,8 +32,8 @@ from sdf.sinks.iceberg_catalog import (
 )
 from sdf.sinks.on_disk import DiskStage
 from sdf.sinks.on_objects import ObjectStage
-from sdf.sinks.parquet import ParquetFiles, proposed
-from sdf.sinks.schema import nullable
+from sdf.sinks.parquet import ParquetFiles
+from sdf.sinks.schema import nullable, proposed
 from sdf.sinks.sink import SinkRun, Token
 from sdf.sinks.stage import Stage
 from sdf.sinks.table_files import TableFiles
@@ -64,7 +64,7 @@ class IcebergTable(ParquetFiles):
     than the longest run. The commit puts them into ``data``: by links on a disk, by copies within the store on an
     object store. They are young then, and orphans for seconds.
 
-    Tables with partitions, columns that must not be null, or defaults for new rows are refused.
+    Tables with partitions, columns that must not be null, or format version 3 are refused.
 
     Args:
         name: the table, as "namespace.table".

@@ -13,7 +13,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, SinkError, show
 from sdf.extras import need
 from sdf.sinks.columns import Misfit
 from sdf.sinks.files import as_path
-from sdf.sinks.schema import as_schema, nullable
+from sdf.sinks.schema import as_schema, nullable, required
 from sdf.sinks.sink import Token
 from sdf.sinks.uploads import asking
 
@@ -41,6 +41,7 @@ Catalog = str | tuple[tuple[str, str], ...]  # a name, or properties, sorted
 APP, VERSION = "sdf.app", "sdf.version"  # in the summary of a snapshot
 _TOLD = ("name", "type", "py-catalog-impl", "uri", "warehouse")  # properties without secrets
 _DEFAULT = "default"  # as for pyiceberg
+_NEWEST_FORMAT = 2  # of pyiceberg 0.12
 
 
 def as_name(value: Any) -> str:
@@ -181,14 +182,15 @@ def check_fits(name: str, table: Any, schema: Any) -> None:
     """Raise SinkError if files with a schema cannot be added to a table."""
     if table is None:
         return
+    if table.format_version > _NEWEST_FORMAT:
+        version = table.format_version
+        raise _refused(name, f"it has format version {version}, which pyiceberg does not write. Give one of version 2")
     partitions = [field.name for field in table.spec().fields]
     if partitions:
         raise _refused(name, f"it has the partitions {partitions}. Give a table without")
-    for field in table.schema().fields:
-        if field.required:
-            raise _refused(name, f"its column {field.name!r} must not be null, which nobody would check. Allow it")
-        if getattr(field, "write_default", None) is not None:
-            raise _refused(name, f"its column {field.name!r} has a default, which nobody would write. Drop it")
+    must = required(table.schema().as_arrow())
+    if must:
+        raise _refused(name, f"its column {must[0]!r} must not be null, which nobody would check. Allow it")
     theirs = nullable(table.schema().as_arrow())
     for field in schema or ():
         if field.name not in theirs.names:

@@ -14,15 +14,14 @@ from sdf.errors import BadRecordError, InvalidValueError, show
 from sdf.extras import need
 from sdf.sinks.columns import Misfit, as_batch
 from sdf.sinks.files import FileSink, as_bytes
-from sdf.sinks.schema import as_schema, as_text, check_parquet, found_schema, nullable
+from sdf.sinks.schema import SCHEMA, as_schema, as_text, check_parquet, found_schema, nullable, proposed
 from sdf.sinks.segments import Batches, Segment
 from sdf.sinks.sink import Place
 from sdf.sinks.stage import Stage
 from sdf.sinks.tables import as_table, runs, schema_of_table
 
-__all__ = ["SCHEMA", "ParquetFiles", "proposed"]
+__all__ = ["ParquetFiles"]
 
-SCHEMA = "schema"
 _EMPTY = "empty.parquet"
 _SAMPLE_RECORDS = 1000
 _SAMPLE_BYTES = 16 << 20
@@ -261,13 +260,6 @@ class _Writer:
             self._sink.ended(self._segment, self._file.writer.metadata)
             self._file = None
             self._segment.end_file()
-
-
-def proposed(stage: Stage) -> Any:
-    """Return the schema that was proposed for the files of a run, None if there is none yet."""
-    arrow = need("pyarrow", "ParquetFiles")
-    data = stage.read(SCHEMA)
-    return None if data is None else arrow.ipc.read_schema(arrow.py_buffer(data))
 
 
 def _tables(records: list[Any], schema: Any) -> list[Any]:

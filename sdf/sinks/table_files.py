@@ -11,7 +11,7 @@ from typing import Any
 
 from sdf.errors import SinkError
 from sdf.sinks.on_objects import objects_at
-from sdf.sinks.parquet import SCHEMA, proposed
+from sdf.sinks.schema import SCHEMA, proposed
 from sdf.sinks.sink import SinkRun
 from sdf.sinks.stage import NONCE, Stage, nonce_of
 from sdf.sinks.uploads import asking

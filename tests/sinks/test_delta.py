@@ -585,12 +585,28 @@ def test_a_commit_that_is_refused_for_good(sink, monkeypatch):
     assert rows(sink) == pairs(1)
 
 
-def test_a_column_that_must_not_be_null(sink):
+@pytest.mark.parametrize(
+    "field",
+    [
+        pa.field("x", pa.int64(), nullable=False),
+        pa.field("x", pa.list_(pa.field("element", pa.int64(), nullable=False))),
+        pa.field("x", pa.map_(pa.string(), pa.struct([pa.field("y", pa.int64(), nullable=False)]))),
+    ],
+    ids=str,
+)
+def test_a_column_that_must_not_be_null(sink, field):
     """Nobody would check the rows."""
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
-    deltalake.DeltaTable.create(sink.path, deltalake.Schema.from_arrow(schema))
-    with pytest.raises(SinkError, match="its column 'id' must not be null, which delta-rs does not check"):
+    deltalake.DeltaTable.create(sink.path, deltalake.Schema.from_arrow(pa.schema([field])))
+    with pytest.raises(SinkError, match="its column 'x' must not be null, which delta-rs does not check"):
         prepare(sink)
+
+
+def test_a_map(sink):
+    """Its keys are never null, and need not be checked."""
+    table = DeltaTable(sink.path, schema={"x": pa.map_(pa.string(), pa.int64())})
+    for version in range(2):
+        save(table, [{"x": {"a": version}}], token=Token("run", version))
+    assert by_delta(sink) == [{"x": [("a", 0)]}, {"x": [("a", 1)]}]
 
 
 def test_two_outputs_of_a_run_cannot_go_to_one_table(sink):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import date, datetime, timezone
 from datetime import time as clock_time
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -28,13 +29,14 @@ duckdb = pytest.importorskip("duckdb")
 fsspec = pytest.importorskip("fsspec")
 s3fs = pytest.importorskip("s3fs")
 pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 from pyiceberg.catalog import load_catalog  # noqa: E402
 from pyiceberg.catalog.sql import SqlCatalog  # noqa: E402
 from pyiceberg.partitioning import PartitionField, PartitionSpec  # noqa: E402
 from pyiceberg.schema import Schema  # noqa: E402
 from pyiceberg.transforms import IdentityTransform  # noqa: E402
-from pyiceberg.types import LongType, NestedField, StringType  # noqa: E402
+from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType  # noqa: E402
 
 OTHER = Token("another run", 0)
 NAME = "ns.lines"
@@ -48,7 +50,12 @@ def catalog_at(home, warehouse=None, **more):
 
 
 def catalog(sink):
-    return load_catalog("default", **dict(sink.catalog))
+    return catalog_with(sink.catalog)
+
+
+@lru_cache
+def catalog_with(properties):
+    return load_catalog("default", **dict(properties))
 
 
 def opened(sink):
@@ -605,11 +612,42 @@ def test_a_table_with_partitions(sink):
         prepare(sink)
 
 
-def test_a_column_that_must_not_be_null(sink):
+@pytest.mark.parametrize(
+    "field",
+    [
+        NestedField(1, "x", LongType(), required=True),
+        NestedField(1, "x", ListType(2, LongType(), element_required=True)),
+        NestedField(1, "x", MapType(2, StringType(), 3, LongType(), value_required=True)),
+    ],
+    ids=str,
+)
+def test_a_column_that_must_not_be_null(sink, field):
     """Nobody would check the rows."""
-    make_with(sink, NestedField(1, "id", LongType(), required=True))
-    with pytest.raises(SinkError, match="its column 'id' must not be null, which nobody would check"):
+    make_with(sink, field)
+    with pytest.raises(SinkError, match="its column 'x' must not be null, which nobody would check"):
         prepare(sink)
+
+
+def test_a_table_of_format_version_3(sink):
+    """pyiceberg would find out that it cannot write it when it commits."""
+    make_with(sink, NestedField(1, "x", LongType()))
+    path = Path(opened(sink).metadata_location.removeprefix("file://"))
+    metadata = {**json.loads(path.read_text()), "format-version": 3, "next-row-id": 0}
+    path.write_text(json.dumps(metadata))
+    with pytest.raises(SinkError, match="it has format version 3, which pyiceberg does not write"):
+        prepare(sink)
+
+
+def test_numbers_of_fields(sink):
+    """Are in the files for all of them, nested ones too: some readers find columns by nothing else."""
+    kinds = {"m": pa.map_(pa.string(), pa.int64()), "s": pa.struct({"l": pa.list_(pa.int64())})}
+    nested = IcebergTable(NAME, catalog=dict(sink.catalog), schema=kinds)
+    for version in range(2):
+        save(nested, [{"m": {"a": 1}, "s": {"l": [version]}}], token=Token("run", version))
+    for path in all_files(sink):
+        schema = str(pq.ParquetFile(path).schema)
+        assert sorted(map(int, re.findall(r"field_id=([0-9-]+)", schema)))[-6:] == [1, 2, 3, 4, 5, 6], schema
+    assert by_iceberg(sink) == [{"m": [("a", 1)], "s": {"l": [version]}} for version in range(2)]
 
 
 def test_a_namespace_that_is_not_there(sink):
