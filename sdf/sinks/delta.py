@@ -27,6 +27,7 @@ __all__ = ["DeltaTable"]
 
 _COLOUR = re.compile(r"\x1b\[\d+m")
 _TRIES = 30
+_REFUSALS = 3  # of one version: nobody was faster
 _PAUSE_SECONDS = 0.1
 # What delta-rs 1.6 writes; it says so only when it commits.
 _FEATURES = {
@@ -147,7 +148,7 @@ class DeltaTable(ParquetFiles):
         sizes, stats = files_of(messages), _stats_of(messages)
         with self._asking("commit"):
             files = TableFiles(self.path, self.stage(token))
-            seen, refusal = None, None
+            seen, refusal, refused = None, None, 0
             for attempt in range(_TRIES):
                 time.sleep(attempt * _PAUSE_SECONDS)
                 table = self._table()
@@ -155,7 +156,8 @@ class DeltaTable(ParquetFiles):
                     files.restore(sizes)
                     return
                 version = None if table is None else table.version()
-                if refusal is not None and version == seen:  # nobody was faster
+                refused = refused + 1 if refusal is not None and version == seen else 0
+                if refusal is not None and refused == _REFUSALS:
                     raise refusal
                 schema = files.schema()
                 if table is None and schema is None and not sizes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,7 +20,8 @@ from sdf.sinks.iceberg_catalog import (
     as_iceberg_schema,
     as_name,
     catalog_of,
-    check_fits,
+    check_schema,
+    check_table,
     iceberg_schema,
     is_committed,
     kept_as,
@@ -42,6 +43,7 @@ from sdf.sinks.uploads import asking
 __all__ = ["IcebergTable"]
 
 _TRIES = 30
+_REFUSALS = 3  # of one version: nobody was faster
 _PAUSE_SECONDS = 0.1
 _AT_ONCE = 16  # footers that are read
 _DATA = "data"
@@ -137,11 +139,11 @@ class IcebergTable(ParquetFiles):
                 )
             files = self._files(location, run.token)
             schema = self._schema_for(table)
-            check_fits(self.name, table, schema)
+            check_table(self.name, table, schema)
             files.begin(run)
             if schema is not None:
                 files.propose(schema)
-            check_fits(self.name, table, files.schema())
+            check_table(self.name, table, files.schema())
 
     def _schema_for(self, table: Any) -> Any:
         """Return the schema of files for a table; None if it is to be found from the first records."""
@@ -156,34 +158,34 @@ class IcebergTable(ParquetFiles):
     def commit(self, messages: Sequence[Any], token: Token) -> None:
         sizes = files_of(messages)
         with self._blaming("commit"):
-            seen, refusal = None, None
+            seen, refusal, refused = None, None, 0
             for attempt in range(_TRIES):
                 time.sleep(attempt * _PAUSE_SECONDS)
                 table = table_of(self.name, self.catalog)
-                location = location_of(self.name, self.catalog, token) if table is None else str(table.location())
+                location = self._location(table, token)
                 files = self._files(location, token)
                 if is_committed(table, token):
                     files.restore(sizes)
                     return
                 metadata = None if table is None else table.metadata_location
-                if refusal is not None and metadata == seen:  # nobody was faster
+                refused = refused + 1 if refusal is not None and metadata == seen else 0
+                if refusal is not None and refused == _REFUSALS:
                     raise refusal
                 schema = files.schema()
                 if table is None and schema is None and not sizes:
                     return  # no records, no schema, no table
-                check_fits(self.name, table, schema)
+                check_table(self.name, table, schema)
                 files.publish(sizes, anew=attempt == 0)
-                names = {f"{location}/{_DATA}/{files.published(name)}": size for name, size in sizes.items()}
-                seen, refusal = metadata, self._add(table, schema, location, names, token)
+                paths = [f"{location}/{_DATA}/{files.published(name)}" for name in sizes]
+                seen, refusal = metadata, self._add(table, schema, location, paths, token)
         raise SinkError(
             f"IcebergTable cannot commit {token} to {self.name!r}: others committed first {_TRIES} times. Nothing was "
             f"added. Run again when there are fewer of them."
         )
 
-    def _add(self, table: Any, schema: Any, location: str, sizes: Mapping[str, int], token: Token) -> OSError | None:
+    def _add(self, table: Any, schema: Any, location: str, paths: Sequence[str], token: Token) -> OSError | None:
         """Try to add a snapshot; return the error if it was refused. Whether it worked is seen in the table."""
         errors = need("pyiceberg.exceptions", "IcebergTable")
-        refusals = (errors.CommitFailedException, errors.TableAlreadyExistsError, errors.NoSuchTableError)
         try:
             with asking(self.name):
                 if table is None:
@@ -193,13 +195,16 @@ class IcebergTable(ParquetFiles):
                     # is read from this copy, and not written.
                     table.metadata.properties["commit.retry.num-retries"] = "0"
                     change = table.transaction()
+            check_schema(self.name, change.table_metadata.schema(), schema)
+            with asking(self.name):
                 change.set_properties({kept_as(token): str(token.version)})
                 properties = {APP: token.app, VERSION: str(token.version)}
                 with change.update_snapshot(snapshot_properties=properties).fast_append() as append:
-                    for file in _data_files(change, sizes):
+                    for file in _data_files(change, paths):
                         append.append_data_file(file)
                 change.commit_transaction()
         except OSError as error:
+            refusals = (errors.CommitFailedException, errors.TableAlreadyExistsError, errors.NoSuchTableError)
             if not isinstance(error.__cause__, refusals):
                 raise
             return error
@@ -214,8 +219,11 @@ class IcebergTable(ParquetFiles):
                     f"end the run, or delete the rows yourself."
                 )
             self.stage(token).clean()
-            location = location_of(self.name, self.catalog, token) if table is None else str(table.location())
-            self._files(location, token).withdraw(files_of(messages))
+            self._files(self._location(table, token), token).withdraw(files_of(messages))
+
+    def _location(self, table: Any, token: Token) -> str:
+        """Return where the table is, or will be."""
+        return location_of(self.name, self.catalog, token) if table is None else str(table.location()).rstrip("/")
 
     def _files(self, location: str, token: Token) -> TableFiles:
         return TableFiles(f"{path_of(location)}/{_DATA}", self.stage(token))
@@ -227,7 +235,7 @@ def _numbered(field: Any, theirs: Any) -> Any:
     return theirs.field(field.name) if same else field
 
 
-def _data_files(change: Any, sizes: Mapping[str, int]) -> list[Any]:
+def _data_files(change: Any, paths: Sequence[str]) -> list[Any]:
     """Return what a snapshot says of files; their footers are read."""
     read = need("pyiceberg.io.pyarrow", "IcebergTable").parquet_file_to_data_file
     io = change._table.io  # with the credentials that a catalog may lend for this table
@@ -236,4 +244,4 @@ def _data_files(change: Any, sizes: Mapping[str, int]) -> list[Any]:
         return read(io=io, table_metadata=change.table_metadata, file_path=path)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(described, sizes))
+        return list(pool.map(described, paths))

@@ -25,7 +25,8 @@ __all__ = [
     "as_iceberg_schema",
     "as_name",
     "catalog_of",
-    "check_fits",
+    "check_schema",
+    "check_table",
     "iceberg_schema",
     "is_committed",
     "kept_as",
@@ -150,7 +151,7 @@ def new_location(name: str, catalog: Catalog) -> str:
 
 def location_of(name: str, catalog: Catalog, token: Token) -> str:
     """Return where a table is, or will be; the same for all of a run, though the table be made meanwhile."""
-    return _location_of(name, catalog, token, os.getpid())
+    return _location_of(name, catalog, token, os.getpid()).rstrip("/")
 
 
 @lru_cache(maxsize=64)
@@ -178,8 +179,8 @@ def is_committed(table: Any, token: Token) -> bool:
     return any(int(version) >= token.version for version in (*found, table.properties.get(kept_as(token), -1)))
 
 
-def check_fits(name: str, table: Any, schema: Any) -> None:
-    """Raise SinkError if files with a schema cannot be added to a table."""
+def check_table(name: str, table: Any, schema: Any) -> None:
+    """Raise SinkError if files with a schema cannot be added to a table that is there; None: it is not known yet."""
     if table is None:
         return
     if table.format_version > _NEWEST_FORMAT:
@@ -191,7 +192,12 @@ def check_fits(name: str, table: Any, schema: Any) -> None:
     must = required(table.schema().as_arrow())
     if must:
         raise _refused(name, f"its column {must[0]!r} must not be null, which nobody would check. Allow it")
-    theirs = nullable(table.schema().as_arrow())
+    check_schema(name, table.schema(), schema)
+
+
+def check_schema(name: str, schema_of_table: Any, schema: Any) -> None:
+    """Raise SinkError if a table has not all fields of files, with the same types and numbers."""
+    theirs = nullable(schema_of_table.as_arrow())
     for field in schema or ():
         if field.name not in theirs.names:
             raise _refused(name, f"it has no column {field.name!r}, only {show(theirs.names)}. Add the column to it")
@@ -200,9 +206,10 @@ def check_fits(name: str, table: Any, schema: Any) -> None:
             raise _refused(name, f"its column {field.name!r} has type {found.type}, not {field.type}. Give a schema")
         if not found.equals(field, check_metadata=True):
             raise _refused(
-                name, f"its column {field.name!r} is another one than when the run began: {found.metadata}, not "
-                f"{field.metadata}. Start over with a new checkpoint"
-            )  # fmt: skip
+                name,
+                f"its column {field.name!r} is another one than when the run began: {found.metadata}, not "
+                f"{field.metadata}. Start over with a new checkpoint",
+            )
 
 
 def _refused(name: str, why: str) -> SinkError:

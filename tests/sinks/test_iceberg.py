@@ -391,6 +391,24 @@ def test_a_table_that_is_made_meanwhile_with_other_numbers(sink, monkeypatch):
     assert by_iceberg(sink) == []
 
 
+def test_a_table_that_is_dropped_meanwhile(sink):
+    """Is made again, unless its fields would get other numbers than the files have."""
+    make(sink, 0)
+    with opened(sink).update_schema() as change:
+        change.delete_column("name")
+    with opened(sink).update_schema() as change:
+        change.add_column("name", StringType())
+    prepare(sink)
+    messages = written(sink, records(1))
+    catalog(sink).drop_table(NAME)
+    with pytest.raises(SinkError, match=r"its column 'name' is another one than when the run began: .*'2'.* not .*'3'"):
+        sink.commit(messages, TOKEN)
+    assert not exists(sink)
+    prepare(sink, token=OTHER)
+    sink.commit(written(sink, records(1), token=OTHER), OTHER)
+    assert rows(sink) == pairs(1)
+
+
 @MOMENTS
 def test_an_overwrite_meanwhile(sink, monkeypatch, moment):
     """Removes what was there before; the rows of the run come after it."""
