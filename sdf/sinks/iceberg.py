@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,8 +21,8 @@ from sdf.sinks.iceberg_catalog import (
     catalog_of,
     check_schema,
     check_table,
+    holds,
     iceberg_schema,
-    is_committed,
     kept_as,
     location_of,
     new_location,
@@ -33,24 +32,21 @@ from sdf.sinks.iceberg_catalog import (
 )
 from sdf.sinks.on_disk import DiskStage
 from sdf.sinks.on_objects import ObjectStage
-from sdf.sinks.parquet import ParquetFiles
 from sdf.sinks.schema import nullable, proposed
 from sdf.sinks.sink import SinkRun, Token
 from sdf.sinks.stage import Stage
 from sdf.sinks.table_files import TableFiles
+from sdf.sinks.table_sink import TableSink
 from sdf.sinks.uploads import asking
 
 __all__ = ["IcebergTable"]
 
-_TRIES = 30
-_REFUSALS = 3  # of one version: nobody was faster
-_PAUSE_SECONDS = 0.1
 _AT_ONCE = 16  # footers that are read
 _DATA = "data"
 
 
 @attrs.frozen
-class IcebergTable(ParquetFiles):
+class IcebergTable(TableSink):
     """Adds records to an Iceberg table, all in one snapshot at the end of the run.
 
     Records become Parquet files as with `ParquetFiles`. If the table is there, they have its schema, or those of its
@@ -84,8 +80,6 @@ class IcebergTable(ParquetFiles):
         SinkError: when it runs, if the table cannot take these records, or the catalog or storage does not answer.
     """
 
-    appends = True
-
     name: str = attrs.field(converter=as_name)
     catalog: Catalog = attrs.field(kw_only=True, converter=as_catalog, repr=False)  # with secrets
     schema: Any = attrs.field(default=None, kw_only=True, converter=as_iceberg_schema)
@@ -107,9 +101,6 @@ class IcebergTable(ParquetFiles):
             **{name: self.told(getattr(self, name)) for name in fields},
         }
 
-    def beside(self) -> str | None:
-        return None
-
     def stage(self, token: Token) -> Stage:
         with self._blaming("find"):
             path = path_of(location_of(self.name, self.catalog, token))
@@ -128,64 +119,46 @@ class IcebergTable(ParquetFiles):
 
     def prepare(self, run: SinkRun) -> None:
         with self._blaming("prepare"):
-            table = table_of(self.name, self.catalog)
-            if is_committed(table, run.token):
-                return
-            location = location_of(self.name, self.catalog, run.token)
-            if table is None and new_location(self.name, self.catalog) != location:
+            place = location_of(self.name, self.catalog, run.token)
+            if self._load() is None and new_location(self.name, self.catalog) != place:
                 raise SinkError(
                     f"IcebergTable cannot make {self.name!r}: the catalog chooses another place for it each time, so "
                     f"workers would not find it. Make the table first."
                 )
-            files = self._files(location, run.token)
-            schema = self._schema_for(table)
-            check_table(self.name, table, schema)
-            files.begin(run)
-            if schema is not None:
-                files.propose(schema)
-            check_table(self.name, table, files.schema())
+        super().prepare(run)
+
+    def _load(self) -> Any:
+        return table_of(self.name, self.catalog)
+
+    def _version(self, table: Any) -> Any:
+        return table.metadata_location
+
+    def _holds(self, table: Any, token: Token) -> bool:
+        return holds(table, token)
+
+    def _location(self, table: Any, token: Token) -> str:
+        """Return where the table is, or will be."""
+        return location_of(self.name, self.catalog, token) if table is None else str(table.location()).rstrip("/")
+
+    def _files(self, table: Any, token: Token) -> TableFiles:
+        return TableFiles(f"{path_of(self._location(table, token))}/{_DATA}", self.stage(token))
 
     def _schema_for(self, table: Any) -> Any:
-        """Return the schema of files for a table; None if it is to be found from the first records."""
         if table is None:
             return self.schema
         theirs = nullable(table.schema().as_arrow())
         if self.schema is None:
             return theirs
-        arrow = need("pyarrow", "IcebergTable")
-        return arrow.schema([_numbered(field, theirs) for field in self.schema])
+        return need("pyarrow", "IcebergTable").schema([_numbered(field, theirs) for field in self.schema])
 
-    def commit(self, messages: Sequence[Any], token: Token) -> None:
-        sizes = files_of(messages)
-        with self._blaming("commit"):
-            seen, refusal, refused = None, None, 0
-            for attempt in range(_TRIES):
-                time.sleep(attempt * _PAUSE_SECONDS)
-                table = table_of(self.name, self.catalog)
-                location = self._location(table, token)
-                files = self._files(location, token)
-                if is_committed(table, token):
-                    files.restore(sizes)
-                    return
-                metadata = None if table is None else table.metadata_location
-                refused = refused + 1 if refusal is not None and metadata == seen else 0
-                if refusal is not None and refused == _REFUSALS:
-                    raise refusal
-                schema = files.schema()
-                if table is None and schema is None and not sizes:
-                    return  # no records, no schema, no table
-                check_table(self.name, table, schema)
-                files.publish(sizes, anew=attempt == 0)
-                paths = [f"{location}/{_DATA}/{files.published(name)}" for name in sizes]
-                seen, refusal = metadata, self._add(table, schema, location, paths, token)
-        raise SinkError(
-            f"IcebergTable cannot commit {token} to {self.name!r}: others committed first {_TRIES} times. Nothing was "
-            f"added. Run again when there are fewer of them."
-        )
+    def _check(self, table: Any, schema: Any) -> None:
+        check_table(self.name, table, schema)
 
-    def _add(self, table: Any, schema: Any, location: str, paths: Sequence[str], token: Token) -> OSError | None:
-        """Try to add a snapshot; return the error if it was refused. Whether it worked is seen in the table."""
+    def _add(self, table: Any, files: TableFiles, messages: Sequence[Any], token: Token) -> Exception | None:
         errors = need("pyiceberg.exceptions", "IcebergTable")
+        location, schema = self._location(table, token), files.schema()
+        paths = [f"{location}/{_DATA}/{files.published(name)}" for name in files_of(messages)]
+        refusal: Exception | None = None
         try:
             with asking(self.name):
                 if table is None:
@@ -207,26 +180,8 @@ class IcebergTable(ParquetFiles):
             refusals = (errors.CommitFailedException, errors.TableAlreadyExistsError, errors.NoSuchTableError)
             if not isinstance(error.__cause__, refusals):
                 raise
-            return error
-        return None
-
-    def abort(self, messages: Sequence[Any], token: Token) -> None:
-        with self._blaming("abort"):
-            table = table_of(self.name, self.catalog)
-            if is_committed(table, token):
-                raise SinkError(
-                    f"IcebergTable does not remove what {token} added to {self.name!r}: it was committed. Run again to "
-                    f"end the run, or delete the rows yourself."
-                )
-            self.stage(token).clean()
-            self._files(self._location(table, token), token).withdraw(files_of(messages))
-
-    def _location(self, table: Any, token: Token) -> str:
-        """Return where the table is, or will be."""
-        return location_of(self.name, self.catalog, token) if table is None else str(table.location()).rstrip("/")
-
-    def _files(self, location: str, token: Token) -> TableFiles:
-        return TableFiles(f"{path_of(location)}/{_DATA}", self.stage(token))
+            refusal = error
+        return refusal
 
 
 def _numbered(field: Any, theirs: Any) -> Any:

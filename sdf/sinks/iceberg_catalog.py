@@ -27,8 +27,8 @@ __all__ = [
     "catalog_of",
     "check_schema",
     "check_table",
+    "holds",
     "iceberg_schema",
-    "is_committed",
     "kept_as",
     "location_of",
     "new_location",
@@ -170,10 +170,8 @@ def kept_as(token: Token) -> str:
     return f"sdf.{token.app}"
 
 
-def is_committed(table: Any, token: Token) -> bool:
+def holds(table: Any, token: Token) -> bool:
     """Tell whether a table has taken up a commit."""
-    if table is None:
-        return False
     summaries = [snapshot.summary.additional_properties for snapshot in table.snapshots() if snapshot.summary]
     found = [summary.get(VERSION) for summary in summaries if summary.get(APP) == token.app]
     return any(int(version) >= token.version for version in (*found, table.properties.get(kept_as(token), -1)))
@@ -181,8 +179,6 @@ def is_committed(table: Any, token: Token) -> bool:
 
 def check_table(name: str, table: Any, schema: Any) -> None:
     """Raise SinkError if files with a schema cannot be added to a table that is there; None: it is not known yet."""
-    if table is None:
-        return
     if table.format_version > _NEWEST_FORMAT:
         version = table.format_version
         raise _refused(name, f"it has format version {version}, which pyiceberg does not write. Give one of version 2")

@@ -516,7 +516,7 @@ def test_many_others(sink, monkeypatch):
     make(sink, 0)
     prepare(sink)
     messages = written(sink, records(1))
-    monkeypatch.setattr("sdf.sinks.delta._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("sdf.sinks.table_sink._PAUSE_SECONDS", 0)
     publish = table_files.TableFiles.publish
 
     def published(self, sizes, **options):

@@ -18,7 +18,7 @@ import pytest
 from support.sinking import TOKEN, DiedError, Points, make_mortal, place, prepare, save
 
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, SinkError
-from sdf.sinks import IcebergTable, Token, iceberg, iceberg_catalog, on_disk, table_files
+from sdf.sinks import IcebergTable, Token, iceberg, iceberg_catalog, on_disk, table_files, table_sink
 from sdf.sinks.uploads import Upload
 from sdf.storage import disk
 from sdf.storage.objects import Objects
@@ -590,8 +590,8 @@ def test_many_others(sink, monkeypatch):
     make(sink, 0)
     prepare(sink)
     messages = written(sink, records(1))
-    monkeypatch.setattr(iceberg, "_PAUSE_SECONDS", 0)
-    monkeypatch.setattr(iceberg, "_TRIES", 5)
+    monkeypatch.setattr(table_sink, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(table_sink, "_TRIES", 5)
     publish = table_files.TableFiles.publish
 
     def published(self, sizes, **options):
