@@ -305,7 +305,7 @@ MUTANTS = {
         "scheduling/test_ledger.py::test_nothing_can_be_done_to_what_is_committed",
     ),
     "outputs are told apart by the order in which a call names them": (
-        "spark/save.py",
+        "saving/outputs.py",
         "for name in sorted(names))]",
         "for name in names)]",
         "spark/test_save_sdf.py::test_the_order_in_which_outputs_are_named_means_nothing",

@@ -74,8 +74,8 @@ class StageTask:
             for batch in batches(bundle.outputs(), self._tags, counts, type(fn).__name__):
                 size += len(batch[1])
                 yield batch
-        seconds = time.monotonic() - began
-        receipt = Receipt(stamp, bundle.outcome(), tuple(counts), size, worker_name(), wall, seconds)
+        seconds, retries = time.monotonic() - began, context.attemptNumber()
+        receipt = Receipt(stamp, bundle.outcome(), tuple(counts), size, worker_name(), wall, seconds, retries=retries)
         self._receipts.add([receipt])
         yield receipt
 
