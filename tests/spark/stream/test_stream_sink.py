@@ -12,7 +12,7 @@ from support.stream_program import ELEMENTS, RowsFn, expected
 
 from sdf import stream_sdf
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, JournalFencedError
-from sdf.sinks import DeltaTable, JsonLinesFiles, SqlTable
+from sdf.sinks import DeltaTable, IcebergTable, JsonLinesFiles, SqlTable
 
 KILLS = int(os.environ.get("SDF_STREAM_KILLS", "10"))
 MADE = "CREATE TABLE lines (element INTEGER NOT NULL, i INTEGER NOT NULL)"
@@ -49,7 +49,23 @@ class Sqlite:
             return sorted(connection.execute("SELECT element, i FROM lines").fetchall())
 
 
-TABLES = pytest.mark.parametrize("table", [Delta, Sqlite], ids=lambda table: table.__name__)
+class Iceberg:
+    """An Iceberg table whose catalog is a database of SQLite in a folder."""
+
+    def __init__(self, home):
+        from pyiceberg.catalog import load_catalog
+
+        uri, warehouse = f"sqlite:///{home}/catalog.db", f"file://{home}/warehouse"
+        self.catalog = load_catalog("default", type="sql", uri=uri, warehouse=warehouse)
+        self.catalog.create_namespace("ns")
+        self.sink = IcebergTable("ns.lines", catalog={"type": "sql", "uri": uri, "warehouse": warehouse})
+
+    def rows(self):
+        table = self.catalog.load_table("ns.lines").scan().to_arrow().to_pylist()
+        return sorted((row["element"], row["i"]) for row in table)
+
+
+TABLES = pytest.mark.parametrize("table", [Delta, Iceberg, Sqlite], ids=lambda table: table.__name__)
 
 
 def run(sc, home, sink, **options):
