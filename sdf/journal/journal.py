@@ -88,6 +88,8 @@ class Journal:
                 storage.sync(directory)
             head = find_head(storage)
         if head is None:
+            if storage.names("log") or storage.names("packs"):
+                raise JournalError(f"{storage.root} is the checkpoint of a saved run. Use another one for a stream.")
             seed = {"config": config, "inputs": inputs, "kind": "seed", "prev": None, "seq": 0, "time": clock()}
             head = self._create(0, {**seed, "v": VERSION})
         elif head.data["config"] != config:

@@ -63,6 +63,8 @@ class RunLog:
             JournalError: if this sdf does not know the version of an entry.
         """
         with self._using():
+            if self._storage.names("blocks"):
+                raise JournalError(f"{self.root} is the checkpoint of a stream. Use another one for a saved run.")
             for directory in ("packs", "log", "blobs"):  # a driver that died may not have synced it
                 self._storage.sync(directory)
         while True:  # again if a driver that is still at work has packed what was to be read next

@@ -184,7 +184,8 @@ class History:
             if before != value:
                 raise JournalError(
                     f"the checkpoint in {self._log.root} belongs to another run: it was begun with {name} "
-                    f"{show(before)}, this call has {show(value)}. Use another checkpoint, or make the same call."
+                    f"{show(before)}, this call has {show(value)}. Make the same call, or use another checkpoint"
+                    f"{'.' if self.done else '; or give that run up with abort_save.'}"
                 )
 
     def elements(self) -> Iterator[Any]:

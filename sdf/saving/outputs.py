@@ -9,7 +9,9 @@ from typing import Any
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.dofn import check_tags
+from sdf.sinks.files import FileSink
 from sdf.sinks.sink import Sink
+from sdf.storage.disk import Disk
 from sdf.storage.places import Storage, storage_at
 
 __all__ = ["checkpoint_of", "sinks_by_output", "told"]
@@ -44,13 +46,40 @@ def sinks_by_output(sink: Any, tags: tuple[str, ...], who: str) -> list[tuple[st
     for number, place in enumerate(places):
         if place in places[:number]:
             raise InvalidValueError(f"{who} got one sink for two outputs ({show(place)}); each needs its own.")
+    for name, one in given.items():
+        if one.rejects and (name == "bad" or "bad" not in given):
+            raise InvalidValueError(
+                f"{who}: {type(one).__name__} of output {name!r} puts records that do not fit into the output 'bad', "
+                f"{'which is its own' if name == 'bad' else 'which has no sink'}. Pass a mapping with a sink for 'bad' "
+                f"that takes any record, such as JsonLinesFiles('bad')."
+            )
+    _check_apart({name: one.path for name, one in given.items() if isinstance(one, FileSink)}, who)
     return [("main", given["main"]), *((name, given[name]) for name in sorted(names))]
+
+
+def _check_apart(paths: Mapping[str, str], who: str) -> None:
+    """Raise InvalidValueError if one target lies within another: then that one is not empty when it is to be made."""
+    for name, path in paths.items():
+        for other, outer in paths.items():
+            if path.startswith(f"{outer}/"):
+                raise InvalidValueError(
+                    f"{who}: the output {name!r} goes to {path!r}, which is within {outer!r}, where {other!r} goes. "
+                    f"Give paths that lie apart."
+                )
 
 
 def checkpoint_of(checkpoint: str | os.PathLike[str] | None, sinks: list[tuple[str, Sink]], who: str) -> Storage:
     """Return the storage of the checkpoint, by default beside the target of the main output."""
     if checkpoint is not None:
-        return storage_at(checkpoint, f"{who} checkpoint")
+        storage = storage_at(checkpoint, f"{who} checkpoint")
+        place = os.path.abspath(storage.root) if isinstance(storage, Disk) else str(storage.root).rstrip("/")
+        for name, one in sinks:
+            if isinstance(one, FileSink) and not one.appends and f"{place}/".startswith(f"{one.path}/"):
+                raise InvalidValueError(
+                    f"{who} checkpoint {place!r} is within {one.path!r}, where the output {name!r} goes. The commit "
+                    f"makes that directory: give a place beside it."
+                )
+        return storage
     appending = next((one for _, one in sinks if one.appends), None)
     beside = sinks[0][1].beside()
     if appending is not None or beside is None:

@@ -79,8 +79,9 @@ class Saving:
         if not self.history.done:
             run_log.append([["begin", app, identity] if begins else ["driver", driver]])
             for name, sink in sinks:
-                committing = self.history.committing is not None and name not in self.history.committed
-                sink.prepare(SinkRun(token, name, resumed=not begins, committing=committing))
+                if self.history.committing and name not in self.history.committed:
+                    sink.check_commit(token)
+                sink.prepare(SinkRun(token, name, resumed=not begins))
         self._writer = LogWriter(run_log, clock=clock)
         if not (self.history.prepared or self.history.done):
             self._writer.add(["prepared"])

@@ -68,10 +68,13 @@ class DataSourceSink(Sink):
         return {"sink": "DataSourceSink", "writer": f"{kind.__module__}.{name}"}
 
     def prepare(self, run: SinkRun) -> None:
-        if run.committing and self.committed is None:
-            name = type(self._made(run.token)).__name__
+        """A writer has no such call."""
+
+    def check_commit(self, token: Token) -> None:
+        if self.committed is None:
+            name = type(self._made(token)).__name__
             raise SinkError(
-                f"DataSourceSink cannot tell whether {name} has committed {run.token}: an earlier driver died or "
+                f"DataSourceSink cannot tell whether {name} has committed {token}: an earlier driver died or "
                 f"failed while it did. Nothing was changed. Look whether the target has the records, and make the same "
                 f"call with DataSourceSink(..., committed=lambda token: True) if so, with False if not. A function "
                 f"that asks the target answers for every crash."

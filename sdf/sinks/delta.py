@@ -49,8 +49,11 @@ def _delta_schema(schema: Any) -> Any:
     """Return a schema with the types that Delta has; raise Misfit for a type that it does not have."""
     arrow, types = need("pyarrow", "DeltaTable"), need("pyarrow.types", "DeltaTable")
     delta = need("deltalake", "DeltaTable")
-    fields = []
+    fields: list[Any] = []
     for field in schema:
+        twin = next((other.name for other in fields if other.name.lower() == field.name.lower()), None)
+        if twin is not None:
+            raise Misfit(field.name, field.type, f"is the field {twin!r} in another case, which Delta ignores")
         if types.is_timestamp(field.type):  # values with a fraction of the unit do not fit
             field = field.with_type(arrow.timestamp("us", None if field.type.tz is None else "UTC"))
         try:
@@ -105,6 +108,11 @@ class DeltaTable(TableSink):
     def __attrs_post_init__(self) -> None:
         need("deltalake", "DeltaTable")
         need("pyarrow.parquet", "DeltaTable")
+        if re.search(r"%[0-9A-Fa-f]{2}", self.path):
+            raise InvalidValueError(
+                f"DeltaTable path must not have a '%' before two hexadecimal digits, which delta-rs takes for another "
+                f"character (got {self.path!r})."
+            )
 
     def identity(self) -> Any:
         names = [field.name for field in attrs.fields(type(self)) if field.name != "storage_options"]  # secrets

@@ -33,6 +33,11 @@ def as_path(value: Any) -> str:
     """Return a target as an absolute path or a URL, without a slash at its end."""
     storage = storage_at(value, "the path of a sink")
     path = os.path.abspath(storage.root) if isinstance(storage, Disk) else str(storage.root)
+    if not isinstance(storage, Disk) and set("*?[") & set(path):
+        raise InvalidValueError(
+            f"the path of a sink on an object store must not have any of '*', '?', '[', which stand for patterns there "
+            f"(got {value!r})."
+        )
     parent, _, name = path.rpartition("/")
     if not name or parent.endswith(":/"):
         raise InvalidValueError(f"the path of a sink must name a directory below the root or bucket (got {value!r}).")
@@ -112,6 +117,14 @@ class FileSink(Sink):
     def abort(self, messages: Sequence[Any], token: Token) -> None:
         with self._blaming("abort"):
             self.stage(token).abort(files_of(messages))
+
+    def check_result(self, token: Token) -> None:
+        with self._blaming("look at"):
+            if not self.appends and not self.stage(token).committed():
+                raise SinkError(
+                    f"{type(self).__name__}: this run is done, but its result is not at {self.path!r} any more: it was "
+                    f"removed, moved or replaced. To run again, remove the checkpoint, too."
+                )
 
     def clean(self, token: Token) -> None:
         with self._blaming("clean"):

@@ -60,8 +60,9 @@ class ParquetFiles(FileSink):
 
     Without a schema the first 1,000 records of whichever attempt is first decide: int becomes int64, int and float
     float64, a datetime timestamp[us] (in UTC if it has a zone), Decimal decimal128(38, 18), a dict or tuple a struct, a
-    list a list, and what is only None a string. The fields of tuples are ``_1``, ``_2`` and so on; that of a value
-    without fields is ``value``. What the first records do not have is not in the schema: for large results, give one.
+    list a list, and what is only None a string. A later record that does not fit is an error. The fields of tuples are
+    ``_1``, ``_2`` and so on; that of a value without fields is ``value``. What the first records do not have is not in
+    the schema: for large results, give one.
 
     Args:
         path: the directory to make, as a path or a URL; it must be empty or not there.
@@ -69,7 +70,7 @@ class ParquetFiles(FileSink):
         compression: None, "snappy", "gzip", "brotli", "lz4" or "zstd".
         target_bytes: begin a new file when one has this size; it may be larger by a row group.
         row_group_bytes: end a row group at this size in memory, before it is encoded.
-        on_error: "raise", or "tag": put a record that does not fit into the output "bad".
+        on_error: "raise", or "tag": put a record that does not fit into the output "bad"; this needs a schema.
 
     Raises:
         BadRecordError: when it runs, for a record that does not fit, if ``on_error`` is "raise".
@@ -85,6 +86,15 @@ class ParquetFiles(FileSink):
 
     def __attrs_post_init__(self) -> None:
         need("pyarrow.parquet", "ParquetFiles")
+        if self.rejects and self.schema is None:
+            raise InvalidValueError(
+                "ParquetFiles on_error='tag' needs a schema: one that is found from the first records depends on which "
+                "they were, so good records might be put aside. Pass schema={'name': pyarrow.string(), ...}."
+            )
+
+    @property
+    def rejects(self) -> bool:
+        return self.on_error == "tag"
 
     @property
     def ending(self) -> str:
@@ -94,7 +104,7 @@ class ParquetFiles(FileSink):
         return value if value is None or isinstance(value, (str, int)) else as_text(value)
 
     def write(self, records: Iterator[Any], place: Place) -> Any:
-        if self.on_error == "tag" and place.reject is None:
+        if self.rejects and place.reject is None:
             raise InvalidValueError(
                 f"{type(self).__name__} on_error='tag' needs a run with an output 'bad' for what does not fit."
             )
@@ -158,16 +168,13 @@ class _Writer:
 
     def _first_records(self) -> list[Any]:
         """Return the first records, when a schema is agreed on."""
-        while sample := self._sample():
-            while sample:
-                try:
-                    self._schema = self._agreed(_schema_of_most(sample))
-                except Misfit as misfit:
-                    self._refuse(sample[0], self._batches.taken - len(sample), misfit)
-                    sample = sample[1:]
-                else:
-                    return sample
-        return []
+        sample = self._sample()
+        if sample:
+            try:
+                self._schema = self._agreed(_schema_of_most(sample))
+            except Misfit as misfit:
+                self._refuse(sample[0], 0, misfit)
+        return sample
 
     def _sample(self) -> list[Any]:
         """Return enough records to find a schema, but not too many bytes of them."""
@@ -223,7 +230,7 @@ class _Writer:
 
     def _refuse(self, record: Any, number: int, misfit: Misfit) -> None:
         """Raise BadRecordError, or put the record into the output for such."""
-        if self._sink.on_error == "tag":
+        if self._sink.rejects:
             assert self._place.reject is not None
             self._place.reject(record)
             return

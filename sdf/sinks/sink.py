@@ -40,14 +40,12 @@ class SinkRun:
     Attributes:
         token: the token of the commit.
         tag: the output that the sink gets, "main" or a tag.
-        resumed: whether an earlier driver may have prepared the sink for this token, and written to it.
-        committing: whether an earlier driver may have committed this token, wholly or in part.
+        resumed: whether an earlier driver may have prepared the sink for this token, written to it, and even committed.
     """
 
     token: Token
     tag: str
     resumed: bool
-    committing: bool
 
 
 @attrs.frozen
@@ -79,6 +77,11 @@ class Sink(ABC):
 
     appends: bool = False
 
+    @property
+    def rejects(self) -> bool:
+        """Whether the sink puts records that it cannot write into the output "bad", which the run must have."""
+        return False
+
     @abstractmethod
     def identity(self) -> Any:
         """Return what tells this sink from others, as JSON data without secrets: a resumed run must have the same."""
@@ -93,6 +96,13 @@ class Sink(ABC):
 
         Raises:
             SinkError: if the run cannot end well: the target is not empty, or cannot be written.
+        """
+
+    def check_commit(self, token: Token) -> None:
+        """Called on the driver before it goes on where an earlier one may have committed ``token``, wholly or in part.
+
+        Raises:
+            SinkError: if the sink can neither tell whether that was so, nor repeat the commit harmlessly.
         """
 
     @abstractmethod
@@ -120,6 +130,9 @@ class Sink(ABC):
     @abstractmethod
     def abort(self, messages: Sequence[Any], token: Token) -> None:
         """Remove all that was written under a token that was never committed."""
+
+    def check_result(self, token: Token) -> None:
+        """Called when a run that is done is called again; raise SinkError if its result is not there any more."""
 
     def clean(self, token: Token) -> None:
         """Remove what is left in staging after the commit, such as what lost attempts wrote."""

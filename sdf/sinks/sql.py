@@ -25,7 +25,7 @@ from sdf.sinks.sql_stage import ATTEMPT, SqlStage
 __all__ = ["SqlTable"]
 
 _DIALECTS = ("postgresql", "sqlite")
-_BUSY_SECONDS = 300  # SQLite lets one connection write at a time; the others wait
+_BUSY_SECONDS = 60  # SQLite lets one connection write at a time; the others wait
 # Of what psycopg calls ProgrammingError: a value of the wrong type. Without a state, the driver itself refused it.
 _WRONG_VALUE_STATES = (None, "42804", "42846")
 

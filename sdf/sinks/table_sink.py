@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import SinkError
+from sdf.errors import InvalidValueError, SinkError
 from sdf.sinks.files import files_of
 from sdf.sinks.parquet import ParquetFiles
 from sdf.sinks.sink import SinkRun, Token
@@ -72,6 +72,11 @@ class TableSink(ParquetFiles):
             schema = self._schema_for(table)
             if table is not None:
                 self._check(table, schema)
+            if schema is None and self.rejects:
+                raise InvalidValueError(
+                    f"{type(self).__name__} on_error='tag' needs a schema, as there is no table {self.path!r} yet. "
+                    f"Pass schema=, or make the table first."
+                )
             files = self._files(table, run.token)
             files.begin(run)
             if schema is not None:

@@ -5,6 +5,7 @@ abort_save: gives such a run up before its end.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -140,6 +141,8 @@ def save_sdf(
         report = None
         begun = saving.history.expanded is not None
         if saving.history.done:
+            for _, one in sinks:
+                one.check_result(saving.targets.token)
             saving.clean()
         else:
             if saving.history.committing is None:
@@ -185,12 +188,16 @@ def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike
             f"abort_save() removes nothing that is visible: {visible} of the run in {run_log.root} were committed. "
             f"{'Remove them' if history.done else 'Call save_sdf again to commit the others, or remove them'} yourself."
         )
+    token = Token(history.app, 0)
+    if history.committing and not history.aborted:
+        for _, one in sinks:
+            one.check_commit(token)
     if not (history.committing or history.aborted):
         run_log.append([["aborted"]])  # first, so that no driver goes on with a part of what was written
     elif not history.aborted:
         run_log.append([["driver", "abort_save"]])
     for at, (_, one) in reversed(list(enumerate(sinks))):  # in the order of the commits
-        one.abort(history.messages(at), Token(history.app, 0))  # refuses if it has committed: nothing is removed then
+        one.abort(history.messages(at), token)  # refuses if it has committed: nothing is removed then
     if history.committing and not history.aborted:
         run_log.append([["aborted"]])
 
@@ -218,7 +225,16 @@ def _fields(fn: DoFn) -> dict[str, Any]:
 def _described(value: Any) -> Any:
     """Return a value as JSON data if that is always the same for equal values, else only its type."""
     data = to_data(value)
-    return f"a {type(value).__name__}" if isinstance(data, list) and data and data[0] == "pickle" else data
+    pickled = isinstance(data, list) and data and data[0] == "pickle"
+    return f"a {type(value).__name__}" if pickled else _ordered(data)
+
+
+def _ordered(data: Any) -> Any:
+    """Return described data with what is in sets and dicts in one order: that of a set differs between processes."""
+    if not isinstance(data, list):
+        return data
+    kind, *parts = map(_ordered, data) if data else (None,)
+    return [kind, *(sorted(parts, key=json.dumps) if kind in ("set", "frozenset", "dict") else parts)]
 
 
 def _summary(saving: Saving, report: RunReport | None, seconds: float) -> SaveSummary:

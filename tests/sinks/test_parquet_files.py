@@ -406,15 +406,10 @@ def test_records_without_a_common_schema(tmp_path, records, number, error):
     assert raised.value.number == number
 
 
-def test_first_records_that_have_no_schema_are_put_aside(out):
-    """The next one decides."""
-    bad = []
-    assert out([{}, {1: 1}, {"x": 1}, {"x": "a"}, {"x": 2}], on_error="tag", reject=bad.append)["x"].to_pylist() == [
-        1,
-        2,
-    ]
-    assert bad == [{}, {1: 1}, {"x": "a"}]
-    assert out([{}, {}], ["a"], on_error="tag", reject=bad.append)["value"].to_pylist() == ["a"]
+def test_records_are_put_aside_only_if_there_is_a_schema():
+    """Else the first records, of whichever attempt, would decide which are good."""
+    with pytest.raises(InvalidValueError, match="on_error='tag' needs a schema"):
+        ParquetFiles("/out", on_error="tag")
 
 
 def test_all_segments_have_the_schema_of_the_first(tmp_path):
@@ -519,7 +514,7 @@ def test_an_option_that_cannot_be_is_refused(options):
 
 def test_tagging_needs_an_output(tmp_path):
     """Or the records would be lost."""
-    sink = ParquetFiles(tmp_path / "out", on_error="tag")
+    sink = ParquetFiles(tmp_path / "out", schema={"x": pa.int64()}, on_error="tag")
     prepare(sink)
     with pytest.raises(InvalidValueError, match="on_error='tag' needs a run with an output 'bad'"):
         sink.write(iter([]), place())

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 import pytest
-from support.fns import CountFn, expected
+from support.fns import CountFn, SlowCountFn, expected
 from support.saving import FolderSink, rows
 from support.sinking import DiedError, Points, make_mortal
 
@@ -23,7 +23,7 @@ from sdf.storage.disk import Disk
 ELEMENTS = [("a", 300), ("b", 5)]
 
 
-class FailsFn(CountFn):
+class FailsFn(SlowCountFn):
     """Raises late, so that some is committed before."""
 
     def process(self, element, tracker):
@@ -51,7 +51,7 @@ def fail(sc, folder, sink=JsonLinesFiles, fn=None, runner=None, error=ProcessErr
     """Begin a run that is not done; return the sink."""
     folder.mkdir(exist_ok=True)
     with pytest.raises(error):
-        save(sc, sink(folder / "out"), fn or FailsFn(), runner)
+        save(sc, sink(folder / "out"), fn or FailsFn(0.001), runner)
     assert list(folder.rglob("*.jsonl"))
     return JsonLinesFiles(folder / "out")
 

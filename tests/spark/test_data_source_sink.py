@@ -91,7 +91,8 @@ def test_a_commit_that_did_not_happen_is_made_up_for(tmp_path):
     """The function says no."""
     sink = DataSourceSink(FolderWriter(tmp_path), committed=lambda token: False)
     message = sink.write(iter(ROWS), place())
-    prepare(sink, resumed=True, committing=True)
+    sink.check_commit(TOKEN)
+    prepare(sink, resumed=True)
     sink.commit([message], TOKEN)
     assert rows(tmp_path) == ROWS
 
@@ -111,9 +112,11 @@ def test_a_run_is_given_up_through_abort(sc, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     with pytest.raises(SinkError, match="the line is dead"):
         save_sdf(sc.parallelize(ELEMENTS, 2), CountFn(), sink, checkpoint=checkpoint)
+    with pytest.raises(SinkError, match="cannot tell whether FolderWriter has committed"):
+        abort_save(sink, checkpoint=checkpoint)
     with pytest.raises(SinkError, match="does not remove what was committed"):
         abort_save(DataSourceSink(FolderWriter(folder), committed=lambda token: True), checkpoint=checkpoint)
-    abort_save(sink, checkpoint=checkpoint)
+    abort_save(DataSourceSink(FolderWriter(folder), committed=lambda token: False), checkpoint=checkpoint)
     assert [path.name for path in folder.iterdir()] == ["all-None"]
 
 

@@ -40,7 +40,9 @@ class BatchSink:
         """Write the records of a batch and commit them, unless that was done before."""
         token = Token(self._app, batch)
         messages = self._journal.ahead(_WRITTEN)
-        self._sink.prepare(SinkRun(token, "main", resumed=True, committing=messages is not None))
+        if messages is not None:
+            self._sink.check_commit(token)
+        self._sink.prepare(SinkRun(token, "main", resumed=True))
         if messages is None:
             messages = self._journal.write_ahead(_WRITTEN, self._written(records, token))
         self._sink.commit(messages, token)
