@@ -244,6 +244,8 @@ def blob_name(reference: Mapping[str, Any]) -> str:
 
 def corrupt(storage: Storage, name: str, flaw: str) -> str:
     return (
-        f"{storage.root}/{name}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or "
-        f"begin anew with an empty one. `python -m sdf.journal verify {storage.root}` names the first damaged block."
+        f"{storage.root}/{name}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or begin anew "
+        f"with an empty one. Either way batch numbers that were given come again with other records, so see first that "
+        f"the sink keeps batch.key and not batch.id, else it skips what is new; what the lost blocks had delivered "
+        f"comes again. `python -m sdf.journal verify {storage.root}` names the first damaged block."
     )

@@ -105,6 +105,15 @@ class Journal:
         return read_block(self._storage, 0).hash[:16]
 
     @property
+    def driver(self) -> str:
+        """The name of the driver that has this journal open; each has another."""
+        return self._storage.writer[:16]
+
+    def key(self, content: Any) -> str:
+        """Return a name of some content, JSON data, of the next block: another one if that follows another block."""
+        return sha256(canonical([self.head.hash, self.next_seq, content]))[:32]
+
+    @property
     def next_seq(self) -> int:
         """The number of the next batch."""
         return self.head.seq + 1

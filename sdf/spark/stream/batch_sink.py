@@ -1,7 +1,8 @@
 """BatchSink: writes the batches of a stream into a sink, each once, whatever crashes.
 
 The workers write the records of a batch. What they have written is pinned in the journal before the sink commits. So a
-driver that resumes commits exactly that, under the same token: the journal's name, and the number of the batch.
+driver that resumes commits exactly that, under the same token: the number of the batch, and the names of the journal and
+of the driver that pinned the batch. In a journal that was restored from a copy numbers come again, but not the driver.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class BatchSink:
     def __init__(self, sink: Sink, journal: Journal) -> None:
         self._sink = sink
         self._journal = journal
-        self._app = f"sdf-{journal.name()}"
+        self._name = journal.name()
 
-    def give(self, batch: int, records: RDD[Any]) -> None:
-        """Write the records of a batch and commit them, unless that was done before."""
-        token = Token(self._app, batch)
+    def give(self, batch: int, by: str, records: RDD[Any]) -> None:
+        """Write the records of a batch, which the driver ``by`` has pinned, and commit them, unless that was done."""
+        token = Token(f"sdf-{self._name}-{by}", batch)
         self._sink.prepare(SinkRun(token, "main", resumed=True))
         messages = self._journal.ahead(_WRITTEN)
         if messages is None:

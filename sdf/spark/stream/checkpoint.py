@@ -65,6 +65,11 @@ class Checkpoint:
         return BatchSink(sink, self._journal)
 
     @property
+    def driver(self) -> str:
+        """The name of this driver."""
+        return self._journal.driver
+
+    @property
     def batch(self) -> int:
         """The number of the last commit, 0 for none; the next batch gets the next number."""
         return self._journal.head.seq
@@ -144,6 +149,10 @@ class Checkpoint:
         mine = pin.to_json()
         written = self._journal.write_ahead(f"pin-{step}", mine)
         return pin if written == mine else Pin.from_json(written)
+
+    def key(self, pins: Sequence[Pin]) -> str:
+        """Return what names the content of the next batch: see `sdf.spark.stream.micro_batches.Batch`."""
+        return self._journal.key([pin.content() for pin in pins])
 
     def void(self, left: list[Pending]) -> None:
         """Declare the planned batch void, since it read nothing; ``left`` is the remaining work."""

@@ -53,11 +53,14 @@ class Batch:
         id: the number of the batch, from 1; after a crash the same records come again under the same number.
         rdd: the records, one partition per task, in the same order each time; kept until the sink returns.
         watermark: no record to come is older, in the unit of the estimators; None without estimators.
+        key: names what the batch holds: the same when it comes again, another for any other batch. Numbers begin again
+            with a new checkpoint, and go back with one that was restored from a copy; keys do neither.
     """
 
     id: int
     rdd: RDD[Any]
     watermark: Any
+    key: str
 
 
 @attrs.frozen
@@ -225,7 +228,8 @@ class Stream:
         self.checkpoint.reach(left)
         records = pins[-1].records
         if records:
-            self._give(Batch(number, self._steps[-1].records(pins[-1]), self.checkpoint.watermark))
+            key, by = self.checkpoint.key(pins), pins[-1].by
+            self._give(Batch(number, self._steps[-1].records(pins[-1]), self.checkpoint.watermark, key), by)
         self.checkpoint.commit(pins)
         self.batches += 1
         self.records += records
@@ -236,9 +240,9 @@ class Stream:
         log.info("batch %d: %d records", number, records)
         return True
 
-    def _give(self, batch: Batch) -> None:
+    def _give(self, batch: Batch, by: str) -> None:
         if self._sink is not None:
-            self._sink.give(batch.id, batch.rdd)
+            self._sink.give(batch.id, by, batch.rdd)
         if self._foreach_batch is not None:
             self._foreach_batch(batch)
 
@@ -282,6 +286,7 @@ class Stream:
         pin = self.checkpoint.pin(step.number)
         if pin is None:
             own = step.run(number, plan.tasks, self._pace.batch_seconds, self._now)
+            own = attrs.evolve(own, by=self.checkpoint.driver)
             pin = self.checkpoint.write_pin(step.number, own)
             if pin is not own:
                 step.forget()  # another driver was faster: its pin counts, not the records stored here

@@ -71,24 +71,26 @@ class Pin:
         tasks: for each task the parts that it read, in order.
         counts: for each task the number of records it gave.
         left: the planned work that is still to do.
+        by: the driver that ran the step.
     """
 
     tasks: tuple[tuple[Pending, ...], ...]
     counts: tuple[int, ...]
     left: tuple[Pending, ...]
+    by: str = ""
 
     @property
     def records(self) -> int:
         """How many records there are."""
         return sum(self.counts)
 
+    def content(self) -> dict[str, Any]:
+        """Return as JSON data what names its records: the parts that were read, and how many records they gave."""
+        return {"tasks": [[to_json(part) for part in parts] for parts in self.tasks], "counts": list(self.counts)}
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data."""
-        return {
-            "tasks": [[to_json(part) for part in parts] for parts in self.tasks],
-            "counts": list(self.counts),
-            "left": [to_json(one) for one in self.left],
-        }
+        return {**self.content(), "left": [to_json(one) for one in self.left], "by": self.by}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Pin:
@@ -97,6 +99,7 @@ class Pin:
             tuple(tuple(from_json(part) for part in parts) for parts in data["tasks"]),
             tuple(data["counts"]),
             tuple(from_json(one) for one in data["left"]),
+            data.get("by", ""),
         )
 
 

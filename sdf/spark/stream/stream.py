@@ -81,8 +81,8 @@ def stream_sdf(
         fns: a DoFn, or a chain of them: the outputs of one are the elements of the next, in the same batch.
         checkpoint: holds the journal of this stream, and nothing else: a directory on a disk that the driver sees, or a
             URL such as ``s3://bucket/state/app``. Only the driver uses it.
-        foreach_batch: called with each `Batch` that has records. A second call with the same batch id must have the
-            same effect, for instance by writing ``out/{batch.id}`` with overwrite.
+        foreach_batch: called with each `Batch` that has records. A second call with the same batch key must have the
+            same effect, for instance by writing ``out/{batch.key}`` with overwrite.
         sink: where the records of each batch go, each once (`sdf.sinks`): a sink that appends, such as a `DeltaTable`.
             One of ``foreach_batch`` and ``sink`` is needed.
         batch_seconds: seconds that the tasks of a batch run before they split; also the least time between two starts.
