@@ -33,6 +33,8 @@ class WatchTopics(KafkaFn):
         SourceError: when it runs, if there is no such broker or topic, or none answers.
     """
 
+    scans = True
+
     def __init__(
         self, config: Mapping[str, Any], *, interval_seconds: float = 30.0, timeout_seconds: float = 30.0
     ) -> None:

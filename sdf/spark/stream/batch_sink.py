@@ -1,8 +1,8 @@
 """BatchSink: writes the batches of a stream into a sink, each once, whatever crashes.
 
 The workers write the records of a batch. What they have written is pinned in the journal before the sink commits. So a
-driver that resumes commits exactly that, under the same token: the number of the batch, and the names of the journal and
-of the driver that pinned the batch. In a journal that was restored from a copy numbers come again, but not the driver.
+driver that resumes commits exactly that, under the same token: the number of the batch, and the names of the journal
+and of the driver that pinned the batch. In a journal that was restored from a copy a number comes again, but no driver.
 """
 
 from __future__ import annotations
