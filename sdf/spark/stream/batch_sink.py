@@ -16,7 +16,6 @@ from pyspark import RDD
 from sdf.errors import BadRecordError
 from sdf.journal.journal import Journal
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
-from sdf.spark.jobs import explain
 from sdf.spark.payload import marked
 
 __all__ = ["BatchSink"]
@@ -30,12 +29,14 @@ class BatchSink:
     Args:
         sink: the sink; it appends.
         journal: the journal of the stream.
+        run_id: id of the stream's run.
     """
 
-    def __init__(self, sink: Sink, journal: Journal) -> None:
+    def __init__(self, sink: Sink, journal: Journal, run_id: str) -> None:
         self._sink = sink
         self._journal = journal
         self._name = journal.name()
+        self._run_id = run_id
 
     def give(self, batch: int, by: str, records: RDD[Any]) -> None:
         """Write the records of a batch, which the driver ``by`` has pinned, and commit them, unless that was done."""
@@ -49,25 +50,20 @@ class BatchSink:
 
     def _written(self, records: RDD[Any], token: Token) -> list[Any]:
         """Have the workers write; return their messages."""
-        try:
-            written = records.mapPartitions(_Write(self._sink, token)).collect()
-        except Exception as error:
-            explained = explain(error, f"batch {token.version}: write", token.app)
-            if explained is error:
-                raise
-            raise explained from explained.__cause__
+        written = records.mapPartitions(_Write(self._sink, token, self._run_id)).collect()
         return [message for message in written if message is not None]
 
 
 class _Write:
     """Writes the records of a partition, and gives the message; a function for ``mapPartitions``."""
 
-    def __init__(self, sink: Sink, token: Token) -> None:
+    def __init__(self, sink: Sink, token: Token, run_id: str) -> None:
         self._sink = sink
+        self._run_id = run_id
         self._token = token
 
     def __call__(self, records: Iterable[Any]) -> Iterator[Any]:
-        return marked(self._token.app, self._write(records))
+        return marked(self._run_id, self._write(records))
 
     def _write(self, records: Iterable[Any]) -> Iterator[Any]:
         try:

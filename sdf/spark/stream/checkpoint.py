@@ -66,9 +66,9 @@ class Checkpoint:
         self.done = False
         self.follows = False
 
-    def sink(self, sink: Sink) -> BatchSink:
-        """Return what writes batches into a sink."""
-        return BatchSink(sink, self._journal)
+    def sink(self, sink: Sink, run_id: str) -> BatchSink:
+        """Return what writes the batches of a run into a sink."""
+        return BatchSink(sink, self._journal, run_id)
 
     @property
     def driver(self) -> str:

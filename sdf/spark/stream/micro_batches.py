@@ -29,7 +29,8 @@ from sdf.scheduling.even_shares import even_shares
 from sdf.scheduling.factoring import scaled
 from sdf.sinks.sink import Sink
 from sdf.spark.display import Display
-from sdf.spark.jobs import slot_counter
+from sdf.spark.jobs import explain, slot_counter
+from sdf.spark.stream.batch import Batch, Life
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.pins import Pin
@@ -38,7 +39,7 @@ from sdf.spark.stream.shares import pin_of, share_of
 from sdf.spark.stream.steps import Step
 from sdf.storage.places import Storage
 
-__all__ = ["Batch", "Pace", "Stream"]
+__all__ = ["Pace", "Stream"]
 
 log = logging.getLogger("sdf.stream")
 
@@ -48,24 +49,6 @@ _MOST_IDLE = 100  # batches in a row without a claim, after which a drain fails
 _LOOK_SECONDS = 0.05  # how often a pausing stream checks for stop, wake and scans
 _QUIET_SHARE = 0.25  # of batch_seconds, before the round after one that found no news: such a round is cheap
 _DAY_SECONDS = 86400.0
-
-
-@attrs.frozen
-class Batch:
-    """What the sink of a stream gets.
-
-    Attributes:
-        id: the number of the batch, from 1; after a crash the same records come again under the same number.
-        rdd: the records, one partition per task, in the same order each time; kept until the sink returns.
-        watermark: no record to come is older, in the unit of the estimators; None without estimators.
-        key: names what the batch holds: the same when it comes again, another for any other batch. Numbers begin again
-            with a new checkpoint, and go back with one that was restored from a copy; keys do neither.
-    """
-
-    id: int
-    rdd: RDD[Any]
-    watermark: Any
-    key: str
 
 
 @attrs.frozen
@@ -112,14 +95,14 @@ class Stream:
         self._pace = pace
         self._now = Clock()
         self._name = ", ".join(type(fn).__name__ for fn in fns)
-        run_id = uuid.uuid4().hex
+        self._run_id = uuid.uuid4().hex
         self._steps: list[Step] = []
         with ExitStack() as failing:
             for number, fn in enumerate(fns):
-                self._steps.append(Step(sc, fn, number, run_id))
+                self._steps.append(Step(sc, fn, number, self._run_id))
                 failing.callback(self._steps[-1].close)
             self.checkpoint = Checkpoint(storage, self._steps, self._now)
-            self._sink = None if sink is None else self.checkpoint.sink(sink)
+            self._sink = None if sink is None else self.checkpoint.sink(sink, self._run_id)
             self._slots = slot_counter(sc)
             failing.pop_all()
         self._scans = Scans(self._now)
@@ -243,6 +226,7 @@ class Stream:
         now, began, self._has_run = self._now(), time.monotonic(), False
         number = self.checkpoint.batch + 1
         elements: RDD[Any] | None = None
+        life = Life(number)
         pins: list[Pin] = []
         for step in self._steps:
             pin = self.checkpoint.pin(step.number)
@@ -254,7 +238,7 @@ class Stream:
                     step.forget()  # another driver was faster: its pin counts, not the records stored here
             pins.append(pin)
             if step.number + 1 < len(self._steps):
-                elements = step.records(pin) if pin.records else None
+                elements = step.records(pin, life) if pin.records else None
         self.checkpoint.note(pins)
         if all(pin.is_void for pin in pins) and not self.checkpoint.fresh:
             self.checkpoint.void()
@@ -263,7 +247,8 @@ class Stream:
         records = pins[-1].records
         if records:
             key, by = self.checkpoint.key(pins), pins[-1].by
-            self._give(Batch(number, self._steps[-1].records(pins[-1]), self.checkpoint.watermark, key), by)
+            rdd = self._steps[-1].records(pins[-1], life)
+            self._give(Batch(number, rdd, self.checkpoint.watermark, key), by, life)
         self.checkpoint.commit(pins)
         self.batches += 1
         self.records += records
@@ -274,11 +259,20 @@ class Stream:
         log.info("batch %d: %d records", number, records)
         return True
 
-    def _give(self, batch: Batch, by: str) -> None:
-        if self._sink is not None:
-            self._sink.give(batch.id, by, batch.rdd)
-        if self._foreach_batch is not None:
-            self._foreach_batch(batch)
+    def _give(self, batch: Batch, by: str, life: Life) -> None:
+        """Give a batch to the sink; what a Spark job of it raises becomes an error of sdf that names the batch."""
+        try:
+            if self._sink is not None:
+                self._sink.give(batch.id, by, batch.rdd)
+            if self._foreach_batch is not None:
+                self._foreach_batch(batch)
+        except Exception as error:
+            explained = explain(error, f"batch {batch.id} of {self._name}, in the sink", self._run_id)
+            if explained is error:
+                raise
+            raise explained from explained.__cause__
+        finally:
+            life.is_over = True
 
     def _progress(self, *, ended: bool = False) -> StreamProgress:
         """Return how far the stream is now."""

@@ -26,6 +26,7 @@ from sdf.spark.payload import Payload
 from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
 from sdf.spark.staged.task import ReadCommitted
+from sdf.spark.stream.batch import BatchRDD, Life, Marked
 from sdf.spark.stream.pins import Pin, Stage
 
 __all__ = ["Step"]
@@ -188,7 +189,7 @@ class Step:
                     receipts.setdefault(receipt.stamp.task, receipt)
         return [receipts[task] for task in range(tasks)]
 
-    def records(self, pin: Pin) -> RDD[Any]:
+    def records(self, pin: Pin, life: Life) -> RDD[Any]:
         """Return the records of a pinned step: the stored ones, or read again if they are not stored."""
         tasks = len(pin.tasks)
         contents = [
@@ -204,7 +205,7 @@ class Step:
             stored = self._sc.parallelize(unmatched, tasks)
             stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
         read = ReadCommitted(self._payload, stamps, pin.counts, self._contents[-1], 0, ())
-        return stored.mapPartitionsWithIndex(read)
+        return BatchRDD(stored, Marked(self._run_id, read), life)
 
 
 def _is_number(value: Any) -> bool:

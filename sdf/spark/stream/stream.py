@@ -21,7 +21,8 @@ from sdf.reporting.stream_page import stream_page
 from sdf.sinks.sink import Sink
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
-from sdf.spark.stream.micro_batches import Batch, Pace, Stream
+from sdf.spark.stream.batch import Batch
+from sdf.spark.stream.micro_batches import Pace, Stream
 from sdf.storage.places import storage_at
 
 __all__ = ["Batch", "StreamSummary", "stream_sdf"]
@@ -107,7 +108,8 @@ def stream_sdf(
         InvalidTypeError, InvalidValueError: for wrong arguments, before any job runs.
         MissingExtraError: if the library for the store of the checkpoint is not installed.
         JournalError: if the stream cannot be resumed from the journal, or another driver runs on it.
-        SdfError: any other error of sdf. Errors of the sink are raised as they are. The journal stays whole.
+        StageError: if a Spark job fails, also one of the sink; or a batch's records are used when the batch is over.
+        SdfError: any other error of sdf. Other errors of the sink are raised as they are. The journal stays whole.
     """
     chain = [fns] if isinstance(fns, DoFn) else list(fns) if isinstance(fns, Sequence) else fns
     check_rdd(rdd, "stream_sdf()")
