@@ -34,7 +34,7 @@ LAYERS = {
     "checking": {"errors", "execution", "model", "numbers", "reporting", "serialization"},
     "testing": {"checking", "errors", "model", "reporting"},
     "beam": {"errors", "model"},
-    "spark": {"errors", "execution", "lanes", "model", "numbers", "reporting", "serialization"},
+    "spark": {"errors", "execution", "lanes", "model", "numbers", "reporting", "serialization", "sinks"},
     "spark.staged": {"errors", "execution", "model", "reporting", "saving", "scheduling", "spark"},
     "spark.live": {"errors", "execution", "lanes", "model", "numbers", "reporting", "saving", "scheduling", "spark"},
     "spark.stream": {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -25,6 +24,7 @@ from sdf.sinks.sink import Sink
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
 from sdf.spark.live.runner import LiveRunner
+from sdf.spark.outputs import sinks_of, told
 from sdf.spark.staged.runner import StagedRunner
 from sdf.storage.places import Storage, storage_at
 
@@ -109,7 +109,7 @@ def save_sdf(
     began = time.monotonic()
     check_rdd(elements, "save_sdf()", "or run_direct(elements, fn) without Spark")
     check_fn(fn, side_inputs, "save_sdf()")
-    sinks = _sinks(sink, check_tags(tags, "save_sdf()"))
+    sinks = sinks_of(sink, check_tags(tags, "save_sdf()"), "save_sdf()")
     if runner is not None and not isinstance(runner, (StagedRunner, LiveRunner)):
         raise InvalidTypeError(
             f"save_sdf() runner must be a StagedRunner or a LiveRunner (got {show(runner)}). Pass an instance, such as "
@@ -151,29 +151,6 @@ def _milliseconds() -> int:
     return int(time.time() * 1000)
 
 
-def _sinks(sink: Any, tags: tuple[str, ...]) -> list[tuple[str, Sink]]:
-    """Return the sinks by output, the main one first; in the same order for each call, as the log counts on it."""
-    given = dict(sink) if isinstance(sink, Mapping) else {"main": sink}
-    for name, one in given.items():
-        if not isinstance(one, Sink):
-            raise InvalidTypeError(
-                f"save_sdf() sink must be a Sink of sdf.sinks, such as ParquetFiles('out'), or a mapping of outputs to "
-                f"sinks (got {show(one)}{f' for {name!r}' if isinstance(sink, Mapping) else ''})."
-            )
-    names = check_tags([name for name in given if name != "main"], "save_sdf()")
-    if "main" not in given or (tags and set(tags) != set(names)):
-        wanted = ("main", *(tags or names))
-        raise InvalidValueError(
-            f"save_sdf() needs a sink for each output, {show(wanted)}; it got sinks for {show(tuple(given))}. "
-            f"Pass a mapping, such as {{'main': ParquetFiles('out'), 'bad': JsonLinesFiles('bad')}}."
-        )
-    places = [_told(one) for one in given.values()]
-    for number, place in enumerate(places):
-        if place in places[:number]:
-            raise InvalidValueError(f"save_sdf() got one sink for two outputs ({show(place)}); each needs its own.")
-    return [("main", given["main"]), *((name, given[name]) for name in sorted(names))]
-
-
 def _storage(checkpoint: str | os.PathLike[str] | None, sinks: list[tuple[str, Sink]]) -> Storage:
     """Return the storage of the checkpoint, by default beside the target of the main output."""
     if checkpoint is not None:
@@ -197,19 +174,8 @@ def _identity(fn: DoFn, side_inputs: Mapping[str, Any], sinks: list[tuple[str, S
         "the DoFn": f"{type(fn).__module__}.{type(fn).__qualname__}",
         "the DoFn's fields": {name: _described(value) for name, value in sorted(fields.items())},
         "side inputs": {name: _described(value) for name, value in sorted(side_inputs.items())},
-        "the sinks": {name: _told(one) for name, one in sinks},
+        "the sinks": {name: told(one) for name, one in sinks},
     }
-
-
-def _told(sink: Sink) -> Any:
-    """Return the identity of a sink as it comes back from the log."""
-    identity = sink.identity()
-    try:
-        return json.loads(json.dumps(identity, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"{type(sink).__name__}.identity() must return JSON data (got {show(identity)}): {error}."
-        ) from error
 
 
 def _fields(fn: DoFn) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -21,16 +21,19 @@ class Batch:
 
     Attributes:
         id: the number of the batch, from 1; after a crash the same records come again under the same number.
-        rdd: the records, one partition per task, in the same order each time; kept until the sink returns.
+        rdd: the records of the main output, one partition per task, in the same order each time; kept until the sink
+            returns.
         watermark: no record to come is older, in the unit of the estimators; None without estimators.
         key: names what the batch holds: the same when it comes again, another for any other batch. Numbers begin again
             with a new checkpoint, and go back with one that was restored from a copy; keys do neither.
+        outputs: the records of each output: "main", and each tag, whichever DoFn of the chain gave them.
     """
 
     id: int
     rdd: RDD[Any]
     watermark: Any
     key: str
+    outputs: Mapping[str, RDD[Any]]
 
 
 @attrs.define

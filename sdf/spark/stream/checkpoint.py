@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark import RDD
 
-from sdf.errors import blame, show
+from sdf.errors import JournalFencedError, blame, show
 from sdf.journal.chain import blobs_of
 from sdf.journal.journal import START, Journal
 from sdf.journal.pending import Pending, from_json, to_json
@@ -22,6 +22,7 @@ from sdf.model.dofn import DoFn
 from sdf.sinks.sink import Sink
 from sdf.spark.stream.batch_sink import BatchSink
 from sdf.spark.stream.clock import Clock
+from sdf.spark.stream.given import Given
 from sdf.spark.stream.pins import Pin
 from sdf.spark.stream.steps import Step
 from sdf.storage.places import Storage
@@ -38,6 +39,7 @@ class Checkpoint:
     Args:
         storage: holds the journal.
         steps: the steps of the chain.
+        given: tags and side inputs.
         now: the clock; it is set to the time of the journal's last block if it is behind.
 
     Attributes:
@@ -48,8 +50,9 @@ class Checkpoint:
         follows: whether a driver that has died has begun the next batch.
     """
 
-    def __init__(self, storage: Storage, steps: Sequence[Step], now: Clock) -> None:
+    def __init__(self, storage: Storage, steps: Sequence[Step], given: Given, now: Clock) -> None:
         self._steps = steps
+        self._given = given
         names = [step.name for step in steps]
         self._journal = Journal(
             storage,
@@ -66,9 +69,13 @@ class Checkpoint:
         self.done = False
         self.follows = False
 
-    def sink(self, sink: Sink, run_id: str) -> BatchSink:
-        """Return what writes the batches of a run into a sink."""
-        return BatchSink(sink, self._journal, run_id)
+    def sink(self, output: str, sink: Sink, run_id: str) -> BatchSink:
+        """Return what writes an output of the batches of a run into a sink."""
+        return BatchSink(output, sink, self._journal, run_id)
+
+    def fenced(self) -> JournalFencedError:
+        """Return the error for a driver that another one has overtaken."""
+        return self._journal.fenced()
 
     @property
     def driver(self) -> str:
@@ -144,7 +151,7 @@ class Checkpoint:
         """
         pin = pins[-1]
         for step in range(self._pinned, len(pins)):
-            mine = pins[step].to_json()
+            mine = {**pins[step].to_json(), "given": self._given.facts()}
             written = self._journal.write_ahead(f"pin-{step}", mine)
             if written != mine:
                 if step + 1 < len(pins):
@@ -156,6 +163,7 @@ class Checkpoint:
     def _pin(self, pin: dict[str, Any]) -> Pin:
         if _CHANGED in pin:
             raise self._journal.fenced()
+        self._given.check(pin["given"], self._journal.next_seq)
         return Pin.from_json(pin)
 
     def key(self, pins: Sequence[Pin]) -> str:
@@ -188,7 +196,7 @@ class Checkpoint:
 
     def commit(self, pins: Sequence[Pin]) -> None:
         """Commit a batch: what each step has read, and the remaining work."""
-        self._commit([part for pin in pins for parts in pin.tasks for part in parts], [pin.records for pin in pins])
+        self._commit([part for pin in pins for parts in pin.tasks for part in parts], [pin.records() for pin in pins])
 
     def lowest(self, work: Iterable[Pending]) -> Any:
         """Return the lowest watermark of some work, None if it has none."""

@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -33,6 +33,7 @@ from sdf.spark.jobs import explain, slot_counter
 from sdf.spark.stream.batch import Batch, Life
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.clock import Clock
+from sdf.spark.stream.given import Given
 from sdf.spark.stream.pins import Pin
 from sdf.spark.stream.scans import Scans
 from sdf.spark.stream.shares import pin_of, share_of
@@ -69,7 +70,8 @@ class Stream:
         fns: the chain.
         storage: holds the journal.
         foreach_batch: called with each batch; None if there is a ``sink``.
-        sink: gets the records of each batch; or None.
+        sinks: get the outputs that they are named for; may be empty.
+        given: tags and side inputs.
         pace: limits of a batch.
         display: shows progress; None for no display.
 
@@ -86,10 +88,13 @@ class Stream:
         fns: list[DoFn],
         storage: Storage,
         foreach_batch: Callable[[Batch], Any] | None,
-        sink: Sink | None,
+        sinks: Sequence[tuple[str, Sink]],
+        given: Given,
         pace: Pace,
         display: Display | None = None,
     ) -> None:
+        self._sc = sc
+        self._outputs = ("main", *given.tags)
         self._display = display
         self._foreach_batch = foreach_batch
         self._pace = pace
@@ -99,10 +104,10 @@ class Stream:
         self._steps: list[Step] = []
         with ExitStack() as failing:
             for number, fn in enumerate(fns):
-                self._steps.append(Step(sc, fn, number, self._run_id))
+                self._steps.append(Step(sc, fn, number, self._run_id, given))
                 failing.callback(self._steps[-1].close)
-            self.checkpoint = Checkpoint(storage, self._steps, self._now)
-            self._sink = None if sink is None else self.checkpoint.sink(sink, self._run_id)
+            self.checkpoint = Checkpoint(storage, self._steps, given, self._now)
+            self._sinks = [self.checkpoint.sink(output, sink, self._run_id) for output, sink in sinks]
             self._slots = slot_counter(sc)
             failing.pop_all()
         self._scans = Scans(self._now)
@@ -210,7 +215,7 @@ class Stream:
         for one in self.checkpoint.remaining:
             step = self._steps[one.part.step]
             if one.due <= now and one not in self._scans and one.found is None and step.is_scan(one.part):
-                self._scans.begin(one, step.here(), {})
+                self._scans.begin(one, step.here(), step.side_inputs)
 
     def _due_in_seconds(self) -> float:
         """Return the seconds until the first work is due; 0 if some is due, or none is left."""
@@ -238,17 +243,18 @@ class Stream:
                     step.forget()  # another driver was faster: its pin counts, not the records stored here
             pins.append(pin)
             if step.number + 1 < len(self._steps):
-                elements = step.records(pin, life) if pin.records else None
+                elements = step.records(pin, life) if pin.records() else None
         self.checkpoint.note(pins)
         if all(pin.is_void for pin in pins) and not self.checkpoint.fresh:
             self.checkpoint.void()
             return False
         self.checkpoint.reach(pins)
-        records = pins[-1].records
-        if records:
-            key, by = self.checkpoint.key(pins), pins[-1].by
-            rdd = self._steps[-1].records(pins[-1], life)
-            self._give(Batch(number, rdd, self.checkpoint.watermark, key), by, life)
+        records = pins[-1].records()
+        if records or any(pin.records(tag) for pin in pins for tag in range(1, len(self._outputs))):
+            if self.checkpoint.write_pins(pins) is not pins[-1]:
+                raise self.checkpoint.fenced()
+            self._give(number, pins, life)
+        life.is_over = True
         self.checkpoint.commit(pins)
         self.batches += 1
         self.records += records
@@ -259,20 +265,30 @@ class Stream:
         log.info("batch %d: %d records", number, records)
         return True
 
-    def _give(self, batch: Batch, by: str, life: Life) -> None:
-        """Give a batch to the sink; what a Spark job of it raises becomes an error of sdf that names the batch."""
+    def _give(self, number: int, pins: list[Pin], life: Life) -> None:
+        """Give a batch to the sinks; what a Spark job of one raises becomes an error of sdf that names the batch."""
+        outputs = {name: self._output(tag, pins, life) for tag, name in enumerate(self._outputs)}
+        key, by = self.checkpoint.key(pins), next(pin.by for pin in reversed(pins) if pin.by)
         try:
-            if self._sink is not None:
-                self._sink.give(batch.id, by, batch.rdd)
+            for sink in self._sinks:
+                sink.give(number, by, outputs[sink.output])
             if self._foreach_batch is not None:
-                self._foreach_batch(batch)
+                self._foreach_batch(Batch(number, outputs["main"], self.checkpoint.watermark, key, outputs))
         except Exception as error:
-            explained = explain(error, f"batch {batch.id} of {self._name}, in the sink", self._run_id)
+            explained = explain(error, f"batch {number} of {self._name}, in the sink", self._run_id)
             if explained is error:
                 raise
             raise explained from explained.__cause__
         finally:
             life.is_over = True
+
+    def _output(self, tag: int, pins: list[Pin], life: Life) -> RDD[Any]:
+        """Return an output of a batch: the main one of the last step, or those of all steps with a tag."""
+        steps = list(zip(self._steps, pins, strict=True))
+        found = [step.records(pin, life, tag) for step, pin in steps[0 if tag else -1 :] if pin.records(tag)]
+        if not found:
+            return self._sc.parallelize([], 1)
+        return found[0] if len(found) == 1 else self._sc.union(found)
 
     def _progress(self, *, ended: bool = False) -> StreamProgress:
         """Return how far the stream is now."""

@@ -27,6 +27,7 @@ from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
 from sdf.spark.staged.task import ReadCommitted
 from sdf.spark.stream.batch import BatchRDD, Life, Marked
+from sdf.spark.stream.given import Given
 from sdf.spark.stream.pins import Pin, Stage
 
 __all__ = ["Step"]
@@ -40,20 +41,23 @@ class Step:
         fn: the DoFn.
         number: its index in the chain.
         run_id: id of the stream's run.
+        given: tags and side inputs.
     """
 
-    def __init__(self, sc: SparkContext, fn: DoFn, number: int, run_id: str) -> None:
+    def __init__(self, sc: SparkContext, fn: DoFn, number: int, run_id: str, given: Given) -> None:
         self.fn = fn
         self.number = number
         self._set_up = False
         self.name = type(fn).__name__
         self._sc = sc
         self._run_id = f"{run_id}-{number}"
-        self._payload = Payload.send(sc, self._run_id, fn, {})
-        self._jobs = StageJobs(sc, self._payload, self.name, called="batch")
+        self._tags = given.tags
+        self.side_inputs = dict(given.side_inputs[number])
+        self._payload = Payload.send(sc, self._run_id, fn, self.side_inputs)
+        self._jobs = StageJobs(sc, self._payload, self.name, tags=self._tags, called="batch")
         self._stored: RDD[Any] | None = None
         self._stamps: tuple[Stamp, ...] = ()
-        self._contents: list[Broadcast[bytes]] = []
+        self._contents: Broadcast[bytes] | None = None
 
     def close(self) -> None:
         """Cancel what runs, and free what is stored."""
@@ -77,8 +81,9 @@ class Step:
         if self._stored is not None:
             self._stored.unpersist()
         self._stored, self._stamps = None, ()
-        while self._contents:
-            broadcasts.free(self._contents.pop())
+        if self._contents is not None:
+            broadcasts.free(self._contents)
+        self._contents = None
 
     def is_bounded(self, work: Pending) -> bool:
         """Tell whether some work has an end."""
@@ -178,7 +183,7 @@ class Step:
             )
             for task in range(len(plan))
         )
-        return Stage(read, tuple(receipt.counts[0] for receipt in receipts), tuple(rest))
+        return Stage(read, tuple(receipt.counts for receipt in receipts), tuple(rest))
 
     def _finish(self, batch: int, tasks: int) -> list[Receipt]:
         """Wait for the end of a stage, and return one receipt for each task."""
@@ -189,22 +194,24 @@ class Step:
                     receipts.setdefault(receipt.stamp.task, receipt)
         return [receipts[task] for task in range(tasks)]
 
-    def records(self, pin: Pin, life: Life) -> RDD[Any]:
-        """Return the records of a pinned step: the stored ones, or read again if they are not stored."""
+    def records(self, pin: Pin, life: Life, output: int = 0) -> RDD[Any]:
+        """Return the records of an output of a pinned step: the stored ones, or read again if they are not stored."""
         tasks = len(pin.tasks)
-        contents = [
-            [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
-             for number, part in enumerate(parts)]
-            for parts in pin.tasks
-        ]  # fmt: skip
-        self._contents.append(broadcasts.send(self._sc, serde.dumps(contents, "the committed restrictions")))
+        if self._contents is None:
+            contents = [
+                [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
+                 for number, part in enumerate(parts)]
+                for parts in pin.tasks
+            ]  # fmt: skip
+            self._contents = broadcasts.send(self._sc, serde.dumps(contents, "the committed restrictions"))
         stored = self._stored
         stamps = self._stamps
         if stored is None:
             unmatched = [Stamp(self._run_id, -1, task, -2) for task in range(tasks)]
             stored = self._sc.parallelize(unmatched, tasks)
             stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
-        read = ReadCommitted(self._payload, stamps, pin.counts, self._contents[-1], 0, ())
+        counts = tuple(counts[output] for counts in pin.counts)
+        read = ReadCommitted(self._payload, stamps, counts, self._contents, output, self._tags)
         return BatchRDD(stored, Marked(self._run_id, read), life)
 
 

@@ -6,14 +6,15 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 from pyspark import RDD
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
-from sdf.model.dofn import DoFn, check_fn
+from sdf.model.dofn import DoFn, check_fn, check_tags
+from sdf.model.each import as_dofn
 from sdf.numbers import as_integer, as_number, is_integer, is_number
 from sdf.reporting.html import write
 from sdf.reporting.progress import StreamProgress
@@ -21,7 +22,9 @@ from sdf.reporting.stream_page import stream_page
 from sdf.sinks.sink import Sink
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
+from sdf.spark.outputs import sinks_of
 from sdf.spark.stream.batch import Batch
+from sdf.spark.stream.given import given_to
 from sdf.spark.stream.micro_batches import Pace, Stream
 from sdf.storage.places import storage_at
 
@@ -57,11 +60,13 @@ class StreamSummary:
 
 def stream_sdf(
     rdd: RDD[Any],
-    fns: DoFn | Sequence[DoFn],
+    fns: DoFn | Callable[..., Any] | Sequence[DoFn | Callable[..., Any]],
     *,
     checkpoint: str | os.PathLike[str],
     foreach_batch: Callable[[Batch], Any] | None = None,
-    sink: Sink | None = None,
+    sink: Sink | Mapping[str, Sink] | None = None,
+    side_inputs: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
     batch_seconds: float = 1.0,
     max_batches: int | None = None,
     stop_when_idle: bool = False,
@@ -79,13 +84,18 @@ def stream_sdf(
 
     Args:
         rdd: the elements of a new stream. A resumed stream does not read them: it goes on with those it began with.
-        fns: a DoFn, or a chain of them: the outputs of one are the elements of the next, in the same batch.
+        fns: a DoFn, or a chain of them: the outputs of one are the elements of the next, in the same batch. A function
+            that yields outputs for an element may stand in place of a DoFn; each element is one block of it.
         checkpoint: holds the journal of this stream, and nothing else: a directory on a disk that the driver sees, or a
             URL such as ``s3://bucket/state/app``. Only the driver uses it.
         foreach_batch: called with each `Batch` that has records. A second call with the same batch key must have the
             same effect, for instance by writing ``out/{batch.key}`` with overwrite.
-        sink: where the records of each batch go, each once (`sdf.sinks`): a sink that appends, such as a `DeltaTable`.
-            One of ``foreach_batch`` and ``sink`` is needed.
+        sink: where the records of each batch go, each once (`sdf.sinks`): a sink that appends, such as a `DeltaTable`;
+            with tags a mapping of "main" and each tag to its sink. One of ``foreach_batch`` and ``sink`` is needed.
+        side_inputs: values by name, passed to each `process`, or function, of the chain that takes the name; an RDD is
+            collected, and passed as a list. They may differ when a stream is resumed, unless a batch is half done.
+        tags: names of further outputs, fed by ``yield TaggedOutput(name, value)`` in any DoFn of the chain. They may be
+            left out if ``sink`` names them.
         batch_seconds: seconds that the tasks of a batch run before they split; also the least time between two starts.
         max_batches: return after this many committed batches.
         stop_when_idle: look at all work, deferred work included, and return when a batch has tried all due work and
@@ -111,15 +121,14 @@ def stream_sdf(
         StageError: if a Spark job fails, also one of the sink; or a batch's records are used when the batch is over.
         SdfError: any other error of sdf. Other errors of the sink are raised as they are. The journal stays whole.
     """
-    chain = [fns] if isinstance(fns, DoFn) else list(fns) if isinstance(fns, Sequence) else fns
     check_rdd(rdd, "stream_sdf()")
-    if not isinstance(chain, list) or not chain:
-        raise InvalidTypeError(f"stream_sdf() needs a DoFn or a sequence of them (got {show(fns)}).")
-    for fn in chain:
-        check_fn(fn, None, "stream_sdf()")
+    chain = _chain(fns)
+    names = check_tags(tags, "stream_sdf()")
     if foreach_batch is not None and not callable(foreach_batch):
         raise InvalidTypeError(f"stream_sdf() foreach_batch must be callable (got {show(foreach_batch)}).")
-    _check_sink(sink, foreach_batch)
+    sinks = _sinks(sink, foreach_batch, names)
+    names = names or tuple(name for name, _ in sinks[1:])
+    given = given_to(chain, side_inputs, names, "stream_sdf()")
     storage = storage_at(checkpoint, "stream_sdf() checkpoint")
     for name, event in {"stop": stop, "wake": wake}.items():
         if event is not None and not isinstance(event, threading.Event):
@@ -139,7 +148,7 @@ def stream_sdf(
     stopped = threading.Event() if stop is None else stop
     with _signals(stopped):
         pace = Pace(float(seconds), max_items_per_batch, min_tasks, max_tasks)
-        stream = Stream(rdd.context, chain, storage, foreach_batch, sink, pace, shown)
+        stream = Stream(rdd.context, chain, storage, foreach_batch, sinks, given, pace, shown)
         try:
             stream.checkpoint.begin(rdd)
             stream.run(stopped, wake or threading.Event(), max_batches, stop_when_idle)
@@ -151,21 +160,37 @@ def stream_sdf(
             stream.close()
 
 
-def _check_sink(sink: Any, foreach_batch: Any) -> None:
+def _chain(fns: Any) -> list[DoFn]:
+    """Return the DoFns of a chain; functions are made into DoFns."""
+    chain = list(fns) if isinstance(fns, Sequence) else [fns] if _is_step(fns) else []
+    if not chain:
+        raise InvalidTypeError(f"stream_sdf() needs a DoFn or a sequence of them (got {show(fns)}).")
+    for fn in chain:
+        if not _is_step(fn):
+            check_fn(fn, None, "stream_sdf()")
+    return [fn if isinstance(fn, DoFn) else as_dofn(fn) for fn in chain]
+
+
+def _is_step(fn: Any) -> bool:
+    return isinstance(fn, DoFn) or (callable(fn) and not isinstance(fn, type))
+
+
+def _sinks(sink: Any, foreach_batch: Any, tags: tuple[str, ...]) -> list[tuple[str, Sink]]:
     if sink is None:
         if foreach_batch is None:
             raise InvalidTypeError(
                 "stream_sdf() needs foreach_batch=, a function that gets each batch, or sink=, such as "
                 "sdf.sinks.DeltaTable('/tables/events')."
             )
-        return
-    if not isinstance(sink, Sink):
-        raise InvalidTypeError(f"stream_sdf() sink must be a Sink of sdf.sinks (got {show(sink)}).")
-    if not sink.appends:
-        raise InvalidValueError(
-            f"stream_sdf() sink must be one that appends, batch after batch (got {show(sink)}, which is committed "
-            f"once). Use a table, such as DeltaTable or SqlTable, or foreach_batch= with a directory for each batch."
-        )
+        return []
+    sinks = sinks_of(sink, tags, "stream_sdf()")
+    for _, one in sinks:
+        if not one.appends:
+            raise InvalidValueError(
+                f"stream_sdf() sink must be one that appends, batch after batch (got {show(one)}, which is committed "
+                f"once). Use a table, such as DeltaTable or SqlTable, or foreach_batch= with a directory per batch."
+            )
+    return sinks
 
 
 @contextlib.contextmanager
