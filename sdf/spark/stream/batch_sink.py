@@ -46,8 +46,8 @@ class BatchSink:
         """Write the records of a batch, which the driver ``by`` has pinned, and commit them, unless that was done."""
         tag = "" if self.output == "main" else f"-{quote(self.output, safe='')}"
         token = Token(f"sdf-{self._name}-{by}{tag}", batch)
-        self._sink.prepare(SinkRun(token, self.output, resumed=True))
         messages = self._journal.ahead(f"{_WRITTEN}{tag}")
+        self._sink.prepare(SinkRun(token, self.output, resumed=True, committing=messages is not None))
         if messages is None:
             messages = self._journal.write_ahead(f"{_WRITTEN}{tag}", self._written(records, token))
         self._sink.commit(messages, token)

@@ -19,10 +19,10 @@ from sdf.numbers import as_integer, as_number, is_integer, is_number
 from sdf.reporting.html import write
 from sdf.reporting.progress import StreamProgress
 from sdf.reporting.stream_page import stream_page
+from sdf.saving.outputs import sinks_by_output
 from sdf.sinks.sink import Sink
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
-from sdf.spark.outputs import sinks_of
 from sdf.spark.stream.batch import Batch
 from sdf.spark.stream.given import given_to
 from sdf.spark.stream.micro_batches import Pace, Stream
@@ -183,7 +183,7 @@ def _sinks(sink: Any, foreach_batch: Any, tags: tuple[str, ...]) -> list[tuple[s
                 "sdf.sinks.DeltaTable('/tables/events')."
             )
         return []
-    sinks = sinks_of(sink, tags, "stream_sdf()")
+    sinks = sinks_by_output(sink, tags, "stream_sdf()")
     for _, one in sinks:
         if not one.appends:
             raise InvalidValueError(
