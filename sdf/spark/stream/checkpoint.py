@@ -41,6 +41,7 @@ class Checkpoint:
         steps: the steps of the chain.
         given: tags and side inputs.
         now: the clock; it is set to the time of the journal's last block if it is behind.
+        idle_seconds: work that has read nothing for so long does not hold the watermark; None: it always does.
 
     Attributes:
         remaining: the remaining work.
@@ -50,9 +51,12 @@ class Checkpoint:
         follows: whether a driver that has died has begun the next batch.
     """
 
-    def __init__(self, storage: Storage, steps: Sequence[Step], given: Given, now: Clock) -> None:
+    def __init__(
+        self, storage: Storage, steps: Sequence[Step], given: Given, now: Clock, idle_seconds: float | None
+    ) -> None:
         self._steps = steps
         self._given = given
+        self._idle = None if idle_seconds is None else int(idle_seconds * 1000)
         names = [step.name for step in steps]
         self._journal = Journal(
             storage,
@@ -97,37 +101,46 @@ class Checkpoint:
             if head["checkpoint"] is not None:
                 blobs = blobs_of(head["checkpoint"])
                 self.remaining, committed = Remaining.load(self._journal.get, blobs, head["time"])
+                for work in self.remaining:
+                    work.since = self._now()
                 self._acknowledge(committed)
             return
         start = self._journal.ahead(START)
         if start is None:
             start = [to_json(one) for one in self._steps[0].expand(rdd, 0)]
             start = self._journal.write_ahead(START, start)
-        self.remaining.add(map(from_json, start), 0)
+        self.remaining.add(map(from_json, start), self._now())
         self.fresh = len(self.remaining)
 
-    def follow_change(self) -> bool:
-        """Commit the change that a dead driver has planned; return False if there is none."""
+    def planned_change(self) -> dict[str, Any] | None:
+        """Return the change that a dead driver has written in place of the next batch, None if there is none."""
         planned = self._journal.ahead(_FIRST) if self.follows else None
-        if planned is None or _CHANGED not in planned:
-            return False
-        self._change(planned[_CHANGED])
-        return True
+        return None if planned is None else planned.get(_CHANGED)
 
-    def change(self, gone: Sequence[int], parts: Sequence[Pending]) -> None:
-        """Commit that some remaining work is gone, and that there are parts in its place.
+    def plan_change(
+        self, *, gone: Sequence[int] = (), parts: Sequence[Pending] = (), watermark: Any = None
+    ) -> dict[str, Any]:
+        """Write in place of the next batch that some remaining work is gone, and that there is other work instead.
+
+        Args:
+            gone: ids of work.
+            parts: what is to be done instead.
+            watermark: the watermark from then on; None for no change.
 
         Raises:
             JournalFencedError: if another driver has begun the next batch.
         """
-        changed = {"gone": list(gone), "left": [to_json(part) for part in parts]}
+        changed = {"gone": list(gone), "left": [to_json(part) for part in parts], "watermark": watermark}
         if self._journal.write_ahead(_FIRST, {_CHANGED: changed}) != {_CHANGED: changed}:
             raise self._journal.fenced()
-        self._change(changed)
+        return changed
 
-    def _change(self, changed: dict[str, Any]) -> None:
+    def commit_change(self, changed: dict[str, Any]) -> None:
+        """Commit a change that was written."""
         self.remaining.remove(changed["gone"])
         self.remaining.add(map(from_json, changed["left"]), self._now())
+        if changed["watermark"] is not None:
+            self.watermark = changed["watermark"]
         self._commit([], [])
 
     def pin(self, step: int) -> Pin | None:
@@ -166,9 +179,9 @@ class Checkpoint:
         self._given.check(pin["given"], self._journal.next_seq)
         return Pin.from_json(pin)
 
-    def key(self, pins: Sequence[Pin]) -> str:
-        """Return what names the content of the next batch: see `sdf.spark.stream.micro_batches.Batch`."""
-        return self._journal.key([pin.content() for pin in pins])
+    def key(self, content: Any) -> str:
+        """Return what names the content of the next batch, JSON data."""
+        return self._journal.key(content)
 
     def note(self, pins: Sequence[Pin]) -> None:
         """Take over how the work went that was run and gave nothing; the journal need not know."""
@@ -190,9 +203,18 @@ class Checkpoint:
             self.remaining.add(pin.left, self._now())
         for work in self.remaining:
             work.tried = False
-        lowest = self.lowest(one.now for one in self.remaining)
-        if lowest is not None and math.isfinite(lowest):  # an estimator without records may say minus infinity
-            self.watermark = lowest if self.watermark is None else max(self.watermark, lowest)
+        reached = self.reached()
+        if reached is not None:  # a batch that comes again has the watermark that it had
+            self.watermark = self._journal.write_ahead("watermark", reached)
+
+    def reached(self) -> Any:
+        """Return the watermark as the remaining work has it now; None without estimators."""
+        now = self._now()
+        busy = (one for one in self.remaining if self._idle is None or now - one.since < self._idle)
+        lowest = self.lowest(one.now for one in busy)
+        if lowest is None or not math.isfinite(lowest):  # an estimator without records may say minus infinity
+            return self.watermark
+        return lowest if self.watermark is None else max(self.watermark, lowest)
 
     def commit(self, pins: Sequence[Pin]) -> None:
         """Commit a batch: what each step has read, and the remaining work."""

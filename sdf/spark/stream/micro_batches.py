@@ -29,11 +29,12 @@ from sdf.scheduling.even_shares import even_shares
 from sdf.scheduling.factoring import scaled
 from sdf.sinks.sink import Sink
 from sdf.spark.display import Display
-from sdf.spark.jobs import explain, slot_counter
+from sdf.spark.jobs import slot_counter
 from sdf.spark.stream.batch import Batch, Life
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.given import Given
+from sdf.spark.stream.outlets import Outlets
 from sdf.spark.stream.pins import Pin
 from sdf.spark.stream.scans import Scans
 from sdf.spark.stream.shares import pin_of, share_of
@@ -50,6 +51,7 @@ _MOST_IDLE = 100  # batches in a row without a claim, after which a drain fails
 _LOOK_SECONDS = 0.05  # how often a pausing stream checks for stop, wake and scans
 _QUIET_SHARE = 0.25  # of batch_seconds, before the round after one that found no news: such a round is cheap
 _DAY_SECONDS = 86400.0
+_WATERMARK_SECONDS = 60.0  # from one commit to the next in which only the watermark has moved
 
 
 @attrs.frozen
@@ -60,6 +62,8 @@ class Pace:
     max_items: int | None
     min_tasks: int | None
     max_tasks: int | None
+    watermark_seconds: float | None
+    idle_seconds: float | None
 
 
 class Stream:
@@ -93,10 +97,8 @@ class Stream:
         pace: Pace,
         display: Display | None = None,
     ) -> None:
-        self._sc = sc
-        self._outputs = ("main", *given.tags)
+        self._given = given
         self._display = display
-        self._foreach_batch = foreach_batch
         self._pace = pace
         self._now = Clock()
         self._name = ", ".join(type(fn).__name__ for fn in fns)
@@ -106,11 +108,13 @@ class Stream:
             for number, fn in enumerate(fns):
                 self._steps.append(Step(sc, fn, number, self._run_id, given))
                 failing.callback(self._steps[-1].close)
-            self.checkpoint = Checkpoint(storage, self._steps, given, self._now)
-            self._sinks = [self.checkpoint.sink(output, sink, self._run_id) for output, sink in sinks]
+            self.checkpoint = Checkpoint(storage, self._steps, given, self._now, pace.idle_seconds)
+            bound = [self.checkpoint.sink(output, sink, self._run_id) for output, sink in sinks]
+            self._outlets = Outlets(sc, self._steps, bound, foreach_batch, given.tags, self._name, self._run_id)
             self._slots = slot_counter(sc)
             failing.pop_all()
         self._scans = Scans(self._now)
+        self._marked = time.monotonic()
         self._has_run = False  # whether the last round has run a step
         self.batches = 0
         self.records = 0
@@ -136,7 +140,7 @@ class Stream:
             began = time.monotonic()
             if not self.checkpoint.remaining:
                 if not self.checkpoint.done:
-                    self.checkpoint.change([], [])
+                    self.checkpoint.commit_change(self.checkpoint.plan_change())
                 return
             if (wake or woken.is_set()) and not self.checkpoint.follows:  # what was begun must be followed as it is
                 wake = False
@@ -148,6 +152,8 @@ class Stream:
             self._scan()
             is_due = self._due_in_seconds() == 0 or self.checkpoint.follows
             advanced = is_due and self._batch()
+            if not advanced and not self.checkpoint.done and not self.checkpoint.follows:
+                self._move_watermark()
             if self.checkpoint.done or self.batches == max_batches:
                 return
             if wake:
@@ -156,7 +162,8 @@ class Stream:
                 return
             least = self._pace.batch_seconds * (1 if self._has_run else _QUIET_SHARE) if is_due else 0.0
             pause = least - (time.monotonic() - began)
-            self._pause(pause if advanced else max(pause, self._due_in_seconds()), stopped, woken)
+            wait = min(self._due_in_seconds(), max(0.0, self._mark_in_seconds()))
+            self._pause(pause if advanced else max(pause, wait), stopped, woken)
 
     def _is_idle(self) -> bool:
         """Tell whether all due work was tried since the last batch that was committed, and no scan is in flight."""
@@ -204,7 +211,7 @@ class Stream:
                 gone.append(one.id)
                 left += [] if rest is None else [rest]
         if gone or (not self.checkpoint.remaining and not self.checkpoint.done):
-            self.checkpoint.change(gone, left)
+            self.checkpoint.commit_change(self.checkpoint.plan_change(gone=gone, parts=left))
 
     def _scan(self) -> None:
         """Enter what scans have found, and begin those that are due."""
@@ -226,7 +233,9 @@ class Stream:
 
     def _batch(self) -> bool:
         """Run one batch, of the due work or as a dead driver has begun it; return whether it was committed."""
-        if self.checkpoint.follow_change():
+        changed = self.checkpoint.planned_change()
+        if changed is not None:
+            self._change(changed)
             return True
         now, began, self._has_run = self._now(), time.monotonic(), False
         number = self.checkpoint.batch + 1
@@ -250,12 +259,14 @@ class Stream:
             return False
         self.checkpoint.reach(pins)
         records = pins[-1].records()
-        if records or any(pin.records(tag) for pin in pins for tag in range(1, len(self._outputs))):
+        if records or any(pin.records(tag) for pin in pins for tag in range(1, 1 + len(self._given.tags))):
             if self.checkpoint.write_pins(pins) is not pins[-1]:
                 raise self.checkpoint.fenced()
-            self._give(number, pins, life)
+            key = self.checkpoint.key([pin.content() for pin in pins])
+            self._outlets.give(number, key, pins, self.checkpoint.watermark, life)
         life.is_over = True
         self.checkpoint.commit(pins)
+        self._marked = time.monotonic()
         self.batches += 1
         self.records += records
         self._latest = number, records, time.monotonic() - began
@@ -265,30 +276,24 @@ class Stream:
         log.info("batch %d: %d records", number, records)
         return True
 
-    def _give(self, number: int, pins: list[Pin], life: Life) -> None:
-        """Give a batch to the sinks; what a Spark job of one raises becomes an error of sdf that names the batch."""
-        outputs = {name: self._output(tag, pins, life) for tag, name in enumerate(self._outputs)}
-        key, by = self.checkpoint.key(pins), next(pin.by for pin in reversed(pins) if pin.by)
-        try:
-            for sink in self._sinks:
-                sink.give(number, by, outputs[sink.output])
-            if self._foreach_batch is not None:
-                self._foreach_batch(Batch(number, outputs["main"], self.checkpoint.watermark, key, outputs))
-        except Exception as error:
-            explained = explain(error, f"batch {number} of {self._name}, in the sink", self._run_id)
-            if explained is error:
-                raise
-            raise explained from explained.__cause__
-        finally:
-            life.is_over = True
+    def _move_watermark(self) -> None:
+        """Commit the watermark if it has moved though nothing was read, but not too often."""
+        if self._mark_in_seconds() > 0:
+            return
+        self._marked = time.monotonic()
+        reached = self.checkpoint.reached()
+        if reached != self.checkpoint.watermark:
+            self._change(self.checkpoint.plan_change(watermark=reached))
 
-    def _output(self, tag: int, pins: list[Pin], life: Life) -> RDD[Any]:
-        """Return an output of a batch: the main one of the last step, or those of all steps with a tag."""
-        steps = list(zip(self._steps, pins, strict=True))
-        found = [step.records(pin, life, tag) for step, pin in steps[0 if tag else -1 :] if pin.records(tag)]
-        if not found:
-            return self._sc.parallelize([], 1)
-        return found[0] if len(found) == 1 else self._sc.union(found)
+    def _mark_in_seconds(self) -> float:
+        pause = self._pace.watermark_seconds
+        return self._marked + (_WATERMARK_SECONDS if pause is None else pause) - time.monotonic()
+
+    def _change(self, changed: dict[str, Any]) -> None:
+        """Commit a change; first tell the sink of a watermark that has moved, if it wants to hear of it."""
+        if changed["watermark"] is not None and self._pace.watermark_seconds is not None:
+            self._outlets.tell(self.checkpoint.batch + 1, self.checkpoint.key(changed), changed["watermark"])
+        self.checkpoint.commit_change(changed)
 
     def _progress(self, *, ended: bool = False) -> StreamProgress:
         """Return how far the stream is now."""

@@ -68,6 +68,8 @@ def stream_sdf(
     side_inputs: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
     batch_seconds: float = 1.0,
+    watermark_seconds: float | None = None,
+    idle_seconds: float | None = None,
     max_batches: int | None = None,
     stop_when_idle: bool = False,
     max_items_per_batch: int | None = None,
@@ -97,6 +99,10 @@ def stream_sdf(
         tags: names of further outputs, fed by ``yield TaggedOutput(name, value)`` in any DoFn of the chain. They may be
             left out if ``sink`` names them.
         batch_seconds: seconds that the tasks of a batch run before they split; also the least time between two starts.
+        watermark_seconds: if only the watermark has moved, ``foreach_batch`` gets a batch without records to hear of
+            it, at most every so many seconds. None: it does not hear of it, and the journal once a minute.
+        idle_seconds: work that has read nothing for so long does not hold the watermark back. Its records may then come
+            late, below the watermark; they are given all the same. None: all work holds the watermark.
         max_batches: return after this many committed batches.
         stop_when_idle: look at all work, deferred work included, and return when a batch has tried all due work and
             found nothing new.
@@ -136,6 +142,10 @@ def stream_sdf(
     seconds = as_number(batch_seconds)
     if not is_number(seconds) or not 0 < seconds < 1e6:
         raise InvalidValueError(f"stream_sdf() batch_seconds must be a number > 0 (got {show(batch_seconds)}).")
+    waits = {"watermark_seconds": as_number(watermark_seconds), "idle_seconds": as_number(idle_seconds)}
+    for name, value in waits.items():
+        if value is not None and (not is_number(value) or not 0 < value < 1e9):
+            raise InvalidValueError(f"stream_sdf() {name} must be a number > 0, or None (got {show(value)}).")
     max_batches, max_items_per_batch = as_integer(max_batches), as_integer(max_items_per_batch)
     min_tasks, max_tasks = as_integer(min_tasks), as_integer(max_tasks)
     bounds = {"max_batches": max_batches, "max_items_per_batch": max_items_per_batch, "min_tasks": min_tasks}
@@ -147,7 +157,7 @@ def stream_sdf(
     shown = display(progress, "stream_sdf()")
     stopped = threading.Event() if stop is None else stop
     with _signals(stopped):
-        pace = Pace(float(seconds), max_items_per_batch, min_tasks, max_tasks)
+        pace = Pace(float(seconds), max_items_per_batch, min_tasks, max_tasks, **waits)
         stream = Stream(rdd.context, chain, storage, foreach_batch, sinks, given, pace, shown)
         try:
             stream.checkpoint.begin(rdd)
