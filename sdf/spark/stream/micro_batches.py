@@ -60,6 +60,8 @@ class Pace:
 
     batch_seconds: float
     max_items: int | None
+    max_records: float
+    max_bytes: float
     min_tasks: int | None
     max_tasks: int | None
     watermark_seconds: float | None
@@ -323,7 +325,8 @@ class Stream:
         self._has_run = True
         lowest = self.checkpoint.lowest(share.parts.values())
         tasks = even_shares(step.fn, share.parts.values(), self._tasks(len(share.parts)))
-        stage = step.run(number, tasks, self._pace.batch_seconds, self._now)
+        most = (self._pace.max_records / len(tasks), self._pace.max_bytes / len(tasks))
+        stage = step.run(number, tasks, self._pace.batch_seconds, most, self._now)
         return pin_of(stage, share, lowest, self.checkpoint.driver)
 
     def _tasks(self, work: int) -> int:

@@ -135,7 +135,12 @@ class Step:
         return [Pending(self.number, one.element, part, due=due, held=held) for one in made for part, _ in one.pieces]
 
     def run(
-        self, batch: int, plan: Sequence[Sequence[Pending]], budget_seconds: float, clock: Callable[[], int]
+        self,
+        batch: int,
+        plan: Sequence[Sequence[Pending]],
+        budget_seconds: float,
+        most: tuple[float, float],
+        clock: Callable[[], int],
     ) -> Stage:
         """Run a stage to its end, keep its records stored, and return what it did.
 
@@ -143,6 +148,7 @@ class Step:
             batch: its number.
             plan: the work of each task, in order.
             budget_seconds: seconds after which a task splits what it runs.
+            most: the records, and the bytes of them, after which a task does so, too.
             clock: milliseconds since the epoch; the delay of deferred work counts from the end of the stage.
         """
         work = RunState(self.fn)
@@ -157,7 +163,7 @@ class Step:
             work.ledger.assign(task, items)
             bundles.append((tuple(items), budget_seconds))
         self._stored = self._jobs.start(
-            batch, bundles, min_piece_seconds=0.0, storage_level=StorageLevel.MEMORY_AND_DISK
+            batch, bundles, min_piece_seconds=0.0, storage_level=StorageLevel.MEMORY_AND_DISK, most=most
         )
         receipts = self._finish(batch, len(bundles))
         now = clock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -73,6 +74,8 @@ def stream_sdf(
     max_batches: int | None = None,
     stop_when_idle: bool = False,
     max_items_per_batch: int | None = None,
+    max_records_per_batch: int | None = None,
+    max_bytes_per_batch: int | None = None,
     min_tasks: int | None = None,
     max_tasks: int | None = None,
     stop: threading.Event | None = None,
@@ -107,6 +110,9 @@ def stream_sdf(
         stop_when_idle: look at all work, deferred work included, and return when a batch has tried all due work and
             found nothing new.
         max_items_per_batch: most work items in a step of a batch; the others wait their turn.
+        max_records_per_batch: about how many records a step of a batch gives at most: each task has an even share, and
+            splits what it runs at the first claim after that. None for no limit but time.
+        max_bytes_per_batch: the same in bytes of pickled records.
         min_tasks: fewest tasks of a step that has work for them; None: as many as Spark has slots.
         max_tasks: most tasks of a step; None: as many as Spark has slots, or ``min_tasks`` if that is more.
         stop: set it from another thread to end the stream after the batch.
@@ -148,7 +154,9 @@ def stream_sdf(
             raise InvalidValueError(f"stream_sdf() {name} must be a number > 0, or None (got {show(value)}).")
     max_batches, max_items_per_batch = as_integer(max_batches), as_integer(max_items_per_batch)
     min_tasks, max_tasks = as_integer(min_tasks), as_integer(max_tasks)
+    max_records, max_bytes = as_integer(max_records_per_batch), as_integer(max_bytes_per_batch)
     bounds = {"max_batches": max_batches, "max_items_per_batch": max_items_per_batch, "min_tasks": min_tasks}
+    bounds |= {"max_records_per_batch": max_records, "max_bytes_per_batch": max_bytes}
     for name, value in {**bounds, "max_tasks": max_tasks}.items():
         if value is not None and (not is_integer(value) or value < 1):
             raise InvalidValueError(f"stream_sdf() {name} must be an integer >= 1, or None (got {show(value)}).")
@@ -157,7 +165,15 @@ def stream_sdf(
     shown = display(progress, "stream_sdf()")
     stopped = threading.Event() if stop is None else stop
     with _signals(stopped):
-        pace = Pace(float(seconds), max_items_per_batch, min_tasks, max_tasks, **waits)
+        pace = Pace(
+            batch_seconds=float(seconds),
+            max_items=max_items_per_batch,
+            max_records=math.inf if max_records is None else max_records,
+            max_bytes=math.inf if max_bytes is None else max_bytes,
+            min_tasks=min_tasks,
+            max_tasks=max_tasks,
+            **waits,
+        )
         stream = Stream(rdd.context, chain, storage, foreach_batch, sinks, given, pace, shown)
         try:
             stream.checkpoint.begin(rdd)
