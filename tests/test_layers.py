@@ -82,7 +82,7 @@ LAYERS = {
     "io.files": {"__init__", "errors", "extras", "io", "numbers"},
     "io.compressed": {"errors", "extras", "io.files"},
     "io.text": {"__init__", "errors", "io", "io.compressed", "io.files"},
-    "io.follow": {"__init__", "errors", "io", "io.files", "io.text"},
+    "io.follow": {"__init__", "errors", "io", "io.compressed", "io.files", "io.text"},
     "io.kafka": {"__init__", "errors", "extras", "io", "io.files", "io.follow", "numbers"},
     "io.tables": {"__init__", "errors", "extras", "io", "io.files", "numbers"},
     "io.avro": {"__init__", "errors", "extras", "io.files", "io.text"},

@@ -17,9 +17,11 @@ from typing import Any
 import attrs
 
 from sdf import UNBOUNDED, RestrictionTracker
-from sdf.errors import InvalidValueError, ReadError, SourceChangedError
+from sdf.errors import InvalidValueError, ReadError, SourceChangedError, show
 from sdf.io.files.file_fn import FileBlock, FileRange
-from sdf.io.follow.file_states import FileState, Finder, read_bytes
+from sdf.io.files.pinned import FileInfo
+from sdf.io.follow.copies import read_bytes
+from sdf.io.follow.file_states import FileState, Finder
 from sdf.io.follow.tail_parts import Piece, Tail, TailTracker
 from sdf.io.options import as_seconds
 from sdf.io.text.lines import ReadLines
@@ -46,8 +48,8 @@ class TailLines(ReadLines):
         rotated_seconds: a renamed file has ended after so many seconds without a write. A missing `FileInfo` has ended
             after eight looks spread over that time. If `WatchFiles` yielded it, the eight looks are a scan interval
             apart, and none counts while the watched directory is missing.
-        options: as for `ReadLines`. Compressed files cannot be followed: a file with such a name is an error, unless
-            ``compression`` is None.
+        options: as for `ReadLines`. ``compression`` must be ``"infer"``, or None if names such as ``a.log.gz`` mean
+            nothing. A compressed `FileInfo` is read once, when it is complete; a compressed path is an error.
 
     Source: `tail -F`; rotation as logrotate does it.
     """
@@ -56,15 +58,20 @@ class TailLines(ReadLines):
         super().__init__(**options)
         self.poll_seconds = as_seconds(poll_seconds, "TailLines poll_seconds")
         self.rotated_seconds = as_seconds(rotated_seconds, "TailLines rotated_seconds")
+        if self.compression not in ("infer", None):
+            raise InvalidValueError(
+                f"TailLines compression must be 'infer' or None (got {show(self.compression)}): a file that grows is "
+                f"not compressed."
+            )
 
     def get_initial_restriction(self, element: Any) -> Tail:  # type: ignore[override]
         start = element.start if isinstance(element, FileBlock) else 0
         file = self.file_of(element)
         kind = self._kind(FileRange(start, file.size, file))
-        if kind:
+        if kind and not isinstance(element, FileInfo):
             raise InvalidValueError(
-                f"TailLines cannot follow a {kind} file (got {file.path!r}). Leave such files out by the pattern, or "
-                f"by the regex of WatchFiles; where only the name says so, pass compression=None."
+                f"TailLines cannot follow a {kind} file (got {file.path!r}): it does not grow. Let WatchFiles find it, "
+                f"or read it with ReadLines; where only the name says so, pass compression=None."
             )
         return Tail(start, UNBOUNDED, 0, self._finder(element).located(file))
 
@@ -100,7 +107,12 @@ class TailLines(ReadLines):
                 yield from self._process(at, state, tracker)
 
     def _finder(self, element: Any) -> Finder:
-        return Finder(self.storage_options, self.rotated_seconds, by_name=isinstance(element, (str, os.PathLike)))
+        return Finder(
+            self.storage_options,
+            self.rotated_seconds,
+            by_name=isinstance(element, (str, os.PathLike)),
+            compressed=self.compression is not None,
+        )
 
     def _process(self, at: Tail, state: FileState, tracker: Any) -> Iterator[Any]:
         growing = at.stop is UNBOUNDED

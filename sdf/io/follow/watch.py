@@ -25,6 +25,8 @@ from sdf.io.options import as_seconds
 
 __all__ = ["Scans", "WatchFiles"]
 
+_STALLED = 8  # scan intervals
+
 
 @attrs.frozen
 class Scans:
@@ -104,7 +106,9 @@ class WatchFiles(Connector):
         modified: how to treat a changed file. ``"reread"`` yields it again. ``"tail"`` yields the appended bytes as a
             `FileBlock`, which may end inside of a record, and the whole file if it was replaced or has shrunk.
             ``"ignore"`` yields each file once, under whatever name or link, and a new file that takes its place: for
-            `TailLines`. A copy is another file: leave copies of rotated files out of the pattern.
+            `TailLines`. It waits until a file has a first byte. A compressed file is not yielded if it begins, both
+            name and text, as a file that was yielded: it is the copy that rotation makes of it. Another copy is
+            another file: leave copies of rotated files out of the pattern.
         recursive, regex, hidden, storage_options: as of `MatchFiles`.
 
     Source: the directory scanner of Apache Apex Malhar's file splitter, which compares times only.
@@ -145,11 +149,14 @@ class WatchFiles(Connector):
         seen: tuple[Any, ...]
         if self.modified == "ignore" and root is not None:
             known = tuple(one if isinstance(one, KnownFile) else KnownFile(one, 0, b"") for one in scans.seen)
-            new, seen = compare(known, there)
-            watch = Watch(root, self.interval_seconds)
+            new, seen = compare(known, there, stalled_seconds=_STALLED * self.interval_seconds)
             found = tuple(
-                attrs.evolve(file, real=os.path.realpath(file.path.removeprefix("file://")), watch=watch)
-                for file in new
+                attrs.evolve(
+                    file,
+                    real=os.path.realpath(file.path.removeprefix("file://")),
+                    watch=Watch(root, self.interval_seconds, head),
+                )
+                for file, head in new
             )
             is_new = [one.lasting for one in known] != [one.lasting for one in seen]
         else:

@@ -14,7 +14,7 @@ from sdf import run_direct
 from sdf.errors import InvalidValueError, ReadError, SourceChangedError, SourceError
 from sdf.execution.invoker import Invoker
 from sdf.io import MatchFiles, TailLines
-from sdf.io.follow import file_states
+from sdf.io.follow import copies
 
 
 class Tail(Following):
@@ -386,7 +386,7 @@ def test_a_long_line_takes_no_more_memory_than_it_needs(path, monkeypatch):
     """Not all the rest of the file."""
     monkeypatch.setattr("sdf.io.follow.tail._PIECE_BYTES", 64)
     append(path, b"x" * 100 + b"\n" + b"y\n" * 10_000)
-    tail, most, read = Tail(path), [], file_states.read_bytes
+    tail, most, read = Tail(path), [], copies.read_bytes
 
     def noted(path, start, stop):
         most.append(stop - start)

@@ -1,5 +1,6 @@
 """Streams of real sources that grow: Kafka topics, a table; stopped and gone on with; and a look that is asked for."""
 
+import gzip
 import sqlite3
 import threading
 import time
@@ -125,3 +126,32 @@ def test_a_scan_can_be_asked_for(sc, tmp_path):
     run.join(60)
     assert not run.is_alive()
     assert sink.records() == [f"line {line}" for line in range(4)]
+
+
+def test_compressed_files_in_a_watched_directory(sc, tmp_path):
+    """The one that was followed is known; what was never followed is read once; and other options count on resume."""
+    logs, sink = tmp_path / "logs", Sink()
+    logs.mkdir()
+
+    def run(**options):
+        stream_sdf(
+            sc.parallelize([str(logs)], 1),
+            [WatchFiles(interval_seconds=0, modified="ignore", **options), TailLines(poll_seconds=0)],
+            checkpoint=tmp_path / "journal",
+            foreach_batch=sink,
+            batch_seconds=0.1,
+            stop_when_idle=True,
+        )
+        return sink.records()
+
+    (logs / "app.log").write_text("1\n")
+    (logs / "old.log.gz").write_bytes(gzip.compress(b"0\n"))
+    assert sorted(run()) == ["0", "1"]
+    (logs / "app.log").unlink()
+    (logs / "app.log.1.gz").write_bytes(gzip.compress(b"1\n2\n"))
+    (logs / "bad.gz").write_bytes(b"no gzip")
+    assert sorted(run()) == ["0", "1", "2"]
+    (logs / "app.log").write_text("3\n")
+    (logs / "other.log").write_text("4\n")
+    assert sorted(run(regex=r"(?!other).*")) == ["0", "1", "2", "3"]
+    assert sorted(run()) == ["0", "1", "2", "3", "4"]
