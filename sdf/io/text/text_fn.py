@@ -152,7 +152,10 @@ class TextFn(CompressedFn):
         known = getattr(self, "encoding", None)
         if known is None:
             return ""
-        return f"If the text is not {known}, name its encoding: {type(self).__name__}(encoding='latin-1'), say. "
+        return (
+            f"If the text is not {known}, name its encoding: {type(self).__name__}(encoding='latin-1'), say. To read "
+            f"it all the same pass errors='replace'. "
+        )
 
     def block_from(self, element: Any, restriction: FileRange, position: int) -> int:
         if restriction.codec == "":

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from sdf import stream_sdf
+from sdf.errors import ReadError
 from sdf.io import TailKafka, TailLines, TailTable, WatchFiles, WatchTopics
 
 NEVER = 3600.0
@@ -155,3 +156,27 @@ def test_compressed_files_in_a_watched_directory(sc, tmp_path):
     (logs / "other.log").write_text("4\n")
     assert sorted(run(regex=r"(?!other).*")) == ["0", "1", "2", "3"]
     assert sorted(run()) == ["0", "1", "2", "3", "4"]
+
+
+def test_a_byte_that_is_no_text_can_be_read_all_the_same(sc, tmp_path):
+    """The stream goes on as the message says: with another option, and without losing what it has read."""
+    logs, sink = tmp_path / "logs", Sink()
+    logs.mkdir()
+    (logs / "good").write_bytes(b"1\n")
+    (logs / "bad").write_bytes(b"2\n\xff\n3\n")
+
+    def run(**options):
+        stream_sdf(
+            sc.parallelize([str(logs)], 1),
+            [WatchFiles(interval_seconds=0, modified="ignore"), TailLines(poll_seconds=0, **options)],
+            checkpoint=tmp_path / "journal",
+            foreach_batch=sink,
+            batch_seconds=0.1,
+            stop_when_idle=True,
+        )
+        return sorted(sink.records())
+
+    for _ in range(2):
+        with pytest.raises(ReadError, match="To read it all the same pass errors='replace'"):
+            run()
+    assert run(errors="replace") == ["1", "2", "3", "\ufffd"]
