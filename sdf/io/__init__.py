@@ -13,9 +13,9 @@ from sdf.io.files.match import MatchFiles
 from sdf.io.files.pinned import FileInfo
 from sdf.io.follow.tail import TailLines
 from sdf.io.follow.watch import WatchFiles
-from sdf.io.kafka.client import KafkaRecord, TopicPartition
 from sdf.io.kafka.tail import TailKafka, WatchTopics
 from sdf.io.kafka.topic import ReadKafka
+from sdf.io.kafka.values import KafkaRecord, TopicPartition
 from sdf.io.lmdb import ReadLmdb
 from sdf.io.parquet import ReadParquet
 from sdf.io.tables.table import ReadTable, TableQuery

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from support.brokers import Brokers
 
 from sdf import stream_sdf
 from sdf.errors import ReadError
@@ -60,8 +61,8 @@ def test_a_topic_is_followed_with_a_partition_that_comes_later(sc, tmp_path):
 
         there = 2
 
-        def _partitions(self, consumer, topic):
-            return super()._partitions(consumer, topic)[: self.there]
+        def _partitions(self, consumer, topic, **options):
+            return super()._partitions(consumer, topic, **options)[: self.there]
 
     cluster.list_topics("topic", timeout=10)
     send(30, [0, 1])
@@ -75,6 +76,47 @@ def test_a_topic_is_followed_with_a_partition_that_comes_later(sc, tmp_path):
     told = asking.committed([kafka.TopicPartition("topic", number) for number in range(3)], timeout=10)
     asking.close()
     assert [one.offset for one in told] == [60, 50, 20]
+
+
+def test_brokers_that_are_away_do_not_end_a_stream(sc, tmp_path):
+    """It waits, and goes on where it was."""
+    kafka = pytest.importorskip("confluent_kafka")
+    brokers, sink, stop = Brokers(), Sink(), threading.Event()
+    config = {"bootstrap.servers": brokers.servers, "log_level": 0}
+    producer = kafka.Producer(config)
+
+    def send(value):
+        producer.produce("topic", value, partition=0)
+        assert producer.flush(60) == 0
+
+    def await_values(*values):
+        while [record.value for record in sink.records()] != list(values):
+            assert sink.came.wait(120)
+            sink.came.clear()
+
+    send(b"1")
+    run = threading.Thread(
+        target=stream_sdf,
+        args=(
+            sc.parallelize(["topic"], 1),
+            [
+                WatchTopics(config, interval_seconds=0.2, timeout_seconds=0.5),
+                TailKafka(config, poll_seconds=0.1, timeout_seconds=0.5),
+            ],
+        ),
+        kwargs={"checkpoint": tmp_path / "journal", "foreach_batch": sink, "batch_seconds": 0.2, "stop": stop},
+    )
+    run.start()
+    await_values(b"1")
+    brokers.go()
+    time.sleep(4)
+    assert run.is_alive()
+    brokers.come()
+    send(b"2")
+    await_values(b"1", b"2")
+    stop.set()
+    run.join(60)
+    brokers.end()
 
 
 def test_a_table_is_followed_by_a_growing_key(sc, tmp_path):
