@@ -11,6 +11,7 @@ from sdf.io.files.blocks import FileBlocks
 from sdf.io.files.file_fn import FileBlock
 from sdf.io.files.match import MatchFiles
 from sdf.io.files.pinned import FileInfo
+from sdf.io.follow.polling import Polled, Watch
 from sdf.io.follow.tail import TailLines
 from sdf.io.follow.watch import WatchFiles
 from sdf.io.kafka.tail import TailKafka, WatchTopics
@@ -33,6 +34,7 @@ __all__ = [
     "FileInfo",
     "KafkaRecord",
     "MatchFiles",
+    "Polled",
     "ReadAvro",
     "ReadCsv",
     "ReadJsonLines",
@@ -48,6 +50,7 @@ __all__ = [
     "TailLines",
     "TailTable",
     "TopicPartition",
+    "Watch",
     "WatchFiles",
     "WatchTopics",
 ]

@@ -14,6 +14,7 @@ _TYPES = {
     "sdf.io.files.file_fn": ("FileBlock", "FileRange"),
     "sdf.io.files.pinned": ("FileInfo", "Watch"),
     "sdf.io.follow.known_files": ("KnownFile",),
+    "sdf.io.follow.polling": ("Poll", "Polled", "Polls"),
     "sdf.io.follow.tail_parts": ("Piece", "Tail"),
     "sdf.io.follow.watch": ("Scan", "Scans"),
     "sdf.io.kafka.tail_parts": ("KafkaTail", "Mark", "Messages"),

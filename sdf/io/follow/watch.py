@@ -22,12 +22,14 @@ from sdf.io.files.match import MatchFiles, pattern_root
 from sdf.io.files.pinned import FileInfo, Watch, file_system, is_local
 from sdf.io.follow.known_files import KnownFile, compare
 from sdf.io.options import as_seconds
+from sdf.io.stored import stored
 
 __all__ = ["Scans", "WatchFiles"]
 
 _STALLED = 8  # scan intervals
 
 
+@stored
 @attrs.frozen
 class Scans:
     """The scans ``[start, stop)`` of an element.
@@ -37,12 +39,14 @@ class Scans:
         stop: number after the last one, or UNBOUNDED.
         seen: the files seen before the first scan.
         found: the files that the first scan found; None before it is made.
+        ended: whether no scan is needed any more.
     """
 
     start: int
     stop: Any = UNBOUNDED
     seen: tuple[Any, ...] = ()
     found: tuple[Any, ...] | None = None
+    ended: bool = False
 
 
 @attrs.frozen
@@ -52,6 +56,10 @@ class Scan:
     number: int
     found: tuple[Any, ...]
     seen: tuple[Any, ...]
+
+    def after(self, scans: Scans) -> Scans:
+        """Return what remains of some scans after this one."""
+        return attrs.evolve(scans, start=self.number + 1, seen=self.seen, found=None)
 
 
 class ScanTracker(RestrictionTracker):
@@ -77,21 +85,19 @@ class ScanTracker(RestrictionTracker):
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Scans, Scans] | None:
         if self._refused or fraction_of_remainder != 0:
             return None
-        after = self._scans.start if self._made is None else self._made.number + 1
-        if not after < self._scans.stop:
+        residual = self._scans if self._made is None else self._made.after(self._scans)
+        if not residual.start < self._scans.stop:
             return None
-        seen = self._scans.seen if self._made is None else self._made.seen
-        residual = Scans(after, self._scans.stop, seen)
-        self._scans = attrs.evolve(self._scans, stop=after, seen=())  # to replay it, `found` is enough
+        self._scans = attrs.evolve(self._scans, stop=residual.start, seen=())  # to replay it, `found` is enough
         return self._scans, residual
 
     def check_done(self) -> None:
         last = self._scans.start - 1 if self._made is None else self._made.number
-        if not self._refused and not last >= self._scans.stop - 1:
+        if not self._refused and not self._scans.ended and not last >= self._scans.stop - 1:
             raise ValueError(f"scan {last + 1} of {show(self._scans)} was not made")
 
     def is_bounded(self) -> bool:
-        return self._scans.stop is not UNBOUNDED
+        return self._scans.ended or self._scans.stop is not UNBOUNDED
 
 
 class WatchFiles(Connector):
