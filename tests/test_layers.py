@@ -88,7 +88,17 @@ LAYERS = {
     "io.avro": {"__init__", "errors", "extras", "io.files", "io.text"},
     "io.parquet": {"errors", "extras", "io.files"},
     "io.lmdb": {"__init__", "errors", "extras", "io"},
-    "io.__init__": {"io.avro", "io.files", "io.follow", "io.kafka", "io.lmdb", "io.parquet", "io.tables", "io.text"},
+    "io.__init__": {
+        "io.avro",
+        "io.compressed",
+        "io.files",
+        "io.follow",
+        "io.kafka",
+        "io.lmdb",
+        "io.parquet",
+        "io.tables",
+        "io.text",
+    },
 }
 IMPURE = {"spark", "io", "sinks", "storage", "testing", "beam", "__main__", "__init__"}
 DOORS = {

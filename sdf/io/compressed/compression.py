@@ -77,7 +77,7 @@ class CompressedFn(FileFn):
         kind = self._kind(plain)
         if not kind or plain.start == plain.stop:
             return plain
-        with self.open(plain) as file:
+        with self.open(attrs.evolve(plain, codec=kind)) as file:
             if self.compression == "infer" and kind == "gzip" and block_size(file.read(_BGZF_HEAD_BYTES)) is not None:
                 kind = "bgzf"
             if kind in BLOCKS:

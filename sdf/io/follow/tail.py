@@ -58,6 +58,8 @@ class TailLines(ReadLines):
         super().__init__(**options)
         self.poll_seconds = as_seconds(poll_seconds, "TailLines poll_seconds")
         self.rotated_seconds = as_seconds(rotated_seconds, "TailLines rotated_seconds")
+        if self.with_block_id:
+            raise InvalidValueError("TailLines has no with_block_id: a file that grows has no blocks.")
         if self.compression not in ("infer", None):
             raise InvalidValueError(
                 f"TailLines compression must be 'infer' or None (got {show(self.compression)}): a file that grows is "

@@ -47,8 +47,8 @@ class ReadCsv(TextFn):
         quoted_newlines: quoted fields may hold newlines. Then only reading from the start shows where rows start: each
             file is read in one piece, and the report says so. False: such a field is an error.
         encoding, errors: as for `ReadLines`. A byte order mark at the start of a file is dropped.
-        options: as for `TextFn`: ``with_position``, ``on_error``, ``max_record_bytes``, ``compression``,
-            ``index_dir``, ``block_size``, ``storage_options``.
+        options: as for `TextFn`: ``with_position``, ``with_block_id``, ``on_error``, ``max_record_bytes``,
+            ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
@@ -123,7 +123,8 @@ class ReadCsv(TextFn):
             attempt._restriction = restriction
             return super(ReadCsv, attempt).process(element, tracker)
         rows = attempt._rows_of(restriction) if tracker.try_claim(0) else ()
-        return attempt._outputs(restriction.file.path, rows)
+        outputs = attempt._outputs(restriction.file.path, rows)
+        return self.named(element, restriction, 0, outputs) if self.with_block_id else outputs
 
     def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
         if self.header and offset == 0:

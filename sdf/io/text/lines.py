@@ -27,8 +27,8 @@ class ReadLines(TextFn):
             lines are bytes, as they are in the file.
         errors: what becomes of bytes that are no text, as `bytes.decode` takes it. ``"strict"``: such a line is a bad
             record. ``"replace"``: they become U+FFFD. ``"backslashreplace"`` and ``"surrogateescape"`` keep them.
-        options: as for `TextFn`: ``with_position``, ``on_error``, ``max_record_bytes``, ``compression``,
-            ``index_dir``, ``block_size``, ``storage_options``.
+        options: as for `TextFn`: ``with_position``, ``with_block_id``, ``on_error``, ``max_record_bytes``,
+            ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
