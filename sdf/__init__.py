@@ -19,7 +19,7 @@ from sdf.reporting.run_report import RunReport
 if TYPE_CHECKING:
     from sdf.spark.live.runner import LiveRunner
     from sdf.spark.run import run_sdf
-    from sdf.spark.save import SaveSummary, save_sdf
+    from sdf.spark.save import SaveSummary, abort_save, save_sdf
     from sdf.spark.staged.runner import StagedRunner
     from sdf.spark.stream.stream import Batch, StreamSummary, stream_sdf
 
@@ -48,6 +48,7 @@ __all__ = [
     "UnsplittableTracker",
     "WalltimeWatermark",
     "WatermarkEstimator",
+    "abort_save",
     "run_direct",
     "run_sdf",
     "save_sdf",
@@ -60,6 +61,7 @@ _NEEDS_SPARK = {
     "SaveSummary": "sdf.spark.save",
     "StagedRunner": "sdf.spark.run",
     "StreamSummary": "sdf.spark.stream.stream",
+    "abort_save": "sdf.spark.save",
     "run_sdf": "sdf.spark.run",
     "save_sdf": "sdf.spark.save",
     "stream_sdf": "sdf.spark.stream.stream",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.postgresql import postgresql  # noqa: F401, a fixture
+from support.small_disk import small_disk  # noqa: F401, a fixture
 
 HERE = Path(__file__).parent
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

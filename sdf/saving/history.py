@@ -18,6 +18,7 @@ Records of the log, as JSON lists:
     ["committing", hash]                       nothing runs any more; the hash of the messages to commit
     ["committed", output]                      the sink of that output has committed
     ["done"]
+    ["aborted"]                                the run was given up; another one may begin
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class History:
         identity: what the run is made of.
         prepared: whether the sinks have accepted the run.
         blobs: the blobs that hold the elements.
+        former_blobs: those of runs that were given up; the log names them.
         expanded: number of elements, None if they are not all in the log.
         segments: number of committed segments.
         records: number of committed records of each output, the main one first.
@@ -79,16 +81,28 @@ class History:
         committing: the hash of the messages that are being committed, None before.
         committed: the outputs whose sinks have committed.
         done: whether the run has ended.
+        aborted: whether the run was given up.
         drivers: how many drivers have worked on the run.
         lost_seconds: seconds of work that its drivers had not committed when they were last heard of.
     """
 
     def __init__(self, log: RunLog) -> None:
         self._log = log
+        self.blobs: list[Any] = []
+        self.former_blobs: list[Any] = []
+        self.reset()
+        with collecting_nothing():
+            for record in log.read():
+                self._enter(record)
+        self.lost_seconds += self._running
+
+    def reset(self) -> None:
+        """Forget all, as of a run that was given up: another one begins."""
         self._parts = Parts()
         self._elements: list[tuple[Any, Any, str | None]] = []  # element, initial restriction and note, as in the log
         self._messages: list[bytes] = []  # of each segment, as JSON, since there may be a million
-        self.blobs: list[Any] = []
+        self.former_blobs += self.blobs
+        self.blobs = []
         self.app: str | None = None
         self.identity: Mapping[str, Any] = {}
         self.expanded: int | None = None
@@ -98,18 +112,16 @@ class History:
         self.committing: str | None = None
         self.committed: set[str] = set()
         self.done = False
+        self.aborted = False
         self.drivers = 0
         self.prepared = False
         self.lost_seconds = self._running = 0.0
-        with collecting_nothing():
-            for record in log.read():
-                self._enter(record)
-        self.lost_seconds += self._running
 
     def _enter(self, record: Any) -> None:
         try:
             kind, *values = record
             if kind == "begin":
+                self.reset()
                 self.app, self.identity = values
                 self.drivers = 1
             elif kind == "prepared":
@@ -138,6 +150,8 @@ class History:
                 self.committed.add(*values)
             elif kind == "done":
                 self.done = True
+            elif kind == "aborted":
+                self.aborted = True
             else:
                 raise ValueError(f"it does not know {show(kind)}")
         except (ValueError, TypeError, LookupError) as error:
@@ -150,11 +164,9 @@ class History:
         )
 
     def _expand(self, count: int) -> None:
-        for blob in self.blobs:
-            for line in zlib.decompress(self._log.get(blob)).splitlines():
-                element, whole, pieces, note = json.loads(line)
-                self._elements.append((element, pieces[0][0] if whole is None else whole, note))
-                self._parts.add_element(pieces)
+        for element, whole, pieces, note in self._stored_elements():
+            self._elements.append((element, pieces[0][0] if whole is None else whole, note))
+            self._parts.add_element(pieces)
         if count != len(self._elements):
             raise ValueError(f"it should have {count} elements, it has {len(self._elements)}")
         self.expanded = count
@@ -176,8 +188,13 @@ class History:
                 )
 
     def elements(self) -> Iterator[Any]:
-        """Yield the elements of the run."""
-        return (from_data(element) for element, _, _ in self._elements)
+        """Yield the elements of the run, once they are all in the log."""
+        return (from_data(element) for element, _, _, _ in self._stored_elements())
+
+    def _stored_elements(self) -> Iterator[Any]:
+        for blob in self.blobs:
+            for line in zlib.decompress(self._log.get(blob)).splitlines():
+                yield json.loads(line)
 
     def replay(self, work: RunState) -> list[tuple[WorkItem, int]]:
         """Enter all of the history into the state of a new run.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from sdf.errors import JournalCorruptError, JournalError, SdfError, SinkError
+from sdf.errors import JournalCorruptError, JournalDiskError, JournalError, SdfError, SinkError
 from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import WorkItem
@@ -65,8 +66,11 @@ class Saving:
         self._clock = clock
         self._wall = wall
         self.history = History(run_log)
+        if self.history.aborted:
+            self.history.reset()
         self.commit_seconds = commit_seconds
         self._pulse_at = clock()
+        self._uncommitted_seconds = 0.0
         begins = self.history.app is None or (not self.history.prepared and self.history.identity != identity)
         self.resumed = self.history.prepared
         if not begins:
@@ -77,7 +81,8 @@ class Saving:
         if not self.history.done:
             run_log.append([["begin", app, identity] if begins else ["driver", driver]])
             for name, sink in sinks:
-                sink.prepare(SinkRun(token, name, not begins))
+                committing = self.history.committing is not None and name not in self.history.committed
+                sink.prepare(SinkRun(token, name, resumed=not begins, committing=committing))
         self._writer = LogWriter(run_log, clock=clock)
         if not (self.history.prepared or self.history.done):
             self._writer.add(["prepared"])
@@ -119,9 +124,15 @@ class Saving:
     def pulse(self, uncommitted_seconds: float) -> None:
         """Log now and then how many seconds of work would be lost; raise if the log cannot be written."""
         self._writer.check()
+        self._uncommitted_seconds = round(uncommitted_seconds, 1)
         if self._clock() - self._pulse_at >= _PULSE_SECONDS:
             self._pulse_at = self._clock()
-            self._writer.add(["running", round(uncommitted_seconds, 1)])
+            self._writer.add(["running", self._uncommitted_seconds])
+
+    def check_alone(self) -> None:
+        """Raise JournalFencedError if another driver has taken over: that may be why the work of this one fails."""
+        with suppress(JournalDiskError):
+            self._log_now(["running", self._uncommitted_seconds])
 
     # At the end.
 
@@ -179,17 +190,16 @@ class Saving:
         """Write what waits for the log, and end its thread."""
         self._writer.close()
 
-    def check_same_elements(self, elements: list[Any]) -> None:
-        """Raise JournalError unless these are the elements that the run began with."""
-        before = list(self.history.elements())
-        if len(before) != len(elements):
-            raise self._other_elements(f"{len(before):,} elements", f"{len(elements):,}")
-        for old, new in zip(before, elements, strict=True):
+    def check_same_elements(self, elements: Sequence[Any]) -> None:
+        """Raise JournalError unless these are the elements of the run, which is done."""
+        if self.history.expanded != len(elements):
+            raise self._other_elements(f"{self.history.expanded:,} elements", f"{len(elements):,}")
+        for old, new in zip(self.history.elements(), elements, strict=True):
             if not self.history.is_same(old, new):
                 raise self._other_elements(f"element {old!r:.200}", f"{new!r:.200} in its place")
 
     def _other_elements(self, before: str, now: str) -> JournalError:
         return JournalError(
             f"the checkpoint in {self._log.root} belongs to a run over other elements: it had {before}, this call has "
-            f"{now}. That run is {'done' if self.history.done else 'not done'}; use another checkpoint for another run."
+            f"{now}. That run is done, and its results stay; use another checkpoint for another run."
         )

@@ -62,14 +62,18 @@ def run(what: str, storage: Storage) -> int | None:
         log = RunLog(storage, driver=uuid.uuid4().hex, clock=lambda: 0)
         history = History(log)
         work = RunState(_SizesFn())
-        left = [item for item, _ in history.replay(work)] if history.expanded is not None else []
+        left = (
+            [item for item, _ in history.replay(work)] if history.expanded is not None and not history.aborted else []
+        )
         if what == "show":
             for line in _lines(history, work, left):
                 print(line)
         elif what == "clean":
-            if not history.done:
+            if not (history.done or history.aborted):
                 log.append([["driver", "clean"]])
-            print(f"removed {len(log.remove_unused(history.blobs))} files that crashes had left")
+            print(
+                f"removed {len(log.remove_unused([*history.former_blobs, *history.blobs]))} files that crashes had left"
+            )
     except JournalError as error:
         print(error, file=sys.stderr)
         return 1
@@ -81,7 +85,7 @@ def _lines(history: History, work: RunState, left: list[Any]) -> Iterator[str]:
     drivers = "1 driver" if history.drivers == 1 else f"{history.drivers} drivers"
     yield f"saved run {history.app} of {history.identity.get('the DoFn')}, {drivers} so far: {_status(history)}"
     yield f"committed: {sum(history.records):,} records in {history.segments:,} segments"
-    if history.expanded is None:
+    if history.expanded is None or history.aborted:
         return
     elements = _elements(work, left)
     whole, rest = sum(one.whole for one in elements), sum(one.left for one in elements)
@@ -101,6 +105,8 @@ def _lines(history: History, work: RunState, left: list[Any]) -> Iterator[str]:
 
 
 def _status(history: History) -> str:
+    if history.aborted:
+        return "given up; the next save_sdf begins anew"
     if history.done:
         return "done"
     if history.committing is not None:

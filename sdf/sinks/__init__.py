@@ -1,5 +1,6 @@
 """Sinks of `save_sdf`: where the records go, and how they become visible exactly once."""
 
+from sdf.sinks.data_source import DataSourceSink
 from sdf.sinks.delta import DeltaTable
 from sdf.sinks.json_lines import JsonLinesFiles
 from sdf.sinks.parquet import ParquetFiles
@@ -7,4 +8,15 @@ from sdf.sinks.sink import Place, Sink, SinkRun, Token
 from sdf.sinks.sql import SqlTable
 from sdf.sinks.text import TextFiles
 
-__all__ = ["DeltaTable", "JsonLinesFiles", "ParquetFiles", "Place", "Sink", "SinkRun", "SqlTable", "TextFiles", "Token"]
+__all__ = [
+    "DataSourceSink",
+    "DeltaTable",
+    "JsonLinesFiles",
+    "ParquetFiles",
+    "Place",
+    "Sink",
+    "SinkRun",
+    "SqlTable",
+    "TextFiles",
+    "Token",
+]

@@ -1,201 +1,283 @@
-"""DeltaTable: records appended to a Delta table in one transaction, which names itself; the library deltalake does it.
-
-Workers write Parquet files right into the table's directory. A file counts only when the log of the table names it, so
-nobody sees them before the commit. The commit is one entry in that log, with an application transaction (``txn``): the
-app and the version of the token. A commit that finds them in the table was made before.
-"""
+"""DeltaTable: records as Parquet files that are added to a Delta table in one version, through delta-rs."""
 
 from __future__ import annotations
 
-import os
+import json
+import re
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import attrs
 
-from sdf.errors import SdfError, SinkError, show
+from sdf.errors import InvalidTypeError, InvalidValueError, SdfError, SinkError, show
 from sdf.extras import need
-from sdf.sinks.on_disk import DiskStage
+from sdf.sinks.columns import Misfit
+from sdf.sinks.delta_files import DeltaFiles, stats_of
+from sdf.sinks.files import files_of
 from sdf.sinks.parquet import ParquetFiles
+from sdf.sinks.schema import as_schema, nullable
+from sdf.sinks.segments import Segment
 from sdf.sinks.sink import SinkRun, Token
 from sdf.sinks.stage import Stage
 
 __all__ = ["DeltaTable"]
 
-_TRIES = 20
-_SCHEMA = "schema"
+_COLOUR = re.compile(r"\x1b\[\d+m")
+_TRIES = 30
+_PAUSE_SECONDS = 0.1
+# What delta-rs 1.6 writes; it says so only when it commits.
+_FEATURES = {
+    "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns",
+    "invariants", "timestampNtz", "v2Checkpoint", "variantType",
+}  # fmt: skip
+_CHECKED_BY_WRITERS = ("delta.constraints.", "delta.invariants", "delta.generationExpression", "delta.identity.")
+
+
+def _as_delta_schema(value: Any) -> Any:
+    schema = as_schema(value)
+    if schema is None:
+        return None
+    try:
+        return _delta_schema(schema)
+    except Misfit as misfit:
+        field, kind, flaw = misfit.path, misfit.value, misfit.flaw
+        raise InvalidValueError(f"DeltaTable schema: {field!r} has type {kind}, which {flaw}.") from misfit
+
+
+def _delta_schema(schema: Any) -> Any:
+    """Return a schema with the types that Delta has; raise Misfit for a type that it does not have."""
+    arrow, types = need("pyarrow", "DeltaTable"), need("pyarrow.types", "DeltaTable")
+    delta = need("deltalake", "DeltaTable")
+    fields = []
+    for field in schema:
+        if types.is_timestamp(field.type):  # values with a fraction of the unit do not fit
+            field = field.with_type(arrow.timestamp("us", None if field.type.tz is None else "UTC"))
+        try:
+            fields.append(arrow.schema(delta.Schema.from_arrow(arrow.schema([field])).to_arrow()).field(0))
+        except Exception as error:  # of no class of its own
+            raise Misfit(field.name, field.type, "Delta does not have") from error
+    return nullable(arrow.schema(fields))
+
+
+def _as_options(value: Any) -> dict[str, str]:
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidTypeError("DeltaTable storage_options must be a mapping of names to strings.")
+    return dict(value or {})
 
 
 @attrs.frozen
 class DeltaTable(ParquetFiles):
-    """Appends records to a Delta table, which is made if it is not there. See `ParquetFiles` for records and schemas.
+    """Adds records to a Delta table, all in one version at the end of the run.
 
-    A table that is there decides the schema; it must not be partitioned. Other writers may append, overwrite or delete
-    meanwhile. Uncommitted files lie in the table's directory. A VACUUM removes such files when they are older than its
-    retention, seven days by default: a run that takes longer, or a VACUUM with less, makes the commit fail with a
-    `SinkError` that names the file; nothing is committed then.
+    Records become Parquet files as with `ParquetFiles`. If the table is there, they have its schema, or those of its
+    columns that ``schema`` names; if it is not, the commit makes it, without partitions. The version holds the
+    transaction of the run (``txn`` in the log), so the same run is never added twice. Others may append to the table,
+    overwrite or compact it meanwhile.
+
+    Workers put their files into the directory ``_sdf`` of the table, which no VACUUM looks into, however short its
+    retention. The commit puts them beside the table's other files: by links on a disk, by copies within the store on an
+    object store. A VACUUM with a retention of zero may remove these in the moment before the version that names them is
+    there; the commit looks after that, and puts them back.
+
+    Tables with partitions, constraints, generated columns, column mapping, or ``delta.setTransactionRetentionDuration``
+    are refused: delta-rs would not check the rows, or the table would forget which runs it holds.
 
     Args:
-        path: the directory of the table.
-        schema, compression, target_bytes, row_group_bytes, on_error: as for `ParquetFiles`.
+        path: the directory of the table, as a path or a URL (``s3://``, ``gs://``, ``abfs://``).
+        schema: see `ParquetFiles`. None: that of the table; if there is none, that of the first records.
+        compression, target_bytes, row_group_bytes, on_error: see `ParquetFiles`.
+        storage_options: options of delta-rs for the object store. Files are written with the credentials and the
+            endpoint of the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``), which delta-rs reads too.
 
     Raises:
+        BadRecordError: when it runs, for a record that does not fit.
+        InvalidTypeError, InvalidValueError: for a wrong option.
         MissingExtraError: if deltalake or pyarrow is not installed.
-        SinkError: when it runs, if the table does not fit or cannot be written.
+        SinkError: when it runs, if the table cannot take these records, or cannot be written.
     """
 
     appends = True
 
+    schema: Any = attrs.field(default=None, kw_only=True, converter=_as_delta_schema)
+    storage_options: dict[str, str] = attrs.field(
+        default=None, kw_only=True, converter=_as_options, repr=False, hash=False
+    )
+
     def __attrs_post_init__(self) -> None:
         need("deltalake", "DeltaTable")
-        super().__attrs_post_init__()
+        need("pyarrow.parquet", "DeltaTable")
+
+    def identity(self) -> Any:
+        names = [field.name for field in attrs.fields(type(self)) if field.name != "storage_options"]  # secrets
+        return {"sink": "DeltaTable", **{name: self.told(getattr(self, name)) for name in names}}
 
     def beside(self) -> str | None:
         return None
 
     def stage(self, token: Token) -> Stage:
-        return _TableStage(self.path, f"{self.path}/_sdf", token, type(self).__name__)
+        return self.stage_in(f"{self.path}/_sdf", token)
+
+    # On workers
+
+    def storable(self, schema: Any) -> Any:
+        return _delta_schema(schema)
+
+    def ended(self, segment: Segment, footer: Any) -> None:
+        segment.notes.setdefault("stats", []).append(stats_of(footer))
+
+    # On the driver
 
     def prepare(self, run: SinkRun) -> None:
-        stage, table = self.stage(run.token), self._table()
-        with self._blaming("prepare"):
-            stage.prepare(run)
-            if table is not None and not _is_committed(table, run.token):
-                schema = self._schema_of(table)
-                with suppress(FileExistsError):  # an earlier driver has done so
-                    stage.create(_SCHEMA, schema.serialize().to_pybytes())
-
-    def _schema_of(self, table: Any) -> Any:
-        """Return the schema of a table as Arrow's; raise SinkError if it does not fit."""
-        partitions = table.metadata().partition_columns
-        if partitions:
-            raise SinkError(
-                f"DeltaTable cannot append to {self.path!r}: it is partitioned by {show(partitions)}, and files are "
-                f"written without partitions. Use foreach_batch= or Spark's own writer for it."
-            )
-        arrow = need("pyarrow", "DeltaTable")
-        found = arrow.schema(table.schema().to_arrow())
-        if self.schema is not None:
-            for field in self.schema:
-                there = found.field(field.name).type if field.name in found.names else None
-                if there != field.type:
-                    raise SinkError(
-                        f"DeltaTable cannot append to {self.path!r}: column {field.name!r} is {field.type} in the "
-                        f"given schema, and {'not there' if there is None else there} in the table. Give the schema "
-                        f"of the table, or leave it out."
-                    )
-        return found
+        stage = self.stage(run.token)
+        with self._asking("prepare"):
+            table = self._table()
+            if _is_committed(table, run.token):
+                return
+            files = DeltaFiles(self.path, stage)
+            files.begin(run)
+            schema = self.schema if self.schema is not None or table is None else _schema_of(table)
+            if schema is not None:
+                files.propose(schema)
+            self._check_fits(table, files.schema())
 
     def commit(self, messages: Sequence[Any], token: Token) -> None:
-        files = [(name, size) for message in messages if message is not None for name, size in message["names"]]
-        for _ in range(_TRIES):
-            table = self._table()
-            if table is not None and _is_committed(table, token):
-                return
-            if self._tried(table, files, token):
-                return
-            time.sleep(0.1)
+        sizes, stats = files_of(messages), _stats_of(messages)
+        with self._asking("commit"):
+            files = DeltaFiles(self.path, self.stage(token))
+            seen, refusal = None, None
+            for attempt in range(_TRIES):
+                time.sleep(attempt * _PAUSE_SECONDS)
+                table = self._table()
+                if _is_committed(table, token):
+                    files.restore(sizes)
+                    return
+                version = None if table is None else table.version()
+                if refusal is not None and version == seen:  # nobody was faster
+                    raise refusal
+                schema = files.schema()
+                if table is None and schema is None and not sizes:
+                    return  # no records, no schema, no table
+                self._check_fits(table, schema)
+                files.publish(sizes, anew=attempt == 0)
+                actions = [_action(files.published(name), size, stats[name]) for name, size in sizes.items()]
+                seen, refusal = version, self._add(table, schema, actions, token)
         raise SinkError(
-            f"DeltaTable could not commit {token} to {self.path!r}: other writers were faster {_TRIES} times in a row. "
-            f"All records are written; make the same call again."
+            f"DeltaTable cannot commit {token} to {self.path!r}: others committed first {_TRIES} times. Nothing was "
+            f"added. Run again when there are fewer of them."
         )
 
-    def _tried(self, table: Any, files: Sequence[tuple[str, int]], token: Token) -> bool:
-        """Commit to a table as it was loaded; return False if somebody else has committed since."""
+    def _add(self, table: Any, schema: Any, actions: list[Any], token: Token) -> Any:
+        """Try to write the next version; return the error if it was refused. Whether it worked is seen in the table."""
         delta, errors = need("deltalake", "DeltaTable"), need("deltalake.exceptions", "DeltaTable")
-        transaction = need("deltalake.transaction", "DeltaTable")
-        actions = [self._action(transaction, name, size) for name, size in files]
+        # Without retries of delta-rs: each try looks first whether the token is there, and whether the files still fit.
         properties = delta.CommitProperties(
-            max_commit_retries=0, app_transactions=[delta.Transaction(token.app, token.version)]
+            app_transactions=[delta.Transaction(token.app, token.version)], max_commit_retries=0
         )
-        schema = self._schema_of(table) if table is not None else self._agreed_schema(token)
-        if schema is None:
-            return True  # there is no table, and there are no records to make one of
         try:
-            if table is None:
-                transaction.create_table_with_add_actions(
-                    self.path, delta.Schema.from_arrow(schema), actions, "error", commit_properties=properties
-                )
-            else:
+            if table is not None:
                 table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
-        except (errors.CommitFailedError, errors.DeltaError) as error:
-            if isinstance(error, errors.CommitFailedError) or (table is None and self._table() is not None):
-                return False
-            raise SinkError(f"DeltaTable cannot commit {token} to {self.path!r}: {error}.") from error
-        return True
-
-    def _agreed_schema(self, token: Token) -> Any:
-        if self.schema is not None:
-            return self.schema
-        data = self.stage(token).read(_SCHEMA)
-        arrow = need("pyarrow", "DeltaTable")
-        return None if data is None else arrow.ipc.read_schema(arrow.py_buffer(data))
-
-    def _action(self, transaction: Any, name: str, size: int) -> Any:
-        """Return the action that adds a file; an action that names a missing file would be committed all the same."""
-        path = f"{self.path}/{name}"
-        try:
-            found = os.stat(path)
-            rows = need("pyarrow.parquet", "DeltaTable").read_metadata(path).num_rows
-        except OSError as error:
-            raise SinkError(
-                f"DeltaTable cannot commit to {self.path!r}: the file {name!r} cannot be read ({error}). Nothing was "
-                f"committed. A VACUUM with a short retention removes files that are not committed yet: start over with "
-                f"a new checkpoint, and without it."
-            ) from error
-        if found.st_size != size:
-            raise SinkError(
-                f"DeltaTable cannot commit to {self.path!r}: the file {name!r} has {found.st_size} bytes and not "
-                f"{size}. Nothing was committed. Somebody else has changed it: start over with a new checkpoint."
-            )
-        modified = int(found.st_mtime * 1000)
-        return transaction.AddAction(name, size, {}, modified, True, f'{{"numRecords": {rows}}}')
+            else:
+                need("deltalake.transaction", "DeltaTable").create_table_with_add_actions(
+                    self.path, delta.Schema.from_arrow(schema), actions, mode="error", commit_properties=properties,
+                    storage_options=self.storage_options,
+                )  # fmt: skip
+        except errors.DeltaError as error:  # CommitFailedError says no more than that
+            return error
+        return None
 
     def abort(self, messages: Sequence[Any], token: Token) -> None:
-        table = self._table()
-        if table is not None and _is_committed(table, token):
-            raise SinkError(f"DeltaTable does not remove what is committed in {self.path!r}: {token} was committed.")
-        stage = self.stage(token)
-        with self._blaming("abort"):
-            for message in messages:
-                for name, _ in () if message is None else message["names"]:
-                    stage.remove(name)
+        with self._asking("abort"):
+            if _is_committed(self._table(), token):
+                raise SinkError(
+                    f"DeltaTable does not remove what {token} added to {self.path!r}: it was committed. Run again to "
+                    f"end the run, or delete the rows yourself."
+                )
+            stage = self.stage(token)
             stage.clean()
+            DeltaFiles(self.path, stage).withdraw(files_of(messages))
+
+    def clean(self, token: Token) -> None:
+        with self._asking("clean"):
+            self.stage(token).clean()
 
     def _table(self) -> Any:
         """Return the table as it is now, None if there is none."""
         delta, errors = need("deltalake", "DeltaTable"), need("deltalake.exceptions", "DeltaTable")
+        with suppress(errors.TableNotFoundError):  # `is_deltatable` holds Python's lock while it asks a store
+            return delta.DeltaTable(self.path, storage_options=self.storage_options)
+        return None
+
+    def _check_fits(self, table: Any, schema: Any) -> None:
+        """Raise SinkError if files with a schema cannot be added to a table."""
+        if table is None:
+            return
+        config = table.metadata().configuration
+        marks = [*config, *(key for field in table.schema().fields for key in field.metadata)]
+        wrong = [key for key in marks if key.startswith(_CHECKED_BY_WRITERS)]
+        wrong += [key for key in config if key == "delta.setTransactionRetentionDuration"]
+        wrong += [key for key in config if key == "delta.columnMapping.mode" and config[key] != "none"]
+        if wrong:
+            raise self._refused(f"the table has {wrong[0]!r}, which DeltaTable cannot keep. Take it from the table")
+        unknown = sorted({*(table.protocol().writer_features or ())} - _FEATURES)
+        if unknown:
+            raise self._refused(f"the table has the feature {unknown[0]!r}, which delta-rs cannot write. Drop it")
+        if table.metadata().partition_columns:
+            raise self._refused(f"it has the partitions {table.metadata().partition_columns}. Give a table without")
+        required = [field.name for field in table.schema().fields if not field.nullable]
+        if required:
+            raise self._refused(f"its column {required[0]!r} must not be null, which delta-rs does not check. Allow it")
+        if schema is None:
+            return
+        theirs = _schema_of(table)
+        for field in schema:
+            if field.name not in theirs.names:
+                raise self._refused(f"it has no column {field.name!r}, only {show(theirs.names)}. Add the column to it")
+            found = theirs.field(field.name).type
+            if found != field.type:
+                raise self._refused(f"its column {field.name!r} has type {found}, not {field.type}. Give a schema")
+
+    def _refused(self, why: str) -> SinkError:
+        return SinkError(f"DeltaTable cannot add to {self.path!r}: {why}, or write to another table.")
+
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[None]:
+        """Turn an error of delta-rs or the storage into a SinkError that says how to go on."""
         try:
-            return delta.DeltaTable(self.path)
-        except errors.TableNotFoundError:
-            return None
-        except errors.DeltaError as error:
-            raise SinkError(f"DeltaTable cannot read the table {self.path!r}: {error}.") from error
+            yield
+        except SdfError:
+            raise
+        except (OSError, need("deltalake.exceptions", "DeltaTable").DeltaError) as error:
+            told = " ".join(_COLOUR.sub("", str(error)).split())
+            raise SinkError(
+                f"DeltaTable cannot {what} {self.path!r}: {type(error).__name__}: {told}. What is committed in the "
+                f"checkpoint stays valid: see that the storage has room, is writable and answers, and run again to "
+                f"resume."
+            ) from error
 
 
-class _TableStage(DiskStage):
-    """Staging of a commit to a table: the files lie in the table's directory, the nonce and the schema below it."""
-
-    def prepare(self, run: SinkRun) -> None:
-        os.makedirs(self.path, exist_ok=True)
-        super().prepare(run)
-
-    def _check_target(self) -> None:
-        """A table may hold anything."""
-
-    def committed(self) -> bool:
-        return False
-
-    @property
-    def files(self) -> str:
-        return self.path
-
-    def commit(self, files: Mapping[str, int]) -> None:
-        raise SdfError("a table is committed through its log")
+def _schema_of(table: Any) -> Any:
+    """Return the schema of a table as pyarrow's."""
+    arrow = need("pyarrow", "DeltaTable")
+    return nullable(arrow.schema(table.schema().to_arrow()))
 
 
 def _is_committed(table: Any, token: Token) -> bool:
-    version = table.transaction_version(token.app)
+    version = None if table is None else table.transaction_version(token.app)
     return version is not None and version >= token.version
+
+
+def _stats_of(messages: Sequence[Any]) -> dict[str, Any]:
+    """Return the statistics of the files that messages name."""
+    return {
+        name: stats
+        for message in messages
+        if message is not None
+        for (name, _), stats in zip(message["names"], message["stats"], strict=True)
+    }
+
+
+def _action(name: str, size: int, stats: Any) -> Any:
+    action = need("deltalake.transaction", "DeltaTable").AddAction
+    return action(name, size, {}, int(time.time() * 1000), True, json.dumps(stats))

@@ -24,7 +24,7 @@ from sdf.sinks.stage import Stage
 from sdf.storage.disk import Disk
 from sdf.storage.places import storage_at
 
-__all__ = ["TARGET_BYTES", "FileSink", "as_bytes", "as_path", "as_target_bytes"]
+__all__ = ["TARGET_BYTES", "FileSink", "as_bytes", "as_path", "as_target_bytes", "files_of"]
 
 TARGET_BYTES = 512 << 20
 
@@ -104,14 +104,14 @@ class FileSink(Sink):
         return segment.message()
 
     def commit(self, messages: Sequence[Any], token: Token) -> None:
-        stage, files = self.stage(token), _files_of(messages)
+        stage, files = self.stage(token), files_of(messages)
         with self._blaming("commit"):
             if not stage.committed():  # then staging may have gone
                 stage.commit(files or self.files_of_nothing(stage))
 
     def abort(self, messages: Sequence[Any], token: Token) -> None:
         with self._blaming("abort"):
-            self.stage(token).abort(_files_of(messages))
+            self.stage(token).abort(files_of(messages))
 
     def clean(self, token: Token) -> None:
         with self._blaming("clean"):
@@ -121,6 +121,10 @@ class FileSink(Sink):
         """Return the staging directory of a commit."""
         beside = self.beside()
         assert beside is not None
+        return self.stage_in(beside, token)
+
+    def stage_in(self, beside: str, token: Token) -> Stage:
+        """Return the staging directory of a commit, in a directory."""
         kind = ObjectStage if "://" in self.path else DiskStage
         return kind(self.path, beside, token, type(self).__name__)
 
@@ -139,7 +143,7 @@ class FileSink(Sink):
             ) from error
 
 
-def _files_of(messages: Sequence[Any]) -> dict[str, int]:
+def files_of(messages: Sequence[Any]) -> dict[str, int]:
     """Return the files that messages name, with their sizes.
 
     Raises:

@@ -29,11 +29,6 @@ _COMMIT = "commit"
 class DiskStage(Stage):
     """See the module."""
 
-    @property
-    def files(self) -> str:
-        """The directory in which workers write their files."""
-        return self.where
-
     def prepare(self, run: SinkRun) -> None:
         if self.committed():
             return
@@ -56,14 +51,14 @@ class DiskStage(Stage):
 
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
-        path = os.path.join(self.files, name)
+        path = os.path.join(self.where, name)
         file = open(path, "xb")  # noqa: SIM115, it is closed below before it is removed
         try:
             yield file
             file.flush()
             os.fsync(file.fileno())
             file.close()
-            _sync(self.files)
+            _sync(self.where)
         except BaseException:
             with suppress(OSError):  # it writes what is buffered, and the disk may be full
                 file.close()
@@ -71,7 +66,7 @@ class DiskStage(Stage):
             raise
 
     def remove(self, name: str) -> None:
-        Disk(self.files).remove(name)
+        Disk(self.where).remove(name)
 
     def committed(self) -> bool:
         try:

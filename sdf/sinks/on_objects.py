@@ -24,15 +24,19 @@ from sdf.storage.disk import TEMPORARY
 from sdf.storage.objects import Objects
 from sdf.storage.places import storage_at
 
-__all__ = ["ObjectStage"]
+__all__ = ["ObjectStage", "objects_at"]
 
 _CLAIM = "_committing"
 _COPIES_AT_ONCE = 16
 
 
-@lru_cache(maxsize=64)
-def _target(path: str, process: int) -> Objects:
+def objects_at(path: str) -> Objects:
     """Return the objects of a target; a client takes a fifth of a second to make, and must not outlive a fork."""
+    return _objects_at(path, os.getpid())
+
+
+@lru_cache(maxsize=64)
+def _objects_at(path: str, process: int) -> Objects:
     return cast(Objects, storage_at(path, "the path of a sink"))
 
 
@@ -41,7 +45,7 @@ class ObjectStage(Stage):
 
     def __init__(self, path: str, beside: str, token: Token, who: str) -> None:
         super().__init__(path, beside, token, who)
-        self._target = _target(path, os.getpid())
+        self._target = objects_at(path)
         self._staging = Objects(self._target.fs, self.where, "the path of a sink")
         self._fs: Any = self._target.fs
         self._mark = str(token).encode()

@@ -20,9 +20,9 @@ from sdf.sinks.sink import Place
 from sdf.sinks.stage import Stage
 from sdf.sinks.tables import as_table, runs, schema_of_table
 
-__all__ = ["ParquetFiles"]
+__all__ = ["SCHEMA", "ParquetFiles"]
 
-_SCHEMA = "schema"
+SCHEMA = "schema"
 _EMPTY = "empty.parquet"
 _SAMPLE_RECORDS = 1000
 _SAMPLE_BYTES = 16 << 20
@@ -97,12 +97,19 @@ class ParquetFiles(FileSink):
     def write(self, records: Iterator[Any], place: Place) -> Any:
         if self.on_error == "tag" and place.reject is None:
             raise InvalidValueError(
-                "ParquetFiles on_error='tag' needs a run with an output 'bad' for what does not fit."
+                f"{type(self).__name__} on_error='tag' needs a run with an output 'bad' for what does not fit."
             )
         return super().write(records, place)
 
     def write_segment(self, records: Iterator[Any], place: Place, segment: Segment) -> None:
         _Writer(self, records, place, segment).write()
+
+    def storable(self, schema: Any) -> Any:
+        """Return a schema that was found as the files shall have it; raise Misfit if they cannot."""
+        return schema
+
+    def ended(self, segment: Segment, footer: Any) -> None:
+        """Take note of the footer of a file that is complete."""
 
     def files_of_nothing(self, stage: Stage) -> dict[str, int]:
         """Write a file without rows, so that readers find the schema, if one was given."""
@@ -147,7 +154,7 @@ class _Writer:
 
     def _proposed(self) -> Any:
         with self._segment.blaming():
-            data = self._segment.stage.read(_SCHEMA)
+            data = self._segment.stage.read(SCHEMA)
         return None if data is None else self._arrow.ipc.read_schema(self._arrow.py_buffer(data))
 
     def _first_records(self) -> list[Any]:
@@ -179,9 +186,10 @@ class _Writer:
 
     def _agreed(self, schema: Any) -> Any:
         """Return the schema of all attempts: the one that was proposed first."""
+        schema = self._sink.storable(schema)
         with self._segment.blaming():
             try:
-                self._segment.stage.create(_SCHEMA, schema.serialize().to_pybytes())
+                self._segment.stage.create(SCHEMA, schema.serialize().to_pybytes())
             except FileExistsError:
                 return self._proposed()
         return schema
@@ -250,6 +258,7 @@ class _Writer:
         if self._file is not None:
             with self._segment.blaming():
                 self._file.close()
+            self._sink.ended(self._segment, self._file.writer.metadata)
             self._file = None
             self._segment.end_file()
 

@@ -20,6 +20,9 @@ _FIRST_RECORDS = 64
 class Segment:
     """The files of one segment: one is open at a time. They are kept if the context ends without an exception.
 
+    Attributes:
+        notes: what else its message holds.
+
     Args:
         stage: where they are.
         name: what their names begin with.
@@ -32,6 +35,7 @@ class Segment:
     ) -> None:
         self.stage = stage
         self.blaming = blaming
+        self.notes: dict[str, Any] = {}
         self._name = name
         self._ending = ending
         self._names: list[list[Any]] = []
@@ -89,7 +93,12 @@ class Segment:
         """Return the message of the segment, None if it has no file."""
         if not self._names:
             return None
-        return {"files": len(self._names), "bytes": sum(size for _, size in self._names), "names": self._names}
+        return {
+            "files": len(self._names),
+            "bytes": sum(size for _, size in self._names),
+            "names": self._names,
+            **self.notes,
+        }
 
 
 class Batches:

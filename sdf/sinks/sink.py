@@ -40,12 +40,14 @@ class SinkRun:
     Attributes:
         token: the token of the commit.
         tag: the output that the sink gets, "main" or a tag.
-        resumed: whether an earlier driver may have prepared the sink for this token, written to it, and even committed.
+        resumed: whether an earlier driver may have prepared the sink for this token, and written to it.
+        committing: whether an earlier driver may have committed this token, wholly or in part.
     """
 
     token: Token
     tag: str
     resumed: bool
+    committing: bool
 
 
 @attrs.frozen

@@ -1,8 +1,10 @@
-"""save_sdf: runs a DoFn to the end and makes the results visible at once, exactly once, whatever crashes on the way."""
+"""save_sdf: runs a DoFn to the end and makes the results visible at once, exactly once, whatever crashes on the way.
+
+abort_save: gives such a run up before its end.
+"""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -13,22 +15,23 @@ from typing import Any
 import attrs
 from pyspark import RDD
 
-from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.errors import InvalidTypeError, InvalidValueError, JournalError, show
 from sdf.journal.pending import to_data
 from sdf.journal.run_log import RunLog
 from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.numbers import is_number
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
+from sdf.saving.history import History
+from sdf.saving.outputs import checkpoint_of, sinks_by_output, told
 from sdf.saving.saving import Saving
-from sdf.sinks.sink import Sink
+from sdf.sinks.sink import Sink, Token
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.staged.runner import StagedRunner
-from sdf.storage.places import Storage, storage_at
 
-__all__ = ["SaveSummary", "save_sdf"]
+__all__ = ["SaveSummary", "abort_save", "save_sdf"]
 
 log = logging.getLogger("sdf.saving")
 
@@ -81,8 +84,8 @@ def save_sdf(
     on with what was not committed. The same call after the end changes nothing, and returns the summary.
 
     Args:
-        elements: the elements, as for `run_sdf`. They are kept in the checkpoint: a resumed run does not evaluate the
-            RDD again.
+        elements: the elements, as for `run_sdf`. They are kept in the checkpoint: a resumed run goes on with those. At
+            its end it compares them with the elements of this call.
         fn: the DoFn.
         sink: where the records go (`sdf.sinks`); with tags a mapping of "main" and each tag to its sink.
         checkpoint: a directory or URL for the log of the run. None: beside the target, ``_<name>.sdf``; a sink that
@@ -100,7 +103,7 @@ def save_sdf(
     Raises:
         InvalidTypeError, InvalidValueError, UnpicklableError: for wrong arguments, before any job runs.
         JournalError: if the checkpoint is that of another run, cannot be written or read, or was taken over by another
-            driver.
+            driver. If only the elements differ: after the end of the run that was begun.
         SinkError: if the target cannot be written or committed. The run stays resumable.
         BadRecordError: for a record that the sink cannot write.
         ProcessError: if user code raised.
@@ -109,7 +112,7 @@ def save_sdf(
     began = time.monotonic()
     check_rdd(elements, "save_sdf()", "or run_direct(elements, fn) without Spark")
     check_fn(fn, side_inputs, "save_sdf()")
-    sinks = _sinks(sink, check_tags(tags, "save_sdf()"))
+    sinks = sinks_by_output(sink, check_tags(tags, "save_sdf()"), "save_sdf()")
     if runner is not None and not isinstance(runner, (StagedRunner, LiveRunner)):
         raise InvalidTypeError(
             f"save_sdf() runner must be a StagedRunner or a LiveRunner (got {show(runner)}). Pass an instance, such as "
@@ -117,7 +120,7 @@ def save_sdf(
         )
     if not is_number(commit_seconds) or not 0 < commit_seconds < float("inf"):
         raise InvalidValueError(f"save_sdf() commit_seconds must be a positive number (got {show(commit_seconds)}).")
-    storage = _storage(checkpoint, sinks)
+    storage = checkpoint_of(checkpoint, sinks, "save_sdf()")
     values = {name: value.collect() if isinstance(value, RDD) else value for name, value in (side_inputs or {}).items()}
     driver = uuid.uuid4().hex
     saving = Saving(
@@ -132,14 +135,20 @@ def save_sdf(
     )
     try:
         report = None
+        begun = saving.history.expanded is not None
         if saving.history.done:
-            saving.check_same_elements(elements.collect())
             saving.clean()
         else:
             if saving.history.committing is None:
                 shown = display(progress, "save_sdf()")
-                report = (runner or StagedRunner()).save(elements, fn, values, saving, shown)
+                try:
+                    report = (runner or StagedRunner()).save(elements, fn, values, saving, shown)
+                except Exception:
+                    saving.check_alone()
+                    raise
             saving.finish()
+        if begun:  # after it, since an RDD that changes must not stand in the way of what was begun
+            saving.check_same_elements(elements.collect())
     finally:
         saving.close()
     summary = _summary(saving, report, time.monotonic() - began)
@@ -147,47 +156,44 @@ def save_sdf(
     return summary
 
 
+def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike[str] | None = None) -> None:
+    """Give up a run of `save_sdf` that is not done: remove all that it has written. Needs no Spark.
+
+    The run is taken over first, as by another driver, so a driver that still works on it stops. Its log stays, and says
+    that the run was given up; the next `save_sdf` with this checkpoint begins anew.
+
+    Args:
+        sink, checkpoint: those of the call of `save_sdf`.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for wrong arguments.
+        JournalError: if there is no such run in the checkpoint, or if it is done: its results stay.
+        SinkError: if a sink cannot remove what was written, or has made it visible already.
+    """
+    sinks = sinks_by_output(sink, (), "abort_save()")
+    run_log = RunLog(checkpoint_of(checkpoint, sinks, "abort_save()"), driver=uuid.uuid4().hex, clock=_milliseconds)
+    history = History(run_log)
+    if history.app is None:
+        raise JournalError(f"abort_save() found no run to give up in {run_log.root}. Pass the checkpoint of the run.")
+    history.check_same({"the sinks": {name: told(one) for name, one in sinks}})
+    if history.done or history.committed:
+        visible = "all outputs" if history.done else f"the outputs {sorted(history.committed)}"
+        raise JournalError(
+            f"abort_save() removes nothing that is visible: {visible} of the run in {run_log.root} were committed. "
+            f"{'Remove them' if history.done else 'Call save_sdf again to commit the others, or remove them'} yourself."
+        )
+    if not (history.committing or history.aborted):
+        run_log.append([["aborted"]])  # first, so that no driver goes on with a part of what was written
+    elif not history.aborted:
+        run_log.append([["driver", "abort_save"]])
+    for at, (_, one) in reversed(list(enumerate(sinks))):  # in the order of the commits
+        one.abort(history.messages(at), Token(history.app, 0))  # refuses if it has committed: nothing is removed then
+    if history.committing and not history.aborted:
+        run_log.append([["aborted"]])
+
+
 def _milliseconds() -> int:
     return int(time.time() * 1000)
-
-
-def _sinks(sink: Any, tags: tuple[str, ...]) -> list[tuple[str, Sink]]:
-    """Return the sinks by output, the main one first; in the same order for each call, as the log counts on it."""
-    given = dict(sink) if isinstance(sink, Mapping) else {"main": sink}
-    for name, one in given.items():
-        if not isinstance(one, Sink):
-            raise InvalidTypeError(
-                f"save_sdf() sink must be a Sink of sdf.sinks, such as ParquetFiles('out'), or a mapping of outputs to "
-                f"sinks (got {show(one)}{f' for {name!r}' if isinstance(sink, Mapping) else ''})."
-            )
-    names = check_tags([name for name in given if name != "main"], "save_sdf()")
-    if "main" not in given or (tags and set(tags) != set(names)):
-        wanted = ("main", *(tags or names))
-        raise InvalidValueError(
-            f"save_sdf() needs a sink for each output, {show(wanted)}; it got sinks for {show(tuple(given))}. "
-            f"Pass a mapping, such as {{'main': ParquetFiles('out'), 'bad': JsonLinesFiles('bad')}}."
-        )
-    places = [_told(one) for one in given.values()]
-    for number, place in enumerate(places):
-        if place in places[:number]:
-            raise InvalidValueError(f"save_sdf() got one sink for two outputs ({show(place)}); each needs its own.")
-    return [("main", given["main"]), *((name, given[name]) for name in sorted(names))]
-
-
-def _storage(checkpoint: str | os.PathLike[str] | None, sinks: list[tuple[str, Sink]]) -> Storage:
-    """Return the storage of the checkpoint, by default beside the target of the main output."""
-    if checkpoint is not None:
-        return storage_at(checkpoint, "save_sdf() checkpoint")
-    appending = next((one for _, one in sinks if one.appends), None)
-    beside = sinks[0][1].beside()
-    if appending is not None or beside is None:
-        one = appending or sinks[0][1]
-        raise InvalidValueError(
-            f"save_sdf() needs a checkpoint for {type(one).__name__}, which adds to what is there: pass "
-            f"checkpoint='/a/directory', a new one for each run. With one checkpoint for all, the second run would be "
-            f"taken for the first, which is done."
-        )
-    return storage_at(beside, "save_sdf() checkpoint")
 
 
 def _identity(fn: DoFn, side_inputs: Mapping[str, Any], sinks: list[tuple[str, Sink]]) -> dict[str, Any]:
@@ -197,19 +203,8 @@ def _identity(fn: DoFn, side_inputs: Mapping[str, Any], sinks: list[tuple[str, S
         "the DoFn": f"{type(fn).__module__}.{type(fn).__qualname__}",
         "the DoFn's fields": {name: _described(value) for name, value in sorted(fields.items())},
         "side inputs": {name: _described(value) for name, value in sorted(side_inputs.items())},
-        "the sinks": {name: _told(one) for name, one in sinks},
+        "the sinks": {name: told(one) for name, one in sinks},
     }
-
-
-def _told(sink: Sink) -> Any:
-    """Return the identity of a sink as it comes back from the log."""
-    identity = sink.identity()
-    try:
-        return json.loads(json.dumps(identity, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(
-            f"{type(sink).__name__}.identity() must return JSON data (got {show(identity)}): {error}."
-        ) from error
 
 
 def _fields(fn: DoFn) -> dict[str, Any]:

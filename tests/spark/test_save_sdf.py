@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,15 @@ from support.fns import EVERY_FN, CountFn, SlowCountFn, expected
 from support.saving import ELEMENTS, FolderSink, rows
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, TaggedOutput, run_direct, save_sdf
-from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, JournalError, OutputError, ProcessError
+from sdf.errors import (
+    BadRecordError,
+    InvalidTypeError,
+    InvalidValueError,
+    JournalError,
+    JournalFencedError,
+    OutputError,
+    ProcessError,
+)
 from sdf.sinks import JsonLinesFiles, ParquetFiles, Sink
 
 RUNNERS = pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
@@ -200,24 +209,18 @@ class FailsOnceFn(SlowCountFn):
 
 @RUNNERS
 def test_what_is_committed_does_not_run_again(sc, tmp_path, runner):
-    """A resume goes on inside the element; the elements are those of the log, and their RDD is not evaluated again."""
+    """A resume goes on inside the element; the elements are those of the log."""
     elements = [("big", 600), ("small", 5)]
     seen = []
-    evaluated = tmp_path / "evaluated"
-
-    def once(element):
-        assert not evaluated.exists()
-        return element
 
     def save():
         sink = FolderSink(tmp_path / "out")
-        rdd = sc.parallelize(elements).map(once)
+        rdd = sc.parallelize(elements)
         return save_sdf(rdd, FailsOnceFn(str(tmp_path)), sink, runner=runner, commit_seconds=0.1, progress=seen.append)
 
     with pytest.raises(ProcessError, match="mended"):
         save()
     assert rows(tmp_path / "out") is None
-    evaluated.touch()
     before = Counter((tmp_path / "claims").read_text().splitlines())
     (tmp_path / "mended").touch()
     seen.clear()
@@ -229,6 +232,22 @@ def test_what_is_committed_does_not_run_again(sc, tmp_path, runner):
     claims = Counter((tmp_path / "claims").read_text().splitlines())
     again = sum(claims.values()) - sum(before.values())
     assert again < 605  # some of it was committed, and did not run again
+
+
+@RUNNERS
+def test_a_resume_with_other_elements_ends_what_was_begun_and_then_says_so(sc, tmp_path, runner):
+    """As when tonight's call finds last night's run; an RDD that changes does not stand in the way."""
+
+    def save(elements):
+        save_sdf(sc.parallelize(elements), FailsOnceFn(str(tmp_path)), FolderSink(tmp_path / "out"), runner=runner)
+
+    elements = [("big", 600), ("small", 5)]
+    with pytest.raises(ProcessError, match="mended"):
+        save(elements)
+    (tmp_path / "mended").touch()
+    with pytest.raises(JournalError, match=r"it had 2 elements, this call has 3\. That run is done"):
+        save([*elements, ("new", 1)])
+    assert saved(tmp_path / "out") == expected(elements)
 
 
 @RUNNERS
@@ -412,6 +431,37 @@ def test_what_was_deferred_is_done_by_a_resume(sc, tmp_path, runner):
     (tmp_path / "mended").touch()
     assert save().resumed
     assert saved(tmp_path / "out") == expected([("a", 9), ("b", 9)])
+
+
+class OvertakenSink(FolderSink):
+    """Writes once another driver has ended the run, so that staging is gone."""
+
+    def write(self, records, place):
+        Path(f"{self.path}.writes").touch()
+        while not Path(f"{self.path}.saved").exists():
+            time.sleep(0.01)
+        return super().write(records, place)
+
+
+@pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner(lanes=1)], ids=lambda runner: type(runner).__name__)
+def test_a_driver_whose_workers_fail_because_another_one_took_over_says_so(sc, tmp_path, runner):
+    """The error of its sink would be a riddle."""
+
+    def save(sink):
+        return save_sdf(sc.parallelize([("a", 1)]), CountFn(), sink, runner=runner)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(save, OvertakenSink(tmp_path / "out"))
+        while not (tmp_path / "out.writes").exists():
+            assert not first.done()
+            time.sleep(0.01)
+        try:
+            assert save(FolderSink(tmp_path / "out")).records == 1
+        finally:
+            (tmp_path / "out.saved").touch()
+        with pytest.raises(JournalFencedError, match="another driver has taken over"):
+            first.result()
+    assert rows(tmp_path / "out") == [("a", 0)]
 
 
 def test_a_sink_is_an_abstract_class():

@@ -17,9 +17,8 @@ import pytest
 from sdf import LiveRunner, StagedRunner, save_sdf
 from sdf.errors import SinkError
 from sdf.journal import run_log
-from sdf.saving import log_writer
+from sdf.saving import log_writer, outputs
 from sdf.sinks import JsonLinesFiles, Sink, on_disk
-from sdf.spark import save
 from sdf.storage.disk import Disk
 from support.crashing import Points
 from support.fns import SlowCountFn
@@ -147,7 +146,7 @@ def run(sc, home, runner, points=nobody, fn=None, sink="FolderSink"):
         setattr(PointsDisk, what, at_files(what, getattr(Disk, what), points))
     current.append(points)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(save, "storage_at", lambda where, who: PointsDisk(where))
+        patch.setattr(outputs, "storage_at", lambda where, who: PointsDisk(where))
         patch.setattr(run_log, "_PACKED", 4)
         patch.setattr(log_writer, "_EVERY_SECONDS", 0.02)
         make_mortal(patch, points, on_disk)

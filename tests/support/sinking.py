@@ -12,8 +12,8 @@ def place(name="segment", *, tag="main", token=TOKEN, reject=None):
     return Place(token, tag, name, reject)
 
 
-def prepare(sink, *, tag="main", token=TOKEN, resumed=False):
-    sink.prepare(SinkRun(token, tag, resumed))
+def prepare(sink, *, tag="main", token=TOKEN, resumed=False, committing=False):
+    sink.prepare(SinkRun(token, tag, resumed, committing))
 
 
 def save(sink, *segments, token=TOKEN, reject=None):

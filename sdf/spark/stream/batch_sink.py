@@ -39,8 +39,8 @@ class BatchSink:
     def give(self, batch: int, records: RDD[Any]) -> None:
         """Write the records of a batch and commit them, unless that was done before."""
         token = Token(self._app, batch)
-        self._sink.prepare(SinkRun(token, "main", resumed=True))
         messages = self._journal.ahead(_WRITTEN)
+        self._sink.prepare(SinkRun(token, "main", resumed=True, committing=messages is not None))
         if messages is None:
             messages = self._journal.write_ahead(_WRITTEN, self._written(records, token))
         self._sink.commit(messages, token)

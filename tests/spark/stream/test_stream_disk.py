@@ -1,12 +1,12 @@
 """stream_sdf on a disk that is full, read-only, or has two drivers on it, and under a clock that is set back."""
 
 import itertools
-import os
 import subprocess
 import threading
 
 import pytest
 from support.fns import SlowCountFn
+from support.small_disk import fill
 from support.watching import lines, sink
 
 from sdf import stream_sdf
@@ -32,26 +32,6 @@ def stream(sc, tmp_path):
         )
 
     return run
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """Mount a disk of a few pages."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"no disk can be mounted here: {mounted.stderr}")
-    yield disk
-    subprocess.run(["umount", disk], check=True)
-
-
-def fill(disk, leave):
-    """Leave so many bytes free."""
-    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
-    (disk / "fill").write_bytes(b"x" * max(0, free - leave))
 
 
 def test_a_full_disk_ends_the_stream_and_harms_nothing(stream, small_disk, tmp_path):
