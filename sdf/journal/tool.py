@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from sdf.errors import JournalCorruptError, JournalError, SdfError
-from sdf.journal.chain import Block, blob_name, find_head, read_ahead, read_blob, verify
+from sdf.journal.chain import Block, blob_name, blobs_of, find_head, read_ahead, read_blob, verify
 from sdf.storage.places import Storage, storage_at
 
 __all__ = ["check_resume", "clean", "main"]
@@ -25,10 +25,10 @@ def check_resume(storage: Storage) -> None:
     if head is None:
         return
     try:
-        if head.data.get("checkpoint") is not None:
-            read_blob(storage, head.data["checkpoint"])
+        for blob in blobs_of(head.data.get("checkpoint")):
+            read_blob(storage, blob)
         for name in storage.names("ahead"):
-            if name > f"ahead/{head.seq + 1:020d}" and not name.endswith(".void.json"):
+            if name > f"ahead/{head.seq + 1:020d}":
                 with suppress(FileNotFoundError):  # a running stream has removed it since
                     read_ahead(storage, name)
     except JournalCorruptError:
@@ -46,7 +46,7 @@ def clean(storage: Storage) -> list[str]:
     head = find_head(storage)
     if head is None:
         return []
-    keep = {blob_name(head.data[key]) for key in ("checkpoint", "prev_checkpoint") if head.data.get(key)}
+    keep = {blob_name(blob) for key in ("checkpoint", "prev_checkpoint") for blob in blobs_of(head.data.get(key))}
     unused = [name for name in storage.names("blobs") if name not in keep]
     unused += [name for name in storage.names("ahead") if name < f"ahead/{head.seq + 1:020d}"]
     unused += [name for directory in ("blobs", "ahead", "blocks", "") for name in storage.half_written(directory)]

@@ -113,7 +113,7 @@ def run(sc, checkpoint, out, points, max_batches=None):
             checkpoint=checkpoint,
             foreach_batch=sink,
             batch_seconds=0.05,
-            max_items_per_batch=4,
+            max_items_per_batch=2,
             max_batches=max_batches,
         )
     finally:

@@ -86,6 +86,19 @@ class TailLines(ReadLines):
     def remark(self, element: Any, restriction: Any) -> str:
         return ""
 
+    def peek(self, element: Any, restriction: Tail) -> Any:
+        """Return number, size and time of a local file that has its name; None for others, which must be looked for."""
+        path = restriction.file.path.removeprefix("file://")
+        waits = restriction.moved or restriction.missed or restriction.after  # then time matters
+        if waits or restriction.is_empty or not os.path.isabs(path):
+            return None
+        try:
+            there = os.stat(path)
+        except OSError:
+            return None
+        is_same = str(there.st_ino) == restriction.file.version
+        return (there.st_ino, there.st_size, there.st_mtime_ns) if is_same else None
+
     def truncate(self, element: Any, restriction: Tail) -> Tail | None:
         """Keep the bytes that are there now, also in the files to read next, and a last line without its end."""
         if restriction.ended or restriction.stop is not UNBOUNDED:

@@ -120,6 +120,8 @@ class WatchFiles(Connector):
     Source: the directory scanner of Apache Apex Malhar's file splitter, which compares times only.
     """
 
+    scans = True
+
     def __init__(self, *, interval_seconds: float = 5.0, modified: str = "reread", **options: Any) -> None:
         if modified not in ("reread", "tail", "ignore"):
             raise InvalidValueError(f"WatchFiles modified must be 'reread', 'tail' or 'ignore' (got {show(modified)}).")

@@ -43,6 +43,8 @@ class WatchTopics(KafkaFn):
         SourceError: when it runs, if there is no such broker or topic, or none answers.
     """
 
+    scans = True
+
     def __init__(
         self,
         config: Mapping[str, Any],

@@ -1,8 +1,7 @@
 """One step of one batch of a stream: a single stage of tasks that end when their time is up, and the work they left.
 
 It is a stage as `StagedRunner` has them: the same tasks, stamps and receipts, and readers that replay the committed
-content if the stored block is not that of the committed attempt. Before the stage the driver writes down what it is to
-do (`Plan`), afterwards what it has read (`Pin`). From the pin alone any driver can give the same records again.
+content if the stored block is not that of the committed attempt.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pyspark import RDD, Broadcast, SparkContext, StorageLevel
 from sdf.errors import WatermarkError, blame, show
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
-from sdf.journal.pending import Pending, from_data, from_json, to_data, to_json
+from sdf.journal.pending import Pending
 from sdf.model.dofn import DoFn, call_hook
 from sdf.scheduling.run_state import RunState
 from sdf.spark import broadcasts, serde
@@ -27,77 +26,10 @@ from sdf.spark.payload import Payload
 from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
 from sdf.spark.staged.task import ReadCommitted
+from sdf.spark.stream.batch import BatchRDD, Life, Marked
+from sdf.spark.stream.pins import Pin, Stage
 
-__all__ = ["Pin", "Plan", "Step"]
-
-
-@attrs.frozen
-class Plan:
-    """What one step of one batch is to do.
-
-    Attributes:
-        tasks: for each task its parts, in order.
-        kept: work of the step that this batch does not run.
-        held: the lowest watermark of ``tasks``, before the step runs; None if none of them has one.
-    """
-
-    tasks: tuple[tuple[Pending, ...], ...]
-    kept: tuple[Pending, ...]
-    held: Any
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON data."""
-        return {
-            "tasks": [[to_json(one) for one in share] for share in self.tasks],
-            "kept": [to_json(one) for one in self.kept],
-            "held": to_data(self.held),
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Plan:
-        """Return what `to_json` described."""
-        return cls(
-            tuple(tuple(from_json(one) for one in share) for share in data["tasks"]),
-            tuple(from_json(one) for one in data["kept"]),
-            from_data(data["held"]),
-        )
-
-
-@attrs.frozen
-class Pin:
-    """What one step of one batch read, for ever.
-
-    Attributes:
-        tasks: for each task the parts that it read, in order.
-        counts: for each task the number of records it gave.
-        left: the planned work that is still to do.
-    """
-
-    tasks: tuple[tuple[Pending, ...], ...]
-    counts: tuple[int, ...]
-    left: tuple[Pending, ...]
-
-    @property
-    def records(self) -> int:
-        """How many records there are."""
-        return sum(self.counts)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON data."""
-        return {
-            "tasks": [[to_json(part) for part in parts] for parts in self.tasks],
-            "counts": list(self.counts),
-            "left": [to_json(one) for one in self.left],
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Pin:
-        """Return what `to_json` described."""
-        return cls(
-            tuple(tuple(from_json(part) for part in parts) for parts in data["tasks"]),
-            tuple(data["counts"]),
-            tuple(from_json(one) for one in data["left"]),
-        )
+__all__ = ["Step"]
 
 
 class Step:
@@ -153,6 +85,17 @@ class Step:
         with blame(lambda: f"{self.name}.create_tracker() of {show(work.restriction)}"):
             return self.fn.create_tracker(work.element, work.restriction).is_bounded()
 
+    def is_scan(self, work: Pending) -> bool:
+        """Tell whether some work is to be scanned beside the batches."""
+        return self.fn.scans and not self.is_bounded(work)
+
+    def peek(self, work: Pending) -> Any:
+        """Return what `DoFn.peek` says of some work."""
+        if type(self.fn).peek is DoFn.peek:
+            return None
+        with blame(lambda: f"{self.name}.peek() of {show(work.restriction)}"):
+            return self.here().peek(work.element, work.restriction)
+
     def truncated(self, work: Pending) -> Pending | None:
         """Return the part of some work that is still to do when the stream is drained; None for nothing."""
         with blame(lambda: f"{self.name}.truncate() of {show(work.restriction)}"):
@@ -180,16 +123,16 @@ class Step:
             )
         return mark if isinstance(mark, int) else float(mark)
 
-    def expand(self, elements: RDD[Any] | Sequence[Any], held: Any = None) -> list[Pending]:
-        """Return the initial parts of new elements; ``held`` is the watermark before these were made."""
+    def expand(self, elements: RDD[Any] | Sequence[Any], due: int, held: Any = None) -> list[Pending]:
+        """Return the initial parts of new elements, due at once; ``held`` is the watermark before these were made."""
         rdd = elements if isinstance(elements, RDD) else self._sc.parallelize(elements)
         made = self._jobs.expand(rdd, unbounded=True)
-        return [Pending(self.number, one.element, part, held=held) for one in made for part, _ in one.pieces]
+        return [Pending(self.number, one.element, part, due=due, held=held) for one in made for part, _ in one.pieces]
 
     def run(
         self, batch: int, plan: Sequence[Sequence[Pending]], budget_seconds: float, clock: Callable[[], int]
-    ) -> Pin:
-        """Run a planned stage to its end, keep its records stored, and return what it read.
+    ) -> Stage:
+        """Run a stage to its end, keep its records stored, and return what it did.
 
         Args:
             batch: its number.
@@ -213,24 +156,29 @@ class Step:
         )
         receipts = self._finish(batch, len(bundles))
         now = clock()
-        left: list[Pending] = []
-        contents = []
+        rest = []
         for task, receipt in enumerate(receipts):
-            todo = work.commit(task, receipt.stamp.attempt, receipt.outcome) or []
-            for item, seconds in todo:
-                one = planned[item.element_id]
+            for item, seconds in work.commit(task, receipt.stamp.attempt, receipt.outcome) or []:
+                one, delay = attrs.evolve(planned[item.element_id], seen=None), None
                 if item.parent is not None:  # else it was not started
-                    due = now + int(seconds * 1000)
-                    one = attrs.evolve(one, restriction=item.restriction, watermark=item.watermark, due=due, tried=True)
-                left.append(one)
-            contents.append(
-                tuple(
-                    attrs.evolve(planned[item.element_id], restriction=item.restriction)
-                    for item in work.ledger.content(task)
-                )
-            )
+                    delay = int(seconds * 1000)
+                    one = attrs.evolve(
+                        one,
+                        restriction=item.restriction,
+                        watermark=item.watermark,
+                        due=now + delay,
+                        seen=planned[item.element_id].seen if delay else None,  # else it was only cut off
+                    )
+                rest.append((one, delay))
         self._stamps = tuple(receipt.stamp for receipt in receipts)
-        return Pin(tuple(contents), tuple(receipt.counts[0] for receipt in receipts), tuple(left))
+        read = tuple(
+            tuple(
+                attrs.evolve(planned[item.element_id], restriction=item.restriction)
+                for item in work.ledger.content(task)
+            )
+            for task in range(len(plan))
+        )
+        return Stage(read, tuple(receipt.counts[0] for receipt in receipts), tuple(rest))
 
     def _finish(self, batch: int, tasks: int) -> list[Receipt]:
         """Wait for the end of a stage, and return one receipt for each task."""
@@ -241,7 +189,7 @@ class Step:
                     receipts.setdefault(receipt.stamp.task, receipt)
         return [receipts[task] for task in range(tasks)]
 
-    def records(self, pin: Pin) -> RDD[Any]:
+    def records(self, pin: Pin, life: Life) -> RDD[Any]:
         """Return the records of a pinned step: the stored ones, or read again if they are not stored."""
         tasks = len(pin.tasks)
         contents = [
@@ -257,7 +205,7 @@ class Step:
             stored = self._sc.parallelize(unmatched, tasks)
             stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
         read = ReadCommitted(self._payload, stamps, pin.counts, self._contents[-1], 0, ())
-        return stored.mapPartitionsWithIndex(read)
+        return BatchRDD(stored, Marked(self._run_id, read), life)
 
 
 def _is_number(value: Any) -> bool:

@@ -21,7 +21,8 @@ from sdf.reporting.stream_page import stream_page
 from sdf.sinks.sink import Sink
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
-from sdf.spark.stream.micro_batches import Batch, Pace, Stream
+from sdf.spark.stream.batch import Batch
+from sdf.spark.stream.micro_batches import Pace, Stream
 from sdf.storage.places import storage_at
 
 __all__ = ["Batch", "StreamSummary", "stream_sdf"]
@@ -81,8 +82,8 @@ def stream_sdf(
         fns: a DoFn, or a chain of them: the outputs of one are the elements of the next, in the same batch.
         checkpoint: holds the journal of this stream, and nothing else: a directory on a disk that the driver sees, or a
             URL such as ``s3://bucket/state/app``. Only the driver uses it.
-        foreach_batch: called with each `Batch` that has records. A second call with the same batch id must have the
-            same effect, for instance by writing ``out/{batch.id}`` with overwrite.
+        foreach_batch: called with each `Batch` that has records. A second call with the same batch key must have the
+            same effect, for instance by writing ``out/{batch.key}`` with overwrite.
         sink: where the records of each batch go, each once (`sdf.sinks`): a sink that appends, such as a `DeltaTable`.
             One of ``foreach_batch`` and ``sink`` is needed.
         batch_seconds: seconds that the tasks of a batch run before they split; also the least time between two starts.
@@ -107,7 +108,8 @@ def stream_sdf(
         InvalidTypeError, InvalidValueError: for wrong arguments, before any job runs.
         MissingExtraError: if the library for the store of the checkpoint is not installed.
         JournalError: if the stream cannot be resumed from the journal, or another driver runs on it.
-        SdfError: any other error of sdf. Errors of the sink are raised as they are. The journal stays whole.
+        StageError: if a Spark job fails, also one of the sink; or a batch's records are used when the batch is over.
+        SdfError: any other error of sdf. Other errors of the sink are raised as they are. The journal stays whole.
     """
     chain = [fns] if isinstance(fns, DoFn) else list(fns) if isinstance(fns, Sequence) else fns
     check_rdd(rdd, "stream_sdf()")

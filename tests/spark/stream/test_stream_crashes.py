@@ -75,12 +75,12 @@ def survive(sc, folder, place, *deaths):
 
 
 def test_every_kind_of_point_is_there(points):
-    """Plan, stage, pin, sink, checkpoint, block, head and cleaning up, for both steps."""
+    """Stage, pin, sink, checkpoint, block, head and cleaning up, for both steps."""
     assert {
-        "after create ahead start", "after create ahead plan-0", "after create ahead plan-1",
-        "after create ahead pin-0", "after create ahead pin-1", "after stage of step 0", "after stage of step 1",
-        "inside sink", "after replace blobs", "after create blocks", "after replace HEAD",
-        "after remove ahead plan-1", "after remove blobs",
+        "after create ahead start", "after create ahead pin-0", "after create ahead pin-1",
+        "after stage of step 0", "after stage of step 1", "inside sink",
+        "after replace blobs", "after create blocks", "after replace HEAD",
+        "after remove ahead pin-1", "after remove blobs",
     } <= set(points)  # fmt: skip
 
 
