@@ -146,7 +146,12 @@ def test_what_a_users_reader_passes_on_is_told(kind, name):
 
 def test_signatures_stay_as_they_are():
     """For help(), notebooks and the reference."""
-    assert list(inspect.signature(TailLines).parameters) == ["poll_seconds", "rotated_seconds", "options"]
+    assert list(inspect.signature(TailLines).parameters) == [
+        "poll_seconds",
+        "rotated_seconds",
+        "fail_on_data_loss",
+        "options",
+    ]
 
 
 @pytest.mark.parametrize("copied", [copy.copy, lambda fn: cloudpickle.loads(cloudpickle.dumps(fn))])

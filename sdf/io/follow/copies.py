@@ -87,10 +87,12 @@ def stem(path: str) -> str:
 def is_same(opened: Any, size: int, at: Tail) -> bool:
     """Return whether a file has the first bytes, and the last read bytes, of the file that was read."""
     inside = at.start - at.base
+    stop = at.stop - at.base if at.ends else 0
     return (
         size >= inside
         and read_bytes(opened, 0, len(at.head)) == at.head
         and read_bytes(opened, inside - len(at.last), inside) == at.last
+        and read_bytes(opened, stop - len(at.ends), stop) == at.ends
     )
 
 

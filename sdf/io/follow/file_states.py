@@ -19,6 +19,7 @@ from typing import Any
 
 import attrs
 
+from sdf import UNBOUNDED
 from sdf.errors import ReadError, SourceError
 from sdf.io.compressed.compression import named_kind
 from sdf.io.files.pinned import FileInfo, file_system, is_local, look_up
@@ -44,6 +45,7 @@ class FileState:
         after: the files to read next, in order.
         moved, missed, missed_at: as of `Tail`.
         lost: why unread bytes may be lost; "" if none can be.
+        restored: the file of the same name that goes on as the missing one, as a backup does; None if it is there.
     """
 
     file: Any
@@ -54,6 +56,7 @@ class FileState:
     missed: int = 0
     missed_at: float = 0.0
     lost: str = ""
+    restored: FileInfo | None = None
 
 
 @attrs.frozen
@@ -109,7 +112,7 @@ class Finder:
                 after = at.after if known else (*at.after, attrs.evolve(self.located(there), watch=watch))
                 nothing = FileState(io.BytesIO(), 0, ended=True, after=after, lost="was cut short or written anew")
                 return self._copied(at, after) or nothing
-        return self._copied(at, self._after(at)) or self._missing(at)
+        return self._restored(at) or self._copied(at, self._after(at)) or self._missing(at)
 
     def _unpacked(self, text: CompressedText, touched: float, at: Tail) -> FileState:
         """Return the state of a compressed file, which gets no more bytes once it can be read to its end."""
@@ -120,6 +123,27 @@ class Finder:
             quiet = time.time() - touched > self.rotated_seconds  # else it may not be complete yet
             lost = "is left out, since it cannot be decompressed to its end,"
             return FileState(io.BytesIO(), at.start - at.base, quiet, moved=at.moved, lost=lost)
+
+    def _restored(self, at: Tail) -> FileState | None:
+        """Return the state of a file that has come back with another inode number; None if it has not.
+
+        It is looked for where a name is followed, or a part that was read is read again. Any other `FileInfo` with
+        another number is a new element, which `WatchFiles` gives.
+        """
+        now = self._now(at.file.path)
+        if now is None or not at.head or at.after or (at.stop is UNBOUNDED and not self.by_name):
+            return None
+        fs, inner = file_system(at.file.path, self.storage_options, "TailLines")
+        if not is_local(fs, "TailLines"):
+            return None
+        try:
+            opened = fs.open(inner, "rb")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if is_same(opened, now.size, at) and (at.stop is UNBOUNDED or now.size >= at.stop - at.base):
+            return FileState(opened, now.size, restored=self.located(now))
+        opened.close()
+        return None
 
     def _copied(self, at: Tail, after: tuple[FileInfo, ...]) -> FileState | None:
         """Return the state of a file of which there is only a copy; None if there is none."""

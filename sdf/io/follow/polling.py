@@ -68,7 +68,8 @@ class Watch(Connector):
     """Asks a function for its outputs, again and again, in streams. Gives each output once. The element is any value.
 
     Position: the number of a poll. Outputs keep their order. The keys of all outputs are kept, as long as the element
-    is watched. A poll that raises ends the stream; started again, it polls again, and nothing is given twice.
+    is watched. The driver polls, beside the batches. A poll that raises ends the stream; started again, it polls again,
+    and nothing is given twice.
 
     Args:
         poll: a function that gets the element, and returns an iterable of all outputs that there are now. It must be
@@ -85,6 +86,8 @@ class Watch(Connector):
 
     Source: Watch of Apache Beam; its termination conditions are functions here.
     """
+
+    scans = True
 
     def __init__(
         self,
