@@ -25,12 +25,14 @@ class Batch:
         watermark: no record to come is older, in the unit of the estimators; None without estimators.
         key: names what the batch holds: the same when it comes again, another for any other batch. Numbers begin again
             with a new checkpoint, and go back with one that was restored from a copy; keys do neither.
+        lost: what the batch has lost, as texts; see ``fail_on_data_loss`` of the connectors.
     """
 
     id: int
     rdd: RDD[Any]
     watermark: Any
     key: str
+    lost: tuple[str, ...] = ()
 
 
 @attrs.define

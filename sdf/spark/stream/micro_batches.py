@@ -72,11 +72,13 @@ class Stream:
         sink: gets the records of each batch; or None.
         pace: limits of a batch.
         display: shows progress; None for no display.
+        skips_short: whether ``foreach_batch`` gets no batch that has fewer records than were pinned.
 
     Attributes:
         checkpoint: state of the stream, in the journal.
         batches: number of batches that this call has committed.
         records: number of records in these batches.
+        losses: what was lost.
         history: progress after each of the latest `_MOST_HISTORY` batches.
     """
 
@@ -89,6 +91,8 @@ class Stream:
         sink: Sink | None,
         pace: Pace,
         display: Display | None = None,
+        *,
+        skips_short: bool = True,
     ) -> None:
         self._display = display
         self._foreach_batch = foreach_batch
@@ -105,6 +109,7 @@ class Stream:
             self._sink = None if sink is None else self.checkpoint.sink(sink, self._run_id)
             self._slots = slot_counter(sc)
             failing.pop_all()
+        self.losses = self.checkpoint.losses(skips_short=skips_short and foreach_batch is not None)
         self._scans = Scans(self._now)
         self._has_run = False  # whether the last round has run a step
         self.batches = 0
@@ -228,6 +233,8 @@ class Stream:
         elements: RDD[Any] | None = None
         life = Life(number)
         pins: list[Pin] = []
+        there: list[Pin] = []  # with the records that are there now
+        self.losses.begin()
         for step in self._steps:
             pin = self.checkpoint.pin(step.number)
             if pin is None:
@@ -237,19 +244,22 @@ class Stream:
                 if pin is not own:
                     step.forget()  # another driver was faster: its pin counts, not the records stored here
             pins.append(pin)
+            there.append(self.losses.settle(step, pin))
             if step.number + 1 < len(self._steps):
-                elements = step.records(pin, life) if pin.records else None
+                elements = step.records(there[-1], life) if there[-1].records else None
         self.checkpoint.note(pins)
         if all(pin.is_void for pin in pins) and not self.checkpoint.fresh:
             self.checkpoint.void()
             return False
         self.checkpoint.reach(pins)
-        records = pins[-1].records
+        self.losses.note(number, pins)
+        lost = tuple(self.losses.batch)
+        records = there[-1].records
         if records:
             key, by = self.checkpoint.key(pins), pins[-1].by
-            rdd = self._steps[-1].records(pins[-1], life)
-            self._give(Batch(number, rdd, self.checkpoint.watermark, key), by, life)
-        self.checkpoint.commit(pins)
+            rdd = self._steps[-1].records(there[-1], life)
+            self._give(Batch(number, rdd, self.checkpoint.watermark, key, lost), by, life)
+        self.checkpoint.commit(there, lost)
         self.batches += 1
         self.records += records
         self._latest = number, records, time.monotonic() - began
@@ -264,7 +274,7 @@ class Stream:
         try:
             if self._sink is not None:
                 self._sink.give(batch.id, by, batch.rdd)
-            if self._foreach_batch is not None:
+            if self._foreach_batch is not None and not self.losses.skips:
                 self._foreach_batch(batch)
         except Exception as error:
             explained = explain(error, f"batch {batch.id} of {self._name}, in the sink", self._run_id)

@@ -7,7 +7,8 @@ content if the stored block is not that of the committed attempt.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from numbers import Real
 from typing import Any
@@ -16,12 +17,14 @@ import attrs
 from pyspark import RDD, Broadcast, SparkContext, StorageLevel
 
 from sdf.errors import WatermarkError, blame, show
+from sdf.execution.executor import run_to_end
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
 from sdf.journal.pending import Pending
 from sdf.model.dofn import DoFn, call_hook
 from sdf.scheduling.run_state import RunState
 from sdf.spark import broadcasts, serde
+from sdf.spark.jobs import explain
 from sdf.spark.payload import Payload
 from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
@@ -189,23 +192,60 @@ class Step:
                     receipts.setdefault(receipt.stamp.task, receipt)
         return [receipts[task] for task in range(tasks)]
 
-    def records(self, pin: Pin, life: Life) -> RDD[Any]:
-        """Return the records of a pinned step: the stored ones, or read again if they are not stored."""
+    @property
+    def is_stored(self) -> bool:
+        """Whether the records of the present batch are stored, so that they need not be read again."""
+        return self._stored is not None
+
+    def recount(self, pin: Pin) -> tuple[int, ...]:
+        """Read a pinned step again; return how many records each task gives now."""
         tasks = len(pin.tasks)
+        counted = self._sc.parallelize(range(tasks), tasks).mapPartitionsWithIndex(
+            Marked(self._run_id, _Recount(self._payload, self._committed(pin)))
+        )
+        try:
+            return tuple(counted.collect())
+        except Exception as error:
+            explained = explain(error, self.name, self._run_id)
+            if explained is error:
+                raise
+            raise explained from explained.__cause__
+
+    def _committed(self, pin: Pin) -> Broadcast[bytes]:
         contents = [
             [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
              for number, part in enumerate(parts)]
             for parts in pin.tasks
         ]  # fmt: skip
         self._contents.append(broadcasts.send(self._sc, serde.dumps(contents, "the committed restrictions")))
+        return self._contents[-1]
+
+    def records(self, pin: Pin, life: Life) -> RDD[Any]:
+        """Return the records of a pinned step: the stored ones, or read again if they are not stored."""
+        tasks = len(pin.tasks)
+        committed = self._committed(pin)
         stored = self._stored
         stamps = self._stamps
         if stored is None:
             unmatched = [Stamp(self._run_id, -1, task, -2) for task in range(tasks)]
             stored = self._sc.parallelize(unmatched, tasks)
             stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
-        read = ReadCommitted(self._payload, stamps, pin.counts, self._contents[-1], 0, ())
+        read = ReadCommitted(self._payload, stamps, pin.counts, committed, 0, ())
         return BatchRDD(stored, Marked(self._run_id, read), life)
+
+
+class _Recount:
+    """Counts the records that the committed work items of a task give now; for ``mapPartitionsWithIndex``."""
+
+    def __init__(self, payload: Payload, committed: Broadcast[bytes]) -> None:
+        self._payload = payload
+        self._committed = committed
+
+    def __call__(self, task: int, partition: Iterable[Any]) -> Iterator[int]:
+        fn, side_inputs = self._payload.load()
+        items = serde.loads(self._committed.value)[task]
+        outputs = run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep)
+        yield sum(1 for _ in (*partition, *outputs)) - 1  # the partition has one record, the number of the task
 
 
 def _is_number(value: Any) -> bool:
