@@ -255,10 +255,11 @@ class Stream:
         self.losses.note(number, pins)
         lost = tuple(self.losses.batch)
         records = there[-1].records
-        if records:
+        if pins[-1].records:  # a sink may have written all of a batch of which nothing is left
             key, by = self.checkpoint.key(pins), pins[-1].by
             rdd = self._steps[-1].records(there[-1], life)
-            self._give(Batch(number, rdd, self.checkpoint.watermark, key, lost), by, life)
+            batch = Batch(number, rdd, self.checkpoint.watermark, key, lost)
+            self._give(batch, by, life, for_each=bool(records) and not self.losses.skips)
         self.checkpoint.commit(there, lost)
         self.batches += 1
         self.records += records
@@ -269,12 +270,12 @@ class Stream:
         log.info("batch %d: %d records", number, records)
         return True
 
-    def _give(self, batch: Batch, by: str, life: Life) -> None:
+    def _give(self, batch: Batch, by: str, life: Life, *, for_each: bool) -> None:
         """Give a batch to the sink; what a Spark job of it raises becomes an error of sdf that names the batch."""
         try:
             if self._sink is not None:
                 self._sink.give(batch.id, by, batch.rdd)
-            if self._foreach_batch is not None and not self.losses.skips:
+            if self._foreach_batch is not None and for_each:
                 self._foreach_batch(batch)
         except Exception as error:
             explained = explain(error, f"batch {batch.id} of {self._name}, in the sink", self._run_id)
