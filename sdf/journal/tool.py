@@ -99,4 +99,5 @@ def _line(block: Block) -> str:
         return f"0  {data['time']}  seed  {json.dumps(data['config'], sort_keys=True)}"
     inputs = "  ".join(f"{one['id']} [{one['start']}, {one['stop']})" for one in data["inputs"])
     output = f"output [{data['output']['start']}, {data['output']['stop']})"
-    return f"{block.seq}  {data['time']}  {inputs}  {output}  watermark {data['watermark']}  {data['status']}"
+    lost = "".join(f"\n    lost: {text}" for text in data.get("lost", ()))
+    return f"{block.seq}  {data['time']}  {inputs}  {output}  watermark {data['watermark']}  {data['status']}{lost}"

@@ -21,8 +21,11 @@ class Following:
         self.delay_seconds = None
         self.pins = []
 
+    def attempt(self):
+        return Invoker(self.fn, self.element, self.left)
+
     def read(self):
-        attempt = Invoker(self.fn, self.element, self.left)
+        attempt = self.attempt()
         found = list(attempt.run())
         self.left, self.delay_seconds = None, None
         if attempt.residuals:

@@ -5,23 +5,31 @@ numbers, and a new file may get the number of a deleted one. So a file with a ne
 begins with the known first bytes and is no shorter, or is unchanged since the last scan. A file that kept its name and
 number counts as known: if it was truncated, its reader sees that. A listing may miss a file that is being renamed, so a
 file is forgotten only after several scans in a row have missed it.
+
+Rotation may compress a file and delete it. So a compressed file whose text begins as a known file does is the copy of
+that one, and the reader of that one finds what it has not read yet (`sdf.io.follow.copies`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 
 import attrs
 
+from sdf.io.compressed.compression import named_kind
 from sdf.io.files.pinned import FileInfo, reaching
+from sdf.io.follow.compressed_text import text_of
+from sdf.io.follow.copies import stem
 
 __all__ = ["KnownFile", "compare"]
 
 _KNOWN_BYTES = 1024
+_GIVEN_BYTES = 64  # as many as `TailLines` keeps of a file that it reads
 _FORGOTTEN = 3
 
 
@@ -31,7 +39,7 @@ class KnownFile:
 
     Attributes:
         file: the file at the last scan that found it.
-        size: number of its first bytes that ``digest`` covers.
+        size: number of its first bytes, or of its text's if it is compressed, that ``digest`` covers.
         digest: hash of those bytes.
         missed: number of scans in a row that have missed it.
     """
@@ -52,20 +60,33 @@ class KnownFile:
 
     def has_become(self, file: FileInfo, data: bytes) -> bool:
         """Return whether a file of another name may be this one: it has the known first bytes and is no shorter."""
-        is_there = 0 < self.size <= len(data) and self.file.size <= file.size
-        return is_there and _digest(data[: self.size]) == self.digest
+        return self.file.size <= file.size and self._begins(data)
+
+    def is_copied(self, file: FileInfo, data: bytes) -> bool:
+        """Return whether a compressed file may be the copy of this one: its name and its text begin as this one's."""
+        return stem(file.path) == stem(self.file.path) and self._begins(data)
+
+    def _begins(self, data: bytes) -> bool:
+        return 0 < self.size <= len(data) and _digest(data[: self.size]) == self.digest
 
 
 def compare(
-    seen: tuple[KnownFile, ...], there: Iterable[FileInfo]
-) -> tuple[tuple[FileInfo, ...], tuple[KnownFile, ...]]:
-    """Return the new files of a listing, and the files that are known after it."""
+    seen: tuple[KnownFile, ...], there: Iterable[FileInfo], *, stalled_seconds: float
+) -> tuple[tuple[tuple[FileInfo, bytes], ...], tuple[KnownFile, ...]]:
+    """Return the new files of a listing, each with its first few bytes, and the files that are known after it.
+
+    Args:
+        seen: the files that were known before.
+        there: the listing.
+        stalled_seconds: a compressed file of which little can be read is damaged if nobody has written to it for so
+            long; before, it may not be complete yet.
+    """
     before: dict[str | None, list[KnownFile]] = {}
     for one in seen:
         before.setdefault(one.file.version, []).append(one)
     listed = list(there)
     at_home = {(file.path, file.version) for file in listed}
-    found, known = [], []
+    found, known, packed = [], [], []
     for files in _links(listed):
         same = before.get(files[0].version, [])
         old, file = next(((one, file) for one in same for file in files if one.is_at(file)), (None, files[0]))
@@ -75,20 +96,27 @@ def compare(
         if old is not None and _is_unchanged(old.file, file) and (old.size or not file.size):
             known.append(attrs.evolve(old, file=file, missed=0))
         else:
-            data = _head(file)
-            if data is None:  # it was renamed since the listing: the next listing has it
-                continue
+            data = _head(file, stalled_seconds)
+            if data is None or not (data or old or named_kind(file.path)):
+                continue  # the next listing has it, or it will have a first byte then
             if old is None:
                 fits = (one for one in moved if one.has_become(file, data) or _is_unchanged(one.file, file))
                 old = next(fits, None)
+            if old is None and named_kind(file.path):
+                packed.append((file, data))
+                continue
             if old is None:
-                found.append(file)
+                found.append((file, data[:_GIVEN_BYTES]))
             known.append(KnownFile(file, len(data), _digest(data)))
         if old is not None:
             same.remove(old)
-    left = chain.from_iterable(before.values())
-    missed = (attrs.evolve(one, missed=one.missed + 1) for one in left if one.missed + 1 < _FORGOTTEN)
-    return tuple(found), (*known, *missed)
+    gone = list(chain.from_iterable(before.values()))
+    for file, data in packed:
+        if not any(one.is_copied(file, data) for one in (*seen, *known)):
+            found.append((file, data[:_GIVEN_BYTES]))
+        known.append(KnownFile(file, len(data), _digest(data)))
+    missed = (attrs.evolve(one, missed=one.missed + 1) for one in gone if one.missed + 1 < _FORGOTTEN)
+    return tuple(sorted(found, key=lambda one: one[0].path)), (*known, *missed)
 
 
 def _links(there: Iterable[FileInfo]) -> Iterator[list[FileInfo]]:
@@ -108,13 +136,21 @@ def _is_unchanged(old: FileInfo, file: FileInfo) -> bool:
     return (old.size, old.mtime) == (file.size, file.mtime)
 
 
-def _head(file: FileInfo) -> bytes | None:
-    """Return the first bytes of a file; None if it is missing or another file has its name by now."""
+def _head(file: FileInfo, stalled_seconds: float) -> bytes | None:
+    """Return the first bytes of a file, or of its text if it is compressed.
+
+    None if the file is missing, another one has its name by now, or it is compressed and not complete yet.
+    """
+    kind = named_kind(file.path)
     try:
         with reaching(file.path, "WatchFiles"), open(file.path.removeprefix("file://"), "rb") as opened:
-            if str(os.fstat(opened.fileno()).st_ino) != file.version:
+            now = os.fstat(opened.fileno())
+            if str(now.st_ino) != file.version:
                 return None
-            return opened.read(_KNOWN_BYTES)
+            if not kind:
+                return opened.read(_KNOWN_BYTES)
+            text, is_certain = text_of(opened, kind, _KNOWN_BYTES, file.path, "WatchFiles")
+            return text if (is_certain and text) or time.time() - now.st_ctime > stalled_seconds else None
     except FileNotFoundError:
         return None
 

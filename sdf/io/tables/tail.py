@@ -34,6 +34,8 @@ class TailTable(ReadTable):
         key: name of a column of integers that has an index.
         after: read only rows with a greater key; None for all rows.
         poll_seconds: seconds to wait if nothing is new.
+        fail_on_data_loss: whether it is an error if rows that a batch has read are gone when it comes again. False: go
+            on with those that are there; the journal, the summary and a warning tell of it.
         chunk_rows: rows fetched at a time.
         columns, with_position, engine_options: as for `ReadTable`.
 
@@ -53,6 +55,7 @@ class TailTable(ReadTable):
         key: str,
         after: int | None = None,
         poll_seconds: float = 1.0,
+        fail_on_data_loss: bool = True,
         chunk_rows: int = 10_000,
         columns: Sequence[str] | None = None,
         with_position: bool = False,
@@ -70,6 +73,7 @@ class TailTable(ReadTable):
         if after is not None and not is_integer(self.after):
             raise InvalidTypeError(f"TailTable after must be an integer, or None for all rows (got {show(after)}).")
         self.poll_seconds = as_seconds(poll_seconds, "TailTable poll_seconds")
+        self.fail_on_data_loss = fail_on_data_loss
 
     def get_initial_restriction(self, element: Any) -> OffsetRange:  # type: ignore[override]
         if not isinstance(super().get_initial_restriction(element), KeyRange):

@@ -27,6 +27,7 @@ class Batch:
         key: names what the batch holds: the same when it comes again, another for any other batch. Numbers begin again
             with a new checkpoint, and go back with one that was restored from a copy; keys do neither.
         outputs: the records of each output: "main", and each tag, whichever DoFn of the chain gave them.
+        lost: what the batch has lost, as texts; see ``fail_on_data_loss`` of the connectors.
     """
 
     id: int
@@ -34,6 +35,7 @@ class Batch:
     watermark: Any
     key: str
     outputs: Mapping[str, RDD[Any]]
+    lost: tuple[str, ...] = ()
 
 
 @attrs.define

@@ -23,6 +23,7 @@ from sdf.sinks.sink import Sink
 from sdf.spark.stream.batch_sink import BatchSink
 from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.given import Given
+from sdf.spark.stream.losses import Losses
 from sdf.spark.stream.pins import Pin
 from sdf.spark.stream.steps import Step
 from sdf.storage.places import Storage
@@ -80,6 +81,10 @@ class Checkpoint:
     def fenced(self) -> JournalFencedError:
         """Return the error for a driver that another one has overtaken."""
         return self._journal.fenced()
+
+    def losses(self, *, skips_short: bool) -> Losses:
+        """Return what notes the losses of a run."""
+        return Losses(self._journal, skips_short=skips_short)
 
     @property
     def driver(self) -> str:
@@ -216,16 +221,17 @@ class Checkpoint:
             return self.watermark
         return lowest if self.watermark is None else max(self.watermark, lowest)
 
-    def commit(self, pins: Sequence[Pin]) -> None:
-        """Commit a batch: what each step has read, and the remaining work."""
-        self._commit([part for pin in pins for parts in pin.tasks for part in parts], [pin.records() for pin in pins])
+    def commit(self, pins: Sequence[Pin], lost: Sequence[str]) -> None:
+        """Commit a batch: what each step has read, what was lost, and the remaining work."""
+        parts = [part for pin in pins for parts in pin.tasks for part in parts]
+        self._commit(parts, [pin.records() for pin in pins], lost)
 
     def lowest(self, work: Iterable[Pending]) -> Any:
         """Return the lowest watermark of some work, None if it has none."""
         marks = (self._steps[one.step].watermark(one) for one in work)
         return min((mark for mark in marks if mark is not None), default=None)
 
-    def _commit(self, parts: list[Pending], records: list[int]) -> None:
+    def _commit(self, parts: list[Pending], records: list[int], lost: Sequence[str] = ()) -> None:
         """Commit the remaining work, with the parts that were read and the number of records of each step."""
         to_acknowledge = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
         records = records or [0] * len(self._steps)
@@ -236,6 +242,7 @@ class Checkpoint:
             checkpoint=self.remaining.store(self._journal.put, to_acknowledge),
             watermark=self.watermark,
             status="done" if self.done else "running",
+            **({"lost": list(lost)} if lost else {}),
         )
         self.fresh, self._pinned, self.follows = 0, 0, False
         self.void()

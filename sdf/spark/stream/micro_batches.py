@@ -80,11 +80,13 @@ class Stream:
         given: tags and side inputs.
         pace: limits of a batch.
         display: shows progress; None for no display.
+        skips_short: whether ``foreach_batch`` gets no batch that has fewer records than were pinned.
 
     Attributes:
         checkpoint: state of the stream, in the journal.
         batches: number of batches that this call has committed.
         records: number of records in these batches.
+        losses: what was lost.
         history: progress after each of the latest `_MOST_HISTORY` batches.
     """
 
@@ -98,6 +100,8 @@ class Stream:
         given: Given,
         pace: Pace,
         display: Display | None = None,
+        *,
+        skips_short: bool = True,
     ) -> None:
         self._given = given
         self._display = display
@@ -115,6 +119,7 @@ class Stream:
             self._outlets = Outlets(sc, self._steps, bound, foreach_batch, given.tags, self._name, self._run_id)
             self._slots = slot_counter(sc)
             failing.pop_all()
+        self.losses = self.checkpoint.losses(skips_short=skips_short and foreach_batch is not None)
         self._scans = Scans(self._now)
         self._marked = time.monotonic()
         self._has_run = False  # whether the last round has run a step
@@ -244,6 +249,8 @@ class Stream:
         elements: RDD[Any] | None = None
         life = Life(number)
         pins: list[Pin] = []
+        there: list[Pin] = []  # with the records that are there now
+        self.losses.begin()
         for step in self._steps:
             pin = self.checkpoint.pin(step.number)
             if pin is None:
@@ -253,21 +260,25 @@ class Stream:
                 if pin is not own:
                     step.forget()  # another driver was faster: its pin counts, not the records stored here
             pins.append(pin)
+            there.append(self.losses.settle(step, pin))
             if step.number + 1 < len(self._steps):
-                elements = step.records(pin, life) if pin.records() else None
+                elements = step.records(there[-1], life) if there[-1].records() else None
         self.checkpoint.note(pins)
         if all(pin.is_void for pin in pins) and not self.checkpoint.fresh:
             self.checkpoint.void()
             return False
         self.checkpoint.reach(pins)
-        records = pins[-1].records()
-        if records or any(pin.records(tag) for pin in pins for tag in range(1, 1 + len(self._given.tags))):
+        self.losses.note(number, pins)
+        lost = tuple(self.losses.batch)
+        records = there[-1].records()
+        if self._gives(pins):  # a sink may have written all of a batch of which nothing is left
             if self.checkpoint.write_pins(pins) is not pins[-1]:
                 raise self.checkpoint.fenced()
             key = self.checkpoint.key([pin.content() for pin in pins])
-            self._outlets.give(number, key, pins, self.checkpoint.watermark, life)
+            for_each = self._gives(there) and not self.losses.skips
+            self._outlets.give(number, key, there, self.checkpoint.watermark, lost, life, for_each=for_each)
         life.is_over = True
-        self.checkpoint.commit(pins)
+        self.checkpoint.commit(there, lost)
         self._marked = time.monotonic()
         self.batches += 1
         self.records += records
@@ -277,6 +288,11 @@ class Stream:
             self._display.show(self.history[-1])
         log.info("batch %d: %d records", number, records)
         return True
+
+    def _gives(self, pins: list[Pin]) -> bool:
+        """Tell whether there are records of the main output of the last step, or of a tag."""
+        tags = range(1, 1 + len(self._given.tags))
+        return bool(pins[-1].records()) or any(pin.records(tag) for pin in pins for tag in tags)
 
     def _move_watermark(self) -> None:
         """Commit the watermark if it has moved though nothing was read, but not too often."""

@@ -47,15 +47,32 @@ class Outlets:
         self._name = name
         self._run_id = run_id
 
-    def give(self, number: int, key: str, pins: Sequence[Pin], watermark: Any, life: Life) -> None:
-        """Give a batch to the sinks; what a Spark job of one raises becomes an error of sdf that names the batch."""
+    def give(
+        self,
+        number: int,
+        key: str,
+        pins: Sequence[Pin],
+        watermark: Any,
+        lost: tuple[str, ...],
+        life: Life,
+        *,
+        for_each: bool,
+    ) -> None:
+        """Give a batch to the sinks; what a Spark job of one raises becomes an error of sdf that names the batch.
+
+        Args:
+            number, key, watermark, lost: as of `Batch`.
+            pins: what its steps read, with the numbers of records that are there now.
+            life: ends with this call.
+            for_each: whether the user's function gets it, too.
+        """
         outputs = {name: self._output(tag, pins, life) for tag, name in enumerate(self._outputs)}
         by = next(pin.by for pin in reversed(pins) if pin.by)
         try:
             for sink in self._sinks:
                 sink.give(number, by, outputs[sink.output])
-            if self._foreach_batch is not None:
-                self._foreach_batch(Batch(number, outputs["main"], watermark, key, outputs))
+            if self._foreach_batch is not None and for_each:
+                self._foreach_batch(Batch(number, outputs["main"], watermark, key, outputs, lost))
         except Exception as error:
             explained = explain(error, f"batch {number} of {self._name}, in the sink", self._run_id)
             if explained is error:

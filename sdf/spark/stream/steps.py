@@ -7,7 +7,8 @@ content if the stored block is not that of the committed attempt.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from numbers import Real
 from typing import Any
@@ -16,12 +17,14 @@ import attrs
 from pyspark import RDD, Broadcast, SparkContext, StorageLevel
 
 from sdf.errors import WatermarkError, blame, show
+from sdf.execution.executor import run_to_end
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
 from sdf.journal.pending import Pending
-from sdf.model.dofn import DoFn, call_hook
+from sdf.model.dofn import DoFn, TaggedOutput, call_hook
 from sdf.scheduling.run_state import RunState
 from sdf.spark import broadcasts, serde
+from sdf.spark.jobs import explain
 from sdf.spark.payload import Payload
 from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
@@ -200,9 +203,26 @@ class Step:
                     receipts.setdefault(receipt.stamp.task, receipt)
         return [receipts[task] for task in range(tasks)]
 
-    def records(self, pin: Pin, life: Life, output: int = 0) -> RDD[Any]:
-        """Return the records of an output of a pinned step: the stored ones, or read again if they are not stored."""
+    @property
+    def is_stored(self) -> bool:
+        """Whether the records of the present batch are stored, so that they need not be read again."""
+        return self._stored is not None
+
+    def recount(self, pin: Pin) -> tuple[tuple[int, ...], ...]:
+        """Read a pinned step again; return how many records of each output each task gives now."""
         tasks = len(pin.tasks)
+        counted = self._sc.parallelize(range(tasks), tasks).mapPartitionsWithIndex(
+            Marked(self._run_id, _Recount(self._payload, self._committed(pin), self._tags))
+        )
+        try:
+            return tuple(counted.collect())
+        except Exception as error:
+            explained = explain(error, self.name, self._run_id)
+            if explained is error:
+                raise
+            raise explained from explained.__cause__
+
+    def _committed(self, pin: Pin) -> Broadcast[bytes]:
         if self._contents is None:
             contents = [
                 [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
@@ -210,6 +230,12 @@ class Step:
                 for parts in pin.tasks
             ]  # fmt: skip
             self._contents = broadcasts.send(self._sc, serde.dumps(contents, "the committed restrictions"))
+        return self._contents
+
+    def records(self, pin: Pin, life: Life, output: int = 0) -> RDD[Any]:
+        """Return the records of an output of a pinned step: the stored ones, or read again if they are not stored."""
+        tasks = len(pin.tasks)
+        committed = self._committed(pin)
         stored = self._stored
         stamps = self._stamps
         if stored is None:
@@ -217,8 +243,28 @@ class Step:
             stored = self._sc.parallelize(unmatched, tasks)
             stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
         counts = tuple(counts[output] for counts in pin.counts)
-        read = ReadCommitted(self._payload, stamps, counts, self._contents, output, self._tags)
+        read = ReadCommitted(self._payload, stamps, counts, committed, output, self._tags)
         return BatchRDD(stored, Marked(self._run_id, read), life)
+
+
+class _Recount:
+    """Counts the records that the committed work items of a task give now; for ``mapPartitionsWithIndex``."""
+
+    def __init__(self, payload: Payload, committed: Broadcast[bytes], tags: tuple[str, ...]) -> None:
+        self._payload = payload
+        self._committed = committed
+        self._tags = tags
+
+    def __call__(self, task: int, partition: Iterable[Any]) -> Iterator[tuple[int, ...]]:
+        fn, side_inputs = self._payload.load()
+        items = serde.loads(self._committed.value)[task]
+        outputs = run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep)
+        numbers = {tag: number for number, tag in enumerate(self._tags, start=1)}
+        counts = [0] * (1 + len(self._tags))
+        for output in outputs:
+            counts[numbers[output.tag] if isinstance(output, TaggedOutput) else 0] += 1
+        for _ in partition:  # read to the end, else Spark does not reuse the worker
+            yield tuple(counts)
 
 
 def _is_number(value: Any) -> bool:

@@ -41,6 +41,7 @@ class StreamSummary:
         records: number of records in these batches.
         watermark: the last watermark; None without estimators.
         done: whether all work has come to its end.
+        lost: the latest 1000 losses, as texts; see ``fail_on_data_loss`` of the connectors.
         history: progress after each of the last 1000 batches; ``ended`` is False in all of them.
     """
 
@@ -48,6 +49,7 @@ class StreamSummary:
     records: int
     watermark: Any
     done: bool
+    lost: tuple[str, ...] = ()
     history: tuple[StreamProgress, ...] = attrs.field(default=(), repr=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -78,6 +80,7 @@ def stream_sdf(
     max_bytes_per_batch: int | None = None,
     min_tasks: int | None = None,
     max_tasks: int | None = None,
+    short_batches: str = "skip",
     stop: threading.Event | None = None,
     wake: threading.Event | None = None,
     drain: bool = False,
@@ -115,6 +118,10 @@ def stream_sdf(
         max_bytes_per_batch: the same in bytes of pickled records.
         min_tasks: fewest tasks of a step that has work for them; None: as many as Spark has slots.
         max_tasks: most tasks of a step; None: as many as Spark has slots, or ``min_tasks`` if that is more.
+        short_batches: a batch that comes again after a crash may have fewer records than before, if data are gone and
+            the DoFn has ``fail_on_data_loss=False``. ``"skip"``: ``foreach_batch`` does not get it, since to write it
+            again would remove what is there. ``"give"``: it gets what is left, with the same key, and ``batch.lost``. A
+            ``sink`` commits what it had written before; else it gets what is left.
         stop: set it from another thread to end the stream after the batch.
         wake: set it from another thread to run deferred work at once, such as the next scan of `WatchFiles`; the
             stream clears it when it does so.
@@ -162,6 +169,8 @@ def stream_sdf(
             raise InvalidValueError(f"stream_sdf() {name} must be an integer >= 1, or None (got {show(value)}).")
     if min_tasks is not None and max_tasks is not None and min_tasks > max_tasks:
         raise InvalidValueError(f"stream_sdf() min_tasks must be <= max_tasks (got {min_tasks} and {max_tasks}).")
+    if short_batches not in ("skip", "give"):
+        raise InvalidValueError(f"stream_sdf() short_batches must be 'skip' or 'give' (got {show(short_batches)}).")
     shown = display(progress, "stream_sdf()")
     stopped = threading.Event() if stop is None else stop
     with _signals(stopped):
@@ -174,14 +183,22 @@ def stream_sdf(
             max_tasks=max_tasks,
             **waits,
         )
-        stream = Stream(rdd.context, chain, storage, foreach_batch, sinks, given, pace, shown)
+        skips_short = short_batches == "skip"
+        stream = Stream(rdd.context, chain, storage, foreach_batch, sinks, given, pace, shown, skips_short=skips_short)
         try:
             stream.checkpoint.begin(rdd)
             stream.run(stopped, wake or threading.Event(), max_batches, stop_when_idle)
             if drain:
                 stream.drain()
             last = stream.checkpoint
-            return StreamSummary(stream.batches, stream.records, last.watermark, last.done, tuple(stream.history))
+            return StreamSummary(
+                stream.batches,
+                stream.records,
+                last.watermark,
+                last.done,
+                tuple(stream.losses.told),
+                tuple(stream.history),
+            )
         finally:
             stream.close()
 
