@@ -9,6 +9,7 @@ from support.following import GrowingFn
 
 from sdf import UNBOUNDED, ManualWatermark, WalltimeWatermark, stream_sdf
 from sdf.errors import InvalidValueError
+from sdf.io import TailLines, WatchFiles
 from sdf.journal.chain import verify
 from sdf.spark.stream import micro_batches
 from sdf.storage.disk import Disk
@@ -210,3 +211,19 @@ def test_wrong_seconds_are_named(stream, tmp_path, name):
     with pytest.raises(InvalidValueError, match=f"{name} must be a number > 0, or None"):
         stream(TimedFn(), print, **{name: 0})
     assert not (tmp_path / "journal").exists()
+
+
+def test_the_lines_of_files_have_a_watermark(sc, tmp_path):
+    """The lowest of all files that have not ended."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.log").write_text("5 a\n")
+    (tmp_path / "logs" / "b.log").write_text("7 b\n")
+    summary = stream_sdf(
+        sc.parallelize([str(tmp_path / "logs")]),
+        [WatchFiles(modified="ignore"), TailLines(timestamp=lambda line: int(line.split()[0]))],
+        checkpoint=tmp_path / "journal",
+        foreach_batch=lambda batch: None,
+        stop_when_idle=True,
+        batch_seconds=0.5,
+    )
+    assert summary.watermark == 5
