@@ -119,6 +119,11 @@ class TailLines(ReadLines):
         is_same = str(there.st_ino) == restriction.file.version
         return (there.st_ino, there.st_size, there.st_mtime_ns) if is_same else None
 
+    def backlog(self, element: Any, restriction: Tail) -> tuple[None, int | None]:
+        """Return the bytes of a local file that has its name; those of other files are not known."""
+        seen = self.peek(element, restriction)
+        return None, None if seen is None else max(0, seen[1] - (restriction.start - restriction.base))
+
     def truncate(self, element: Any, restriction: Tail) -> Tail | None:
         """Keep the bytes that are there now, also in the files to read next, and a last line without its end."""
         if restriction.ended or restriction.stop is not UNBOUNDED:

@@ -30,6 +30,7 @@ from sdf.scheduling.factoring import scaled
 from sdf.sinks.sink import Sink
 from sdf.spark.display import Display
 from sdf.spark.jobs import slot_counter
+from sdf.spark.stream.backlog import Backlog
 from sdf.spark.stream.batch import Batch, Life
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.clock import Clock
@@ -121,6 +122,7 @@ class Stream:
             failing.pop_all()
         self.losses = self.checkpoint.losses(skips_short=skips_short and foreach_batch is not None)
         self._scans = Scans(self._now)
+        self._backlog = Backlog(self._steps)
         self._marked = time.monotonic()
         self._has_run = False  # whether the last round has run a step
         self.batches = 0
@@ -318,6 +320,7 @@ class Stream:
         now = self._now()
         number, records, seconds = self._latest
         watermark = self.checkpoint.watermark
+        self._backlog.look(self.checkpoint.remaining, now=ended)
         age_seconds = None if watermark is None else now / 1000 - watermark
         return StreamProgress(
             name=self._name,
@@ -330,6 +333,8 @@ class Stream:
             lag_seconds=age_seconds if age_seconds is not None and abs(age_seconds) < _DECADE_SECONDS else None,
             seconds=seconds,
             ended=ended,
+            behind_records=self._backlog.records,
+            behind_bytes=self._backlog.bytes,
         )
 
     def _run(self, step: Step, number: int, elements: RDD[Any] | None, held: Any, now: int) -> Pin:

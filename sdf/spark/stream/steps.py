@@ -104,6 +104,11 @@ class Step:
         with blame(lambda: f"{self.name}.peek() of {show(work.restriction)}"):
             return self.here().peek(work.element, work.restriction)
 
+    def backlog(self, work: Pending) -> tuple[int | None, int | None]:
+        """Return what `DoFn.backlog` says of some work."""
+        with blame(lambda: f"{self.name}.backlog() of {show(work.restriction)}"):
+            return self.here().backlog(work.element, work.restriction)
+
     def truncated(self, work: Pending) -> Pending | None:
         """Return the part of some work that is still to do when the stream is drained; None for nothing."""
         with blame(lambda: f"{self.name}.truncate() of {show(work.restriction)}"):
