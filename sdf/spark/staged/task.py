@@ -81,8 +81,8 @@ class StageTask:
                 if sum(counts) >= self._most[0] or size >= self._most[1]:
                     timekeeper.end_budget()
                 yield batch
-        seconds = time.monotonic() - began
-        receipt = Receipt(stamp, bundle.outcome(), tuple(counts), size, worker_name(), wall, seconds)
+        seconds, retries = time.monotonic() - began, context.attemptNumber()
+        receipt = Receipt(stamp, bundle.outcome(), tuple(counts), size, worker_name(), wall, seconds, retries=retries)
         self._receipts.add([receipt])
         yield receipt
 
