@@ -179,7 +179,7 @@ def test_compressed_files_in_a_watched_directory(sc, tmp_path):
     def run(**options):
         stream_sdf(
             sc.parallelize([str(logs)], 1),
-            [WatchFiles(interval_seconds=0, modified="ignore", **options), TailLines(poll_seconds=0)],
+            [WatchFiles(interval_seconds=0.2, modified="ignore", **options), TailLines(poll_seconds=0.1)],
             checkpoint=tmp_path / "journal",
             foreach_batch=sink,
             batch_seconds=0.1,
@@ -238,7 +238,7 @@ def test_a_byte_that_is_no_text_can_be_read_all_the_same(sc, tmp_path):
     def run(**options):
         stream_sdf(
             sc.parallelize([str(logs)], 1),
-            [WatchFiles(interval_seconds=0, modified="ignore"), TailLines(poll_seconds=0, **options)],
+            [WatchFiles(interval_seconds=0.2, modified="ignore"), TailLines(poll_seconds=0.1, **options)],
             checkpoint=tmp_path / "journal",
             foreach_batch=sink,
             batch_seconds=0.1,

@@ -745,7 +745,7 @@ def test_a_drain_that_died_before_its_commit_is_gone_on_with(stream, monkeypatch
     """As it was planned: the endless work has an end."""
     elements, sink, commit = ["x"], Sink(), Checkpoint._commit
 
-    def die(at, parts, records):
+    def die(at, parts, records, lost=()):
         if not parts:
             raise KeyboardInterrupt
         commit(at, parts, records)
