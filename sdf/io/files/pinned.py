@@ -43,12 +43,14 @@ class Watch:
     Attributes:
         root: the watched directory; while that is missing, nobody knows whether the file still exists.
         interval_seconds: seconds from one scan to the next.
-        head: the first few bytes of the file when it was found, by which a copy of it is known before it is read.
+        head: the first few bytes of the file when it was found, by which it or a copy is known before it is read.
+        generation: of its inode number; 0 if unknown.
     """
 
     root: str
     interval_seconds: float
     head: bytes = b""
+    generation: int = 0
 
 
 @attrs.frozen

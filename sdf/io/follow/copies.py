@@ -24,6 +24,11 @@ from sdf.io.follow.tail_parts import Tail
 __all__ = ["find_copy", "is_same", "listed", "read_bytes", "stem"]
 
 
+def _head(at: Tail) -> bytes:
+    """Return the first bytes of a file as they were read, or else as they were when it was found."""
+    return at.head or (b"" if at.file.watch is None else at.file.watch.head)
+
+
 def listed(fs: Any, inner: str, real: str) -> Iterator[Any]:
     """Yield the entries of files beside a file, which itself is left out, and of those in the directories right below.
 
@@ -53,7 +58,7 @@ def find_copy(at: Tail, storage_options: Mapping[str, Any], *, compressed: bool)
         compressed: whether a file with a name such as ``a.log.gz`` is compressed.
     """
     fs, inner = file_system(at.file.path, storage_options, "TailLines")
-    head = at.head or (b"" if at.file.watch is None else at.file.watch.head)
+    head = _head(at)
     if not head or not is_local(fs, "TailLines"):
         return None
     for entry in listed(fs, inner, at.file.real):
@@ -88,9 +93,10 @@ def is_same(opened: Any, size: int, at: Tail) -> bool:
     """Return whether a file has the first bytes, and the last read bytes, of the file that was read."""
     inside = at.start - at.base
     stop = at.stop - at.base if at.ends else 0
+    head = _head(at)
     return (
         size >= inside
-        and read_bytes(opened, 0, len(at.head)) == at.head
+        and read_bytes(opened, 0, len(head)) == head
         and read_bytes(opened, inside - len(at.last), inside) == at.last
         and read_bytes(opened, stop - len(at.ends), stop) == at.ends
     )

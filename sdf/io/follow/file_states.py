@@ -1,10 +1,10 @@
 """Finds a followed file: where it is now, how long it is, and whether it has ended.
 
 A new file may get the inode number of a deleted one, and a truncated file may grow beyond its old size. So a file is
-also recognized by its first bytes and by the bytes that were read last. A program that has not opened the new file yet
-may still write to a renamed one. So a renamed file has ended only when nobody has written to it for a while. A missing
-file may come back, too. What was not read of a file that was compressed, or copied and cut short, is in its copy
-(`sdf.io.follow.copies`).
+also recognized by the generation of its number, by its first bytes and by the bytes that were read last. A program that
+has not opened the new file yet may still write to a renamed one. So a renamed file has ended only when nobody has
+written to it for a while. A missing file may come back, too. What was not read of a file that was compressed, or copied
+and cut short, is in its copy (`sdf.io.follow.copies`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sdf.io.compressed.compression import named_kind
 from sdf.io.files.pinned import FileInfo, file_system, is_local, look_up
 from sdf.io.follow.compressed_text import CompressedText
 from sdf.io.follow.copies import find_copy, is_same, listed
+from sdf.io.follow.generation import generation
 from sdf.io.follow.tail_parts import Tail
 
 __all__ = ["FileState", "Finder"]
@@ -45,6 +46,7 @@ class FileState:
         after: the files to read next, in order.
         moved, missed, missed_at: as of `Tail`.
         lost: why unread bytes may be lost; "" if none can be.
+        generation: of the inode number of ``file``; 0 if unknown, or if it is a copy.
         restored: the file of the same name that goes on as the missing one, as a backup does; None if it is there.
     """
 
@@ -56,6 +58,7 @@ class FileState:
     missed: int = 0
     missed_at: float = 0.0
     lost: str = ""
+    generation: int = 0
     restored: FileInfo | None = None
 
 
@@ -88,23 +91,29 @@ class Finder:
         return attrs.evolve(file, real=os.path.realpath(inner)) if not file.real and is_local(fs, "TailLines") else file
 
     def _state(self, at: Tail) -> FileState:
-        file = at.file
+        file: FileInfo = at.file
+        later: tuple[FileInfo, ...] = ()
         for path in chain.from_iterable(self._names(at) for _ in range(_LOOKS)):
             found = self._open(path, file)
             if found is None:
                 continue
             opened, there = found
+            number = generation(opened)
+            if 0 not in (number, at.generation) and number != at.generation:
+                opened.close()  # a later file got the inode number
+                if path == file.path and self.by_name and not at.after:
+                    later = (self.located(there),)
+                continue
             kind = named_kind(file.path) if self.compressed else ""
             if kind:
                 return self._unpacked(CompressedText(opened, kind, path, "TailLines"), _touched(opened, there), at)
             if is_same(opened, there.size, at):
                 if path == file.path:
-                    return FileState(opened, there.size)
+                    return FileState(opened, there.size, generation=number)
                 quiet = time.time() - _touched(opened, there) > self.rotated_seconds
                 after = self._after(at)
-                return FileState(
-                    opened, there.size, quiet and bool(after or not self.by_name), after, moved=not self.by_name
-                )
+                ended = quiet and bool(after or not self.by_name)
+                return FileState(opened, there.size, ended, after, moved=not self.by_name, generation=number)
             opened.close()
             if path == file.path and not at.moved:
                 watch = None if file.watch is None else attrs.evolve(file.watch, head=b"")
@@ -112,7 +121,8 @@ class Finder:
                 after = at.after if known else (*at.after, attrs.evolve(self.located(there), watch=watch))
                 nothing = FileState(io.BytesIO(), 0, ended=True, after=after, lost="was cut short or written anew")
                 return self._copied(at, after) or nothing
-        return self._restored(at) or self._copied(at, self._after(at)) or self._missing(at)
+        after = later or self._after(at)
+        return self._restored(at) or self._copied(at, after) or self._missing(at, after)
 
     def _unpacked(self, text: CompressedText, touched: float, at: Tail) -> FileState:
         """Return the state of a compressed file, which gets no more bytes once it can be read to its end."""
@@ -141,7 +151,7 @@ class Finder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         if is_same(opened, now.size, at) and (at.stop is UNBOUNDED or now.size >= at.stop - at.base):
-            return FileState(opened, now.size, restored=self.located(now))
+            return FileState(opened, now.size, generation=generation(opened), restored=self.located(now))
         opened.close()
         return None
 
@@ -152,10 +162,9 @@ class Finder:
             return None
         return FileState(*found, ended=bool(after or not self.by_name), after=after, moved=at.moved)
 
-    def _missing(self, at: Tail) -> FileState:
+    def _missing(self, at: Tail, after: tuple[FileInfo, ...]) -> FileState:
         """Return the state of a file that was found neither under its name nor near it."""
         nothing, inside, lost = io.BytesIO(), at.start - at.base, "has gone"
-        after = self._after(at)
         if self.by_name:
             return FileState(nothing, inside, bool(after), after, moved=at.moved, lost=lost)
         watch = at.file.watch

@@ -1,10 +1,11 @@
 """The local files that `WatchFiles` has yielded, so that it yields each once, whatever its name is later.
 
 A file keeps its inode number when it is renamed, and has one number under all its links. But each device has its own
-numbers, and a new file may get the number of a deleted one. So a file with a new name counts as a known one only if it
-begins with the known first bytes and is no shorter, or is unchanged since the last scan. A file that kept its name and
-number counts as known: if it was truncated, its reader sees that. A listing may miss a file that is being renamed, so a
-file is forgotten only after several scans in a row have missed it.
+numbers, and a new file may get the number of a deleted one. The generation of the number tells them apart, if the file
+system has that. Also, a file with a new name counts as a known one only if it begins with the known first bytes and is
+no shorter, or is unchanged since the last scan. A file that kept its name and number counts as known: if it was
+truncated, its reader sees that. A listing may miss a file that is being renamed, so a file is forgotten only after
+several scans in a row have missed it.
 
 Rotation may compress a file and delete it. So a compressed file whose text begins as a known file does is the copy of
 that one, and the reader of that one finds what it has not read yet (`sdf.io.follow.copies`).
@@ -25,6 +26,8 @@ from sdf.io.compressed.compression import named_kind
 from sdf.io.files.pinned import FileInfo, reaching
 from sdf.io.follow.compressed_text import text_of
 from sdf.io.follow.copies import stem
+from sdf.io.follow.generation import generation
+from sdf.io.stored import stored
 
 __all__ = ["KnownFile", "compare"]
 
@@ -33,6 +36,7 @@ _GIVEN_BYTES = 64  # as many as `TailLines` keeps of a file that it reads
 _FORGOTTEN = 3
 
 
+@stored
 @attrs.frozen
 class KnownFile:
     """A file that was yielded.
@@ -42,12 +46,14 @@ class KnownFile:
         size: number of its first bytes, or of its text's if it is compressed, that ``digest`` covers.
         digest: hash of those bytes.
         missed: number of scans in a row that have missed it.
+        generation: of its inode number; 0 if unknown.
     """
 
     file: FileInfo
     size: int
     digest: bytes
     missed: int = 0
+    generation: int = 0
 
     @property
     def lasting(self) -> tuple[str, int, bytes, int]:
@@ -57,6 +63,10 @@ class KnownFile:
     def is_at(self, file: FileInfo) -> bool:
         """Return whether a file has this one's name; if the file was written anew, its reader sees that."""
         return self.file.path == file.path
+
+    def may_have(self, number: int) -> bool:
+        """Return whether a file with this one's number is not a later file, as far as its generation tells."""
+        return 0 in (number, self.generation) or number == self.generation
 
     def has_become(self, file: FileInfo, data: bytes) -> bool:
         """Return whether a file of another name may be this one: it has the known first bytes and is no shorter."""
@@ -72,7 +82,7 @@ class KnownFile:
 
 def compare(
     seen: tuple[KnownFile, ...], there: Iterable[FileInfo], *, stalled_seconds: float
-) -> tuple[tuple[tuple[FileInfo, bytes], ...], tuple[KnownFile, ...]]:
+) -> tuple[tuple[tuple[FileInfo, KnownFile, bytes], ...], tuple[KnownFile, ...]]:
     """Return the new files of a listing, each with its first few bytes, and the files that are known after it.
 
     Args:
@@ -96,25 +106,30 @@ def compare(
         if old is not None and _is_unchanged(old.file, file) and (old.size or not file.size):
             known.append(attrs.evolve(old, file=file, missed=0))
         else:
-            data = _head(file, stalled_seconds)
-            if data is None or not (data or old or named_kind(file.path)):
-                continue  # the next listing has it, or it will have a first byte then
+            head = _head(file, stalled_seconds)
+            if head is None:
+                continue  # the next listing has it
+            data, number = head
+            old = None if old is None or not old.may_have(number) else old
+            if not (data or old or named_kind(file.path)):
+                continue  # it is given with its first byte
             if old is None:
                 fits = (one for one in moved if one.has_become(file, data) or _is_unchanged(one.file, file))
-                old = next(fits, None)
+                old = next((one for one in fits if one.may_have(number)), None)
+            now = KnownFile(file, len(data), _digest(data), generation=number)
             if old is None and named_kind(file.path):
-                packed.append((file, data))
+                packed.append((file, now, data))
                 continue
             if old is None:
-                found.append((file, data[:_GIVEN_BYTES]))
-            known.append(KnownFile(file, len(data), _digest(data)))
+                found.append((file, now, data[:_GIVEN_BYTES]))
+            known.append(now)
         if old is not None:
             same.remove(old)
     gone = list(chain.from_iterable(before.values()))
-    for file, data in packed:
+    for file, now, data in packed:
         if not any(one.is_copied(file, data) for one in (*seen, *known)):
-            found.append((file, data[:_GIVEN_BYTES]))
-        known.append(KnownFile(file, len(data), _digest(data)))
+            found.append((file, now, data[:_GIVEN_BYTES]))
+        known.append(now)
     missed = (attrs.evolve(one, missed=one.missed + 1) for one in gone if one.missed + 1 < _FORGOTTEN)
     return tuple(sorted(found, key=lambda one: one[0].path)), (*known, *missed)
 
@@ -136,8 +151,8 @@ def _is_unchanged(old: FileInfo, file: FileInfo) -> bool:
     return (old.size, old.mtime) == (file.size, file.mtime)
 
 
-def _head(file: FileInfo, stalled_seconds: float) -> bytes | None:
-    """Return the first bytes of a file, or of its text if it is compressed.
+def _head(file: FileInfo, stalled_seconds: float) -> tuple[bytes, int] | None:
+    """Return the first bytes of a file, or of its text if it is compressed, and the generation of its number.
 
     None if the file is missing, another one has its name by now, or it is compressed and not complete yet.
     """
@@ -147,10 +162,12 @@ def _head(file: FileInfo, stalled_seconds: float) -> bytes | None:
             now = os.fstat(opened.fileno())
             if str(now.st_ino) != file.version:
                 return None
+            number = generation(opened)
             if not kind:
-                return opened.read(_KNOWN_BYTES)
+                return opened.read(_KNOWN_BYTES), number
             text, is_certain = text_of(opened, kind, _KNOWN_BYTES, file.path, "WatchFiles")
-            return text if (is_certain and text) or time.time() - now.st_ctime > stalled_seconds else None
+            is_ready = (is_certain and text) or time.time() - now.st_ctime > stalled_seconds
+            return (text, number) if is_ready else None
     except FileNotFoundError:
         return None
 

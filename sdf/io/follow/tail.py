@@ -92,7 +92,8 @@ class TailLines(ReadLines):
                 f"TailLines cannot follow a {kind} file (got {file.path!r}): it does not grow. Let WatchFiles find it, "
                 f"or read it with ReadLines; where only the name says so, pass compression=None."
             )
-        return Tail(start, UNBOUNDED, 0, self._finder(element).located(file))
+        known = 0 if file.watch is None else file.watch.generation
+        return Tail(start, UNBOUNDED, 0, self._finder(element).located(file), generation=known)
 
     def create_watermark_estimator(self, element: Any, restriction: Any) -> MonotonicWatermark | None:
         return watermark_of(self.timestamp)
@@ -167,6 +168,7 @@ class TailLines(ReadLines):
             rest = attrs.evolve(
                 at,
                 file=state.restored or at.file,
+                generation=state.generation if state.restored else at.generation,
                 moved=state.moved,
                 missed=state.missed,
                 missed_at=state.missed_at,
@@ -179,7 +181,8 @@ class TailLines(ReadLines):
             head = rest.head + data[: max(0, _KNOWN_BYTES - inside)] if len(rest.head) == inside else rest.head
             last = (rest.last + data[-_KNOWN_BYTES:])[-_KNOWN_BYTES:]
             start = rest.start
-            rest = attrs.evolve(rest, start=start + len(data), head=head, last=last)
+            known = rest.generation or state.generation
+            rest = attrs.evolve(rest, start=start + len(data), head=head, last=last, generation=known)
             if not tracker.try_claim(Piece(start, rest)):
                 return
             yield from self.records(at.file.path, inside, data)

@@ -37,6 +37,7 @@ class Tail:
         missed_at: time of the last such look, in seconds since the epoch; 0 while the file is there.
         after: the files that have had the name since, in order; for a drained stream, the files still to be read to
             their sizes, up to ``stop``.
+        generation: of the present file's inode number; 0 if unknown.
         ends: of a part that was read, the few bytes before ``stop``, by which it is known when it is read again.
         lost: what of this part was not there when it was first read, or may have been lost before; "" for nothing.
     """
@@ -52,6 +53,7 @@ class Tail:
     missed: int = 0
     missed_at: float = 0.0
     after: tuple[FileInfo, ...] = ()
+    generation: int = 0
     ends: bytes = b""
     lost: str = ""
 
@@ -61,6 +63,7 @@ class Tail:
         return self.ended or not self.start < self.stop
 
 
+@stored
 @attrs.frozen
 class Piece:
     """The position of a claim: where some whole lines start, what remains after them, and ``lost`` as of `Tail`."""

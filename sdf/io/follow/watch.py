@@ -162,9 +162,9 @@ class WatchFiles(Connector):
                 attrs.evolve(
                     file,
                     real=os.path.realpath(file.path.removeprefix("file://")),
-                    watch=Watch(root, self.interval_seconds, head),
+                    watch=Watch(root, self.interval_seconds, head, known_as.generation),
                 )
-                for file, head in new
+                for file, known_as, head in new
             )
             is_new = [one.lasting for one in known] != [one.lasting for one in seen]
         else:

@@ -140,6 +140,25 @@ class Stream:
                 closing.callback(step.close)
             closing.callback(self._scans.close)
 
+    def take_elements(self, rdd: RDD[Any]) -> None:
+        """Let the scans of a resumed stream go on with the elements given now; they keep what they have seen.
+
+        For instance with another pattern. Elements that came or went, so that nobody knows which took the place of
+        which, are left as they were.
+        """
+        step = self._steps[0]
+        if not step.fn.scans or self.checkpoint.follows or self.checkpoint.batch == 0:
+            return
+        elements = rdd.collect()
+        scans = [one for one in self.checkpoint.remaining if one.part.step == 0 and step.is_scan(one.part)]
+        old = [one for one in scans if one.part.element not in elements]
+        new = [element for element in elements if not any(element == one.part.element for one in scans)]
+        if len(old) != len(new):
+            log.warning("the elements %s are not those of the journal, which go on", show(elements))
+        elif old:
+            parts = [attrs.evolve(one.now, element=element) for one, element in zip(old, new, strict=True)]
+            self.checkpoint.commit_change(self.checkpoint.plan_change(gone=[one.id for one in old], parts=parts))
+
     def run(
         self, stopped: threading.Event, woken: threading.Event, max_batches: int | None, stop_when_idle: bool
     ) -> None:

@@ -91,7 +91,9 @@ def stream_sdf(
     In the main thread, SIGINT and SIGTERM end the stream after the current batch; a second one ends it at once.
 
     Args:
-        rdd: the elements of a new stream. A resumed stream does not read them: it goes on with those it began with.
+        rdd: the elements of a new stream. A resumed stream goes on with those it began with. But if the first DoFn only
+            scans, as `WatchFiles` does, and elements have taken the place of as many others, such as a pattern that of
+            another, its scans go on with them, and keep what they have seen.
         fns: a DoFn, or a chain of them: the outputs of one are the elements of the next, in the same batch. A function
             that yields outputs for an element may stand in place of a DoFn; each element is one block of it.
         checkpoint: holds the journal of this stream, and nothing else: a directory on a disk that the driver sees, or a
@@ -187,6 +189,7 @@ def stream_sdf(
         stream = Stream(rdd.context, chain, storage, foreach_batch, sinks, given, pace, shown, skips_short=skips_short)
         try:
             stream.checkpoint.begin(rdd)
+            stream.take_elements(rdd)
             stream.run(stopped, wake or threading.Event(), max_batches, stop_when_idle)
             if drain:
                 stream.drain()

@@ -10,6 +10,7 @@ from support.following import Following
 
 from sdf.errors import InvalidValueError
 from sdf.io import TailLines, WatchFiles
+from sdf.io.follow.generation import generation
 
 
 def zstd(data):
@@ -207,6 +208,19 @@ def test_an_empty_file_is_given_with_its_first_byte(path):
     os.rename(path, path.with_suffix(".1"))
     assert stream.all() == ["1", "2"]
     assert len(stream.tails) == 1
+
+
+def test_a_new_file_with_the_number_of_a_compressed_one_is_given(path):
+    """File systems give the number again; its generation, where they have one, tells that it is another file."""
+    stream = Stream(path.parent)
+    assert stream.all() == ["1", "2"]
+    for number in range(3, 12):
+        compress(path, ".gz", path.with_name(f"app.log.{number}.gz"))
+        path.write_bytes(b"%d\n" % number)
+        with open(path) as opened:
+            if not generation(opened):
+                pytest.skip("this file system has no generations")
+        assert stream.all() == [str(number)]
 
 
 def test_files_that_grow_are_not_compressed(path):

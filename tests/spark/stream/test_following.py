@@ -179,7 +179,7 @@ def test_compressed_files_in_a_watched_directory(sc, tmp_path):
     def run(**options):
         stream_sdf(
             sc.parallelize([str(logs)], 1),
-            [WatchFiles(interval_seconds=0, modified="ignore", **options), TailLines(poll_seconds=0)],
+            [WatchFiles(interval_seconds=0.2, modified="ignore", **options), TailLines(poll_seconds=0.1)],
             checkpoint=tmp_path / "journal",
             foreach_batch=sink,
             batch_seconds=0.1,
@@ -200,6 +200,34 @@ def test_compressed_files_in_a_watched_directory(sc, tmp_path):
     assert sorted(run()) == ["0", "1", "2", "3", "4"]
 
 
+def test_a_pattern_may_change_when_a_stream_resumes(sc, tmp_path):
+    """What was seen was seen; elements that came or went are left as they were."""
+    logs, sink = tmp_path / "logs", Sink()
+    logs.mkdir()
+
+    def run(*patterns):
+        stream_sdf(
+            sc.parallelize([str(logs / pattern) for pattern in patterns], 1),
+            [WatchFiles(interval_seconds=0.2, modified="ignore"), TailLines(poll_seconds=0.1)],
+            checkpoint=tmp_path / "journal",
+            foreach_batch=sink,
+            batch_seconds=0.1,
+            stop_when_idle=True,
+        )
+        return sorted(sink.records())
+
+    def write(*names):
+        for name in names:
+            (logs / name).write_text(f"{name}\n")
+
+    write("a.log", "a.txt")
+    assert run("*") == ["a.log", "a.txt"]
+    write("b.log", "b.txt")
+    assert run("*.log") == ["a.log", "a.txt", "b.log"]
+    write("c.log", "c.txt")
+    assert run("*.log", "*.txt") == ["a.log", "a.txt", "b.log", "c.log"]
+
+
 def test_a_byte_that_is_no_text_can_be_read_all_the_same(sc, tmp_path):
     """The stream goes on as the message says: with another option, and without losing what it has read."""
     logs, sink = tmp_path / "logs", Sink()
@@ -210,7 +238,7 @@ def test_a_byte_that_is_no_text_can_be_read_all_the_same(sc, tmp_path):
     def run(**options):
         stream_sdf(
             sc.parallelize([str(logs)], 1),
-            [WatchFiles(interval_seconds=0, modified="ignore"), TailLines(poll_seconds=0, **options)],
+            [WatchFiles(interval_seconds=0.2, modified="ignore"), TailLines(poll_seconds=0.1, **options)],
             checkpoint=tmp_path / "journal",
             foreach_batch=sink,
             batch_seconds=0.1,
