@@ -12,7 +12,7 @@ from pyspark.core.rdd import PipelinedRDD
 from sdf.errors import StageError
 from sdf.spark.payload import marked
 
-__all__ = ["Batch", "BatchRDD", "Life", "Marked"]
+__all__ = ["Batch", "BatchRDD", "Life", "Marked", "Pace"]
 
 
 @attrs.frozen
@@ -36,6 +36,20 @@ class Batch:
     key: str
     outputs: Mapping[str, RDD[Any]]
     lost: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Pace:
+    """Limits of a batch: see the arguments of `stream_sdf`."""
+
+    batch_seconds: float
+    max_items: int | None
+    max_records: float
+    max_bytes: float
+    min_tasks: int | None
+    max_tasks: int | None
+    watermark_seconds: float | None
+    idle_seconds: float | None
 
 
 @attrs.define

@@ -14,15 +14,13 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-import attrs
 from pyspark import RDD, SparkContext
 
 from sdf.errors import DeferError, show
-from sdf.journal.remaining import Work
 from sdf.model.dofn import DoFn
 from sdf.reporting.progress import StreamProgress
 from sdf.scheduling.even_shares import even_shares
@@ -31,7 +29,8 @@ from sdf.sinks.sink import Sink
 from sdf.spark.display import Display
 from sdf.spark.jobs import slot_counter
 from sdf.spark.stream.backlog import Backlog
-from sdf.spark.stream.batch import Batch, Life
+from sdf.spark.stream.batch import Life, Pace
+from sdf.spark.stream.changes import Changes
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.given import Given
@@ -42,7 +41,7 @@ from sdf.spark.stream.shares import pin_of, share_of
 from sdf.spark.stream.steps import Step
 from sdf.storage.places import Storage
 
-__all__ = ["Pace", "Stream"]
+__all__ = ["Stream"]
 
 log = logging.getLogger("sdf.stream")
 
@@ -53,20 +52,6 @@ _LOOK_SECONDS = 0.05  # how often a pausing stream checks for stop, wake and sca
 _QUIET_SHARE = 0.25  # of batch_seconds, before the round after one that found no news: such a round is cheap
 _DAY_SECONDS = 86400.0
 _WATERMARK_SECONDS = 60.0  # from one commit to the next in which only the watermark has moved
-
-
-@attrs.frozen
-class Pace:
-    """Limits of a batch: see the arguments of `stream_sdf`."""
-
-    batch_seconds: float
-    max_items: int | None
-    max_records: float
-    max_bytes: float
-    min_tasks: int | None
-    max_tasks: int | None
-    watermark_seconds: float | None
-    idle_seconds: float | None
 
 
 class Stream:
@@ -85,6 +70,7 @@ class Stream:
 
     Attributes:
         checkpoint: state of the stream, in the journal.
+        changes: changes it without a batch.
         batches: number of batches that this call has committed.
         records: number of records in these batches.
         losses: what was lost.
@@ -120,6 +106,9 @@ class Stream:
             self._outlets = Outlets(sc, self._steps, bound, foreach_batch, given.tags, self._name, self._run_id)
             self._slots = slot_counter(sc)
             failing.pop_all()
+        self.changes = Changes(
+            self.checkpoint, self._steps, self._outlets, tells=pace.watermark_seconds is not None
+        )
         self.losses = self.checkpoint.losses(skips_short=skips_short and foreach_batch is not None)
         self._scans = Scans(self._now)
         self._backlog = Backlog(self._steps)
@@ -140,25 +129,6 @@ class Stream:
                 closing.callback(step.close)
             closing.callback(self._scans.close)
 
-    def take_elements(self, rdd: RDD[Any]) -> None:
-        """Let the scans of a resumed stream go on with the elements given now; they keep what they have seen.
-
-        For instance with another pattern. Elements that came or went, so that nobody knows which took the place of
-        which, are left as they were.
-        """
-        step = self._steps[0]
-        if not step.fn.scans or self.checkpoint.follows or self.checkpoint.batch == 0:
-            return
-        elements = rdd.collect()
-        scans = [one for one in self.checkpoint.remaining if one.part.step == 0 and step.is_scan(one.part)]
-        old = [one for one in scans if one.part.element not in elements]
-        new = [element for element in elements if not any(element == one.part.element for one in scans)]
-        if len(old) != len(new):
-            log.warning("the elements %s are not those of the journal, which go on", show(elements))
-        elif old:
-            parts = [attrs.evolve(one.now, element=element) for one, element in zip(old, new, strict=True)]
-            self.checkpoint.commit_change(self.checkpoint.plan_change(gone=[one.id for one in old], parts=parts))
-
     def run(
         self, stopped: threading.Event, woken: threading.Event, max_batches: int | None, stop_when_idle: bool
     ) -> None:
@@ -168,7 +138,7 @@ class Stream:
             began = time.monotonic()
             if not self.checkpoint.remaining:
                 if not self.checkpoint.done:
-                    self.checkpoint.commit_change(self.checkpoint.plan_change())
+                    self.changes.commit(self.checkpoint.plan_change())
                 return
             if (wake or woken.is_set()) and not self.checkpoint.follows:  # what was begun must be followed as it is
                 wake = False
@@ -180,8 +150,9 @@ class Stream:
             self._scan()
             is_due = self._due_in_seconds() == 0 or self.checkpoint.follows
             advanced = is_due and self._batch()
-            if not advanced and not self.checkpoint.done and not self.checkpoint.follows:
-                self._move_watermark()
+            if not advanced and self._mark_in_seconds() <= 0:
+                self._marked = time.monotonic()
+                self.changes.move_watermark()
             if self.checkpoint.done or self.batches == max_batches:
                 return
             if wake:
@@ -216,7 +187,7 @@ class Stream:
         while any(one.found for one in self.checkpoint.remaining):
             self._batch()
         if not self.checkpoint.done:
-            self._truncate(self.checkpoint.remaining)
+            self.changes.truncate(self.checkpoint.remaining)
         idle = 0
         while not self.checkpoint.done:
             while (due_in := self._due_in_seconds()) > 0:
@@ -228,18 +199,7 @@ class Stream:
                     f"the stream cannot be drained: finite work was deferred {idle} times in a row without a claim, "
                     f"for example {show(before[0].part.restriction)} of element {show(before[0].part.element)}."
                 )
-            self._truncate(one for one in before if not self._steps[one.part.step].is_bounded(one.part))
-
-    def _truncate(self, works: Iterable[Work]) -> None:
-        """Commit what `truncate` keeps of some remaining work, if that is not all of it."""
-        gone, left = [], []
-        for one in works:
-            rest = self._steps[one.part.step].truncated(one.now)
-            if rest is None or rest.restriction is not one.part.restriction:
-                gone.append(one.id)
-                left += [] if rest is None else [rest]
-        if gone or (not self.checkpoint.remaining and not self.checkpoint.done):
-            self.checkpoint.commit_change(self.checkpoint.plan_change(gone=gone, parts=left))
+            self.changes.truncate(one for one in before if not self._steps[one.part.step].is_bounded(one.part))
 
     def _scan(self) -> None:
         """Enter what scans have found, and begin those that are due."""
@@ -263,7 +223,7 @@ class Stream:
         """Run one batch, of the due work or as a dead driver has begun it; return whether it was committed."""
         changed = self.checkpoint.planned_change()
         if changed is not None:
-            self._change(changed)
+            self.changes.commit(changed)
             return True
         now, began, self._has_run = self._now(), time.monotonic(), False
         number = self.checkpoint.batch + 1
@@ -315,24 +275,9 @@ class Stream:
         tags = range(1, 1 + len(self._given.tags))
         return bool(pins[-1].records()) or any(pin.records(tag) for pin in pins for tag in tags)
 
-    def _move_watermark(self) -> None:
-        """Commit the watermark if it has moved though nothing was read, but not too often."""
-        if self._mark_in_seconds() > 0:
-            return
-        self._marked = time.monotonic()
-        reached = self.checkpoint.reached()
-        if reached != self.checkpoint.watermark:
-            self._change(self.checkpoint.plan_change(watermark=reached))
-
     def _mark_in_seconds(self) -> float:
         pause = self._pace.watermark_seconds
         return self._marked + (_WATERMARK_SECONDS if pause is None else pause) - time.monotonic()
-
-    def _change(self, changed: dict[str, Any]) -> None:
-        """Commit a change; first tell the sink of a watermark that has moved, if it wants to hear of it."""
-        if changed["watermark"] is not None and self._pace.watermark_seconds is not None:
-            self._outlets.tell(self.checkpoint.batch + 1, self.checkpoint.key(changed), changed["watermark"])
-        self.checkpoint.commit_change(changed)
 
     def _progress(self, *, ended: bool = False) -> StreamProgress:
         """Return how far the stream is now."""

@@ -24,9 +24,9 @@ from sdf.saving.outputs import sinks_by_output
 from sdf.sinks.sink import Sink
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
-from sdf.spark.stream.batch import Batch
+from sdf.spark.stream.batch import Batch, Pace
 from sdf.spark.stream.given import given_to
-from sdf.spark.stream.micro_batches import Pace, Stream
+from sdf.spark.stream.micro_batches import Stream
 from sdf.storage.places import storage_at
 
 __all__ = ["Batch", "StreamSummary", "stream_sdf"]
@@ -189,7 +189,7 @@ def stream_sdf(
         stream = Stream(rdd.context, chain, storage, foreach_batch, sinks, given, pace, shown, skips_short=skips_short)
         try:
             stream.checkpoint.begin(rdd)
-            stream.take_elements(rdd)
+            stream.changes.take_elements(rdd)
             stream.run(stopped, wake or threading.Event(), max_batches, stop_when_idle)
             if drain:
                 stream.drain()
