@@ -29,7 +29,7 @@ from sdf.sinks.sink import Sink
 from sdf.spark.display import Display
 from sdf.spark.jobs import slot_counter
 from sdf.spark.stream.backlog import Backlog
-from sdf.spark.stream.batch import Life, Pace
+from sdf.spark.stream.batch import Batch, Life, Pace
 from sdf.spark.stream.changes import Changes
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.clock import Clock
@@ -106,9 +106,7 @@ class Stream:
             self._outlets = Outlets(sc, self._steps, bound, foreach_batch, given.tags, self._name, self._run_id)
             self._slots = slot_counter(sc)
             failing.pop_all()
-        self.changes = Changes(
-            self.checkpoint, self._steps, self._outlets, tells=pace.watermark_seconds is not None
-        )
+        self.changes = Changes(self.checkpoint, self._steps, self._outlets, tells=pace.watermark_seconds is not None)
         self.losses = self.checkpoint.losses(skips_short=skips_short and foreach_batch is not None)
         self._scans = Scans(self._now)
         self._backlog = Backlog(self._steps)
