@@ -105,6 +105,16 @@ def test_another_compressed_file_is_not_taken_for_it(path):
     assert stream.all() == []
 
 
+def test_an_older_file_is_no_copy(path):
+    """A copy has the time of the file, or is later."""
+    stream = Stream(path.parent, regex=r"app\.log")
+    assert stream.all() == ["1", "2"]
+    os.remove(path)
+    (path.parent / "app.log.9").write_bytes(b"1\n2\n3\n")
+    os.utime(path.parent / "app.log.9", (1e9, 1e9))
+    assert stream.all() == []
+
+
 @suffixes
 def test_a_compressed_file_that_nobody_has_followed_is_read_once(path, suffix):
     """As what it is; also under its next name."""
@@ -174,6 +184,9 @@ def test_a_copy_is_read_on_after_a_batch_that_ended_in_it(path, monkeypatch):
     assert lines == ["3", "4"]
     tail.left = attempt.residuals[0].restriction
     assert stream.all() == ["5", "6", "new"]
+    shutil.copy(path, path.with_name("app.log.2"))
+    path.write_bytes(b"newer\n")
+    assert stream.all() == ["newer"]
 
 
 def test_a_file_that_is_followed_by_its_name_goes_on_after_its_copy(path):
