@@ -6,13 +6,21 @@ come late, and some are lost. Lost work runs again; with StagedRunner also lost 
 LiveRunner has as many lanes as there will be slots. In the ideal no slot is idle and nothing is done twice. Memory is
 the driver's, beyond that of the world. Each policy runs in its own process.
 
+Then saved runs whose slots are lost again and again: with segments that last as long as losses let them
+(`sdf.scheduling.commit_interval`), and with segments that always last ``commit_seconds``.
+
     python benchmarks/simulate.py
     python benchmarks/simulate.py --slots 10000 --only LiveRunner --losses 0
 """
 
+import itertools
+import math
+from contextlib import nullcontext
+
 from harness import Bench, forget_peak, in_processes, peak_megabytes, resident_megabytes
 from simulated import Overheads, World, plain
 from simulated_live import LiveSimulation
+from simulated_saved import SavedLanes, SavedStages, always
 from simulated_staged import StagedSimulation
 
 NAMES = ["flatMap", "32 per slot by hand", "StagedRunner", "LiveRunner"]
@@ -33,6 +41,14 @@ def run(name, slots, sizes):
     return makespan, simulation.driver.seconds, simulation.sent, stages, peak_megabytes() - before
 
 
+def run_saved(name, slots, sizes, fixed, commit_seconds, closing_seconds):
+    """Return makespan and number of segments of a saved run."""
+    kind = SavedLanes if name == "LiveRunner" else SavedStages
+    simulation = kind(World(slots, *sizes), commit_seconds=commit_seconds, closing_seconds=closing_seconds)
+    with always(commit_seconds) if fixed else nullcontext():
+        return simulation.run(), simulation.segments
+
+
 def main():
     bench = Bench(__doc__)
     bench.option("--slots", [10, 100, 1000], quick=[10, 100])
@@ -49,6 +65,9 @@ def main():
     bench.option("--launch-ms", 0.25, help="between two tasks that Spark's driver starts")
     bench.option("--restart-seconds", 5.0, help="until a lost slot runs tasks again")
     bench.option("--only", NAMES, choices=NAMES)
+    bench.option("--lost-every", [600.0, 120.0, 60.0, 30.0], help="saved: mean seconds between two losses of a slot")
+    bench.option("--commit-seconds", 60.0, help="saved: how long a segment may last")
+    bench.option("--closing-seconds", 0.2, help="saved: what closing one takes")
     given = bench.begin()
     if given.spread >= 1:
         bench.refuse(f"--spread must be below 1 (got {given.spread!r})")
@@ -75,7 +94,35 @@ def main():
                 what = f"{name}, {slots:,} simulated slots, {given.elements} elements and {given.seconds:g} s each"
                 bench.claim(f"{what}, over ideal", makespan / given.seconds, at_most=LIMITS[name])
                 bench.claim(f"{what}, driver's share of a core", seconds / makespan, at_most=0.2)
+    saved_runs(bench, given, overheads)
     bench.end()
+
+
+def saved_runs(bench, given, overheads):
+    slots = given.slots[0]
+    table = bench.table(
+        f"a saved run on {slots} slots, {given.seconds:g} s of work per slot; commit_seconds={given.commit_seconds:g}, "
+        f"closing a segment takes {given.closing_seconds:g} s, a lost slot is back after {given.restart_seconds:g} s",
+        {"policy": "{}", "slots are lost every": "{}", "segments": "{}", "over ideal": "{:.3f}", "committed": "{:,}"},
+    )
+    for name, every in itertools.product(
+        [name for name in given.only if name in LIMITS], [math.inf, *given.lost_every]
+    ):
+        sizes = (
+            slots * given.elements, given.seconds, given.alpha, given.spread, given.period, given.seconds / every, 0.0,
+            overheads,
+        )  # fmt: skip
+        over = {}
+        for fixed in (False, True):
+            makespan, segments = in_processes(
+                1, run_saved, name, slots, sizes, fixed, given.commit_seconds, given.closing_seconds
+            )[0]
+            over[fixed] = makespan / given.seconds
+            lengths = "as given" if fixed else "as losses let them"
+            table.row(name, "never" if every == math.inf else f"{every:g} s", lengths, over[fixed], segments)
+        if every <= given.commit_seconds:
+            what = f"{name}, saved, slots lost every {every:g} s: segments as losses let them, over as given"
+            bench.claim(what, over[False] / over[True], at_most=0.75 if name == "LiveRunner" else 1.0)
 
 
 if __name__ == "__main__":

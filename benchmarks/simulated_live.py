@@ -1,5 +1,6 @@
 """LiveRunner under simulated time: the real lanes, the real coordinator, and messages with a delay in between."""
 
+import math
 from collections import deque
 
 from simulated import Driver, Launcher, SlotFn, Timeline, entered
@@ -32,7 +33,8 @@ class SimulatedLane:
         self.steps = 0  # how often it went on; what was due before it did is not any more
         self.looks_at = None
         self.send(Hello(number, "worker", self.timeline.now))
-        self.lane = Lane(self.fn, clock=self.timeline.clock, send=self.send)
+        segment_seconds = simulation.commit_seconds
+        self.lane = Lane(self.fn, clock=self.timeline.clock, send=self.send, segment_seconds=segment_seconds)
         self.outputs = self._outputs()
         self.goes_on()
 
@@ -72,6 +74,13 @@ class SimulatedLane:
         self.goes_on()
         self.looks_in(LOOK_SECONDS)
 
+    def look(self):
+        self.lane.look()
+
+    def further_looks(self):
+        """Return when else there is something to look at."""
+        return ()
+
     def looks_in(self, seconds):
         self.looks_at = self.timeline.now + seconds
         self.timeline.at(self.looks_at, self.looks)
@@ -84,13 +93,14 @@ class SimulatedLane:
         self.goes_on()
         if self.over or self.idle:
             return
-        self.lane.look()
+        self.look()
         beats, changes = self.lane.heartbeats, self.slot.changes(now)
         times = [
             beats.next_at,
             changes + LOOK_SECONDS,
             changes - self.slot.period + _SEEN_SECONDS,
             self.fn.opens + LOOK_SECONDS,
+            *self.further_looks(),
         ]
         if beats.next_at == before:  # there may be news that must wait
             times.append(beats.news_at)
@@ -102,25 +112,32 @@ class LiveSimulation:
 
     Args:
         world: what there is to do, and where.
+        saved, commit_seconds: see `Coordinator`.
         driver_clock: see `Driver`.
 
     Attributes:
         sent: how many messages, either way.
     """
 
-    def __init__(self, world, **driver_clock):
+    lane_class = SimulatedLane
+
+    def __init__(self, world, *, saved=None, commit_seconds=math.inf, **driver_clock):
         self.world = world
+        self.commit_seconds = commit_seconds
         self.timeline = Timeline()
         self.driver = Driver(self.timeline, **driver_clock)
         self.sent, self.outbox = 0, []
         self.unended = len(world.slots)  # LiveRunner(lanes=...) has as many lanes as there will be slots
-        work = RunState(SlotFn(world))
+        work = self.work = RunState(SlotFn(world))
         backlog = WorkQueue(work.costs)
         self.driver(entered, world, work, backlog)
         shares = self.driver(lambda _: deal(backlog, work.costs, self.unended, cut=work.cut))
         self.starts = Launcher(world.overheads)
         self.free, self.queue = [], deque(range(self.unended))  # slots, and the lanes that Spark is to run
-        self.coordinator = Coordinator(work, shares, send=self.to_lane, min_piece_seconds=0.05, patience_seconds=60.0)
+        self.coordinator = Coordinator(
+            work, shares, send=self.to_lane, min_piece_seconds=0.05, patience_seconds=60.0,
+            saved=saved, commit_seconds=commit_seconds,
+        )  # fmt: skip
         self.lanes, self.running = {}, {}  # by lane, and by slot
 
     def to_lane(self, name, message):
@@ -165,7 +182,7 @@ class LiveSimulation:
             self.timeline.at(self.starts(self.timeline.now), self.begins, self.queue.popleft(), self.free.pop())
 
     def begins(self, number, slot):
-        self.lanes[number] = self.running[slot] = SimulatedLane(self, number, slot)
+        self.lanes[number] = self.running[slot] = self.lane_class(self, number, slot)
 
     def ended(self, lane):
         """A lane has ended, which frees its slot."""

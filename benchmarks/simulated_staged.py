@@ -1,7 +1,7 @@
 """StagedRunner under simulated time: the real bundles, planner and ledger, Spark's queue of tasks, and its slots."""
 
 import math
-from collections import deque
+from collections import Counter, deque
 
 import attrs
 from simulated import Driver, Launcher, SlotFn, Timeline, entered
@@ -49,7 +49,7 @@ class Attempt:
         self.steps = 0  # how often it went on; what was due before it did is not any more
         self.fn = SlotFn(simulation.world, simulation.world.slots[slot], self.timeline)
         self.bundle = Bundle(self.fn, task.plan.items, clock=self.timeline.clock)
-        budget, least = task.plan.budget_seconds, task.stage.plan.min_piece_seconds
+        budget, least = simulation.budget_seconds(task), task.stage.plan.min_piece_seconds
         self.timekeeper = Timekeeper(self.bundle, budget, least, clock=self.timeline.clock)
         self.every_seconds = max(TICK_SECONDS, budget / _LOOKS)
         self.outputs = self.bundle.outputs()
@@ -112,6 +112,7 @@ class StagedSimulation:
         self.starts = Launcher(world.overheads)
         self.free, self.queue, self.receipts = [], deque(), []
         self.running = {}  # by slot
+        self.retries = Counter()  # by task
         self.stored = [[] for _ in world.slots]  # when each block was, and how long it took
         self.slots = self.stages = self.sent = 0
         self.wakes_at = math.inf
@@ -164,7 +165,7 @@ class StagedSimulation:
     def _commits(self, now):
         for task, outcome, seconds in self.receipts:
             stage = task.stage
-            if not stage.is_timed and task.number < stage.plan.idle:
+            if not (stage.is_timed or self.retries[task.id]) and task.number < stage.plan.idle:
                 self.planner.started(max(0.0, now - stage.submitted_at - seconds))
             stage.is_timed = True
             self.planner.in_flight.remove(stage.plan.ends[task.number])
@@ -212,8 +213,12 @@ class StagedSimulation:
         self.timeline.at(self.timeline.now + self.world.overheads.restart_seconds, self.comes, slot)
         if attempt is not None:
             attempt.over = True
+            self.retries[attempt.task.id] += 1
             self.queue.appendleft(attempt.task)
             self.launches()
+
+    def budget_seconds(self, task):
+        return task.plan.budget_seconds
 
     def ended(self, attempt):
         now = self.timeline.now

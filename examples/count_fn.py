@@ -12,9 +12,7 @@ class CountFn(DoFn):
         return OffsetRange(0, element[1])
 
     def process(self, element, tracker):
-        for i in range(*tracker.current_restriction()):
-            if not tracker.try_claim(i):  # False: the rest is someone else's
-                return
+        for i in tracker.claims():  # ends where the rest is someone else's
             yield element[0], i
 
 

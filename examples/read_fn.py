@@ -21,11 +21,8 @@ class ReadFn(DoFn):
         with open(path, "rb") as file:
             blocks = fastavro.block_reader(file)  # reads the header; from here on it reads where the file stands
             seek_block(file, tracker.current_restriction().start)
-            for block in blocks:
-                if not tracker.try_claim(block.offset):
-                    return
+            for block in tracker.claims(blocks, position=lambda block: block.offset):
                 yield from block
-            tracker.try_claim(tracker.current_restriction().stop)  # the file has ended: nothing is left unclaimed
 
 
 def seek_block(file, start):

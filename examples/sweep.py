@@ -15,9 +15,7 @@ class Mandelbrot(DoFn):
 
     def process(self, view, tracker):
         left, top, width = view
-        for row in range(*tracker.current_restriction()):
-            if not tracker.try_claim(row):
-                return
+        for row in tracker.claims():
             c = [complex(left + width * x / COLUMNS, top - width * row / COLUMNS) for x in range(COLUMNS)]
             yield row, [steps(point) for point in c]
 

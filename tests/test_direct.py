@@ -730,9 +730,9 @@ class CustomFn(CountFn):
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda tracker: tracker.start, "the tracker in process() has no 'start': it offers try_claim()"),
-        (lambda tracker: tracker.claim(0), "the tracker in process() has no 'claim': it offers try_claim()"),
-        (list, "the tracker in process() cannot be iterated over. Ask it once where to start, and claim each position"),
+        (lambda tracker: tracker.start, "the tracker in process() has no 'start': it offers claims(), try_claim()"),
+        (lambda tracker: tracker.claim(0), "the tracker in process() has no 'claim': it offers claims(), try_claim()"),
+        (list, "the tracker in process() cannot be iterated over. Iterate over its claims: for position in"),
     ],
     ids=["start", "claim", "iterated over"],
 )

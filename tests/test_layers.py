@@ -44,6 +44,7 @@ LAYERS = {
         "model",
         "numbers",
         "reporting",
+        "saving",
         "scheduling",
         "sinks",
         "spark",

@@ -37,6 +37,9 @@ class Bundle:
         items: the task's work items, in the order to run them.
         side_inputs: keyword arguments for `process`.
         clock: monotonic seconds.
+
+    Attributes:
+        ended_at: when its outputs had ended, by ``clock``.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class Bundle:
         self._next = 0
         self._parts: list[Part] = []
         self._refused: str | None = None
-        self._began = clock()
+        self._began = self.ended_at = clock()
 
     def outputs(self) -> Iterator[Any]:
         """Yield all outputs. `outcome` is complete only once they have ended."""
@@ -74,6 +77,7 @@ class Bundle:
             if part is not None:
                 self._parts.append(part)
         call_hook(self._fn, "finish_bundle")
+        self.ended_at = self._clock()
 
     def outcome(self) -> Outcome:
         """Return what this attempt did with the work items; call it once `outputs` has ended."""

@@ -303,7 +303,7 @@ class Invoker:
             error = self._before_claim()
             self._note_failure(error)
             raise error
-        if self._tracker.refused:
+        if self._tracker.refused and not self._tracker.delivers:
             self._records_at_refusal = self.records
 
     def _before_claim(self) -> OutputError:
@@ -323,7 +323,7 @@ class Invoker:
 
     def _checked(self, outputs: Iterable[Any]) -> Iterator[Any]:
         for output in outputs:
-            if self._tracker.refused:
+            if self._tracker.refused and not self._tracker.delivers:
                 raise OutputError(
                     f"it gave {show(output)} after a refused claim; that block belongs to another work item"
                 )

@@ -5,11 +5,7 @@ or even once per record, so no wrapper may slow down a built-in tracker: `proces
 object of a subclass that hides the runner's methods. The runner reaches past that subclass with `super`. A user's own
 tracker has no lock, so both sides use a `LockedTracker` around it; `process` holds a view of that.
 
-Claims of offsets usually take no lock, because only one thread claims. That thread first writes its claim, then reads
-the fence (how far it may claim). A split first lowers the fence, then reads the last claim. So at least one of the two
-sees the other. A split that a claim has overtaken is undone. A claim at or past the fence takes the lock, and so waits
-for the outcome of the split. Python's global lock gives all threads one order of these steps; without it, each claim
-takes the lock.
+Claims of offsets usually take no lock (`sdf.execution.offset_claims`), as long as Python has its global one.
 
 The tracker calls the runner's ``on_edge`` at the first claim and at a refused one. Both are rare, and only there does
 the invoker compare the number of outputs (`sdf.execution.invoker`). The tracker calls ``on_fault`` for a claim that
@@ -19,13 +15,14 @@ breaks a rule: `process` may swallow that error, and the work that it did not cl
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import cache
 from threading import Lock
 from typing import Any
 
 from sdf.errors import ClaimError, show
+from sdf.execution.offset_claims import OffsetClaims, delivery
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
 from sdf.model.trackers import Progress, RestrictionTracker, deferred, refused_defer
@@ -65,15 +62,14 @@ def sides(
 
 def _no(name: str) -> str:
     return (
-        f"the tracker in process() has no {name!r}: it offers try_claim(), current_restriction(), defer_remainder(), "
-        f"is_bounded() and watermark; splitting is the runner's."
+        f"the tracker in process() has no {name!r}: it offers claims(), try_claim(), current_restriction(), "
+        f"defer_remainder(), is_bounded() and watermark; splitting is the runner's."
     )
 
 
 def _not_iterable() -> TypeError:
     return TypeError(
-        "the tracker in process() cannot be iterated over. Ask it once where to start, and claim each position: "
-        "for position in range(*tracker.current_restriction())"
+        "the tracker in process() cannot be iterated over. Iterate over its claims: for position in tracker.claims()"
     )
 
 
@@ -97,39 +93,18 @@ class Within:
     stop = _hidden("stop")
     claim = _hidden("claim")
 
+    try_claim: Callable[[Any], bool]
+    current_restriction: Callable[[], Any]
+    _closing: Callable[[], Any]
+    _fault: Callable[[str], ClaimError]
+
+    def claims(
+        self, blocks: Iterable[Any] | None = None, *, position: Callable[[Any], Any] | None = None
+    ) -> Iterator[Any]:
+        return delivery(self, self.current_restriction, self._closing, self._fault, blocks, position)
+
     def __iter__(self) -> Iterator[Any]:
         raise _not_iterable()
-
-
-class OffsetWithin(Within):
-    """The same for offsets, with claims that take no lock before the fence; see the module's docstring."""
-
-    _start: int
-    _stop: Any
-    _last: Any
-    _record: Any
-    _refused: bool
-    _lock: Lock
-    _claim_unusual: Callable[[Any], bool]
-    _at_fence: Callable[[Any], bool]
-    _fence: Any  # that of the tracker, lowered while a split is being tried
-
-    def try_claim(self, position: Any) -> bool:
-        if type(position) is int and position > self._last and position >= self._record and not self._refused:
-            self._last = position
-            if position < self._fence:
-                return True
-            with self._lock:
-                return self._at_fence(position)
-        return self._claim_unusual(position)
-
-    def _cut(self, stop: int) -> bool:
-        before, self._fence = self._fence, min(self._fence, stop)
-        if max(self._last, self._record) >= stop:
-            self._fence = before
-            return False
-        self._stop = stop
-        return True
 
 
 _GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -137,8 +112,8 @@ _GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 @cache
 def _within(kind: type) -> type:
-    within = OffsetWithin if _GIL and issubclass(kind, OffsetRangeTracker) else Within
-    return type(kind.__name__, (within, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+    offsets = (OffsetClaims,) if _GIL and issubclass(kind, OffsetRangeTracker) else ()
+    return type(kind.__name__, (*offsets, Within, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__})
 
 
 @cache
@@ -154,6 +129,11 @@ class Held:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._whole, name)
+
+    @property
+    def delivers(self) -> bool:
+        """Whether `process` has used `claims`."""
+        return "delivering" in vars(self._whole.__self__)
 
     def defer_remainder(self, delay_seconds: float = 0) -> Any:
         return deferred(self)
@@ -171,6 +151,7 @@ class LockedTracker:
         self._lock = Lock()
         self.started = False
         self.refused = False
+        self.delivers = False
         self.last_claimed: Any = None
 
     def try_claim(self, position: Any) -> bool:
@@ -215,6 +196,16 @@ class LockedTracker:
         with self._lock:
             self._tracker.check_done()
 
+    def closing(self) -> Any:
+        """Return the position to claim at the end of the input; None if there is none."""
+        return self._tracker._closing()
+
+    def fault(self, text: str) -> ClaimError:
+        """Return an error of a claim, noted."""
+        error = ClaimError(text)
+        self._on_fault(error)
+        return error
+
     def defer_remainder(self, delay_seconds: float = 0) -> Any:
         with self._lock:
             if self.refused:
@@ -232,6 +223,15 @@ class TrackerView:
         self.try_claim = tracker.try_claim
         self.current_restriction = tracker.current_restriction
         self.is_bounded = tracker.is_bounded
+        self._tracker = tracker
+
+    def claims(
+        self, blocks: Iterable[Any] | None = None, *, position: Callable[[Any], Any] | None = None
+    ) -> Iterator[Any]:
+        """See `RestrictionTracker.claims`."""
+        found = delivery(self, self.current_restriction, self._tracker.closing, self._tracker.fault, blocks, position)
+        self._tracker.delivers = True
+        return found
 
     def __iter__(self) -> Iterator[Any]:
         raise _not_iterable()

@@ -7,6 +7,8 @@ import importlib
 import io
 import json
 import pickle
+import sys
+import zlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,6 +23,8 @@ from sdf.serialization.stored_types import located, module_of, stored_name, tag
 from sdf.serialization.values import ValuesError, describe, read
 
 __all__ = ["Pending", "from_data", "from_json", "to_data", "to_json"]
+
+_BIG_CHARACTERS = 1 << 16
 
 
 @attrs.frozen
@@ -52,9 +56,11 @@ def to_data(value: Any) -> Any:
     """Return a value as JSON data; `from_data` gives it back."""
     try:
         description = describe(value, _name)
-        json.dumps(description, allow_nan=False)
+        text = json.dumps(description, allow_nan=False)
     except Exception:  # of any kind: the value is pickled instead
         return ["pickle", base64.b64encode(_pickled(value)).decode()]
+    if len(text) > _BIG_CHARACTERS:  # such as all files that a scan has seen: much alike
+        return ["packed", base64.b64encode(zlib.compress(text.encode(), 1)).decode()]
     return description
 
 
@@ -106,6 +112,8 @@ def from_data(data: Any) -> Any:
     try:
         if isinstance(data, list) and data and data[0] == "pickle":
             return _Unpickler(io.BytesIO(base64.b64decode(data[1]))).load()
+        if isinstance(data, list) and data and data[0] == "packed":
+            return read(json.loads(zlib.decompress(base64.b64decode(data[1]))), _named)
         return read(data, _named)
     except Exception as error:
         raise JournalCorruptError(
@@ -125,7 +133,7 @@ def _name(value: Any, name: str) -> str:
 def _named(name: str) -> Any:
     """Return the value with a stored name, from any module: a journal is trusted as the program is."""
     module, path = located(name)
-    value = importlib.import_module(module)
+    value = sys.modules.get(module) or importlib.import_module(module)  # the latter is slow
     for step in path.split("."):
         value = getattr(value, step)
     return value

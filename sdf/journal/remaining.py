@@ -34,6 +34,7 @@ class Work:
         line: that in bytes.
         due: earliest time to run it, in milliseconds since the epoch.
         delay: how long it last asked to wait, in milliseconds.
+        since: when it, or what it is the rest of, last read something, or this driver began; as ``due``.
         watermark: state that the watermark estimator is restored from.
         seen: as of `Pending`.
         tried: whether it was run, and gave nothing, since the last batch that was committed.
@@ -44,6 +45,7 @@ class Work:
     line: bytes
     due: int
     delay: int
+    since: int
     watermark: Any
     seen: Any
     tried: bool = False
@@ -109,7 +111,7 @@ class Remaining:
     def _enter(self, part: Pending, now: int, line: bytes | None = None) -> None:
         assert part.id is not None
         line = _line(to_json(part)) if line is None else line
-        self._work[part.id] = Work(part, line, part.due, max(0, part.due - now), part.watermark, part.seen)
+        self._work[part.id] = Work(part, line, part.due, max(0, part.due - now), now, part.watermark, part.seen)
 
     # In the journal.
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 
-from sdf.errors import JournalCorruptError, JournalError, SdfError
+from sdf.errors import JournalCorruptError, JournalError, SdfError, show
 from sdf.journal.chain import Block, blob_name, blobs_of, find_head, read_ahead, read_blob, verify
+from sdf.journal.remaining import Remaining
 from sdf.storage.places import Storage, storage_at
 
 __all__ = ["check_resume", "clean", "main"]
+
+_MOST_SHOWN = 1000
 
 
 def check_resume(storage: Storage) -> None:
@@ -83,6 +87,9 @@ def main(
             blocks += 1
             if given.what == "show":
                 print(_line(block))
+        if given.what == "show":
+            for line in _remaining(storage):
+                print(line)
         check_resume(storage)
         if given.what == "clean":
             print(f"removed {len(clean(storage))} files that crashes had left")
@@ -91,6 +98,24 @@ def main(
         return 1
     print(f"{blocks} blocks, the chain is whole" if blocks else "there is no journal here")
     return 0 if blocks else 1
+
+
+def _remaining(storage: Storage) -> Iterator[str]:
+    """Yield a line for each of the first parts of the remaining work: where each file or partition stands."""
+    head = find_head(storage)
+    blobs = None if head is None else blobs_of(head.data.get("checkpoint"))
+    if head is None or not blobs:
+        return
+    names = [one["id"] for one in head.data["inputs"]]
+    try:
+        remaining, _ = Remaining.load(lambda blob: read_blob(storage, blob), blobs, head.data["time"])
+    except JournalError as error:
+        yield f"the remaining work cannot be shown: {error}"
+        return
+    for work in islice(remaining, _MOST_SHOWN):
+        yield f"left: {names[work.part.step]}  {show(work.part.element)}  {show(work.part.restriction)}"
+    if len(remaining) > _MOST_SHOWN:
+        yield f"left: {len(remaining) - _MOST_SHOWN} more parts"
 
 
 def _line(block: Block) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -119,6 +120,7 @@ class Attempt:
         declined: True from the steal request that it could not meet to its next heartbeat or `Assign`.
         closed: whether it has sent `Bye`.
         committed_at: in a saved run, monotonic seconds of its last commit; when it connected, before the first.
+        commit_every: how many seconds its segments may last, as it was told last.
     """
 
     name: Hashable
@@ -137,6 +139,7 @@ class Attempt:
     declined: bool = False
     closed: bool = False
     committed_at: float = 0.0
+    commit_every: float = math.inf
 
     # Queries.
 
@@ -239,6 +242,10 @@ class Attempt:
     def commits(self, now: float) -> None:
         """In a saved run: it has written a segment."""
         self.committed_at = now
+
+    def commits_every(self, seconds: float) -> None:
+        """In a saved run: it was told how long its segments may last."""
+        self.commit_every = seconds
 
     def closes(self) -> None:
         """It has sent `Bye`."""

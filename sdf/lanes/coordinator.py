@@ -23,7 +23,8 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
-from collections.abc import Callable, Hashable
+import math
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from sdf.errors import LedgerError
@@ -33,6 +34,7 @@ from sdf.lanes.assignment import Assignment
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.messages import (
     Bye,
+    CommitEvery,
     Declined,
     Fail,
     FromLane,
@@ -41,6 +43,7 @@ from sdf.lanes.messages import (
     ProtocolError,
     Ready,
     Returned,
+    Sealed,
     SegmentDone,
     Split,
     ToLane,
@@ -52,6 +55,7 @@ from sdf.lanes.stealing import Stealing
 from sdf.lanes.wire import WAIT_EVERY_SECONDS
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
+from sdf.scheduling.commit_interval import CommitInterval
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
 from sdf.serialization.values import Parts, ValuesError
@@ -59,6 +63,8 @@ from sdf.serialization.values import Parts, ValuesError
 __all__ = ["Coordinator"]
 
 log = logging.getLogger("sdf.coordinator")
+
+_TOLD_SHARE = 0.2  # a lane hears of another commit interval when it differs by so much: each loss changes it a little
 
 
 class Coordinator:
@@ -74,9 +80,12 @@ class Coordinator:
         min_piece_seconds: estimated seconds of the smallest piece worth moving.
         patience_seconds: the longest time that an attempt stays idle while others run.
         saved: in a saved run, called with the ids of the work items of each committed segment, and its message.
+        commit_seconds: in a saved run, how long a segment may last.
 
     Attributes:
         name: name of the DoFn.
+        departed: in a saved run, how many attempts have ended because their processes were told to end.
+        lost_seconds: in a saved run, about how many seconds of work were lost with attempts.
     """
 
     def __init__(
@@ -88,10 +97,15 @@ class Coordinator:
         min_piece_seconds: float,
         patience_seconds: float,
         saved: Callable[[list[int], SegmentDone], None] | None = None,
+        commit_seconds: float = math.inf,
     ) -> None:
         self._saved = saved
+        self._commit_seconds = commit_seconds
+        self._interval = CommitInterval(commit_seconds)
         self._segments = itertools.count()
         self.name = work.name
+        self.departed = 0
+        self.lost_seconds = 0.0
         self._work = work
         self._send = send
         self._stealing = Stealing(work.costs, min_piece_seconds, patience_seconds)
@@ -123,7 +137,12 @@ class Coordinator:
         lane, ledger = self._lanes[hello.lane], self._work.ledger
         if self._saved is not None and lane.begun:
             lane = self._stealing.orphan() or self._new_lane()
-        attempt = self._attempts[name] = Attempt(name, lane, hello, given_at=now, committed_at=now)
+        attempt = self._attempts[name] = Attempt(
+            name, lane, hello, given_at=now, committed_at=now, commit_every=self._commit_seconds
+        )
+        if self._saved is not None:
+            self._interval.began(now)
+            self._tell_interval([attempt], now)
         if lane.sealed is not None or lane.attempts:
             self._statistics.replays += lane.sealed is not None
             attempt.again.extend(ledger.content_with_sizes(lane.number))
@@ -188,6 +207,9 @@ class Coordinator:
                 self._segment_done(attempt, message, now)
             elif isinstance(message, Bye):
                 attempt.closes()
+                if self._saved is not None:
+                    self.departed += 1
+                    self._send(name, Sealed())
             else:
                 raise ProtocolError(f"lane {attempt.lane.number} said hello twice.")
         except ProtocolError as error:
@@ -205,7 +227,11 @@ class Coordinator:
         lane.attempts.remove(attempt)
         self._stealing.forget(attempt)
         if self._saved is not None:
-            self._statistics.retries += ledger.held_by(lane.number) > 0
+            lost = ledger.held_by(lane.number) > 0 and not attempt.closed
+            self._statistics.retries += lost
+            self.lost_seconds += lost * (now - attempt.committed_at)
+            self._interval.ended(now, losses=int(lost))
+            self._tell_interval(self._attempts.values(), now)
             for item in ledger.content(lane.number):
                 lane.queue.push(ledger.release(lane.number, item.id))
             if lane.sealed is None:
@@ -346,7 +372,17 @@ class Coordinator:
         except LedgerError as error:
             raise ProtocolError(str(error)) from error
         attempt.commits(now)
+        self._interval.committed(message.cost_seconds)
+        self._tell_interval([attempt], now)
         self._saved(ids, message)
+
+    def _tell_interval(self, attempts: Iterable[Attempt], now: float) -> None:
+        """Tell attempts of a saved run how long a segment may last now, those that know of a very different one."""
+        seconds = self._interval.seconds(now)
+        for attempt in attempts:
+            if abs(seconds - attempt.commit_every) > _TOLD_SHARE * attempt.commit_every:
+                attempt.commits_every(seconds)
+                self._send(attempt.name, CommitEvery(seconds))
 
     # Reports.
 

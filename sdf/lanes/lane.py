@@ -9,6 +9,8 @@ lane then runs the residuals itself, right after the part that they were cut off
 In a saved run a lane works in segments. When the seconds of a segment are over, the running work item is split at its
 next claim, its residual goes back to the driver, and `advance` returns `CLOSE`. The task then closes the segment, and
 calls `segment_done`. No segment ends before all residuals of its work items are with the driver, or have run here.
+A lane whose process is told to end (`leave`) does the same at once, and says `Bye`; what it has not run is then the
+coordinator's again.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ from sdf.lanes.heartbeat import HeartbeatSchedule
 from sdf.lanes.messages import (
     MOST_RESIDUALS,
     Assign,
+    Bye,
+    CommitEvery,
     Declined,
     Fail,
     Flush,
@@ -89,7 +93,7 @@ class Lane:
         clock: monotonic seconds.
         send: sends a message to the coordinator.
         tagged: returns how many records the attempt has yielded so far for each declared tag.
-        segment_seconds: in a saved run, how long a segment may last; else infinity.
+        segment_seconds: in a saved run, how long a segment may last; the coordinator may change it. Else infinity.
 
     Attributes:
         changed: notified when `advance` may return something new.
@@ -128,10 +132,12 @@ class Lane:
         self._min_piece_seconds = 0.0  # as in the last steal request
         self._segment_seconds = segment_seconds
         self._segment: list[WorkItem] = []  # the work items run in this segment, each cut to what was run of it
-        self._segment_began = clock()
+        self._segment_began = self._closing_since = clock()
+        self._reopening_seconds = 0.0  # what this segment cut takes to open again
         self._segment_ids: list[int] = []  # those of them that the driver knows, and still counts as this lane's
         self._flush = False
         self._ending = False  # what runs was split so that the segment can end
+        self._leaving = self._left = False  # told to end; has said so to the coordinator
 
     # The task's thread.
 
@@ -151,7 +157,10 @@ class Lane:
                 return WAIT
             if not self._mine and self._is_over():
                 self._flush = False
+                self._closing_since = self._clock()
                 return CLOSE
+            if self._leaving and not self._mine:
+                return self._leave()
             if self._mine:
                 due, item = self._mine[-1]
                 if self._clock() < due:
@@ -171,7 +180,25 @@ class Lane:
         """Return whether the segment has run something and must be closed now."""
         if not self._segment_ids:
             return False
-        return self._clock() >= self._segment_began + self._segment_seconds or (self._flush and not self._queue)
+        return self._clock() >= self.segment_ends or self._leaving or (self._flush and not self._queue)
+
+    def leave(self) -> None:
+        """In a saved run: end the attempt as soon as possible; what it has run is committed. For a signal handler."""
+        self._leaving = True  # nothing else, as the handler may interrupt any other method
+
+    def _leave(self) -> Waiting | None:
+        """Say `Bye`; the answer means that the coordinator has got it, and all that was sent before."""
+        if self._sealed:
+            return None
+        if not self._left:
+            self._left = self._asked = True
+            self._send(Bye())
+        return WAIT
+
+    @property
+    def segment_ends(self) -> float:
+        """When the seconds of the segment are over, by the lane's clock."""
+        return self._segment_began + self._segment_seconds
 
     def segment_done(self, messages: tuple[Any, ...], records: tuple[int, ...]) -> None:
         """Tell the coordinator that the sinks have written the segment; call it when `advance` gives nothing to run.
@@ -180,9 +207,10 @@ class Lane:
         """
         with self.changed:
             if self._segment_ids:
-                seconds = self._clock() - self._segment_began
-                self._send(SegmentDone(len(self._segment_ids), self._segment_ids[-1], messages, records, seconds))
-            self._segment, self._segment_ids = [], []
+                now, ids = self._clock(), self._segment_ids
+                cost_seconds = now - self._closing_since + self._reopening_seconds
+                self._send(SegmentDone(len(ids), ids[-1], messages, records, now - self._segment_began, cost_seconds))
+            self._segment, self._segment_ids, self._reopening_seconds = [], [], 0.0
 
     def segment(self) -> list[WorkItem]:
         """Return the work items that this segment has run or runs, each cut to what was run of it."""
@@ -271,6 +299,8 @@ class Lane:
                 self._sealed = True
             elif isinstance(message, Flush):
                 self._flush, self._asked = True, False
+            elif isinstance(message, CommitEvery):
+                self._segment_seconds = message.seconds
             elif isinstance(message, Fail):
                 self._fail(message.error)
             else:
@@ -359,9 +389,11 @@ class Lane:
     def _end_segment(self, running: Running) -> None:
         """Split what runs at its next claim if the segment is over; one that was just opened runs as long again."""
         opening = running.opening_seconds()
-        over = self._clock() >= self._segment_began + self._segment_seconds
-        if over and opening is not None and running.seconds() >= 2 * opening and not (self._whole or self._ending):
+        if opening is None or self._whole or self._ending:
+            return
+        if self._leaving or (self._clock() >= self.segment_ends and running.seconds() >= 2 * opening):
             self._ending = running.invoker.split(0) is not None
+            self._reopening_seconds = opening if self._ending else 0.0
 
     def _heartbeat_is_due(self, heartbeat: Heartbeat) -> bool:
         """Return whether to send ``heartbeat`` now; after a declined steal request, once the position has changed."""

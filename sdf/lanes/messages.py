@@ -23,6 +23,7 @@ __all__ = [
     "Returned",
     "Heartbeat",
     "Bye",
+    "CommitEvery",
     "Declined",
     "Fail",
     "FromLane",
@@ -156,6 +157,7 @@ class SegmentDone:
         messages: the message of each output's sink, the main one first.
         records: number of records of each output.
         seconds: seconds that the segment took.
+        cost_seconds: those of them in which the sinks closed it, and those that it takes to open again what it cut.
     """
 
     items: int
@@ -163,11 +165,16 @@ class SegmentDone:
     messages: Any
     records: tuple[int, ...]
     seconds: float
+    cost_seconds: float
 
 
 @attrs.frozen
 class Bye:
-    """The action has read enough records, as take() does; Spark will not retry the lane for it."""
+    """The attempt ends of its own accord, and Spark will not retry the lane for it.
+
+    The action has read enough records, as take() does. Or, in a saved run, the process was told to end; the answer is
+    `Sealed`, and what the attempt has not committed can be taken over.
+    """
 
 
 @attrs.frozen
@@ -185,6 +192,13 @@ class Wait:
 @attrs.frozen
 class Flush:
     """In a saved run: there is no work now; send `SegmentDone` for what was run, then `Ready` again."""
+
+
+@attrs.frozen
+class CommitEvery:
+    """In a saved run: from now on a segment may last so many seconds."""
+
+    seconds: float
 
 
 @attrs.frozen
@@ -214,7 +228,7 @@ class Fail:
 
 
 FromLane = Hello | Ready | Heartbeat | Split | Returned | Declined | SegmentDone | Bye
-ToLane = Assign | Wait | Flush | Sealed | StealRequest | Verdict | Fail
+ToLane = Assign | Wait | Flush | CommitEvery | Sealed | StealRequest | Verdict | Fail
 
 
 def _int(value: Any) -> int:

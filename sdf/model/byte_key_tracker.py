@@ -72,6 +72,9 @@ class ByteKeyRangeTracker(RestrictionTracker):
                 self._edge()
             return not self._refused
 
+    def _closing(self) -> bytes:
+        return b""
+
     def _edge(self) -> None:
         """Called at the first claim and at a refused one, under the lock; the runner replaces it."""
 

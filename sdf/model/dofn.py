@@ -110,6 +110,13 @@ class DoFn(ABC):
         """
         return None
 
+    def backlog(self, element: Any, restriction: Any) -> tuple[int | None, int | None]:
+        """Return how many records, and how many bytes, of some work are there to be read; None for what is not known.
+
+        Called on the driver in streams, after `setup`, every few seconds. The default knows neither.
+        """
+        return None, None
+
     def create_watermark_estimator(self, element: Any, restriction: Any) -> WatermarkEstimator | None:
         """Return the estimator that `process` reaches as ``tracker.watermark``; the default is none."""
         return None

@@ -67,6 +67,17 @@ class OffsetRangeTracker(RestrictionTracker):
         self._edge()
         return not self._refused
 
+    def _closing(self) -> int | None:
+        return None if self._stop is UNBOUNDED else int(self._stop)
+
+    def _reached(self, *, stopping: bool = False) -> Any:
+        """Return the last position claimed or tried; the tracker that `process` holds may count them elsewhere.
+
+        Args:
+            stopping: deliver nothing more before the lock is free; the lock is held.
+        """
+        return self._last
+
     def _edge(self) -> None:
         """Called at the first claim and at a refused one, under the lock; the runner replaces it."""
 
@@ -94,7 +105,7 @@ class OffsetRangeTracker(RestrictionTracker):
         exact = as_fraction(fraction_of_remainder)
         estimate = self._estimated_stop()
         with self._lock:
-            consumed = max(self._last, self._record)
+            consumed = max(self._reached(stopping=True), self._record)
             if consumed is UNBOUNDED or self._refused:
                 return None
             end = max(estimate, consumed + 1) if self._stop is UNBOUNDED else self._stop
@@ -124,9 +135,10 @@ class OffsetRangeTracker(RestrictionTracker):
         """
         with self._lock:
             last_needed = UNBOUNDED if self._stop is UNBOUNDED else self._stop - 1
-            if self._start == self._stop or self._last >= last_needed:
+            last = self._reached()
+            if self._start == self._stop or last >= last_needed:
                 return
-            unclaimed = f"[{self._last + 1}, {self._stop}) of {OffsetRange(self._start, self._stop)!r}"
+            unclaimed = f"[{last + 1}, {self._stop}) of {OffsetRange(self._start, self._stop)!r}"
         raise UnclaimedWorkError(
             f"{unclaimed} is unclaimed, that work would be lost. "
             f"Claim until try_claim() returns False (at the end of the input claim the restriction's stop), "
@@ -140,7 +152,7 @@ class OffsetRangeTracker(RestrictionTracker):
             if self._refused:
                 size = 0 if self._stop is UNBOUNDED else self._stop - self._start
                 return Progress(size, 0)
-            at = max(self._last, self._record, self._start)
+            at = max(self._reached(), self._record, self._start)
             if self._stop is not UNBOUNDED:
                 at = min(at, self._stop)
                 return Progress(at - self._start, self._stop - at)
@@ -202,8 +214,8 @@ class OffsetRangeTracker(RestrictionTracker):
         if not is_integer(split_position):
             raise InvalidTypeError(f"try_split_at_position() needs an integer (got {show(split_position)}).")
         with self._lock:
-            started = self._last >= self._start
-            if not started or self._refused or not max(self._last, self._record) < split_position < self._stop:
+            last = self._reached(stopping=True)
+            if last < self._start or self._refused or not max(last, self._record) < split_position < self._stop:
                 return False
             return self._cut(split_position)
 
@@ -212,9 +224,10 @@ class OffsetRangeTracker(RestrictionTracker):
         with self._lock:
             if self._refused:
                 return 1.0
-            if self._last < self._start or self._stop is UNBOUNDED:
+            last = self._reached()
+            if last < self._start or self._stop is UNBOUNDED:
                 return 0.0
-            consumed: float = (max(self._last, self._record) - self._start) / (self._stop - self._start)
+            consumed: float = (max(last, self._record) - self._start) / (self._stop - self._start)
             return min(1.0, consumed)
 
     # For the invoker.
@@ -222,12 +235,13 @@ class OffsetRangeTracker(RestrictionTracker):
     @property
     def started(self) -> bool:
         """Return whether there was a claim; before it, a running attempt must not be split (apache/beam#32044)."""
-        return bool(self._last >= self._start)
+        return bool(self._reached() >= self._start)
 
     @property
     def last_claimed(self) -> Any:
         """Return the last position claimed or tried, None before any."""
-        return self._last if self._last >= self._start else None
+        last = self._reached()
+        return last if last >= self._start else None
 
     @property
     def refused(self) -> bool:
@@ -282,6 +296,9 @@ class UnsplittableTracker(RestrictionTracker):
 
     def check_done(self) -> None:
         self._wrapped.check_done()
+
+    def _closing(self) -> Any:
+        return self._wrapped._closing()
 
     def progress(self) -> Progress:
         return self._wrapped.progress()

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
 import attrs
 
 from sdf.errors import DeferError, InvalidValueError, SplitError, show
+from sdf.model.claims import claims_of
 from sdf.numbers import as_number, is_number
 
 __all__ = ["Progress", "RestrictionTracker", "as_delay", "as_fraction", "as_pair", "deferred", "refused_defer"]
@@ -63,6 +65,34 @@ class RestrictionTracker(ABC):
     @abstractmethod
     def check_done(self) -> None:
         """Raise unless all of the current restriction was claimed. Called after `process` has returned."""
+
+    def claims(
+        self, blocks: Iterable[Any] | None = None, *, position: Callable[[Any], Any] | None = None
+    ) -> Iterator[Any]:
+        """Iterate over the work of this attempt, each block claimed as it is delivered; stop where the rest is others'.
+
+        Called by `process`, instead of `try_claim`, once, before any other claim::
+
+            for i in tracker.claims():                                       # the positions of an offset range
+                yield element, i
+            for line in tracker.claims(lines, position=lambda line: line.offset):
+                yield line
+
+        Args:
+            blocks: the blocks, in the order of their positions, from the start of the restriction. When they have
+                ended, the end of the input is claimed as well. None: the positions of an offset range themselves, at
+                the cost of a plain ``range``.
+            position: returns the position of a block; None if the blocks are positions.
+
+        Raises:
+            InvalidTypeError, InvalidValueError: if blocks are missing or wrong.
+            ClaimError: as `try_claim`; and for any other claim while this is in use.
+        """
+        return claims_of(self.try_claim, self.current_restriction, blocks, position, self._closing)
+
+    def _closing(self) -> Any:
+        """Return the position to claim at the end of the input; None if there is none."""
+        return None
 
     def progress(self) -> Progress:
         """Return the work done and the work left; the default knows neither."""

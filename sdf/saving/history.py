@@ -14,7 +14,8 @@ Records of the log, as JSON lists:
     ["split", item, primary, [residuals]]      a residual is [restriction, watermark, deferred, due]
     ["commit", [items], messages, records, s]  a segment: its work items, per output the message of the sink and the
                                                number of records, and the seconds that it took
-    ["running", seconds]                       how much work is not committed now; for display only
+    ["running", seconds]                       how much work this driver has lost so far, or would lose if it died
+                                               now; for display only
     ["committing", hash]                       nothing runs any more; the hash of the messages to commit
     ["committed", output]                      the sink of that output has committed
     ["done"]
@@ -83,7 +84,7 @@ class History:
         done: whether the run has ended.
         aborted: whether the run was given up.
         drivers: how many drivers have worked on the run.
-        lost_seconds: seconds of work that its drivers had not committed when they were last heard of.
+        lost_seconds: seconds of work that were lost, as its drivers were last heard of.
     """
 
     def __init__(self, log: RunLog) -> None:
@@ -144,7 +145,6 @@ class History:
             elif kind == "running":
                 (self._running,) = values
             elif kind == "committing":
-                self._running = 0.0
                 (self.committing,) = values
             elif kind == "committed":
                 self.committed.add(*values)

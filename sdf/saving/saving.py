@@ -46,7 +46,6 @@ class Saving:
         history: what the log says.
         targets: the sinks and the token.
         resumed: whether an earlier driver has begun the run.
-        repeated_seconds: seconds of work that earlier drivers had not committed when they were last heard of.
         commit_seconds: how long a segment may last.
     """
 
@@ -70,14 +69,13 @@ class Saving:
             self.history.reset()
         self.commit_seconds = commit_seconds
         self._pulse_at = clock()
-        self._uncommitted_seconds = 0.0
+        self._uncommitted_seconds = self._lost_seconds = 0.0
         begins = self.history.app is None or (not self.history.prepared and self.history.identity != identity)
         self.resumed = self.history.prepared
         if not begins:
             self.history.check_same(identity)
         token = Token(app if begins else str(self.history.app), 0)
         self.targets = Targets(tuple(sinks), token)
-        self.repeated_seconds = 0.0 if self.history.committing else self.history.lost_seconds
         if not self.history.done:
             run_log.append([["begin", app, identity] if begins else ["driver", driver]])
             for name, sink in sinks:
@@ -121,18 +119,26 @@ class Saving:
         segment = Segment(tuple(messages), tuple(records), seconds)
         self._writer.add(self.history.of_segment(item_ids, segment))
 
-    def pulse(self, uncommitted_seconds: float) -> None:
-        """Log now and then how many seconds of work would be lost; raise if the log cannot be written."""
+    def pulse(self, uncommitted_seconds: float, lost_seconds: float) -> None:
+        """Log now and then how much work is not committed; raise if the log cannot be written.
+
+        Args:
+            uncommitted_seconds: seconds of work that would be lost if this driver died now.
+            lost_seconds: those that were lost with workers since it began.
+        """
         self._writer.check()
-        self._uncommitted_seconds = round(uncommitted_seconds, 1)
+        self._uncommitted_seconds, self._lost_seconds = uncommitted_seconds, lost_seconds
         if self._clock() - self._pulse_at >= _PULSE_SECONDS:
             self._pulse_at = self._clock()
-            self._writer.add(["running", self._uncommitted_seconds])
+            self._writer.add(self._running())
+
+    def _running(self) -> list[Any]:
+        return ["running", round(self._uncommitted_seconds + self._lost_seconds, 1)]
 
     def check_alone(self) -> None:
         """Raise JournalFencedError if another driver has taken over: that may be why the work of this one fails."""
         with suppress(JournalDiskError):
-            self._log_now(["running", self._uncommitted_seconds])
+            self._log_now(self._running())
 
     # At the end.
 
@@ -147,6 +153,8 @@ class Saving:
         outputs = [name for name, _ in self.targets.sinks]
         digest = history.of_messages()
         if history.committing is None:
+            self._uncommitted_seconds = 0.0
+            self._writer.add(self._running())
             self._log_now(["committing", digest])
         elif history.committing != digest:
             raise JournalCorruptError(
@@ -163,7 +171,7 @@ class Saving:
         try:
             sink.commit(messages, token)
         except Exception as error:
-            self._log_now(["running", 0.0])  # says so if another driver is at it, which may be the cause
+            self._log_now(self._running())  # says so if another driver is at it, which may be the cause
             if isinstance(error, SdfError):
                 raise
             raise SinkError(
@@ -180,6 +188,11 @@ class Saving:
         """Remove what the sinks keep for a run that is done."""
         for _, sink in self.targets.sinks:
             sink.clean(self.targets.token)
+
+    @property
+    def repeated_seconds(self) -> float:
+        """About how many seconds of work were lost before they were committed, with drivers or with workers."""
+        return self.history.lost_seconds + self._lost_seconds
 
     @property
     def log_seconds(self) -> float:

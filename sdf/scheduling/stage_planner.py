@@ -123,7 +123,8 @@ class StagePlanner:
     def started(self, seconds: float) -> None:
         """Enter the seconds that a stage took to start: from its start to a task's receipt, less the task's run time.
 
-        Measure only tasks that found an idle slot; the time of any other may include waiting for one.
+        Measure only tasks that found an idle slot; the time of any other may include waiting for one. Nor measure a
+        task that was tried before: its time would include the attempts that were lost, and no piece runs for less.
         """
         self._start_seconds = seconds if self._start_seconds is None else (self._start_seconds + seconds) / 2
 

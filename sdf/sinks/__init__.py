@@ -2,6 +2,7 @@
 
 from sdf.sinks.data_source import DataSourceSink
 from sdf.sinks.delta import DeltaTable
+from sdf.sinks.iceberg import IcebergTable
 from sdf.sinks.json_lines import JsonLinesFiles
 from sdf.sinks.parquet import ParquetFiles
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
@@ -11,6 +12,7 @@ from sdf.sinks.text import TextFiles
 __all__ = [
     "DataSourceSink",
     "DeltaTable",
+    "IcebergTable",
     "JsonLinesFiles",
     "ParquetFiles",
     "Place",

@@ -14,19 +14,18 @@ import attrs
 from sdf.errors import InvalidTypeError, InvalidValueError, SdfError, SinkError, show
 from sdf.extras import need
 from sdf.sinks.columns import Misfit
-from sdf.sinks.delta_files import DeltaFiles, stats_of
+from sdf.sinks.delta_stats import stats_of
 from sdf.sinks.files import files_of
-from sdf.sinks.parquet import ParquetFiles
-from sdf.sinks.schema import as_schema, nullable
+from sdf.sinks.schema import as_schema, nullable, required
 from sdf.sinks.segments import Segment
-from sdf.sinks.sink import SinkRun, Token
+from sdf.sinks.sink import Token
 from sdf.sinks.stage import Stage
+from sdf.sinks.table_files import TableFiles
+from sdf.sinks.table_sink import TableSink
 
 __all__ = ["DeltaTable"]
 
 _COLOUR = re.compile(r"\x1b\[\d+m")
-_TRIES = 30
-_PAUSE_SECONDS = 0.1
 # What delta-rs 1.6 writes; it says so only when it commits.
 _FEATURES = {
     "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns",
@@ -68,7 +67,7 @@ def _as_options(value: Any) -> dict[str, str]:
 
 
 @attrs.frozen
-class DeltaTable(ParquetFiles):
+class DeltaTable(TableSink):
     """Adds records to a Delta table, all in one version at the end of the run.
 
     Records become Parquet files as with `ParquetFiles`. If the table is there, they have its schema, or those of its
@@ -98,8 +97,6 @@ class DeltaTable(ParquetFiles):
         SinkError: when it runs, if the table cannot take these records, or cannot be written.
     """
 
-    appends = True
-
     schema: Any = attrs.field(default=None, kw_only=True, converter=_as_delta_schema)
     storage_options: dict[str, str] = attrs.field(
         default=None, kw_only=True, converter=_as_options, repr=False, hash=False
@@ -112,9 +109,6 @@ class DeltaTable(ParquetFiles):
     def identity(self) -> Any:
         names = [field.name for field in attrs.fields(type(self)) if field.name != "storage_options"]  # secrets
         return {"sink": "DeltaTable", **{name: self.told(getattr(self, name)) for name in names}}
-
-    def beside(self) -> str | None:
-        return None
 
     def stage(self, token: Token) -> Stage:
         return self.stage_in(f"{self.path}/_sdf", token)
@@ -129,90 +123,47 @@ class DeltaTable(ParquetFiles):
 
     # On the driver
 
-    def prepare(self, run: SinkRun) -> None:
-        stage = self.stage(run.token)
-        with self._asking("prepare"):
-            table = self._table()
-            if _is_committed(table, run.token):
-                return
-            files = DeltaFiles(self.path, stage)
-            files.begin(run)
-            schema = self.schema if self.schema is not None or table is None else _schema_of(table)
-            if schema is not None:
-                files.propose(schema)
-            self._check_fits(table, files.schema())
-
-    def commit(self, messages: Sequence[Any], token: Token) -> None:
-        sizes, stats = files_of(messages), _stats_of(messages)
-        with self._asking("commit"):
-            files = DeltaFiles(self.path, self.stage(token))
-            seen, refusal = None, None
-            for attempt in range(_TRIES):
-                time.sleep(attempt * _PAUSE_SECONDS)
-                table = self._table()
-                if _is_committed(table, token):
-                    files.restore(sizes)
-                    return
-                version = None if table is None else table.version()
-                if refusal is not None and version == seen:  # nobody was faster
-                    raise refusal
-                schema = files.schema()
-                if table is None and schema is None and not sizes:
-                    return  # no records, no schema, no table
-                self._check_fits(table, schema)
-                files.publish(sizes, anew=attempt == 0)
-                actions = [_action(files.published(name), size, stats[name]) for name, size in sizes.items()]
-                seen, refusal = version, self._add(table, schema, actions, token)
-        raise SinkError(
-            f"DeltaTable cannot commit {token} to {self.path!r}: others committed first {_TRIES} times. Nothing was "
-            f"added. Run again when there are fewer of them."
-        )
-
-    def _add(self, table: Any, schema: Any, actions: list[Any], token: Token) -> Any:
-        """Try to write the next version; return the error if it was refused. Whether it worked is seen in the table."""
-        delta, errors = need("deltalake", "DeltaTable"), need("deltalake.exceptions", "DeltaTable")
-        # Without retries of delta-rs: each try looks first whether the token is there, and whether the files still fit.
-        properties = delta.CommitProperties(
-            app_transactions=[delta.Transaction(token.app, token.version)], max_commit_retries=0
-        )
-        try:
-            if table is not None:
-                table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
-            else:
-                need("deltalake.transaction", "DeltaTable").create_table_with_add_actions(
-                    self.path, delta.Schema.from_arrow(schema), actions, mode="error", commit_properties=properties,
-                    storage_options=self.storage_options,
-                )  # fmt: skip
-        except errors.DeltaError as error:  # CommitFailedError says no more than that
-            return error
-        return None
-
-    def abort(self, messages: Sequence[Any], token: Token) -> None:
-        with self._asking("abort"):
-            if _is_committed(self._table(), token):
-                raise SinkError(
-                    f"DeltaTable does not remove what {token} added to {self.path!r}: it was committed. Run again to "
-                    f"end the run, or delete the rows yourself."
-                )
-            stage = self.stage(token)
-            stage.clean()
-            DeltaFiles(self.path, stage).withdraw(files_of(messages))
-
-    def clean(self, token: Token) -> None:
-        with self._asking("clean"):
-            self.stage(token).clean()
-
-    def _table(self) -> Any:
-        """Return the table as it is now, None if there is none."""
+    def _load(self) -> Any:
         delta, errors = need("deltalake", "DeltaTable"), need("deltalake.exceptions", "DeltaTable")
         with suppress(errors.TableNotFoundError):  # `is_deltatable` holds Python's lock while it asks a store
             return delta.DeltaTable(self.path, storage_options=self.storage_options)
         return None
 
-    def _check_fits(self, table: Any, schema: Any) -> None:
-        """Raise SinkError if files with a schema cannot be added to a table."""
-        if table is None:
-            return
+    def _version(self, table: Any) -> Any:
+        return table.version()
+
+    def _holds(self, table: Any, token: Token) -> bool:
+        version = table.transaction_version(token.app)
+        return version is not None and version >= token.version
+
+    def _files(self, table: Any, token: Token) -> TableFiles:
+        return TableFiles(self.path, self.stage(token))
+
+    def _schema_for(self, table: Any) -> Any:
+        return self.schema if self.schema is not None or table is None else _schema_of(table)
+
+    def _add(self, table: Any, files: TableFiles, messages: Sequence[Any], token: Token) -> Exception | None:
+        delta, errors = need("deltalake", "DeltaTable"), need("deltalake.exceptions", "DeltaTable")
+        stats = _stats_of(messages)
+        actions = [_action(files.published(name), size, stats[name]) for name, size in files_of(messages).items()]
+        # Without retries of delta-rs: each try looks first whether the token is there, and whether the files still fit.
+        properties = delta.CommitProperties(
+            app_transactions=[delta.Transaction(token.app, token.version)], max_commit_retries=0
+        )
+        refusal: Exception | None = None
+        try:
+            if table is not None:
+                table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
+            else:
+                need("deltalake.transaction", "DeltaTable").create_table_with_add_actions(
+                    self.path, delta.Schema.from_arrow(files.schema()), actions, mode="error",
+                    commit_properties=properties, storage_options=self.storage_options,
+                )  # fmt: skip
+        except errors.DeltaError as error:  # CommitFailedError says no more than that
+            refusal = error
+        return refusal
+
+    def _check(self, table: Any, schema: Any) -> None:
         config = table.metadata().configuration
         marks = [*config, *(key for field in table.schema().fields for key in field.metadata)]
         wrong = [key for key in marks if key.startswith(_CHECKED_BY_WRITERS)]
@@ -225,9 +176,9 @@ class DeltaTable(ParquetFiles):
             raise self._refused(f"the table has the feature {unknown[0]!r}, which delta-rs cannot write. Drop it")
         if table.metadata().partition_columns:
             raise self._refused(f"it has the partitions {table.metadata().partition_columns}. Give a table without")
-        required = [field.name for field in table.schema().fields if not field.nullable]
-        if required:
-            raise self._refused(f"its column {required[0]!r} must not be null, which delta-rs does not check. Allow it")
+        must = required(need("pyarrow", "DeltaTable").schema(table.schema().to_arrow()))
+        if must:
+            raise self._refused(f"its column {must[0]!r} must not be null, which delta-rs does not check. Allow it")
         if schema is None:
             return
         theirs = _schema_of(table)
@@ -242,7 +193,7 @@ class DeltaTable(ParquetFiles):
         return SinkError(f"DeltaTable cannot add to {self.path!r}: {why}, or write to another table.")
 
     @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
+    def _blaming(self, what: str) -> Iterator[None]:
         """Turn an error of delta-rs or the storage into a SinkError that says how to go on."""
         try:
             yield
@@ -261,11 +212,6 @@ def _schema_of(table: Any) -> Any:
     """Return the schema of a table as pyarrow's."""
     arrow = need("pyarrow", "DeltaTable")
     return nullable(arrow.schema(table.schema().to_arrow()))
-
-
-def _is_committed(table: Any, token: Token) -> bool:
-    version = None if table is None else table.transaction_version(token.app)
-    return version is not None and version >= token.version
 
 
 def _stats_of(messages: Sequence[Any]) -> dict[str, Any]:

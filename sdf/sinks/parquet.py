@@ -14,15 +14,14 @@ from sdf.errors import BadRecordError, InvalidValueError, show
 from sdf.extras import need
 from sdf.sinks.columns import Misfit, as_batch
 from sdf.sinks.files import FileSink, as_bytes
-from sdf.sinks.schema import as_schema, as_text, check_parquet, found_schema, nullable
+from sdf.sinks.schema import SCHEMA, as_schema, as_text, check_parquet, found_schema, nullable, proposed
 from sdf.sinks.segments import Batches, Segment
 from sdf.sinks.sink import Place
 from sdf.sinks.stage import Stage
 from sdf.sinks.tables import as_table, runs, schema_of_table
 
-__all__ = ["SCHEMA", "ParquetFiles"]
+__all__ = ["ParquetFiles"]
 
-SCHEMA = "schema"
 _EMPTY = "empty.parquet"
 _SAMPLE_RECORDS = 1000
 _SAMPLE_BYTES = 16 << 20
@@ -104,6 +103,10 @@ class ParquetFiles(FileSink):
     def write_segment(self, records: Iterator[Any], place: Place, segment: Segment) -> None:
         _Writer(self, records, place, segment).write()
 
+    def schema_in(self, stage: Stage) -> Any:
+        """Return the schema of the files of a run, None if it is not known yet."""
+        return self.schema or proposed(stage)
+
     def storable(self, schema: Any) -> Any:
         """Return a schema that was found as the files shall have it; raise Misfit if they cannot."""
         return schema
@@ -132,7 +135,8 @@ class _Writer:
         self._batches = Batches(records)
         self._place = place
         self._segment = segment
-        self._schema = sink.schema or self._proposed()
+        with segment.blaming():
+            self._schema = sink.schema_in(segment.stage)
         self._pending: list[Any] = []  # tables of the next row group
         self._pending_bytes = 0
         self._file: Any = None
@@ -151,11 +155,6 @@ class _Writer:
             raise
 
     # The schema
-
-    def _proposed(self) -> Any:
-        with self._segment.blaming():
-            data = self._segment.stage.read(SCHEMA)
-        return None if data is None else self._arrow.ipc.read_schema(self._arrow.py_buffer(data))
 
     def _first_records(self) -> list[Any]:
         """Return the first records, when a schema is agreed on."""
@@ -191,7 +190,7 @@ class _Writer:
             try:
                 self._segment.stage.create(SCHEMA, schema.serialize().to_pybytes())
             except FileExistsError:
-                return self._proposed()
+                return proposed(self._segment.stage)
         return schema
 
     # Records

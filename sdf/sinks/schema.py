@@ -17,8 +17,11 @@ from typing import Any
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.extras import need
 from sdf.sinks.columns import Misfit, is_bool, is_row, kinds_of, lists_of, names_of, spread
+from sdf.sinks.stage import Stage
 
-__all__ = ["as_schema", "as_text", "check_parquet", "found_schema", "nullable"]
+__all__ = ["SCHEMA", "as_schema", "as_text", "check_parquet", "found_schema", "nullable", "proposed", "required"]
+
+SCHEMA = "schema"  # the file of staging that has it
 
 
 def as_schema(value: Any) -> Any:
@@ -79,6 +82,18 @@ def nullable(schema: Any) -> Any:
     return arrow.schema([_nullable(field) for field in schema], metadata=schema.metadata)
 
 
+def required(schema: Any) -> list[str]:
+    """Return the names of the columns that must not be null, or that hold what must not."""
+    return [field.name for field, allowing in zip(schema, nullable(schema), strict=True) if not field.equals(allowing)]
+
+
+def proposed(stage: Stage) -> Any:
+    """Return the schema that was proposed for the files of a run, None if there is none yet."""
+    arrow = need("pyarrow", "ParquetFiles")
+    data = stage.read(SCHEMA)
+    return None if data is None else arrow.ipc.read_schema(arrow.py_buffer(data))
+
+
 def _nullable(field: Any) -> Any:
     arrow, types = need("pyarrow", "ParquetFiles"), need("pyarrow.types", "ParquetFiles")
     kind = field.type
@@ -93,7 +108,7 @@ def _nullable(field: Any) -> Any:
     elif types.is_fixed_size_list(kind):
         kind = arrow.list_(_nullable(kind.value_field), kind.list_size)
     elif types.is_map(kind):
-        kind = arrow.map_(kind.key_type, _nullable(kind.item_field))
+        kind = arrow.map_(kind.key_field, _nullable(kind.item_field))
     return field.with_type(kind).with_nullable(True)
 
 

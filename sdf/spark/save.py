@@ -46,7 +46,9 @@ class SaveSummary:
         bytes: their size.
         seconds: seconds that this call took.
         resumed: whether an earlier driver had begun the run.
-        repeated_seconds: about how many seconds of work were done twice, because drivers died before they committed it.
+        repeated_seconds: about how many seconds of work were done again, since all drivers of the run began: workers or
+            drivers were lost before they committed it. Of a driver that was lost, this is what it said last; it says so
+            every ten seconds.
         report: the report of what this call ran; None if nothing was left to run.
         records_by_output: number of records of each output.
     """
@@ -62,8 +64,9 @@ class SaveSummary:
 
     def __str__(self) -> str:
         files = f" in {self.files:,} files, {self.bytes:,} bytes," if self.files else ""
-        again = f"; resumed, about {self.repeated_seconds:.0f} s of work done again" if self.resumed else ""
-        return f"saved {self.records:,} records{files} in {self.seconds:.1f} s{again}"
+        resumed = "; resumed" if self.resumed else ""
+        again = f"; about {self.repeated_seconds:.0f} s of work done again" if self.repeated_seconds >= 0.5 else ""
+        return f"saved {self.records:,} records{files} in {self.seconds:.1f} s{resumed}{again}"
 
 
 def save_sdf(

@@ -609,7 +609,7 @@ def test_the_view_says_what_it_offers():
         yield
 
     with pytest.raises(
-        ProcessError, match=re.escape("the tracker in process() has no 'try_split': it offers try_claim(),")
+        ProcessError, match=re.escape("the tracker in process() has no 'try_split': it offers claims(),")
     ):
         list(invoker_of(looks).run())
 

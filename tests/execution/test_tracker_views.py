@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from sdf import ByteKeyRange, ByteKeyRangeTracker, GrowableOffsetRangeTracker, OffsetRange, OffsetRangeTracker
-from sdf.execution.tracker_views import OffsetWithin, sides
+from sdf.execution.offset_claims import OffsetClaims
+from sdf.execution.tracker_views import sides
 
 
 class Baton:
@@ -129,7 +130,7 @@ def test_claims_of_offsets_in_process_take_no_lock(tracker):
         assert seen.try_claim(5)
     assert (len(edges), seen.try_claim(9)) == (1, False)
     assert len(edges) == 2
-    assert isinstance(seen, OffsetWithin)
+    assert isinstance(seen, OffsetClaims)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,10 @@ import sdf.storage.disk
 from sdf.errors import JournalCorruptError, JournalError, JournalFencedError, JournalRuleError
 from sdf.journal.chain import block_name, canonical, find_head, sha256, verify
 from sdf.journal.journal import Journal
+from sdf.journal.pending import Pending
+from sdf.journal.remaining import Remaining
 from sdf.journal.tool import main
+from sdf.model.restrictions import OffsetRange
 from sdf.storage.disk import Disk
 
 CONFIG = {"fns": ["TailFn"]}
@@ -477,13 +480,19 @@ def files_of(folder):
 
 
 def test_show_prints_the_history(tmp_path, capsys):
-    """A line a block."""
-    chain_of(tmp_path, 2)
+    """A line a block, and one for each part of the remaining work: where each file or partition stands."""
+    journal, remaining = open_journal(tmp_path), Remaining()
+    for number in range(2):
+        remaining.add([Pending(0, f"file {number}", OffsetRange(number, 9))], 0)
+        read = fields(journal, 1, watermark=number, state=None, a=1)
+        journal.commit({**read, "checkpoint": remaining.store(journal.put, [])})
     assert main(["show", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1:] == [
         "1  100  a [0, 1)  output [0, 1)  watermark 0  running",
         "2  100  a [1, 2)  output [1, 2)  watermark 1  running",
+        "left: a  'file 0'  OffsetRange(start=0, stop=9)",
+        "left: a  'file 1'  OffsetRange(start=1, stop=9)",
         "3 blocks, the chain is whole",
     ]
 

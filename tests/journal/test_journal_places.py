@@ -79,7 +79,7 @@ def test_the_command_line_takes_what_a_stream_takes(place, capsys):
     assert main(["show", place]) == 1
     assert capsys.readouterr().out == "there is no journal here\n"
     journal, storage = open_journal(place), storage_at(place, "test")
-    commit(journal)
+    commit(journal, b'{"committed":[],"gone":[],"next":0,"v":4}\n')
     journal.put(b"orphan")
     storage.replace("blobs/half.tmp-1", b"")
     storage.replace("trial.tmp-2", b"")

@@ -64,6 +64,14 @@ def test_the_first_of_two_equal_hours_is_plain_data():
     assert from_data(to_data(hour)) == hour
 
 
+def test_a_large_value_takes_little_room():
+    """All the files that a scan has seen, for example: they are much alike, and are written with each new one."""
+    seen = tuple(KnownFile(FileInfo(f"/logs/{n}.log", n, 1.5 + n, str(n)), n, b"digest") for n in range(2000))
+    written = to_data(Scans(2, UNBOUNDED, seen))
+    assert len(json.dumps(written)) < 100 * len(seen)
+    assert from_data(json.loads(json.dumps(written))) == Scans(2, UNBOUNDED, seen)
+
+
 def values_of_version_2():
     """Return what was written into the checkpoint of version 2 beside this test, in order."""
     f = FileInfo("/logs/a.txt", 120, 1.5, "v1", "/real/a.txt", Watch("/logs", 2.0))

@@ -1,5 +1,6 @@
 """The coordinator, message by message: whose work goes where when lanes come late, or leave early."""
 
+import math
 import pickle
 
 import pytest
@@ -12,6 +13,7 @@ from sdf.lanes.messages import (
     MOST_ITEMS,
     Assign,
     Bye,
+    CommitEvery,
     Fail,
     Flush,
     Heartbeat,
@@ -33,7 +35,7 @@ from sdf.serialization.values import Parts
 class Run:
     """A coordinator over elements of ten offsets, one for each lane unless told, and what it has sent to each."""
 
-    def __init__(self, lanes, elements=None, saved=None):
+    def __init__(self, lanes, elements=None, saved=None, commit_seconds=math.inf):
         self.work = RunState(TimedFn())
         backlog = WorkQueue(self.work.costs)
         for item in self.work.add([expand(TimedFn(), 10) for _ in range(elements or lanes)]):
@@ -47,6 +49,7 @@ class Run:
             min_piece_seconds=0.05,
             patience_seconds=10.0,
             saved=saved,
+            commit_seconds=commit_seconds,
         )
 
     def begins(self, lane, now):
@@ -288,13 +291,13 @@ class SavedRun(Run):
 
     def __init__(self, lanes, elements=None):
         self.segments = []
-        super().__init__(lanes, elements, lambda item_ids, message: self.segments.append(item_ids))
+        super().__init__(lanes, elements, lambda item_ids, message: self.segments.append(item_ids), 60.0)
 
     def given(self, name):
         return [item for message in self.of(name, Assign) for item in message.items]
 
     def commits(self, name, items, last_id, now):
-        self.coordinator.received(name, SegmentDone(items, last_id, [None], (10 * items,), 1.0), now)
+        self.coordinator.received(name, SegmentDone(items, last_id, [None], (10 * items,), 1.0, 0.1), now)
 
 
 def test_what_a_lost_attempt_has_committed_is_not_run_again_and_all_else_is():
@@ -311,6 +314,34 @@ def test_what_a_lost_attempt_has_committed_is_not_run_again_and_all_else_is():
     assert run.segments == [[first.id]]
     assert [item.id for item in run.given(1)] == [second.id]
     assert run.coordinator.report(0.5).retries == 1
+    assert run.coordinator.lost_seconds == pytest.approx(0.1)
+
+
+def test_once_an_attempt_is_lost_all_hear_that_segments_are_shorter():
+    """Those that run, and those that come; small changes are not told."""
+    run = SavedRun(4, 9)
+    for name in range(3):
+        run.begins(name, 0.0)
+    assert [run.of(name, CommitEvery) for name in range(3)] == [[], [], []]
+    run.coordinator.lost(0, 20.0)
+    shorter = [CommitEvery(pytest.approx(math.sqrt(2 * 0.1 * 60.0)))]  # three have lived 20 s, one of them is lost
+    assert [run.of(name, CommitEvery) for name in (1, 2)] == [shorter, shorter]
+    run.sent[4] = []
+    run.coordinator.connected(4, Hello(0, "worker", 0.0), 20.0)
+    assert run.of(4, CommitEvery) == shorter
+    run.commits(1, 1, run.given(1)[0].id, 21.0)
+    assert run.of(1, CommitEvery) == shorter
+
+
+def test_an_attempt_that_is_lost_with_nothing_to_lose_changes_no_interval():
+    """It has ended as all do."""
+    run = SavedRun(2, 2)
+    run.begins(0, 0.0)
+    run.begins(1, 0.0)
+    run.has_run(0, 1, 1.0)
+    run.commits(0, 1, run.given(0)[0].id, 1.0)
+    run.coordinator.lost(0, 2.0)
+    assert run.of(1, CommitEvery) == []
 
 
 def test_a_second_attempt_at_a_lane_of_a_saved_run_has_work_of_its_own():

@@ -14,8 +14,8 @@ from sdf.scheduling.ledger import Ledger
 
 SCHEDULES = 1000
 CHUNKS = [*range(4), *(pytest.param(chunk, marks=pytest.mark.soak) for chunk in range(4, 40))]
-FAULTS = ("crash", "zombies", "double", "drivers", "retries")
-MESSAGES = ("SegmentDone", "Flush", "Split", "Returned", "Declined", "Sealed")
+FAULTS = ("crash", "zombies", "double", "drivers", "leaves", "retries")
+MESSAGES = ("CommitEvery", "SegmentDone", "Flush", "Split", "Returned", "Declined", "Sealed")
 
 
 @pytest.fixture(autouse=True)

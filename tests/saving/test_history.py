@@ -301,13 +301,14 @@ def test_messages_and_counts_are_those_of_the_commits_in_their_order():
 
 
 def test_seconds_of_work_that_drivers_lost_add_up():
-    """As they were last heard of; none once all was committed."""
+    """As each was last heard of."""
     log = Log()
     for record in [["begin", "app", {}], ["running", 3.0], ["running", 5.0], ["driver", "b"], ["running", 1.0]]:
         log.append(record)
     assert (History(log).lost_seconds, History(log).drivers) == (6.0, 2)
+    log.append(["running", 0.5])
     log.append(["committing", "hash"])
-    assert History(log).lost_seconds == 5.0
+    assert History(log).lost_seconds == 5.5
 
 
 def test_the_end_of_a_run_is_read():

@@ -1,10 +1,13 @@
 """Both runners under simulated time, where elements differ a hundredfold, speeds change, and slots come late or go."""
 
 import itertools
+import math
+from contextlib import nullcontext
 
 import pytest
 from simulated import Overheads, Ranges, World, none
 from simulated_live import LiveSimulation
+from simulated_saved import SavedLanes, SavedStages, always
 from simulated_staged import StagedSimulation
 
 OVERHEADS = Overheads(
@@ -37,3 +40,32 @@ def test_dear_elements_that_come_last_are_run_side_by_side(simulation, at_most):
     scale = 8 * 20 / sum(costs)
     world = Ranges(8, [cost * scale for cost in costs], list(itertools.pairwise(range(4001))), OVERHEADS)
     assert 1 <= simulation(world, clock=none).run() / world.ideal <= at_most
+
+
+def saved_makespan(kind, lost_every, *, falls):
+    """Return the makespan, over the ideal, of a saved run whose slots are lost every so many seconds."""
+    world = World(4, 40, 200.0, 1.5, 0.2, 10.0, 200.0 / lost_every, 0.0, OVERHEADS)
+    simulation = kind(world, commit_seconds=60.0, closing_seconds=0.1, clock=none)
+    with nullcontext() if falls else always(60.0):
+        return simulation.run() / world.ideal
+
+
+@pytest.mark.parametrize("kind", [SavedLanes, SavedStages])
+def test_where_slots_live_shorter_than_a_segment_its_length_falls(kind):
+    """Each is lost every 20 s, and a commit every 60 s: most of what is done would never be committed."""
+    assert saved_makespan(kind, 20.0, falls=True) < 0.85 * saved_makespan(kind, 20.0, falls=False)
+
+
+@pytest.mark.parametrize("kind", [SavedLanes, SavedStages])
+def test_without_losses_segments_are_as_long_as_given(kind):
+    """Nothing changes."""
+    assert saved_makespan(kind, math.inf, falls=True) == saved_makespan(kind, math.inf, falls=False)
+
+
+def test_each_retry_of_a_task_has_half_the_budget():
+    """When losses begin late, budgets are long; with the same again Spark, which tries four times, would give up."""
+    world = World(4, 40, 120.0, 1.5, 0.2, 10.0, 0.0, 0.0, OVERHEADS)
+    world.lost_at = [[40.0 + 4 * slot + 20.0 * n for n in range(60)] for slot in range(4)]
+    simulation = SavedStages(world, commit_seconds=60.0, closing_seconds=0.1, clock=none)
+    assert simulation.run() / world.ideal < 1.7
+    assert max(simulation.retries.values()) < 4

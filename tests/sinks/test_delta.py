@@ -17,7 +17,7 @@ from support.s3_server import S3Server
 from support.sinking import TOKEN, DiedError, Points, make_mortal, place, prepare, save
 
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, SinkError
-from sdf.sinks import DeltaTable, Token, delta, delta_files, on_disk
+from sdf.sinks import DeltaTable, Token, delta, on_disk, table_files
 from sdf.sinks.uploads import Upload
 from sdf.storage import disk
 from sdf.storage.objects import Objects
@@ -257,7 +257,7 @@ def test_runs_at_once(sink):
 
 def at_the_commit(monkeypatch, act):
     """Do something when the files are in place and the table has been read, once."""
-    publish = delta_files.DeltaFiles.publish
+    publish = table_files.TableFiles.publish
     done = []
 
     def published(self, sizes, **options):
@@ -266,7 +266,7 @@ def at_the_commit(monkeypatch, act):
             done.append(True)
             act()
 
-    monkeypatch.setattr(delta_files.DeltaFiles, "publish", published)
+    monkeypatch.setattr(table_files.TableFiles, "publish", published)
 
 
 def test_another_appender_meanwhile(sink, monkeypatch):
@@ -418,7 +418,7 @@ def test_files_that_a_dead_driver_published_become_young(sink):
     """For a VACUUM with a longer retention removes files that no version names only when they are old."""
     prepare(sink)
     messages = written(sink, records(1))
-    files = delta_files.DeltaFiles(sink.path, sink.stage(TOKEN))
+    files = table_files.TableFiles(sink.path, sink.stage(TOKEN))
     files.publish({"segment-0-0.parquet": messages[0]["bytes"]}, anew=True)
     published = Path(sink.path, files.published("segment-0-0.parquet"))
     os.utime(published, (0, 0))
@@ -438,8 +438,8 @@ def logged_run(sink, logged, resumed):
 
 def let_die(patch, points):
     """Let all that changes the table or staging pass points, one after the other."""
-    patch.setattr(delta_files, "_AT_ONCE", 1)
-    make_mortal(patch, points, delta_files, on_disk, disk)
+    patch.setattr(table_files, "_AT_ONCE", 1)
+    make_mortal(patch, points, table_files, on_disk, disk)
     owners = [(deltalake.DeltaTable, ("create_write_transaction",)), (deltalake.transaction, (MAKE,))]
     owners += [(Objects, ("_put", "remove")), (Upload, ("finish",)), (s3fs.S3FileSystem, ("copy", "rm"))]
     for owner, names in owners:
@@ -501,7 +501,7 @@ def test_death_while_giving_up(new_sink, where, monkeypatch):
         prepare(sink)
         messages = written(sink, records(1))
         name = "segment-0-0.parquet"
-        delta_files.DeltaFiles(sink.path, sink.stage(TOKEN)).publish({name: messages[0]["bytes"]}, anew=True)
+        table_files.TableFiles(sink.path, sink.stage(TOKEN)).publish({name: messages[0]["bytes"]}, anew=True)
         with monkeypatch.context() as patch, suppress(DiedError):
             let_die(patch, points)
             sink.abort(messages, TOKEN)
@@ -516,15 +516,15 @@ def test_many_others(sink, monkeypatch):
     make(sink, 0)
     prepare(sink)
     messages = written(sink, records(1))
-    monkeypatch.setattr("sdf.sinks.delta._PAUSE_SECONDS", 0)
-    publish = delta_files.DeltaFiles.publish
+    monkeypatch.setattr("sdf.sinks.table_sink._PAUSE_SECONDS", 0)
+    publish = table_files.TableFiles.publish
 
     def published(self, sizes, **options):
         publish(self, sizes, **options)
         make(sink, 5, mode="append")
 
     with monkeypatch.context() as patch:
-        patch.setattr(delta_files.DeltaFiles, "publish", published)
+        patch.setattr(table_files.TableFiles, "publish", published)
         with pytest.raises(SinkError, match=r"others committed first 30 times. Nothing was added"):
             sink.commit(messages, TOKEN)
     sink.commit(messages, TOKEN)
@@ -585,12 +585,28 @@ def test_a_commit_that_is_refused_for_good(sink, monkeypatch):
     assert rows(sink) == pairs(1)
 
 
-def test_a_column_that_must_not_be_null(sink):
+@pytest.mark.parametrize(
+    "field",
+    [
+        pa.field("x", pa.int64(), nullable=False),
+        pa.field("x", pa.list_(pa.field("element", pa.int64(), nullable=False))),
+        pa.field("x", pa.map_(pa.string(), pa.struct([pa.field("y", pa.int64(), nullable=False)]))),
+    ],
+    ids=str,
+)
+def test_a_column_that_must_not_be_null(sink, field):
     """Nobody would check the rows."""
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
-    deltalake.DeltaTable.create(sink.path, deltalake.Schema.from_arrow(schema))
-    with pytest.raises(SinkError, match="its column 'id' must not be null, which delta-rs does not check"):
+    deltalake.DeltaTable.create(sink.path, deltalake.Schema.from_arrow(pa.schema([field])))
+    with pytest.raises(SinkError, match="its column 'x' must not be null, which delta-rs does not check"):
         prepare(sink)
+
+
+def test_a_map(sink):
+    """Its keys are never null, and need not be checked."""
+    table = DeltaTable(sink.path, schema={"x": pa.map_(pa.string(), pa.int64())})
+    for version in range(2):
+        save(table, [{"x": {"a": version}}], token=Token("run", version))
+    assert by_delta(sink) == [{"x": [("a", 0)]}, {"x": [("a", 1)]}]
 
 
 def test_two_outputs_of_a_run_cannot_go_to_one_table(sink):
@@ -614,7 +630,7 @@ def test_abort(sink):
     prepare(sink)
     messages = written(sink, records(1))
     sizes = {"segment-0-0.parquet": messages[0]["bytes"]}
-    delta_files.DeltaFiles(sink.path, sink.stage(TOKEN)).publish(sizes, anew=True)
+    table_files.TableFiles(sink.path, sink.stage(TOKEN)).publish(sizes, anew=True)
     assert len(parquet_files(sink)) == 3
     sink.abort(messages, TOKEN)
     sink.abort(messages, TOKEN)

@@ -1,13 +1,15 @@
 """The same records on every kind of master, and when a real executor dies."""
 
 import os
+import signal
 from collections import Counter
 
 import pytest
 from support.fns import EVERY_FN, SlowCountFn, expected
 from support.killing import kill_my_executor
+from support.saving import FolderSink, rows
 
-from sdf import StagedRunner, run_direct, run_sdf
+from sdf import StagedRunner, run_direct, run_sdf, save_sdf
 from sdf.spark.jobs import slot_counter
 
 ELEMENTS = [("a", 0), ("b", 1), ("c", 120), ("d", 7), ("c", 3)]
@@ -78,3 +80,30 @@ def test_a_cluster_of_one_slot_has_one(start_spark):
     result = run_sdf(sc.parallelize(ELEMENTS), SlowCountFn())
     assert result.count() == 131
     assert result.report.slots == 1
+
+
+class ShortLivedFn(SlowCountFn):
+    """Its worker dies when a task claims its 200th block."""
+
+    def __init__(self):
+        super().__init__(0.01)
+
+    def start_bundle(self):
+        self.claims = 0
+
+    def process(self, element, tracker):
+        for record in super().process(element, tracker):
+            self.claims += 1
+            if self.claims == 200:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield record
+
+
+def test_tasks_of_a_saved_run_get_shorter_until_workers_live_long_enough(start_spark, tmp_path):
+    """With the same budget again a task would die as often as Spark tries it, which ends the run."""
+    sc = start_spark("local[2,4]")
+    elements = [("a", 700), ("b", 700)]
+    summary = save_sdf(sc.parallelize(elements, 2), ShortLivedFn(), FolderSink(tmp_path / "out"), runner=StagedRunner())
+    assert summary.records == 1400
+    assert summary.repeated_seconds > 0
+    assert Counter(rows(tmp_path / "out")) == expected(elements)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_direct, save_sdf
-from sdf.sinks import DeltaTable, JsonLinesFiles, ParquetFiles, SqlTable, TextFiles
+from sdf.sinks import DeltaTable, IcebergTable, JsonLinesFiles, ParquetFiles, SqlTable, TextFiles
 
 ELEMENTS = [("a", 3000), ("é, 'quoted'", 5), ("none", 0), ("b\n", 1)]
 RUNNERS = [StagedRunner(), LiveRunner()]
@@ -95,6 +95,24 @@ def test_delta(sc, tmp_path, duckdb):
     table = deltalake.DeltaTable(sink.path)
     assert in_order(row.values() for row in table.to_pyarrow_table().to_pylist()) == expected
     assert in_order(duckdb.from_arrow(table.to_pyarrow_dataset()).fetchall()) == expected
+
+
+def test_iceberg(sc, tmp_path, duckdb):
+    """By pyiceberg and, from the files that the table names, DuckDB."""
+    pyiceberg = pytest.importorskip("pyiceberg.catalog")
+    pytest.importorskip("sqlalchemy")
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    catalog = pyiceberg.load_catalog("default", **properties)
+    catalog.create_namespace("ns")
+    expected = in_order(save(sc, tmp_path, IcebergTable("ns.rows", catalog=properties)))
+    scan = catalog.load_table("ns.rows").scan()
+    assert in_order(row.values() for row in scan.to_arrow().to_pylist()) == expected
+    files = [task.file.file_path.removeprefix("file://") for task in scan.plan_files()]
+    assert in_order(duckdb.sql(f"SELECT * FROM read_parquet({files!r})").fetchall()) == expected
 
 
 DDL = "CREATE TABLE rows (name VARCHAR(100), i INTEGER, half DOUBLE PRECISION, odd INTEGER)"

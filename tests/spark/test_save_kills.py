@@ -24,7 +24,7 @@ def live(home, runner, kind, choose, kills):
         return log.exists() and log.read_text().count("begins") > before
 
     program = [save_program.__file__, str(home), runner, kind]
-    return kill_once(program, log, begun, choose.uniform(0.5, 3 + kills), choose)
+    return kill_once(program, log, begun, choose.uniform(0.5, 3 * 1.25**kills), choose)
 
 
 def lose_replies(server):

@@ -19,9 +19,13 @@ def kill_my_executor(marker):
 
 def kill_jvm():
     """Kill the JVM that this Python worker belongs to."""
+    os.kill(my_jvm(), signal.SIGKILL)
+
+
+def my_jvm():
+    """Return the process id of the JVM that this Python worker belongs to."""
     daemon = Path(f"/proc/{os.getppid()}/status").read_text()
-    executor = int(next(line.split()[1] for line in daemon.splitlines() if line.startswith("PPid:")))
-    os.kill(executor, signal.SIGKILL)
+    return int(next(line.split()[1] for line in daemon.splitlines() if line.startswith("PPid:")))
 
 
 def java_of(pid):

@@ -121,6 +121,7 @@ class Simulation:
             min_piece_seconds=0.001,
             patience_seconds=0.5,
             saved=self.saved,
+            commit_seconds=self.segment_seconds,
         )
 
     # The network.

@@ -6,6 +6,7 @@ dies, and what it has not logged is lost with it; the next driver goes on from t
 
 import itertools
 import json
+import random
 from collections import Counter
 
 from sdf import OffsetRange
@@ -101,6 +102,8 @@ class SavedSimulation(Simulation):
         self.log = Log()
         self.written = {}  # the records of each segment that was written
         self.segments = itertools.count()
+        self.leaving = random.Random(seed)  # of its own: with or without leaves, the schedules are the same
+        self.leaves = self.leaving.choice([0, 0, 1, 3])
         super().__init__(seed, **options)
 
     def begin(self):
@@ -210,9 +213,16 @@ class SavedSimulation(Simulation):
         attempt.job = self.job
         return attempt
 
+    def happen(self, wanted):
+        if self.leaves and self.leaving.random() < 0.01 and (live := self.live()):
+            self.leaves -= 1
+            self.counts["leaves"] += 1
+            self.leaving.choice(live).lane.leave()
+        super().happen(wanted)
+
     def run(self, wanted=None, most=None):
         """Run jobs until all work is committed, as sdf.spark.live.rounds does, and drivers until one has done that."""
-        self.job = idle = doubles = 0
+        self.job = idle = doubles = leaves = 0
         left = self.work.ledger.uncommitted()
         while left:
             if not self.run_job():
@@ -221,7 +231,9 @@ class SavedSimulation(Simulation):
             self.counts["jobs"] += 1
             before, left = left, self.work.ledger.uncommitted()
             doubled, doubles = doubles, self.counts["double"]
-            idle = 0 if left < before or doubles > doubled else idle + 1  # a copy may end, and its original be killed
+            left_before, leaves = leaves, self.counts["leaves"]
+            moved = doubles > doubled or leaves > left_before  # a copy may end, and its original be killed
+            idle = 0 if left < before or moved else idle + 1
             assert idle < MOST_IDLE_ROUNDS, "jobs commit nothing"
 
     def run_job(self):

@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from sdf import UNBOUNDED, RestrictionTracker
+from sdf import UNBOUNDED, MonotonicWatermark, RestrictionTracker
 from sdf.errors import InvalidValueError, ReadError, SourceChangedError, show
 from sdf.io.compressed.compression import named_kind
 from sdf.io.files.file_fn import FileBlock, FileRange
@@ -26,6 +26,7 @@ from sdf.io.follow.file_states import FileState, Finder
 from sdf.io.follow.tail_parts import Piece, Tail, TailTracker
 from sdf.io.options import as_seconds
 from sdf.io.text.lines import ReadLines
+from sdf.io.timestamps import Timestamp, as_timestamp, observed, watermark_of
 
 __all__ = ["TailLines"]
 
@@ -52,6 +53,8 @@ class TailLines(ReadLines):
         fail_on_data_loss: whether it is an error if bytes that a batch has read are gone when it comes again. False: go
             on with what is there. Bytes that may have been lost before they were read are no error; the journal, the
             summary and a warning tell of both.
+        timestamp: a function from a record to its time, such as seconds since the epoch. The highest so far is the
+            watermark of a file: records should come in that order, and late ones are given all the same.
         options: as for `ReadLines`. ``compression`` must be ``"infer"``, or None if names such as ``a.log.gz`` mean
             nothing. A compressed `FileInfo` is read once, when it is complete; a compressed path is an error.
 
@@ -64,12 +67,14 @@ class TailLines(ReadLines):
         poll_seconds: float = 1.0,
         rotated_seconds: float = 10.0,
         fail_on_data_loss: bool = True,
+        timestamp: Timestamp | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self.poll_seconds = as_seconds(poll_seconds, "TailLines poll_seconds")
         self.rotated_seconds = as_seconds(rotated_seconds, "TailLines rotated_seconds")
         self.fail_on_data_loss = fail_on_data_loss
+        self.timestamp = as_timestamp(timestamp, "TailLines timestamp")
         if self.with_block_id:
             raise InvalidValueError("TailLines has no with_block_id: a file that grows has no blocks.")
         if self.compression not in ("infer", None):
@@ -89,6 +94,9 @@ class TailLines(ReadLines):
             )
         known = 0 if file.watch is None else file.watch.generation
         return Tail(start, UNBOUNDED, 0, self._finder(element).located(file), generation=known)
+
+    def create_watermark_estimator(self, element: Any, restriction: Any) -> MonotonicWatermark | None:
+        return watermark_of(self.timestamp)
 
     def split_restriction(self, element: Any, restriction: Any) -> Iterator[Any]:
         yield restriction
@@ -112,6 +120,11 @@ class TailLines(ReadLines):
         is_same = str(there.st_ino) == restriction.file.version
         return (there.st_ino, there.st_size, there.st_mtime_ns) if is_same else None
 
+    def backlog(self, element: Any, restriction: Tail) -> tuple[None, int | None]:
+        """Return the bytes of a local file that has its name; those of other files are not known."""
+        seen = self.peek(element, restriction)
+        return None, None if seen is None else max(0, seen[1] - (restriction.start - restriction.base))
+
     def truncate(self, element: Any, restriction: Tail) -> Tail | None:
         """Keep the bytes that are there now, also in the files to read next, and a last line without its end."""
         if restriction.ended or restriction.stop is not UNBOUNDED:
@@ -132,7 +145,7 @@ class TailLines(ReadLines):
         at: Tail = tracker.current_restriction()
         if not at.is_empty:
             with self._finder(element).look(at) as state:
-                yield from self._process(at, state, tracker)
+                yield from observed(self._process(at, state, tracker), tracker, self.timestamp)
 
     def _finder(self, element: Any) -> Finder:
         return Finder(

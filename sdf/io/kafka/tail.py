@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from sdf import UNBOUNDED, OffsetRange, RestrictionTracker
+from sdf import UNBOUNDED, MonotonicWatermark, OffsetRange, RestrictionTracker
 from sdf.errors import InvalidTypeError, SourceAwayError, SourceChangedError, show
 from sdf.io.follow.watch import Scan, Scans, ScanTracker
 from sdf.io.kafka.client import KafkaFn, backoff_seconds
@@ -22,6 +22,7 @@ from sdf.io.kafka.starts import Start, as_start, chosen_offset
 from sdf.io.kafka.tail_parts import KafkaTail, KafkaTracker, Mark, Messages
 from sdf.io.kafka.values import KafkaRecord, TopicPartition
 from sdf.io.options import as_seconds
+from sdf.io.timestamps import Timestamp, as_timestamp, observed, watermark_of
 
 __all__ = ["TailKafka", "WatchTopics"]
 
@@ -105,6 +106,8 @@ class TailKafka(KafkaFn):
             nothing. The log tells of each.
         fail_on_data_loss: whether it is an error if messages were deleted before they were read, or the topic was made
             anew. False: go on with what is there; the journal, the summary and a warning say what was lost.
+        timestamp: a function from a record to its time, such as seconds since the epoch. The highest so far is the
+            watermark of a partition: records should come in that order, and late ones are given all the same.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
@@ -121,11 +124,13 @@ class TailKafka(KafkaFn):
         timeout_seconds: float = 30.0,
         away_seconds: float = 600.0,
         fail_on_data_loss: bool = True,
+        timestamp: Timestamp | None = None,
     ) -> None:
         super().__init__(config, timeout_seconds=timeout_seconds, away_seconds=away_seconds)
         self.start = as_start(start, "TailKafka")
         self.poll_seconds = as_seconds(poll_seconds, "TailKafka poll_seconds")
         self.fail_on_data_loss = fail_on_data_loss
+        self.timestamp = as_timestamp(timestamp, "TailKafka timestamp")
         self.commits_to_group = "group.id" in config
 
     def get_initial_restriction(self, element: Any) -> KafkaTail:
@@ -148,6 +153,9 @@ class TailKafka(KafkaFn):
             _, end = self._ends(consumer, *_both(element), patient=True)
         return attrs.evolve(restriction, stop=max(restriction.start, end + getattr(restriction, "shift", 0)))
 
+    def create_watermark_estimator(self, element: Any, restriction: Any) -> MonotonicWatermark | None:
+        return watermark_of(self.timestamp)
+
     def process(self, element: Any, tracker: Any) -> Iterator[KafkaRecord]:
         at: KafkaTail = tracker.current_restriction()
         rest, growing = at, at.stop is UNBOUNDED
@@ -157,7 +165,7 @@ class TailKafka(KafkaFn):
                     if not tracker.try_claim(Messages(rest.start, after, lost)):
                         return
                     rest = after
-                    yield from records
+                    yield from observed(records, tracker, self.timestamp)
         except SourceAwayError as error:
             if not growing:
                 raise

@@ -111,6 +111,14 @@ class Run:
         with self._lock:
             return self.coordinator.progress(time.monotonic())
 
+    def departed(self) -> int:
+        """See `Coordinator`."""
+        return self.coordinator.departed
+
+    def lost_seconds(self) -> float:
+        """See `Coordinator`."""
+        return self.coordinator.lost_seconds
+
     def uncommitted_seconds(self) -> float:
         """See `Coordinator.uncommitted_seconds`."""
         with self._lock:

@@ -26,6 +26,7 @@ from sdf.lanes.wire import NONCE_BYTES, PROOF_BYTES, SILENCE_SECONDS, Channel, c
 from sdf.model.dofn import DoFn, TaggedOutput, call_hook
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.spark import serde
+from sdf.spark.live.preemption import told_to_end
 from sdf.spark.payload import Payload, marked
 
 __all__ = ["Address", "LaneTask", "SaveLaneTask"]
@@ -140,12 +141,13 @@ class SaveLaneTask:
                 segment_seconds=self._commit_seconds,
             )
             link.listen(lane)
-            while isinstance(first := _next(lane), Running):
-                try:
-                    written = write_segment(_segment(fn, lane, first), self._targets, type(fn).__name__)
-                except BadRecordError as error:
-                    raise blame_record(error, fn, lane.segment(), side_inputs) from error
-                lane.segment_done(*written)
+            with told_to_end(lane.leave):
+                while isinstance(first := _next(lane), Running):
+                    try:
+                        written = write_segment(_segment(fn, lane, first), self._targets, type(fn).__name__)
+                    except BadRecordError as error:
+                        raise blame_record(error, fn, lane.segment(), side_inputs) from error
+                    lane.segment_done(*written)
         yield from ()
 
 

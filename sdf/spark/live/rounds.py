@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import queue
-from typing import Any
 
 import attrs
-from pyspark import RDD
+from pyspark import SparkContext
 
 from sdf.errors import StageError
 from sdf.saving.saving import Saving
@@ -15,6 +14,7 @@ from sdf.scheduling.run_state import RunState
 from sdf.spark.display import Display
 from sdf.spark.jobs import Ended, Jobs
 from sdf.spark.live.contained_run import Run
+from sdf.spark.live.link import SaveLaneTask
 
 __all__ = ["run_rounds"]
 
@@ -25,24 +25,52 @@ _MOST_IDLE_ROUNDS = 3
 
 
 def run_rounds(
-    lanes: RDD[Any], work: RunState, served: Run, saving: Saving, run_id: str, display: Display | None
+    sc: SparkContext,
+    task: SaveLaneTask,
+    lanes: int,
+    work: RunState,
+    served: Run,
+    saving: Saving,
+    run_id: str,
+    display: Display | None,
 ) -> None:
-    """Run the lanes until all work is committed, and prove it; show the progress, to its end.
+    """Run lanes until all work is committed, and prove it; show the progress, to its end.
 
     A job can end with work left: Spark has counted a copy of a lane as done, and has killed another copy that had taken
-    work. The next job does that work.
+    work. The next job does that work. For each lane that ended because its process was told to, another job of one lane
+    starts at once: Spark counts the lane as done, and would use no executor that comes in place of the one that went.
+
+    Args:
+        sc: where to run them.
+        task: runs a lane.
+        lanes: how many there are in a job.
+        work: the state of the run.
+        served: its coordinator.
+        saving: its log.
+        run_id: its id.
+        display: shows the progress, or None.
 
     Raises:
         StageError: if several jobs in a row commit nothing, though work is left.
         SdfError: the error of a lane, or of the log.
     """
     events: queue.SimpleQueue[Ended] = queue.SimpleQueue()
-    jobs = Jobs(lanes.context, run_id, events)
+    jobs = Jobs(sc, run_id, events)
+
+    def start(count: int) -> None:
+        job = sc.parallelize(list(range(count)), count).mapPartitionsWithIndex(task).collect
+        jobs.start("lanes", f"{work.name}: lanes", job, {})
+
     idle_rounds, left = 0, work.ledger.uncommitted()
     try:
         while left:
-            jobs.start("lanes", f"{work.name}: lanes", lanes.collect, {})
-            _wait(events, served, saving, display)
+            start(lanes)
+            running, replaced = 1, served.departed()
+            while running:
+                running -= _ended(events, served, saving, display)
+                for _ in range(replaced, replaced := served.departed()):
+                    start(1)
+                    running += 1
             before, left = left, work.ledger.uncommitted()
             idle_rounds = 0 if left < before else idle_rounds + 1
             if idle_rounds == _MOST_IDLE_ROUNDS:
@@ -53,6 +81,7 @@ def run_rounds(
             if left:
                 log.info("%s: the lanes have ended with %d work items left; starting them again", work.name, left)
         work.ledger.prove()
+        saving.pulse(0.0, served.lost_seconds())
     except BaseException:
         jobs.cancel()
         raise
@@ -62,16 +91,15 @@ def run_rounds(
             display.wait()
 
 
-def _wait(events: queue.SimpleQueue[Ended], served: Run, saving: Saving, display: Display | None) -> None:
-    """Wait for the end of the job, and look after the log and the progress meanwhile."""
-    while True:
-        saving.pulse(served.uncommitted_seconds())
-        if display is not None:
-            display.show(served.progress())
-        try:
-            ended = events.get(timeout=_LOOK_SECONDS)
-        except queue.Empty:
-            continue
-        if ended.error is not None:
-            raise ended.error
-        return
+def _ended(events: queue.SimpleQueue[Ended], served: Run, saving: Saving, display: Display | None) -> bool:
+    """Look after the log and the progress; wait a little for the end of a job, and return whether one has ended."""
+    saving.pulse(served.uncommitted_seconds(), served.lost_seconds())
+    if display is not None:
+        display.show(served.progress())
+    try:
+        ended = events.get(timeout=_LOOK_SECONDS)
+    except queue.Empty:
+        return False
+    if ended.error is not None:
+        raise ended.error
+    return True

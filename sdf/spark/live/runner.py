@@ -11,6 +11,7 @@ the SparkContext. The runs of a program that have one host and port share a thre
 
 from __future__ import annotations
 
+import math
 import queue
 import socket
 import threading
@@ -136,12 +137,11 @@ class LiveRunner:
         def saved(item_ids: list[int], done: SegmentDone) -> None:
             saving.commit(item_ids, done.messages, done.records, done.seconds)
 
-        served = self._serve(sc, work, backlog, lanes, payload, None, saved)
+        served = self._serve(sc, work, backlog, lanes, payload, None, saved, saving.commit_seconds)
         for item, due in later:
             served.coordinator.delay(item, due)
         task = SaveLaneTask(payload, served.address, saving.targets, saving.commit_seconds)
-        job = sc.parallelize(list(range(lanes)), lanes).mapPartitionsWithIndex(task)
-        run_rounds(job, work, served, saving, payload.run_id, display)
+        run_rounds(sc, task, lanes, work, served, saving, payload.run_id, display)
         return served.report()
 
     def _serve(
@@ -153,6 +153,7 @@ class LiveRunner:
         payload: Payload,
         display: Display | None,
         saved: Callable[[list[int], SegmentDone], None] | None,
+        commit_seconds: float = math.inf,
     ) -> Run:
         """Deal the backlog out to the lanes, and serve them."""
         shares = deal(backlog, work.costs, lanes, cut=work.cut)
@@ -166,6 +167,7 @@ class LiveRunner:
                 min_piece_seconds=self.min_piece_seconds,
                 patience_seconds=self.patience_seconds,
                 saved=saved,
+                commit_seconds=commit_seconds,
             ),
             broadcasts.use_of(payload.broadcast),
             None if display is None else _Watch(display),

@@ -29,6 +29,7 @@ from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
+from sdf.scheduling.commit_interval import CommitInterval
 from sdf.scheduling.factoring import Limits, Tuning
 from sdf.scheduling.run_state import RunState, enter
 from sdf.scheduling.stage_planner import PlannedStage, StagePlanner
@@ -70,7 +71,7 @@ class StagedRun:
         tuning, limits, tasks_per_slot: see `StagePlanner`.
         storage_level: where Spark stores the blocks.
         saving: the log and the sinks of a saved run, else None. A task is then a segment, so its budget is at most
-            `Saving.commit_seconds`.
+            `Saving.commit_seconds`, and less where tasks are lost (`CommitInterval`).
     """
 
     def __init__(
@@ -89,6 +90,8 @@ class StagedRun:
         saving: Saving | None = None,
     ) -> None:
         self._saving = saving
+        self._interval = CommitInterval(math.inf if saving is None else saving.commit_seconds)
+        self._lost_seconds = 0.0
         self._runner = runner
         self._storage_level = storage_level
         self._rdd = rdd
@@ -119,6 +122,8 @@ class StagedRun:
     def save(self) -> RunReport:
         """Run all stages of a saved run; its records are then written, and nothing is visible yet."""
         self._run_stages()
+        assert self._saving is not None
+        self._saving.pulse(0.0, self._lost_seconds)
         return self._report(time.monotonic() - self._called, self._all_receipts())
 
     def _run_stages(self) -> None:
@@ -188,7 +193,7 @@ class StagedRun:
         if self._display is not None or len(self._planner.backlog):
             waits.append(_SLOTS_EVERY_SECONDS)
         if self._saving is not None:
-            self._saving.pulse(self._uncommitted_seconds())
+            self._saving.pulse(self._uncommitted_seconds(), self._lost_seconds)
             waits.append(1.0)
         for receipt in self._jobs.receive(min(waits)):
             self._commit(receipt)
@@ -202,7 +207,7 @@ class StagedRun:
         todo = self._work.commit((stamp.stage, stamp.task), stamp.attempt, receipt.outcome)
         if todo is None:
             return
-        if not stage.receipts and stamp.task < stage.plan.idle:
+        if not stage.receipts and stamp.task < stage.plan.idle and not receipt.retries:
             self._planner.started(max(0.0, time.monotonic() - stage.began - receipt.seconds))
         stage.receipts[stamp.task] = receipt
         self._planner.in_flight.remove(stage.plan.ends[stamp.task])
@@ -212,6 +217,11 @@ class StagedRun:
         if self._saving is not None:
             ids = [item.id for item in self._work.ledger.content((stamp.stage, stamp.task))]
             self._saving.commit(ids, receipt.messages, receipt.counts, receipt.seconds)
+            self._interval.began(stage.began)
+            self._interval.ended(time.monotonic(), losses=receipt.retries)
+            self._interval.committed(receipt.closing_seconds)
+            if receipt.retries:
+                self._lost_seconds += max(0.0, time.monotonic() - stage.began - receipt.seconds)
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
 
     def _start_stage(self) -> None:
@@ -230,7 +240,7 @@ class StagedRun:
         number, began = len(self._stages), time.monotonic()
         for task, planned in enumerate(plan.tasks):
             self._work.ledger.assign((number, task), planned.items)
-        longest = math.inf if self._saving is None else self._saving.commit_seconds
+        longest = self._interval.seconds(began)
         bundles = [(planned.items, min(planned.budget_seconds, longest)) for planned in plan.tasks]
         rdd = self._jobs.start(
             number, bundles, min_piece_seconds=plan.min_piece_seconds, storage_level=self._storage_level

@@ -12,6 +12,7 @@ from sdf.execution.bundle import Bundle
 from sdf.execution.timekeeper import Timekeeper
 from sdf.execution.work_items import WorkItem
 from sdf.saving.segments import Targets, blame_record, write_segment
+from sdf.scheduling.commit_interval import budget_of_retry
 from sdf.spark.payload import Payload, marked
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
 from sdf.spark.staged.task import Watch, worker_name
@@ -54,13 +55,18 @@ class SaveTask:
         ((items, budget_seconds),) = partition  # read to the end, else Spark does not reuse the worker
         fn, side_inputs = self._payload.load()
         wall, began = time.time(), time.monotonic()
+        retries = context.attemptNumber()
+        budget_seconds = budget_of_retry(budget_seconds, retries)
         bundle = Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic)
         with Watch(Timekeeper(bundle, budget_seconds, self._min_piece_seconds, clock=time.monotonic)):
             try:
                 messages, records = write_segment(bundle.outputs(), self._targets, type(fn).__name__)
             except BadRecordError as error:
                 raise blame_record(error, fn, bundle.held(), side_inputs) from error
-        seconds = time.monotonic() - began
-        receipt = Receipt(stamp, bundle.outcome(), records, 0, worker_name(), wall, seconds, messages)
+        ended = time.monotonic()
+        receipt = Receipt(
+            stamp, bundle.outcome(), records, 0, worker_name(), wall, ended - began, messages,
+            retries=retries, closing_seconds=ended - bundle.ended_at,
+        )  # fmt: skip
         self._receipts.add([receipt])
         yield receipt

@@ -54,6 +54,8 @@ class Receipt:
         began: start in seconds since the epoch, by the worker's clock; for display only.
         seconds: seconds that it took, by a monotonic clock.
         messages: in a saved run, what the sink of each output says.
+        retries: how many attempts at the task came before it.
+        closing_seconds: in a saved run, those of its seconds in which the sinks closed what they had written.
     """
 
     stamp: Stamp
@@ -64,6 +66,8 @@ class Receipt:
     began: float
     seconds: float
     messages: tuple[Any, ...] = ()
+    retries: int = 0
+    closing_seconds: float = 0.0
 
 
 def batches(outputs: Iterator[Any], tags: tuple[str, ...], counts: list[int], who: str) -> Iterator[tuple[int, bytes]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -12,7 +12,7 @@ from pyspark.core.rdd import PipelinedRDD
 from sdf.errors import StageError
 from sdf.spark.payload import marked
 
-__all__ = ["Batch", "BatchRDD", "Life", "Marked"]
+__all__ = ["Batch", "BatchRDD", "Life", "Marked", "Pace"]
 
 
 @attrs.frozen
@@ -21,10 +21,12 @@ class Batch:
 
     Attributes:
         id: the number of the batch, from 1; after a crash the same records come again under the same number.
-        rdd: the records, one partition per task, in the same order each time; kept until the sink returns.
+        rdd: the records of the main output, one partition per task, in the same order each time; kept until the sink
+            returns.
         watermark: no record to come is older, in the unit of the estimators; None without estimators.
         key: names what the batch holds: the same when it comes again, another for any other batch. Numbers begin again
             with a new checkpoint, and go back with one that was restored from a copy; keys do neither.
+        outputs: the records of each output: "main", and each tag, whichever DoFn of the chain gave them.
         lost: what the batch has lost, as texts; see ``fail_on_data_loss`` of the connectors.
     """
 
@@ -32,7 +34,22 @@ class Batch:
     rdd: RDD[Any]
     watermark: Any
     key: str
+    outputs: Mapping[str, RDD[Any]]
     lost: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Pace:
+    """Limits of a batch: see the arguments of `stream_sdf`."""
+
+    batch_seconds: float
+    max_items: int | None
+    max_records: float
+    max_bytes: float
+    min_tasks: int | None
+    max_tasks: int | None
+    watermark_seconds: float | None
+    idle_seconds: float | None
 
 
 @attrs.define

@@ -1,8 +1,9 @@
 """BatchSink: writes the batches of a stream into a sink, each once, whatever crashes.
 
 The workers write the records of a batch. What they have written is pinned in the journal before the sink commits. So a
-driver that resumes commits exactly that, under the same token: the number of the batch, and the names of the journal
-and of the driver that pinned the batch. In a journal that was restored from a copy a number comes again, but no driver.
+driver that resumes commits exactly that, under the same token: the number of the batch, the names of the journal and of
+the driver that pinned the batch, and the tag, if there is one. In a journal that was restored from a copy a number
+comes again, but no driver.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 from pyspark import RDD
 
@@ -27,12 +29,14 @@ class BatchSink:
     """See the module's docstring.
 
     Args:
+        output: the name of the output that the sink gets: "main", or a tag.
         sink: the sink; it appends.
         journal: the journal of the stream.
         run_id: id of the stream's run.
     """
 
-    def __init__(self, sink: Sink, journal: Journal, run_id: str) -> None:
+    def __init__(self, output: str, sink: Sink, journal: Journal, run_id: str) -> None:
+        self.output = output
         self._sink = sink
         self._journal = journal
         self._name = journal.name()
@@ -40,25 +44,27 @@ class BatchSink:
 
     def give(self, batch: int, by: str, records: RDD[Any]) -> None:
         """Write the records of a batch, which the driver ``by`` has pinned, and commit them, unless that was done."""
-        token = Token(f"sdf-{self._name}-{by}", batch)
-        messages = self._journal.ahead(_WRITTEN)
-        self._sink.prepare(SinkRun(token, "main", resumed=True, committing=messages is not None))
+        tag = "" if self.output == "main" else f"-{quote(self.output, safe='')}"
+        token = Token(f"sdf-{self._name}-{by}{tag}", batch)
+        messages = self._journal.ahead(f"{_WRITTEN}{tag}")
+        self._sink.prepare(SinkRun(token, self.output, resumed=True, committing=messages is not None))
         if messages is None:
-            messages = self._journal.write_ahead(_WRITTEN, self._written(records, token))
+            messages = self._journal.write_ahead(f"{_WRITTEN}{tag}", self._written(records, token))
         self._sink.commit(messages, token)
         self._sink.clean(token)
 
     def _written(self, records: RDD[Any], token: Token) -> list[Any]:
         """Have the workers write; return their messages."""
-        written = records.mapPartitions(_Write(self._sink, token, self._run_id)).collect()
+        written = records.mapPartitions(_Write(self._sink, self.output, token, self._run_id)).collect()
         return [message for message in written if message is not None]
 
 
 class _Write:
     """Writes the records of a partition, and gives the message; a function for ``mapPartitions``."""
 
-    def __init__(self, sink: Sink, token: Token, run_id: str) -> None:
+    def __init__(self, sink: Sink, output: str, token: Token, run_id: str) -> None:
         self._sink = sink
+        self._output = output
         self._run_id = run_id
         self._token = token
 
@@ -67,6 +73,6 @@ class _Write:
 
     def _write(self, records: Iterable[Any]) -> Iterator[Any]:
         try:
-            yield self._sink.write(iter(records), Place(self._token, "main", uuid.uuid4().hex))
+            yield self._sink.write(iter(records), Place(self._token, self._output, uuid.uuid4().hex))
         except BadRecordError as error:
             raise BadRecordError(f"batch {self._token.version} has a bad record: {error}") from error

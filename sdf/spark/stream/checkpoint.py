@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark import RDD
 
-from sdf.errors import blame, show
+from sdf.errors import JournalFencedError, blame, show
 from sdf.journal.chain import blobs_of
 from sdf.journal.journal import START, Journal
 from sdf.journal.pending import Pending, from_json, to_json
@@ -22,6 +22,7 @@ from sdf.model.dofn import DoFn
 from sdf.sinks.sink import Sink
 from sdf.spark.stream.batch_sink import BatchSink
 from sdf.spark.stream.clock import Clock
+from sdf.spark.stream.given import Given
 from sdf.spark.stream.losses import Losses
 from sdf.spark.stream.pins import Pin
 from sdf.spark.stream.steps import Step
@@ -39,7 +40,9 @@ class Checkpoint:
     Args:
         storage: holds the journal.
         steps: the steps of the chain.
+        given: tags and side inputs.
         now: the clock; it is set to the time of the journal's last block if it is behind.
+        idle_seconds: work that has read nothing for so long does not hold the watermark; None: it always does.
 
     Attributes:
         remaining: the remaining work.
@@ -49,8 +52,12 @@ class Checkpoint:
         follows: whether a driver that has died has begun the next batch.
     """
 
-    def __init__(self, storage: Storage, steps: Sequence[Step], now: Clock) -> None:
+    def __init__(
+        self, storage: Storage, steps: Sequence[Step], given: Given, now: Clock, idle_seconds: float | None
+    ) -> None:
         self._steps = steps
+        self._given = given
+        self._idle = None if idle_seconds is None else int(idle_seconds * 1000)
         names = [step.name for step in steps]
         self._journal = Journal(
             storage,
@@ -67,9 +74,13 @@ class Checkpoint:
         self.done = False
         self.follows = False
 
-    def sink(self, sink: Sink, run_id: str) -> BatchSink:
-        """Return what writes the batches of a run into a sink."""
-        return BatchSink(sink, self._journal, run_id)
+    def sink(self, output: str, sink: Sink, run_id: str) -> BatchSink:
+        """Return what writes an output of the batches of a run into a sink."""
+        return BatchSink(output, sink, self._journal, run_id)
+
+    def fenced(self) -> JournalFencedError:
+        """Return the error for a driver that another one has overtaken."""
+        return self._journal.fenced()
 
     def losses(self, *, skips_short: bool) -> Losses:
         """Return what notes the losses of a run."""
@@ -95,37 +106,46 @@ class Checkpoint:
             if head["checkpoint"] is not None:
                 blobs = blobs_of(head["checkpoint"])
                 self.remaining, committed = Remaining.load(self._journal.get, blobs, head["time"])
+                for work in self.remaining:
+                    work.since = self._now()
                 self._acknowledge(committed)
             return
         start = self._journal.ahead(START)
         if start is None:
             start = [to_json(one) for one in self._steps[0].expand(rdd, 0)]
             start = self._journal.write_ahead(START, start)
-        self.remaining.add(map(from_json, start), 0)
+        self.remaining.add(map(from_json, start), self._now())
         self.fresh = len(self.remaining)
 
-    def follow_change(self) -> bool:
-        """Commit the change that a dead driver has planned; return False if there is none."""
+    def planned_change(self) -> dict[str, Any] | None:
+        """Return the change that a dead driver has written in place of the next batch, None if there is none."""
         planned = self._journal.ahead(_FIRST) if self.follows else None
-        if planned is None or _CHANGED not in planned:
-            return False
-        self._change(planned[_CHANGED])
-        return True
+        return None if planned is None else planned.get(_CHANGED)
 
-    def change(self, gone: Sequence[int], parts: Sequence[Pending]) -> None:
-        """Commit that some remaining work is gone, and that there are parts in its place.
+    def plan_change(
+        self, *, gone: Sequence[int] = (), parts: Sequence[Pending] = (), watermark: Any = None
+    ) -> dict[str, Any]:
+        """Write in place of the next batch that some remaining work is gone, and that there is other work instead.
+
+        Args:
+            gone: ids of work.
+            parts: what is to be done instead.
+            watermark: the watermark from then on; None for no change.
 
         Raises:
             JournalFencedError: if another driver has begun the next batch.
         """
-        changed = {"gone": list(gone), "left": [to_json(part) for part in parts]}
+        changed = {"gone": list(gone), "left": [to_json(part) for part in parts], "watermark": watermark}
         if self._journal.write_ahead(_FIRST, {_CHANGED: changed}) != {_CHANGED: changed}:
             raise self._journal.fenced()
-        self._change(changed)
+        return changed
 
-    def _change(self, changed: dict[str, Any]) -> None:
+    def commit_change(self, changed: dict[str, Any]) -> None:
+        """Commit a change that was written."""
         self.remaining.remove(changed["gone"])
         self.remaining.add(map(from_json, changed["left"]), self._now())
+        if changed["watermark"] is not None:
+            self.watermark = changed["watermark"]
         self._commit([], [])
 
     def pin(self, step: int) -> Pin | None:
@@ -149,7 +169,7 @@ class Checkpoint:
         """
         pin = pins[-1]
         for step in range(self._pinned, len(pins)):
-            mine = pins[step].to_json()
+            mine = {**pins[step].to_json(), "given": self._given.facts()}
             written = self._journal.write_ahead(f"pin-{step}", mine)
             if written != mine:
                 if step + 1 < len(pins):
@@ -161,11 +181,12 @@ class Checkpoint:
     def _pin(self, pin: dict[str, Any]) -> Pin:
         if _CHANGED in pin:
             raise self._journal.fenced()
+        self._given.check(pin["given"], self._journal.next_seq)
         return Pin.from_json(pin)
 
-    def key(self, pins: Sequence[Pin]) -> str:
-        """Return what names the content of the next batch: see `sdf.spark.stream.micro_batches.Batch`."""
-        return self._journal.key([pin.content() for pin in pins])
+    def key(self, content: Any) -> str:
+        """Return what names the content of the next batch, JSON data."""
+        return self._journal.key(content)
 
     def note(self, pins: Sequence[Pin]) -> None:
         """Take over how the work went that was run and gave nothing; the journal need not know."""
@@ -187,14 +208,23 @@ class Checkpoint:
             self.remaining.add(pin.left, self._now())
         for work in self.remaining:
             work.tried = False
-        lowest = self.lowest(one.now for one in self.remaining)
-        if lowest is not None and math.isfinite(lowest):  # an estimator without records may say minus infinity
-            self.watermark = lowest if self.watermark is None else max(self.watermark, lowest)
+        reached = self.reached()
+        if reached is not None:  # a batch that comes again has the watermark that it had
+            self.watermark = self._journal.write_ahead("watermark", reached)
+
+    def reached(self) -> Any:
+        """Return the watermark as the remaining work has it now; None without estimators."""
+        now = self._now()
+        busy = (one for one in self.remaining if self._idle is None or now - one.since < self._idle)
+        lowest = self.lowest(one.now for one in busy)
+        if lowest is None or not math.isfinite(lowest):  # an estimator without records may say minus infinity
+            return self.watermark
+        return lowest if self.watermark is None else max(self.watermark, lowest)
 
     def commit(self, pins: Sequence[Pin], lost: Sequence[str]) -> None:
         """Commit a batch: what each step has read, what was lost, and the remaining work."""
         parts = [part for pin in pins for parts in pin.tasks for part in parts]
-        self._commit(parts, [pin.records for pin in pins], lost)
+        self._commit(parts, [pin.records() for pin in pins], lost)
 
     def lowest(self, work: Iterable[Pending]) -> Any:
         """Return the lowest watermark of some work, None if it has none."""

@@ -55,14 +55,15 @@ class Losses:
             return pin
         counts, looks = pin.counts, 0
         while (known := self._journal.ahead(f"lost-{step.number}-{looks}")) is not None:
-            counts, looks = tuple(known), looks + 1
+            counts, looks = tuple(map(tuple, known)), looks + 1
         there = step.recount(pin)
         if there != counts:
-            counts = tuple(self._journal.write_ahead(f"lost-{step.number}-{looks}", list(there)))
+            written = self._journal.write_ahead(f"lost-{step.number}-{looks}", list(map(list, there)))
+            counts = tuple(map(tuple, written))
         if counts == pin.counts:
             return pin
         self.skips = self._skips_short
-        before, after = sum(pin.counts), sum(counts)
+        before, after = sum(map(sum, pin.counts)), sum(map(sum, counts))
         self.batch.append(f"{step.name}: of {before} records that were read, {after} were there when they came again")
         return attrs.evolve(pin, counts=counts)
 

@@ -14,32 +14,34 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-import attrs
 from pyspark import RDD, SparkContext
 
 from sdf.errors import DeferError, show
-from sdf.journal.remaining import Work
 from sdf.model.dofn import DoFn
 from sdf.reporting.progress import StreamProgress
 from sdf.scheduling.even_shares import even_shares
 from sdf.scheduling.factoring import scaled
 from sdf.sinks.sink import Sink
 from sdf.spark.display import Display
-from sdf.spark.jobs import explain, slot_counter
-from sdf.spark.stream.batch import Batch, Life
+from sdf.spark.jobs import slot_counter
+from sdf.spark.stream.backlog import Backlog
+from sdf.spark.stream.batch import Batch, Life, Pace
+from sdf.spark.stream.changes import Changes
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.clock import Clock
+from sdf.spark.stream.given import Given
+from sdf.spark.stream.outlets import Outlets
 from sdf.spark.stream.pins import Pin
 from sdf.spark.stream.scans import Scans
 from sdf.spark.stream.shares import pin_of, share_of
 from sdf.spark.stream.steps import Step
 from sdf.storage.places import Storage
 
-__all__ = ["Pace", "Stream"]
+__all__ = ["Stream"]
 
 log = logging.getLogger("sdf.stream")
 
@@ -49,16 +51,7 @@ _MOST_IDLE = 100  # batches in a row without a claim, after which a drain fails
 _LOOK_SECONDS = 0.05  # how often a pausing stream checks for stop, wake and scans
 _QUIET_SHARE = 0.25  # of batch_seconds, before the round after one that found no news: such a round is cheap
 _DAY_SECONDS = 86400.0
-
-
-@attrs.frozen
-class Pace:
-    """Limits of a batch: see the arguments of `stream_sdf`."""
-
-    batch_seconds: float
-    max_items: int | None
-    min_tasks: int | None
-    max_tasks: int | None
+_WATERMARK_SECONDS = 60.0  # from one commit to the next in which only the watermark has moved
 
 
 class Stream:
@@ -69,13 +62,15 @@ class Stream:
         fns: the chain.
         storage: holds the journal.
         foreach_batch: called with each batch; None if there is a ``sink``.
-        sink: gets the records of each batch; or None.
+        sinks: get the outputs that they are named for; may be empty.
+        given: tags and side inputs.
         pace: limits of a batch.
         display: shows progress; None for no display.
         skips_short: whether ``foreach_batch`` gets no batch that has fewer records than were pinned.
 
     Attributes:
         checkpoint: state of the stream, in the journal.
+        changes: changes it without a batch.
         batches: number of batches that this call has committed.
         records: number of records in these batches.
         losses: what was lost.
@@ -88,14 +83,15 @@ class Stream:
         fns: list[DoFn],
         storage: Storage,
         foreach_batch: Callable[[Batch], Any] | None,
-        sink: Sink | None,
+        sinks: Sequence[tuple[str, Sink]],
+        given: Given,
         pace: Pace,
         display: Display | None = None,
         *,
         skips_short: bool = True,
     ) -> None:
+        self._given = given
         self._display = display
-        self._foreach_batch = foreach_batch
         self._pace = pace
         self._now = Clock()
         self._name = ", ".join(type(fn).__name__ for fn in fns)
@@ -103,14 +99,18 @@ class Stream:
         self._steps: list[Step] = []
         with ExitStack() as failing:
             for number, fn in enumerate(fns):
-                self._steps.append(Step(sc, fn, number, self._run_id))
+                self._steps.append(Step(sc, fn, number, self._run_id, given))
                 failing.callback(self._steps[-1].close)
-            self.checkpoint = Checkpoint(storage, self._steps, self._now)
-            self._sink = None if sink is None else self.checkpoint.sink(sink, self._run_id)
+            self.checkpoint = Checkpoint(storage, self._steps, given, self._now, pace.idle_seconds)
+            bound = [self.checkpoint.sink(output, sink, self._run_id) for output, sink in sinks]
+            self._outlets = Outlets(sc, self._steps, bound, foreach_batch, given.tags, self._name, self._run_id)
             self._slots = slot_counter(sc)
             failing.pop_all()
+        self.changes = Changes(self.checkpoint, self._steps, self._outlets, tells=pace.watermark_seconds is not None)
         self.losses = self.checkpoint.losses(skips_short=skips_short and foreach_batch is not None)
         self._scans = Scans(self._now)
+        self._backlog = Backlog(self._steps)
+        self._marked = time.monotonic()
         self._has_run = False  # whether the last round has run a step
         self.batches = 0
         self.records = 0
@@ -127,25 +127,6 @@ class Stream:
                 closing.callback(step.close)
             closing.callback(self._scans.close)
 
-    def take_elements(self, rdd: RDD[Any]) -> None:
-        """Let the scans of a resumed stream go on with the elements given now; they keep what they have seen.
-
-        For instance with another pattern. Elements that came or went, so that nobody knows which took the place of
-        which, are left as they were.
-        """
-        step = self._steps[0]
-        if not step.fn.scans or self.checkpoint.follows or self.checkpoint.batch == 0:
-            return
-        elements = rdd.collect()
-        scans = [one for one in self.checkpoint.remaining if one.part.step == 0 and step.is_scan(one.part)]
-        old = [one for one in scans if one.part.element not in elements]
-        new = [element for element in elements if not any(element == one.part.element for one in scans)]
-        if len(old) != len(new):
-            log.warning("the elements %s are not those of the journal, which go on", show(elements))
-        elif old:
-            parts = [attrs.evolve(one.now, element=element) for one, element in zip(old, new, strict=True)]
-            self.checkpoint.change([one.id for one in old], parts)
-
     def run(
         self, stopped: threading.Event, woken: threading.Event, max_batches: int | None, stop_when_idle: bool
     ) -> None:
@@ -155,7 +136,7 @@ class Stream:
             began = time.monotonic()
             if not self.checkpoint.remaining:
                 if not self.checkpoint.done:
-                    self.checkpoint.change([], [])
+                    self.changes.commit(self.checkpoint.plan_change())
                 return
             if (wake or woken.is_set()) and not self.checkpoint.follows:  # what was begun must be followed as it is
                 wake = False
@@ -167,6 +148,9 @@ class Stream:
             self._scan()
             is_due = self._due_in_seconds() == 0 or self.checkpoint.follows
             advanced = is_due and self._batch()
+            if not advanced and self._mark_in_seconds() <= 0:
+                self._marked = time.monotonic()
+                self.changes.move_watermark()
             if self.checkpoint.done or self.batches == max_batches:
                 return
             if wake:
@@ -175,7 +159,8 @@ class Stream:
                 return
             least = self._pace.batch_seconds * (1 if self._has_run else _QUIET_SHARE) if is_due else 0.0
             pause = least - (time.monotonic() - began)
-            self._pause(pause if advanced else max(pause, self._due_in_seconds()), stopped, woken)
+            wait = min(self._due_in_seconds(), max(0.0, self._mark_in_seconds()))
+            self._pause(pause if advanced else max(pause, wait), stopped, woken)
 
     def _is_idle(self) -> bool:
         """Tell whether all due work was tried since the last batch that was committed, and no scan is in flight."""
@@ -200,7 +185,7 @@ class Stream:
         while any(one.found for one in self.checkpoint.remaining):
             self._batch()
         if not self.checkpoint.done:
-            self._truncate(self.checkpoint.remaining)
+            self.changes.truncate(self.checkpoint.remaining)
         idle = 0
         while not self.checkpoint.done:
             while (due_in := self._due_in_seconds()) > 0:
@@ -212,18 +197,7 @@ class Stream:
                     f"the stream cannot be drained: finite work was deferred {idle} times in a row without a claim, "
                     f"for example {show(before[0].part.restriction)} of element {show(before[0].part.element)}."
                 )
-            self._truncate(one for one in before if not self._steps[one.part.step].is_bounded(one.part))
-
-    def _truncate(self, works: Iterable[Work]) -> None:
-        """Commit what `truncate` keeps of some remaining work, if that is not all of it."""
-        gone, left = [], []
-        for one in works:
-            rest = self._steps[one.part.step].truncated(one.now)
-            if rest is None or rest.restriction is not one.part.restriction:
-                gone.append(one.id)
-                left += [] if rest is None else [rest]
-        if gone or (not self.checkpoint.remaining and not self.checkpoint.done):
-            self.checkpoint.change(gone, left)
+            self.changes.truncate(one for one in before if not self._steps[one.part.step].is_bounded(one.part))
 
     def _scan(self) -> None:
         """Enter what scans have found, and begin those that are due."""
@@ -234,7 +208,7 @@ class Stream:
         for one in self.checkpoint.remaining:
             step = self._steps[one.part.step]
             if one.due <= now and one not in self._scans and one.found is None and step.is_scan(one.part):
-                self._scans.begin(one, step.here(), {})
+                self._scans.begin(one, step.here(), step.side_inputs)
 
     def _due_in_seconds(self) -> float:
         """Return the seconds until the first work is due; 0 if some is due, or none is left."""
@@ -245,7 +219,9 @@ class Stream:
 
     def _batch(self) -> bool:
         """Run one batch, of the due work or as a dead driver has begun it; return whether it was committed."""
-        if self.checkpoint.follow_change():
+        changed = self.checkpoint.planned_change()
+        if changed is not None:
+            self.changes.commit(changed)
             return True
         now, began, self._has_run = self._now(), time.monotonic(), False
         number = self.checkpoint.batch + 1
@@ -265,7 +241,7 @@ class Stream:
             pins.append(pin)
             there.append(self.losses.settle(step, pin))
             if step.number + 1 < len(self._steps):
-                elements = step.records(there[-1], life) if there[-1].records else None
+                elements = step.records(there[-1], life) if there[-1].records() else None
         self.checkpoint.note(pins)
         if all(pin.is_void for pin in pins) and not self.checkpoint.fresh:
             self.checkpoint.void()
@@ -273,13 +249,16 @@ class Stream:
         self.checkpoint.reach(pins)
         self.losses.note(number, pins)
         lost = tuple(self.losses.batch)
-        records = there[-1].records
-        if pins[-1].records:  # a sink may have written all of a batch of which nothing is left
-            key, by = self.checkpoint.key(pins), pins[-1].by
-            rdd = self._steps[-1].records(there[-1], life)
-            batch = Batch(number, rdd, self.checkpoint.watermark, key, lost)
-            self._give(batch, by, life, for_each=bool(records) and not self.losses.skips)
+        records = there[-1].records()
+        if self._gives(pins):  # a sink may have written all of a batch of which nothing is left
+            if self.checkpoint.write_pins(pins) is not pins[-1]:
+                raise self.checkpoint.fenced()
+            key = self.checkpoint.key([pin.content() for pin in pins])
+            for_each = self._gives(there) and not self.losses.skips
+            self._outlets.give(number, key, there, self.checkpoint.watermark, lost, life, for_each=for_each)
+        life.is_over = True
         self.checkpoint.commit(there, lost)
+        self._marked = time.monotonic()
         self.batches += 1
         self.records += records
         self._latest = number, records, time.monotonic() - began
@@ -289,26 +268,21 @@ class Stream:
         log.info("batch %d: %d records", number, records)
         return True
 
-    def _give(self, batch: Batch, by: str, life: Life, *, for_each: bool) -> None:
-        """Give a batch to the sink; what a Spark job of it raises becomes an error of sdf that names the batch."""
-        try:
-            if self._sink is not None:
-                self._sink.give(batch.id, by, batch.rdd)
-            if self._foreach_batch is not None and for_each:
-                self._foreach_batch(batch)
-        except Exception as error:
-            explained = explain(error, f"batch {batch.id} of {self._name}, in the sink", self._run_id)
-            if explained is error:
-                raise
-            raise explained from explained.__cause__
-        finally:
-            life.is_over = True
+    def _gives(self, pins: list[Pin]) -> bool:
+        """Tell whether there are records of the main output of the last step, or of a tag."""
+        tags = range(1, 1 + len(self._given.tags))
+        return bool(pins[-1].records()) or any(pin.records(tag) for pin in pins for tag in tags)
+
+    def _mark_in_seconds(self) -> float:
+        pause = self._pace.watermark_seconds
+        return self._marked + (_WATERMARK_SECONDS if pause is None else pause) - time.monotonic()
 
     def _progress(self, *, ended: bool = False) -> StreamProgress:
         """Return how far the stream is now."""
         now = self._now()
         number, records, seconds = self._latest
         watermark = self.checkpoint.watermark
+        self._backlog.look(self.checkpoint.remaining, now=ended)
         age_seconds = None if watermark is None else now / 1000 - watermark
         return StreamProgress(
             name=self._name,
@@ -321,6 +295,8 @@ class Stream:
             lag_seconds=age_seconds if age_seconds is not None and abs(age_seconds) < _DECADE_SECONDS else None,
             seconds=seconds,
             ended=ended,
+            behind_records=self._backlog.records,
+            behind_bytes=self._backlog.bytes,
         )
 
     def _run(self, step: Step, number: int, elements: RDD[Any] | None, held: Any, now: int) -> Pin:
@@ -332,7 +308,8 @@ class Stream:
         self._has_run = True
         lowest = self.checkpoint.lowest(share.parts.values())
         tasks = even_shares(step.fn, share.parts.values(), self._tasks(len(share.parts)))
-        stage = step.run(number, tasks, self._pace.batch_seconds, self._now)
+        most = (self._pace.max_records / len(tasks), self._pace.max_bytes / len(tasks))
+        stage = step.run(number, tasks, self._pace.batch_seconds, most, self._now)
         return pin_of(stage, share, lowest, self.checkpoint.driver)
 
     def _tasks(self, work: int) -> int:

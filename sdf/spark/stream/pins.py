@@ -38,12 +38,12 @@ class Stage:
 
     Attributes:
         tasks: for each task the parts that it read, in order.
-        counts: for each task the number of records it gave.
+        counts: for each task the number of records it gave to each output, the main one first.
         rest: what is still to do of its work, each with the milliseconds that it waits; None if it was not started.
     """
 
     tasks: tuple[tuple[Pending, ...], ...]
-    counts: tuple[int, ...]
+    counts: tuple[tuple[int, ...], ...]
     rest: tuple[tuple[Pending, int | None], ...]
 
 
@@ -53,7 +53,7 @@ class Pin:
 
     Attributes:
         tasks: for each task the parts that it read, in order.
-        counts: for each task the number of records it gave.
+        counts: for each task the number of records it gave to each output, the main one first.
         taken: ids of the remaining work that it read some of.
         left: what is still to do in place of ``taken``, and of the new elements.
         held: the lowest watermark of what it ran, before; None if none of that has one.
@@ -62,17 +62,16 @@ class Pin:
     """
 
     tasks: tuple[tuple[Pending, ...], ...] = ()
-    counts: tuple[int, ...] = ()
+    counts: tuple[tuple[int, ...], ...] = ()
     taken: tuple[int, ...] = ()
     left: tuple[Pending, ...] = ()
     held: Any = None
     by: str = ""
     tried: tuple[Tried, ...] = ()
 
-    @property
-    def records(self) -> int:
-        """How many records there are."""
-        return sum(self.counts)
+    def records(self, output: int = 0) -> int:
+        """Return how many records there are of an output."""
+        return sum(counts[output] for counts in self.counts)
 
     @property
     def is_void(self) -> bool:
@@ -81,7 +80,8 @@ class Pin:
 
     def content(self) -> dict[str, Any]:
         """Return as JSON data what names its records: the parts that were read, and how many records they gave."""
-        return {"tasks": [[to_json(part) for part in parts] for parts in self.tasks], "counts": list(self.counts)}
+        tasks = [[to_json(part) for part in parts] for parts in self.tasks]
+        return {"tasks": tasks, "counts": [list(counts) for counts in self.counts]}
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -93,7 +93,7 @@ class Pin:
         """Return what `to_json` described."""
         return cls(
             tuple(tuple(from_json(part) for part in parts) for parts in data["tasks"]),
-            tuple(data["counts"]),
+            tuple(map(tuple, data["counts"])),
             tuple(data["taken"]),
             tuple(from_json(one) for one in data["left"]),
             from_data(data["held"]),

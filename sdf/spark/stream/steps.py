@@ -21,7 +21,7 @@ from sdf.execution.executor import run_to_end
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
 from sdf.journal.pending import Pending
-from sdf.model.dofn import DoFn, call_hook
+from sdf.model.dofn import DoFn, TaggedOutput, call_hook
 from sdf.scheduling.run_state import RunState
 from sdf.spark import broadcasts, serde
 from sdf.spark.jobs import explain
@@ -30,6 +30,7 @@ from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
 from sdf.spark.staged.task import ReadCommitted
 from sdf.spark.stream.batch import BatchRDD, Life, Marked
+from sdf.spark.stream.given import Given
 from sdf.spark.stream.pins import Pin, Stage
 
 __all__ = ["Step"]
@@ -43,20 +44,23 @@ class Step:
         fn: the DoFn.
         number: its index in the chain.
         run_id: id of the stream's run.
+        given: tags and side inputs.
     """
 
-    def __init__(self, sc: SparkContext, fn: DoFn, number: int, run_id: str) -> None:
+    def __init__(self, sc: SparkContext, fn: DoFn, number: int, run_id: str, given: Given) -> None:
         self.fn = fn
         self.number = number
         self._set_up = False
         self.name = type(fn).__name__
         self._sc = sc
         self._run_id = f"{run_id}-{number}"
-        self._payload = Payload.send(sc, self._run_id, fn, {})
-        self._jobs = StageJobs(sc, self._payload, self.name, called="batch")
+        self._tags = given.tags
+        self.side_inputs = dict(given.side_inputs[number])
+        self._payload = Payload.send(sc, self._run_id, fn, self.side_inputs)
+        self._jobs = StageJobs(sc, self._payload, self.name, tags=self._tags, called="batch")
         self._stored: RDD[Any] | None = None
         self._stamps: tuple[Stamp, ...] = ()
-        self._contents: list[Broadcast[bytes]] = []
+        self._contents: Broadcast[bytes] | None = None
 
     def close(self) -> None:
         """Cancel what runs, and free what is stored."""
@@ -80,8 +84,9 @@ class Step:
         if self._stored is not None:
             self._stored.unpersist()
         self._stored, self._stamps = None, ()
-        while self._contents:
-            broadcasts.free(self._contents.pop())
+        if self._contents is not None:
+            broadcasts.free(self._contents)
+        self._contents = None
 
     def is_bounded(self, work: Pending) -> bool:
         """Tell whether some work has an end."""
@@ -98,6 +103,11 @@ class Step:
             return None
         with blame(lambda: f"{self.name}.peek() of {show(work.restriction)}"):
             return self.here().peek(work.element, work.restriction)
+
+    def backlog(self, work: Pending) -> tuple[int | None, int | None]:
+        """Return what `DoFn.backlog` says of some work."""
+        with blame(lambda: f"{self.name}.backlog() of {show(work.restriction)}"):
+            return self.here().backlog(work.element, work.restriction)
 
     def truncated(self, work: Pending) -> Pending | None:
         """Return the part of some work that is still to do when the stream is drained; None for nothing."""
@@ -133,7 +143,12 @@ class Step:
         return [Pending(self.number, one.element, part, due=due, held=held) for one in made for part, _ in one.pieces]
 
     def run(
-        self, batch: int, plan: Sequence[Sequence[Pending]], budget_seconds: float, clock: Callable[[], int]
+        self,
+        batch: int,
+        plan: Sequence[Sequence[Pending]],
+        budget_seconds: float,
+        most: tuple[float, float],
+        clock: Callable[[], int],
     ) -> Stage:
         """Run a stage to its end, keep its records stored, and return what it did.
 
@@ -141,6 +156,7 @@ class Step:
             batch: its number.
             plan: the work of each task, in order.
             budget_seconds: seconds after which a task splits what it runs.
+            most: the records, and the bytes of them, after which a task does so, too.
             clock: milliseconds since the epoch; the delay of deferred work counts from the end of the stage.
         """
         work = RunState(self.fn)
@@ -155,7 +171,7 @@ class Step:
             work.ledger.assign(task, items)
             bundles.append((tuple(items), budget_seconds))
         self._stored = self._jobs.start(
-            batch, bundles, min_piece_seconds=0.0, storage_level=StorageLevel.MEMORY_AND_DISK
+            batch, bundles, min_piece_seconds=0.0, storage_level=StorageLevel.MEMORY_AND_DISK, most=most
         )
         receipts = self._finish(batch, len(bundles))
         now = clock()
@@ -181,7 +197,7 @@ class Step:
             )
             for task in range(len(plan))
         )
-        return Stage(read, tuple(receipt.counts[0] for receipt in receipts), tuple(rest))
+        return Stage(read, tuple(receipt.counts for receipt in receipts), tuple(rest))
 
     def _finish(self, batch: int, tasks: int) -> list[Receipt]:
         """Wait for the end of a stage, and return one receipt for each task."""
@@ -197,11 +213,11 @@ class Step:
         """Whether the records of the present batch are stored, so that they need not be read again."""
         return self._stored is not None
 
-    def recount(self, pin: Pin) -> tuple[int, ...]:
-        """Read a pinned step again; return how many records each task gives now."""
+    def recount(self, pin: Pin) -> tuple[tuple[int, ...], ...]:
+        """Read a pinned step again; return how many records of each output each task gives now."""
         tasks = len(pin.tasks)
         counted = self._sc.parallelize(range(tasks), tasks).mapPartitionsWithIndex(
-            Marked(self._run_id, _Recount(self._payload, self._committed(pin)))
+            Marked(self._run_id, _Recount(self._payload, self._committed(pin), self._tags))
         )
         try:
             return tuple(counted.collect())
@@ -212,16 +228,17 @@ class Step:
             raise explained from explained.__cause__
 
     def _committed(self, pin: Pin) -> Broadcast[bytes]:
-        contents = [
-            [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
-             for number, part in enumerate(parts)]
-            for parts in pin.tasks
-        ]  # fmt: skip
-        self._contents.append(broadcasts.send(self._sc, serde.dumps(contents, "the committed restrictions")))
-        return self._contents[-1]
+        if self._contents is None:
+            contents = [
+                [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
+                 for number, part in enumerate(parts)]
+                for parts in pin.tasks
+            ]  # fmt: skip
+            self._contents = broadcasts.send(self._sc, serde.dumps(contents, "the committed restrictions"))
+        return self._contents
 
-    def records(self, pin: Pin, life: Life) -> RDD[Any]:
-        """Return the records of a pinned step: the stored ones, or read again if they are not stored."""
+    def records(self, pin: Pin, life: Life, output: int = 0) -> RDD[Any]:
+        """Return the records of an output of a pinned step: the stored ones, or read again if they are not stored."""
         tasks = len(pin.tasks)
         committed = self._committed(pin)
         stored = self._stored
@@ -230,22 +247,29 @@ class Step:
             unmatched = [Stamp(self._run_id, -1, task, -2) for task in range(tasks)]
             stored = self._sc.parallelize(unmatched, tasks)
             stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
-        read = ReadCommitted(self._payload, stamps, pin.counts, committed, 0, ())
+        counts = tuple(counts[output] for counts in pin.counts)
+        read = ReadCommitted(self._payload, stamps, counts, committed, output, self._tags)
         return BatchRDD(stored, Marked(self._run_id, read), life)
 
 
 class _Recount:
     """Counts the records that the committed work items of a task give now; for ``mapPartitionsWithIndex``."""
 
-    def __init__(self, payload: Payload, committed: Broadcast[bytes]) -> None:
+    def __init__(self, payload: Payload, committed: Broadcast[bytes], tags: tuple[str, ...]) -> None:
         self._payload = payload
         self._committed = committed
+        self._tags = tags
 
-    def __call__(self, task: int, partition: Iterable[Any]) -> Iterator[int]:
+    def __call__(self, task: int, partition: Iterable[Any]) -> Iterator[tuple[int, ...]]:
         fn, side_inputs = self._payload.load()
         items = serde.loads(self._committed.value)[task]
         outputs = run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep)
-        yield sum(1 for _ in (*partition, *outputs)) - 1  # the partition has one record, the number of the task
+        numbers = {tag: number for number, tag in enumerate(self._tags, start=1)}
+        counts = [0] * (1 + len(self._tags))
+        for output in outputs:
+            counts[numbers[output.tag] if isinstance(output, TaggedOutput) else 0] += 1
+        for _ in partition:  # read to the end, else Spark does not reuse the worker
+            yield tuple(counts)
 
 
 def _is_number(value: Any) -> bool:

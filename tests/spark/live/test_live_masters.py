@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from pyspark import TaskContext
 from support.fns import EVERY_FN, CountFn, SlowCountFn, UnplannedFn, expected
-from support.killing import kill_jvm, kill_my_executor
+from support.killing import kill_jvm, kill_my_executor, my_jvm
+from support.saving import FolderSink, rows
+from support.signalled import SignalledFn, claims_noted
 
-from sdf import LiveRunner, run_sdf
+from sdf import LiveRunner, run_sdf, save_sdf
 
 SKEWED = [("big", 300), *((str(i), 2) for i in range(20))]
 CLUSTER = "local-cluster[2,1,1024]"
@@ -135,6 +137,18 @@ def test_an_executor_dies(cluster, tmp_path, at):
     assert Counter(first) == expected(SKEWED)
     assert result.report.retries >= 1
     assert result.collect() == first
+
+
+def test_an_executor_that_is_told_to_end_loses_nothing_of_a_saved_run(cluster, tmp_path):
+    """As Kubernetes does it, which signals only the JVM: its workers commit, though they cannot tell Spark."""
+    noted = tmp_path / "noted"
+    noted.mkdir()
+    fn = SignalledFn(noted, my_jvm, signal.SIGTERM, {40})
+    save_sdf(
+        cluster.parallelize([("a", 400)]), fn, FolderSink(tmp_path / "out"), runner=LiveRunner(), commit_seconds=60
+    )
+    assert claims_noted(noted) == dict.fromkeys((("a", i) for i in range(400)), 1)
+    assert rows(tmp_path / "out") == [("a", i) for i in range(400)]
 
 
 def test_a_cached_block_dies_with_its_executor(cluster, tmp_path):

@@ -629,8 +629,8 @@ def test_a_stream_that_follows_what_was_planned_looks_at_the_rest_before_it_is_i
     Path(first.part.element).write_text("a1 a2 ")
     read = attrs.evolve(first.part, id=None, restriction=OffsetRange(1, 2))
     left = attrs.evolve(first.part, id=None, restriction=OffsetRange(2, UNBOUNDED))
-    pin = Pin(((read,),), (1,), (first.id,), (left,), None, "a driver that died")
-    journal.write_ahead("pin-0", pin.to_json())
+    pin = Pin(((read,),), ((1,),), (first.id,), (left,), None, "a driver that died")
+    journal.write_ahead("pin-0", {**pin.to_json(), "given": {"tags": [], "side_inputs": {}}})
     Path(second.part.element).write_text(Path(second.part.element).read_text() + "new ")
     stream([], NamesFn(3600), sink, stop_when_idle=True)
     assert sink.records() == ["a1", "a2", "b1", "new"]
@@ -745,10 +745,10 @@ def test_a_drain_that_died_before_its_commit_is_gone_on_with(stream, monkeypatch
     """As it was planned: the endless work has an end."""
     elements, sink, commit = ["x"], Sink(), Checkpoint._commit
 
-    def die(at, parts, records, lost=()):
+    def die(at, parts, *more):
         if not parts:
             raise KeyboardInterrupt
-        commit(at, parts, records)
+        commit(at, parts, *more)
 
     monkeypatch.setattr(Checkpoint, "_commit", die)
     with pytest.raises(KeyboardInterrupt):

@@ -12,7 +12,7 @@ from support.stream_program import ELEMENTS, RowsFn, expected
 
 from sdf import stream_sdf
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, JournalFencedError
-from sdf.sinks import DeltaTable, JsonLinesFiles, SqlTable
+from sdf.sinks import DeltaTable, IcebergTable, JsonLinesFiles, SqlTable
 
 KILLS = int(os.environ.get("SDF_STREAM_KILLS", "10"))
 MADE = "CREATE TABLE lines (element INTEGER NOT NULL, i INTEGER NOT NULL)"
@@ -49,7 +49,23 @@ class Sqlite:
             return sorted(connection.execute("SELECT element, i FROM lines").fetchall())
 
 
-TABLES = pytest.mark.parametrize("table", [Delta, Sqlite], ids=lambda table: table.__name__)
+class Iceberg:
+    """An Iceberg table whose catalog is a database of SQLite in a folder."""
+
+    def __init__(self, home):
+        from pyiceberg.catalog import load_catalog
+
+        uri, warehouse = f"sqlite:///{home}/catalog.db", f"file://{home}/warehouse"
+        self.catalog = load_catalog("default", type="sql", uri=uri, warehouse=warehouse)
+        self.catalog.create_namespace("ns")
+        self.sink = IcebergTable("ns.lines", catalog={"type": "sql", "uri": uri, "warehouse": warehouse})
+
+    def rows(self):
+        table = self.catalog.load_table("ns.lines").scan().to_arrow().to_pylist()
+        return sorted((row["element"], row["i"]) for row in table)
+
+
+TABLES = pytest.mark.parametrize("table", [Delta, Iceberg, Sqlite], ids=lambda table: table.__name__)
 
 
 def run(sc, home, sink, **options):
@@ -160,23 +176,26 @@ def test_a_table_holds_each_line_once_after_many_kills(tmp_path, kind, request):
         if kind == "postgresql":
             query(url, "DROP TABLE IF EXISTS lines")
             query(url, MADE)
-        while (victim := live(home, kind, url, choose)) is not None:
+        kills = 0
+        while (victim := live(home, kind, url, choose, kills)) is not None:
             killed[victim] += 1
+            kills += 1
         rows = Delta(home).rows() if kind == "delta" else sorted(query(url, "SELECT element, i FROM lines"))
         assert rows == expected()
         streams += 1
     print(f"\n{kind}: {streams} streams, killed {dict(killed)}")
 
 
-def live(home, kind, url, choose):
-    """Run the stream once, and kill it at a random moment after Spark has started."""
+def live(home, kind, url, choose, kills):
+    """Run the stream once; kill it at a random moment after Spark has started, later with each kill: it has to end."""
     log = home / "log"
     before = log.read_text().count("begins") if log.exists() else 0
 
     def begun():
         return log.exists() and log.read_text().count("begins") > before
 
-    return kill_once([stream_program.__file__, str(home), kind, url], log, begun, choose.uniform(1.5, 4.5), choose)
+    seconds = choose.uniform(1.5, 4.5 * 1.1**kills)
+    return kill_once([stream_program.__file__, str(home), kind, url], log, begun, seconds, choose)
 
 
 def query(url, text):

@@ -1,0 +1,143 @@
+"""How `process` claims: ``claims()`` for all trackers, and claims of offsets that usually take no lock.
+
+*try_claim of offsets.* Only one thread claims. It first writes its claim, then reads the fence (how far it may claim).
+A split first lowers the fence, then reads the last claim. So at least one of the two sees the other. A split that a
+claim has overtaken is undone. A claim at or past the fence takes the lock, and so waits for the outcome of the split.
+
+*claims() of offsets.* The thread of `process` takes a chunk of positions under the lock, as one iterator in C that
+counts down what is left. To deliver a position runs no Python. A split exhausts that iterator first; from then on
+nothing of the chunk is delivered. Then the count says exactly how far `process` is, and the split cuts behind that.
+`process` meets the end of the chunk, waits for the lock, and takes the next chunk up to the new stop. So what is
+claimed is exactly what was delivered, and nothing is claimed ahead.
+
+Both need Python's global lock, which gives all threads one order of these steps.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, compress, repeat
+from operator import length_hint
+from threading import Lock
+from typing import Any
+
+from sdf.errors import ClaimError
+from sdf.model.claims import IN_USE, claims_of, positions_of
+from sdf.model.restrictions import OffsetRange
+
+__all__ = ["OffsetClaims", "delivery"]
+
+_MOST_POSITIONS = 1 << 20  # of a chunk: list(tracker.claims()) holds Python's global lock for about 15 ms
+
+
+def delivery(
+    seen: Any,
+    restriction: Callable[[], Any],
+    closing: Callable[[], Any],
+    fault: Callable[[str], ClaimError],
+    blocks: Iterable[Any] | None,
+    position: Callable[[Any], Any] | None,
+) -> Iterator[Any]:
+    """Return ``claims()`` of a tracker that `process` holds; no other claim is allowed while it is in use."""
+    if getattr(seen, "delivering", False):
+        raise fault(f"tracker.claims() {IN_USE}")
+    own = vars(seen).get("try_claim")
+
+    def ended() -> None:
+        seen.delivering = False
+        if own is None:
+            del seen.try_claim
+        else:
+            seen.try_claim = own
+
+    found = claims_of(seen.try_claim, restriction, blocks, position, closing, ended)
+    forbid(seen, fault)
+    return found
+
+
+def forbid(seen: Any, fault: Callable[[str], ClaimError]) -> None:
+    """Let no claim be made but by the iterator that is delivering."""
+
+    def refuse(position: Any) -> bool:
+        raise fault(f"try_claim({position!r}) {IN_USE}")
+
+    seen.try_claim = refuse
+    seen.delivering = True
+
+
+class OffsetClaims:
+    """Mixin before the class of a tracker of offsets that `process` holds."""
+
+    _start: int
+    _stop: Any
+    _last: Any
+    _record: Any
+    _refused: bool
+    _lock: Lock
+    _claim_unusual: Callable[[Any], bool]
+    _at_fence: Callable[[Any], bool]
+    _fence: Any  # that of the tracker, lowered while a split is being tried
+    _edge: Callable[[], None]
+    _fault: Callable[[str], ClaimError]
+    _chunk: tuple[Any, Any, int] | None = None  # positions, their countdown, and the end of the chunk
+
+    def try_claim(self, position: Any) -> bool:
+        if type(position) is int and position > self._last and position >= self._record and not self._refused:
+            self._last = position
+            if position < self._fence:
+                return True
+            with self._lock:
+                return self._at_fence(position)
+        return self._claim_unusual(position)
+
+    def _cut(self, stop: int) -> bool:
+        before, self._fence = self._fence, min(self._fence, stop)
+        if max(self._last, self._record) >= stop:
+            self._fence = before
+            return False
+        self._stop = stop
+        return True
+
+    def claims(
+        self, blocks: Iterable[Any] | None = None, *, position: Callable[[Any], Any] | None = None
+    ) -> Iterator[Any]:
+        started = self._last >= self._start
+        if blocks is not None or position is not None or started or "try_claim" in vars(self):  # it may be observed
+            found: Iterator[Any] = super().claims(blocks, position=position)  # type: ignore[misc]
+            return found
+        positions_of(OffsetRange(self._start, self._stop))
+        forbid(self, self._fault)
+        return chain.from_iterable(self._chunks())
+
+    def _chunks(self) -> Iterator[Iterator[int]]:
+        try:
+            while True:
+                with self._lock:
+                    self._last = self._reached()
+                    first = self._last + 1
+                    count = min(self._stop - first, _MOST_POSITIONS)
+                    if count <= 0:
+                        return
+                    if first == self._start:
+                        self._edge()
+                    positions, ones = iter(range(first, first + count)), repeat(True, count)
+                    self._chunk = positions, ones, first + count
+                yield compress(positions, ones)
+        finally:
+            with self._lock:
+                self._last, self._chunk, self._fence = self._reached(), None, self._stop
+            del self.try_claim
+            self.delivering = False
+
+    def _reached(self, *, stopping: bool = False) -> Any:
+        chunk = self._chunk
+        if chunk is None:
+            return self._last
+        positions, ones, end = chunk
+        if stopping:
+            positions.__setstate__(sys.maxsize)
+        last = end - length_hint(ones) - 1
+        if stopping:
+            self._last = last
+        return last

@@ -1,0 +1,85 @@
+"""``tracker.claims()``: positions or blocks in order, each claimed as it is delivered, until others have the rest.
+
+This is the plain way, one `try_claim` for each block; it works for every tracker. For a range of offsets that `process`
+holds, `sdf.execution.offset_claims` delivers positions at the cost of a plain `range`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.model.restrictions import OffsetRange, Unbounded
+
+__all__ = ["IN_USE", "claims_of", "positions_of"]
+
+IN_USE = "while tracker.claims() is in use: it claims what it delivers. Use one of the two."
+
+
+def claims_of(
+    claim: Callable[[Any], bool],
+    restriction: Callable[[], Any],
+    blocks: Iterable[Any] | None,
+    position: Callable[[Any], Any] | None,
+    closing: Callable[[], Any],
+    ended: Callable[[], None] = lambda: None,
+) -> Iterator[Any]:
+    """Return an iterator of blocks that claims each.
+
+    Args:
+        claim: claims a position.
+        restriction: returns the current restriction.
+        blocks: the blocks in the order of their positions; None for the positions of an offset range themselves.
+        position: returns the position of a block; None if a block is its position.
+        closing: returns the position that is claimed when the blocks have ended, None for no such claim.
+        ended: called when the iterator is not used any more, if it ever was.
+
+    Raises:
+        InvalidTypeError: if blocks are no iterable, or ``position`` no function.
+        InvalidValueError: if the restriction has no positions to go through, so blocks are needed.
+    """
+    if blocks is None:
+        if position is not None:
+            raise InvalidValueError("tracker.claims() position needs blocks: claims(blocks, position=...).")
+        return _claimed(claim, positions_of(restriction()), None, lambda: None, ended)
+    if not isinstance(blocks, Iterable):
+        raise InvalidTypeError(f"tracker.claims() blocks must be an iterable of blocks in order (got {show(blocks)}).")
+    if position is not None and not callable(position):
+        raise InvalidTypeError(f"tracker.claims() position must be a function of a block (got {show(position)}).")
+    return _claimed(claim, blocks, position, closing, ended)
+
+
+def _claimed(
+    claim: Callable[[Any], bool],
+    blocks: Iterable[Any],
+    position: Callable[[Any], Any] | None,
+    closing: Callable[[], Any],
+    ended: Callable[[], None],
+) -> Iterator[Any]:
+    try:
+        if position is None:
+            for block in blocks:
+                if not claim(block):
+                    return
+                yield block
+        else:
+            for block in blocks:
+                if not claim(position(block)):
+                    return
+                yield block
+        end = closing()
+        if end is not None:
+            claim(end)
+    finally:
+        ended()
+
+
+def positions_of(restriction: Any) -> range:
+    """Return the positions of an offset range; raise InvalidValueError if it is none, or has no end."""
+    if isinstance(restriction, OffsetRange) and not isinstance(restriction.stop, Unbounded):
+        return range(restriction.start, restriction.stop)
+    raise InvalidValueError(
+        f"tracker.claims() without blocks goes through a range of offsets with an end (the restriction is "
+        f"{show(restriction)}). Pass the blocks: tracker.claims(blocks, position=lambda block: block.offset)."
+    )

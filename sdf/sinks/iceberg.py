@@ -1,0 +1,202 @@
+"""IcebergTable: records as Parquet files that are added to an Iceberg table in one snapshot, through pyiceberg."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import attrs
+
+from sdf.errors import SinkError
+from sdf.extras import need
+from sdf.sinks.files import files_of
+from sdf.sinks.iceberg_catalog import (
+    APP,
+    VERSION,
+    Catalog,
+    as_catalog,
+    as_iceberg_schema,
+    as_name,
+    catalog_of,
+    check_schema,
+    check_table,
+    holds,
+    iceberg_schema,
+    kept_as,
+    location_of,
+    new_location,
+    path_of,
+    table_of,
+    told_catalog,
+)
+from sdf.sinks.on_disk import DiskStage
+from sdf.sinks.on_objects import ObjectStage
+from sdf.sinks.schema import nullable, proposed
+from sdf.sinks.sink import SinkRun, Token
+from sdf.sinks.stage import Stage
+from sdf.sinks.table_files import TableFiles
+from sdf.sinks.table_sink import TableSink
+from sdf.sinks.uploads import asking
+
+__all__ = ["IcebergTable"]
+
+_AT_ONCE = 16  # footers that are read
+_DATA = "data"
+
+
+@attrs.frozen
+class IcebergTable(TableSink):
+    """Adds records to an Iceberg table, all in one snapshot at the end of the run.
+
+    Records become Parquet files as with `ParquetFiles`. If the table is there, they have its schema, or those of its
+    columns that ``schema`` names; if it is not, the commit makes it, without partitions; its namespace must be there.
+    Others may append to the table, overwrite, compact or expire snapshots meanwhile.
+
+    The snapshot names the run in its summary, and a property of the table, ``sdf.`` and the name of the run, in the
+    same commit. So the same run is never added twice, also when the snapshot has expired. Who takes the property from
+    the table and expires the snapshot makes it forget the run.
+
+    Workers put their files into the directory ``_sdf`` at the table's location; Spark's ``remove_orphan_files`` does
+    not look there. For what does, the files of a run are orphans until its commit: let it spare those that are younger
+    than the longest run. The commit puts them into ``data``: by links on a disk, by copies within the store on an
+    object store. They are young then, and orphans for seconds.
+
+    Tables with partitions, columns that must not be null, or format version 3 are refused.
+
+    Args:
+        name: the table, as "namespace.table".
+        catalog: the name of a catalog that pyiceberg's configuration has, here and on the executors; or a mapping of
+            its properties, names to strings. In these "name" is the catalog's name, "default" if it is not there; a
+            catalog in an SQL database holds the tables of each name apart.
+        schema: see `ParquetFiles`. None: that of the table; if there is none, that of the first records.
+        compression, target_bytes, row_group_bytes, on_error: see `ParquetFiles`. Files are written with the
+            credentials and the endpoint of the environment.
+
+    Raises:
+        BadRecordError: when it runs, for a record that does not fit.
+        InvalidTypeError, InvalidValueError: for a wrong option.
+        MissingExtraError: if pyiceberg or pyarrow is not installed.
+        SinkError: when it runs, if the table cannot take these records, or the catalog or storage does not answer.
+    """
+
+    name: str = attrs.field(converter=as_name)
+    catalog: Catalog = attrs.field(kw_only=True, converter=as_catalog, repr=False)  # with secrets
+    schema: Any = attrs.field(default=None, kw_only=True, converter=as_iceberg_schema)
+    path: str = attrs.field(init=False, repr=False, eq=False)
+
+    @path.default
+    def _named(self) -> str:
+        return self.name  # as messages name it
+
+    def __attrs_post_init__(self) -> None:
+        need("pyiceberg", "IcebergTable")
+        need("pyarrow.parquet", "IcebergTable")
+
+    def identity(self) -> Any:
+        fields = [field.name for field in attrs.fields(type(self)) if field.name not in ("catalog", "path")]
+        return {
+            "sink": "IcebergTable",
+            "catalog": told_catalog(self.catalog),
+            **{name: self.told(getattr(self, name)) for name in fields},
+        }
+
+    def stage(self, token: Token) -> Stage:
+        with self._blaming("find"):
+            path = path_of(location_of(self.name, self.catalog, token))
+        kind = ObjectStage if "://" in path else DiskStage
+        return kind(path, f"{path}/_sdf", token, "IcebergTable")
+
+    # On workers
+
+    def schema_in(self, stage: Stage) -> Any:
+        return proposed(stage)  # with the numbers that the table has for the fields
+
+    def storable(self, schema: Any) -> Any:
+        return iceberg_schema(schema)
+
+    # On the driver
+
+    def prepare(self, run: SinkRun) -> None:
+        with self._blaming("prepare"):
+            place = location_of(self.name, self.catalog, run.token)
+            if self._load() is None and new_location(self.name, self.catalog) != place:
+                raise SinkError(
+                    f"IcebergTable cannot make {self.name!r}: the catalog chooses another place for it each time, so "
+                    f"workers would not find it. Make the table first."
+                )
+        super().prepare(run)
+
+    def _load(self) -> Any:
+        return table_of(self.name, self.catalog)
+
+    def _version(self, table: Any) -> Any:
+        return table.metadata_location
+
+    def _holds(self, table: Any, token: Token) -> bool:
+        return holds(table, token)
+
+    def _location(self, table: Any, token: Token) -> str:
+        """Return where the table is, or will be."""
+        return location_of(self.name, self.catalog, token) if table is None else str(table.location()).rstrip("/")
+
+    def _files(self, table: Any, token: Token) -> TableFiles:
+        return TableFiles(f"{path_of(self._location(table, token))}/{_DATA}", self.stage(token))
+
+    def _schema_for(self, table: Any) -> Any:
+        if table is None:
+            return self.schema
+        theirs = nullable(table.schema().as_arrow())
+        if self.schema is None:
+            return theirs
+        return need("pyarrow", "IcebergTable").schema([_numbered(field, theirs) for field in self.schema])
+
+    def _check(self, table: Any, schema: Any) -> None:
+        check_table(self.name, table, schema)
+
+    def _add(self, table: Any, files: TableFiles, messages: Sequence[Any], token: Token) -> Exception | None:
+        errors = need("pyiceberg.exceptions", "IcebergTable")
+        location, schema = self._location(table, token), files.schema()
+        paths = [f"{location}/{_DATA}/{files.published(name)}" for name in files_of(messages)]
+        refusal: Exception | None = None
+        try:
+            with asking(self.name):
+                if table is None:
+                    change = catalog_of(self.catalog).create_table_transaction(self.name, schema, location=location)
+                else:
+                    # Retries of pyiceberg would not look whether another driver has committed. Only here: the property
+                    # is read from this copy, and not written.
+                    table.metadata.properties["commit.retry.num-retries"] = "0"
+                    change = table.transaction()
+            check_schema(self.name, change.table_metadata.schema(), schema)
+            with asking(self.name):
+                change.set_properties({kept_as(token): str(token.version)})
+                properties = {APP: token.app, VERSION: str(token.version)}
+                with change.update_snapshot(snapshot_properties=properties).fast_append() as append:
+                    for file in _data_files(change, paths):
+                        append.append_data_file(file)
+                change.commit_transaction()
+        except OSError as error:
+            refusals = (errors.CommitFailedException, errors.TableAlreadyExistsError, errors.NoSuchTableError)
+            if not isinstance(error.__cause__, refusals):
+                raise
+            refusal = error
+        return refusal
+
+
+def _numbered(field: Any, theirs: Any) -> Any:
+    """Return a field with the number that it has in a table, if it is the same."""
+    same = field.name in theirs.names and theirs.field(field.name).type == field.type
+    return theirs.field(field.name) if same else field
+
+
+def _data_files(change: Any, paths: Sequence[str]) -> list[Any]:
+    """Return what a snapshot says of files; their footers are read."""
+    read = need("pyiceberg.io.pyarrow", "IcebergTable").parquet_file_to_data_file
+    io = change._table.io  # with the credentials that a catalog may lend for this table
+
+    def described(path: str) -> Any:
+        return read(io=io, table_metadata=change.table_metadata, file_path=path)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(described, paths))

@@ -1,0 +1,212 @@
+"""What IcebergTable asks a catalog of pyiceberg: the table, where its files are, and what it holds and takes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from sdf.errors import InvalidTypeError, InvalidValueError, SinkError, show
+from sdf.extras import need
+from sdf.sinks.columns import Misfit
+from sdf.sinks.files import as_path
+from sdf.sinks.schema import as_schema, nullable, required
+from sdf.sinks.sink import Token
+from sdf.sinks.uploads import asking
+
+__all__ = [
+    "APP",
+    "VERSION",
+    "Catalog",
+    "as_catalog",
+    "as_iceberg_schema",
+    "as_name",
+    "catalog_of",
+    "check_schema",
+    "check_table",
+    "holds",
+    "iceberg_schema",
+    "kept_as",
+    "location_of",
+    "new_location",
+    "path_of",
+    "table_of",
+    "told_catalog",
+]
+
+Catalog = str | tuple[tuple[str, str], ...]  # a name, or properties, sorted
+
+APP, VERSION = "sdf.app", "sdf.version"  # in the summary of a snapshot
+_TOLD = ("name", "type", "py-catalog-impl", "uri", "warehouse")  # properties without secrets
+_DEFAULT = "default"  # as for pyiceberg
+_NEWEST_FORMAT = 2  # of pyiceberg 0.12
+
+
+def as_name(value: Any) -> str:
+    """Return the name of a table."""
+    if not isinstance(value, str):
+        raise InvalidTypeError(f"IcebergTable name must be a string like 'namespace.table' (got {show(value)}).")
+    if not all(value.split(".")) or "." not in value:
+        raise InvalidValueError(f"IcebergTable name must be like 'namespace.table' (got {value!r}).")
+    return value
+
+
+def as_catalog(value: Any) -> Catalog:
+    """Return a catalog as a value that can be hashed."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, Mapping) or not all(isinstance(text, str) for pair in value.items() for text in pair):
+        raise InvalidTypeError(
+            "IcebergTable catalog must be the name of a catalog that pyiceberg's configuration has, or a mapping of "
+            "its properties, names to strings, such as {'type': 'rest', 'uri': 'https://host'}."
+        )
+    return tuple(sorted(value.items()))
+
+
+def as_iceberg_schema(value: Any) -> Any:
+    """Return a schema that was given with the types that Iceberg has, None for None."""
+    schema = as_schema(value)
+    if schema is None:
+        return None
+    try:
+        return iceberg_schema(schema)
+    except Misfit as misfit:
+        field, kind, flaw = misfit.path, misfit.value, misfit.flaw
+        raise InvalidValueError(f"IcebergTable schema: {field!r} has type {kind}, which {flaw}.") from misfit
+
+
+def iceberg_schema(schema: Any) -> Any:
+    """Return a schema with the types, and the numbers of fields, that a new table has; raise Misfit for other types."""
+    arrow, types = need("pyarrow", "IcebergTable"), need("pyarrow.types", "IcebergTable")
+    convert = need("pyiceberg.io.pyarrow", "IcebergTable")
+    fields = []
+    for field in schema:
+        if types.is_timestamp(field.type):  # values with a fraction of the unit do not fit
+            field = field.with_type(arrow.timestamp("us", None if field.type.tz is None else "UTC"))
+        try:
+            convert._pyarrow_to_schema_without_ids(arrow.schema([field]))
+        except Exception as error:  # of no class of its own
+            raise Misfit(field.name, field.type, "Iceberg does not have") from error
+        fields.append(field)
+    found = convert._pyarrow_to_schema_without_ids(nullable(arrow.schema(fields)))
+    return nullable(convert.schema_to_pyarrow(need("pyiceberg.schema", "IcebergTable").assign_fresh_schema_ids(found)))
+
+
+def told_catalog(catalog: Catalog) -> Any:
+    """Return what tells a catalog from others, as JSON data without secrets."""
+    if isinstance(catalog, str):
+        return catalog
+    told = {key: value for key, value in catalog if key in _TOLD}
+    if "uri" in told:
+        uri = urlsplit(told["uri"])
+        told["uri"] = f"{uri.scheme}://{uri.netloc.rpartition('@')[2]}{uri.path}"
+    return told
+
+
+def catalog_of(catalog: Catalog) -> Any:
+    """Return a catalog of pyiceberg; a connection must not outlive a fork."""
+    return _loaded(catalog, os.getpid())
+
+
+@lru_cache(maxsize=64)
+def _loaded(catalog: Catalog, process: int) -> Any:
+    load = need("pyiceberg.catalog", "IcebergTable").load_catalog
+    if isinstance(catalog, str):
+        with asking(catalog):
+            return load(catalog)
+    properties = dict(catalog)
+    name = properties.pop("name", _DEFAULT)
+    with asking(name):
+        return load(name, **properties)
+
+
+def table_of(name: str, catalog: Catalog) -> Any:
+    """Return a table as it is now, None if there is none."""
+    errors = need("pyiceberg.exceptions", "IcebergTable")
+    with asking(name):
+        try:
+            return catalog_of(catalog).load_table(name)
+        except errors.NoSuchTableError:
+            return None
+
+
+def new_location(name: str, catalog: Catalog) -> str:
+    """Return where a catalog would put a table that is not there; some choose another place each time."""
+    pyiceberg, types = need("pyiceberg.schema", "IcebergTable"), need("pyiceberg.types", "IcebergTable")
+    some = pyiceberg.Schema(types.NestedField(1, "value", types.StringType()))
+    try:
+        with asking(name):
+            return str(catalog_of(catalog).create_table_transaction(name, some).table_metadata.location)
+    except OSError as error:
+        if isinstance(error.__cause__, need("pyiceberg.exceptions", "IcebergTable").NoSuchNamespaceError):
+            raise SinkError(
+                f"IcebergTable cannot make {name!r}: the catalog has no namespace {name.rpartition('.')[0]!r}. Make it "
+                f"first, with create_namespace() of pyiceberg's catalog."
+            ) from error
+        raise
+
+
+def location_of(name: str, catalog: Catalog, token: Token) -> str:
+    """Return where a table is, or will be; the same for all of a run, though the table be made meanwhile."""
+    return _location_of(name, catalog, token, os.getpid()).rstrip("/")
+
+
+@lru_cache(maxsize=64)
+def _location_of(name: str, catalog: Catalog, token: Token, process: int) -> str:
+    table = table_of(name, catalog)
+    return new_location(name, catalog) if table is None else str(table.location())
+
+
+def path_of(location: str) -> str:
+    """Return the path or URL under which sdf finds a location; Spark's tables are at s3a://."""
+    return as_path(re.sub(r"^s3[an]://", "s3://", location))
+
+
+def kept_as(token: Token) -> str:
+    """Return the property of a table that keeps the version of a token: it outlives the snapshot."""
+    return f"sdf.{token.app}"
+
+
+def holds(table: Any, token: Token) -> bool:
+    """Tell whether a table has taken up a commit."""
+    summaries = [snapshot.summary.additional_properties for snapshot in table.snapshots() if snapshot.summary]
+    found = [summary.get(VERSION) for summary in summaries if summary.get(APP) == token.app]
+    return any(int(version) >= token.version for version in (*found, table.properties.get(kept_as(token), -1)))
+
+
+def check_table(name: str, table: Any, schema: Any) -> None:
+    """Raise SinkError if files with a schema cannot be added to a table that is there; None: it is not known yet."""
+    if table.format_version > _NEWEST_FORMAT:
+        version = table.format_version
+        raise _refused(name, f"it has format version {version}, which pyiceberg does not write. Give one of version 2")
+    partitions = [field.name for field in table.spec().fields]
+    if partitions:
+        raise _refused(name, f"it has the partitions {partitions}. Give a table without")
+    must = required(table.schema().as_arrow())
+    if must:
+        raise _refused(name, f"its column {must[0]!r} must not be null, which nobody would check. Allow it")
+    check_schema(name, table.schema(), schema)
+
+
+def check_schema(name: str, schema_of_table: Any, schema: Any) -> None:
+    """Raise SinkError if a table has not all fields of files, with the same types and numbers."""
+    theirs = nullable(schema_of_table.as_arrow())
+    for field in schema or ():
+        if field.name not in theirs.names:
+            raise _refused(name, f"it has no column {field.name!r}, only {show(theirs.names)}. Add the column to it")
+        found = theirs.field(field.name)
+        if found.type != field.type:
+            raise _refused(name, f"its column {field.name!r} has type {found.type}, not {field.type}. Give a schema")
+        if not found.equals(field, check_metadata=True):
+            raise _refused(
+                name,
+                f"its column {field.name!r} is another one than when the run began: {found.metadata}, not "
+                f"{field.metadata}. Start over with a new checkpoint",
+            )
+
+
+def _refused(name: str, why: str) -> SinkError:
+    return SinkError(f"IcebergTable cannot add to {name!r}: {why}, or write to another table.")

@@ -1,0 +1,120 @@
+"""TableSink: what the sinks that add Parquet files to a table have in common.
+
+The files lie in staging until the commit. It publishes them where the table's are, and asks for one change of the table
+that names them and the token. Whether that was made is seen in the table alone: so the commit looks there, and tries
+again if somebody else has changed the table first, until the table holds the token.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from sdf.errors import SinkError
+from sdf.sinks.files import files_of
+from sdf.sinks.parquet import ParquetFiles
+from sdf.sinks.sink import SinkRun, Token
+from sdf.sinks.table_files import TableFiles
+
+__all__ = ["TableSink"]
+
+_TRIES = 30
+_PAUSE_SECONDS = 0.1  # more with each try
+_REFUSALS = 3  # of one version of the table: nobody was faster
+
+
+@attrs.frozen
+class TableSink(ParquetFiles):
+    """Base of the sinks that add files to a table. A table is what their library has for one, None: it is not there."""
+
+    appends = True
+
+    @abstractmethod
+    def _load(self) -> Any:
+        """Return the table as it is now."""
+
+    @abstractmethod
+    def _version(self, table: Any) -> Any:
+        """Return what changes whenever somebody changes a table that is there."""
+
+    @abstractmethod
+    def _holds(self, table: Any, token: Token) -> bool:
+        """Tell whether a table that is there has taken up a commit."""
+
+    @abstractmethod
+    def _files(self, table: Any, token: Token) -> TableFiles:
+        """Return the files of a commit."""
+
+    @abstractmethod
+    def _schema_for(self, table: Any) -> Any:
+        """Return the schema of files for a table; None if it is to be found from the first records."""
+
+    @abstractmethod
+    def _check(self, table: Any, schema: Any) -> None:
+        """Raise SinkError if files cannot be added to a table that is there; no schema: it is not known yet."""
+
+    @abstractmethod
+    def _add(self, table: Any, files: TableFiles, messages: Sequence[Any], token: Token) -> Exception | None:
+        """Ask once for a change of the table; return the error if it was refused, as it is when others were faster."""
+
+    def beside(self) -> str | None:
+        return None
+
+    def prepare(self, run: SinkRun) -> None:
+        with self._blaming("prepare"):
+            table = self._load()
+            if self._is_done(table, run.token):
+                return
+            schema = self._schema_for(table)
+            if table is not None:
+                self._check(table, schema)
+            files = self._files(table, run.token)
+            files.begin(run)
+            if schema is not None:
+                files.propose(schema)
+            if table is not None:
+                self._check(table, files.schema())  # an earlier driver may have proposed another one
+
+    def commit(self, messages: Sequence[Any], token: Token) -> None:
+        sizes = files_of(messages)
+        with self._blaming("commit"):
+            seen, refusal, refused = None, None, 0
+            for attempt in range(_TRIES):
+                time.sleep(attempt * _PAUSE_SECONDS)
+                table = self._load()
+                files = self._files(table, token)
+                if self._is_done(table, token):
+                    files.restore(sizes)
+                    return
+                version = None if table is None else self._version(table)
+                refused = refused + 1 if refusal is not None and version == seen else 0
+                if refusal is not None and refused == _REFUSALS:
+                    raise refusal
+                if table is not None:
+                    self._check(table, files.schema())
+                elif not sizes and files.schema() is None:
+                    return  # no records, no schema, no table
+                files.publish(sizes, anew=attempt == 0)
+                seen, refusal = version, self._add(table, files, messages, token)
+        raise SinkError(
+            f"{type(self).__name__} cannot commit {token} to {self.path!r}: others committed first {_TRIES} times. "
+            f"Nothing was added. Run again when there are fewer of them."
+        )
+
+    def abort(self, messages: Sequence[Any], token: Token) -> None:
+        with self._blaming("abort"):
+            table = self._load()
+            if self._is_done(table, token):
+                raise SinkError(
+                    f"{type(self).__name__} does not remove what {token} added to {self.path!r}: it was committed. Run "
+                    f"again to end the run, or delete the rows yourself."
+                )
+            self.stage(token).clean()
+            self._files(table, token).withdraw(files_of(messages))
+
+    def _is_done(self, table: Any, token: Token) -> bool:
+        return table is not None and self._holds(table, token)

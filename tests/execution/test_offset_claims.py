@@ -1,0 +1,409 @@
+"""tracker.claims(): what is delivered is claimed, no more and no less, whoever splits and whenever."""
+
+import itertools
+import random
+import sys
+import threading
+import time
+from contextlib import suppress
+from itertools import chain
+
+import pytest
+
+from sdf import (
+    ByteKeyRange,
+    ByteKeyRangeTracker,
+    DoFn,
+    GrowableOffsetRangeTracker,
+    OffsetRange,
+    OffsetRangeTracker,
+    RestrictionTracker,
+    UnsplittableTracker,
+    run_direct,
+)
+from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, OutputError, ProcessError, UnclaimedWorkError
+from sdf.execution import offset_claims, tracker_views
+from sdf.execution.invoker import Invoker
+from sdf.execution.tracker_views import sides
+from sdf.model.restrictions import UNBOUNDED
+from sdf.testing import check_dofn
+
+
+class OwnTracker(RestrictionTracker):
+    """A tracker of a user's own, of the positions of an offset range."""
+
+    def __init__(self, restriction):
+        self.range, self.last = restriction, restriction.start - 1
+
+    def current_restriction(self):
+        return self.range
+
+    def try_claim(self, position):
+        self.last = position
+        return position < self.range.stop
+
+    def try_split(self, fraction_of_remainder):
+        cut = self.last + max(1, int((self.range.stop - self.last) * fraction_of_remainder))
+        if cut >= self.range.stop:
+            return None
+        primary, residual = OffsetRange(self.range.start, cut), OffsetRange(cut, self.range.stop)
+        self.range = primary
+        return primary, residual
+
+    def check_done(self):
+        if self.last < self.range.stop - 1:
+            raise UnclaimedWorkError("not done")
+
+
+def both_sides(tracker):
+    return sides(tracker, lambda: None, lambda error: None)
+
+
+TRACKERS = {
+    "built in": OffsetRangeTracker,
+    "growable": GrowableOffsetRangeTracker,
+    "own": OwnTracker,
+}
+every_tracker = pytest.mark.parametrize("kind", TRACKERS.values(), ids=TRACKERS)
+
+
+@every_tracker
+@pytest.mark.parametrize("most", [1, 2, 1 << 20])
+def test_what_is_delivered_and_what_is_cut_off_tile_the_range(kind, most, monkeypatch):
+    """At every place of two cuts in ranges of up to five positions, in chunks of any length."""
+    monkeypatch.setattr(offset_claims, "_MOST_POSITIONS", most)
+    seen_cuts = 0
+    fractions = (0, 0.5, 0.9)
+    for size, first, second in itertools.product(range(6), range(6), range(6)):
+        for fraction, another in itertools.product(fractions, fractions):
+            runner, tracker = both_sides(kind(OffsetRange(10, 10 + size)))
+            cuts = {first: [fraction], second: [another]} if first != second else {first: [fraction, another]}
+            delivered, residuals = [], []
+            for position in tracker.claims():
+                delivered.append(position)
+                assert runner.last_claimed == position
+                assert runner.started
+                for share in cuts.get(len(delivered), ()):
+                    pair = runner.try_split(share)
+                    if pair is not None:
+                        residuals.append(pair[1])
+                        assert pair[0].stop > position
+                        seen_cuts += 1
+            runner.check_done()
+            stop = runner.current_restriction().stop
+            assert delivered == list(range(10, stop))
+            for residual in reversed(residuals):
+                assert residual.start == stop
+                stop = residual.stop
+            assert stop == 10 + size
+    assert seen_cuts > 300
+
+
+def test_progress_counts_what_is_delivered():
+    """As with try_claim: the position at work counts as left."""
+    runner, tracker = both_sides(OffsetRangeTracker(OffsetRange(0, 10)))
+    claims = tracker.claims()
+    assert not runner.started
+    assert runner.last_claimed is None
+    for number in range(10):
+        next(claims)
+        progress = runner.progress()
+        assert (progress.completed, progress.remaining) == (number, 10 - number)
+        assert runner.fraction_consumed() == number / 10
+    assert next(claims, None) is None
+
+
+def test_a_cut_at_a_position(monkeypatch):
+    """It is refused for what was delivered, and before the first."""
+    runner, tracker = both_sides(OffsetRangeTracker(OffsetRange(0, 10)))
+    claims = tracker.claims()
+    assert not runner.try_split_at_position(5)
+    assert [next(claims) for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert not runner.try_split_at_position(4)
+    assert runner.try_split_at_position(5)
+    assert list(claims) == []
+
+
+def loop(claims):
+    """Take them one by one, in Python."""
+    taken = []
+    for position in claims:
+        taken.append(position)
+        len(taken)
+    return taken
+
+
+@pytest.mark.parametrize("take", [list, loop])
+@pytest.mark.parametrize("most", [2_000, pytest.param(200_000, marks=pytest.mark.soak)])
+def test_two_splitters_and_a_consumer(take, most):
+    """Thousands of cuts while the other thread consumes, each at any moment: nothing is lost or delivered twice."""
+    choose, cuts = random.Random(7), 0
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        while cuts < most:
+            cuts += race(choose, take)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def race(choose, take):
+    """Run one consumer and two splitters; return the number of cuts."""
+    size = choose.choice([3, 50, 2000, 200_000])
+    runner, tracker = both_sides(OffsetRangeTracker(OffsetRange(10, 10 + size)))
+    residuals, over = [], threading.Event()
+
+    def split(seed):
+        mine = random.Random(seed)
+        while not over.is_set():
+            pair = runner.try_split(mine.choice([0, 0.5, 0.9, 0.99, 0.999, 1]))
+            if pair is not None:
+                residuals.append(pair[1])
+            if mine.random() < 0.3:
+                time.sleep(0)
+
+    threads = [threading.Thread(target=split, args=(choose.random(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    delivered = take(tracker.claims())
+    stop = runner.current_restriction().stop
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert delivered == list(range(10, stop))
+    assert runner.current_restriction().stop == stop
+    for residual in sorted(residuals, key=tuple):
+        assert residual.start == stop
+        stop = residual.stop
+    assert stop == 10 + size
+    return len(residuals)
+
+
+def test_without_a_global_lock_each_position_is_claimed(monkeypatch):
+    """The trick needs Python's global lock."""
+    tracker_views._within.cache_clear()
+    monkeypatch.setattr(tracker_views, "_GIL", False)
+    try:
+        _, tracker = both_sides(OffsetRangeTracker(OffsetRange(0, 4)))
+        assert not isinstance(tracker, offset_claims.OffsetClaims)
+        assert list(tracker.claims()) == [0, 1, 2, 3]
+    finally:
+        tracker_views._within.cache_clear()
+
+
+# Blocks.
+
+
+def keys(*names):
+    return [(name, name.upper()) for name in names]
+
+
+@every_tracker
+def test_blocks_are_claimed_by_their_positions(kind):
+    """The first one that belongs to somebody else is not delivered, and nothing after it."""
+    runner, tracker = both_sides(kind(OffsetRange(0, 10)))
+    taken = []
+    for block in tracker.claims(["b0", "b3", "b7", "b9"], position=lambda block: int(block[1:])):
+        taken.append(block)
+        if block == "b3":
+            assert runner.try_split(0.5) is not None
+    assert taken == ["b0", "b3"]
+    runner.check_done()
+
+
+def test_the_end_of_the_blocks_is_claimed():
+    """Else the last block would have to begin one position before the stop."""
+    runner, tracker = both_sides(OffsetRangeTracker(OffsetRange(0, 10)))
+    assert list(tracker.claims([0, 3])) == [0, 3]
+    runner.check_done()
+    runner, tracker = both_sides(ByteKeyRangeTracker(ByteKeyRange(b"a", b"")))
+    assert list(tracker.claims(keys(b"a", b"c"), position=lambda block: block[0])) == keys(b"a", b"c")
+    runner.check_done()
+    runner, tracker = both_sides(UnsplittableTracker(OffsetRange(0, 10)))
+    assert list(tracker.claims([0, 3])) == [0, 3]
+    runner.check_done()
+
+
+def test_a_range_without_an_end_stays_open():
+    """Whether there is more is not for the blocks to say: process defers, or claims UNBOUNDED."""
+    runner, tracker = both_sides(GrowableOffsetRangeTracker((0, UNBOUNDED)))
+    assert list(tracker.claims([0, 3])) == [0, 3]
+    with pytest.raises(UnclaimedWorkError):
+        runner.check_done()
+    assert not tracker.try_claim(UNBOUNDED)
+    runner.check_done()
+
+
+def test_blocks_of_a_process_that_returns_early_are_not_claimed():
+    """The closing claim is made only when all blocks were delivered."""
+    runner, tracker = both_sides(OffsetRangeTracker(OffsetRange(0, 10)))
+    for _ in tracker.claims([0, 3]):
+        break
+    with pytest.raises(UnclaimedWorkError, match=r"\[1, 10\)"):
+        runner.check_done()
+
+
+# Rules.
+
+
+class Fn(DoFn):
+    """Runs any function as process()."""
+
+    def __init__(self, process, tracker=OffsetRangeTracker):
+        self.do, self.tracker = process, tracker
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, element)
+
+    def create_tracker(self, element, restriction):
+        return self.tracker(restriction)
+
+    def process(self, element, tracker):
+        return self.do(tracker)
+
+
+@every_tracker
+@pytest.mark.parametrize(
+    "use",
+    [lambda tracker: tracker.try_claim(5), lambda tracker: tracker.claims(), lambda tracker: tracker.claims([5])],
+    ids=["try_claim", "claims", "blocks"],
+)
+@pytest.mark.parametrize("observed", [False, True])
+def test_nothing_else_claims_meanwhile(kind, use, observed):
+    """The error is raised at the end even if process swallows it."""
+
+    def process(tracker):
+        for position in tracker.claims():
+            with suppress(ClaimError):
+                use(tracker)
+            yield position
+
+    on_claim = (lambda claims, position: None) if observed else None
+    invoker = Invoker(Fn(process, kind), 3, OffsetRange(0, 3), on_claim=on_claim)
+    with pytest.raises(ClaimError, match=r"while tracker.claims\(\) is in use"):
+        list(invoker.run())
+
+
+@every_tracker
+def test_afterwards_the_rest_may_be_claimed_otherwise(kind):
+    """As when the first blocks are special."""
+
+    def process(tracker):
+        for position in tracker.claims():
+            yield position
+            if position == 2:
+                break
+        for position in range(3, 6):
+            if not tracker.try_claim(position):
+                return
+            yield position
+
+    assert run_direct([6], Fn(process, kind)) == [0, 1, 2, 3, 4, 5]
+    assert list(Invoker(Fn(process, kind), 6, OffsetRange(0, 6)).run()) == [0, 1, 2, 3, 4, 5]
+
+
+@every_tracker
+def test_claims_come_first(kind):
+    """After a claim of one's own the first position is claimed again, which no tracker allows."""
+
+    def process(tracker):
+        tracker.try_claim(0)
+        yield from tracker.claims()
+
+    if kind is not OwnTracker:
+        with pytest.raises(ClaimError, match="positions must increase: got 0 after 0"):
+            list(Invoker(Fn(process, kind), 3, OffsetRange(0, 3)).run())
+
+
+def test_outputs_after_the_last_claim_are_of_claimed_blocks(monkeypatch):
+    """No refused block was opened: a DoFn may yield what it has gathered, whether the rest was split off or not."""
+
+    def batches(tracker):
+        batch = []
+        for position in tracker.claims():
+            batch.append(position)
+            if len(batch) == 2:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def blocks(tracker):
+        yield list(tracker.claims(range(*tracker.current_restriction())))
+
+    assert run_direct([5], Fn(batches)) == [[0, 1], [2, 3], [4]]
+    for process in (batches, blocks):
+        invoker = Invoker(Fn(process), 5, OffsetRange(0, 5))
+        assert list(chain.from_iterable(invoker.run())) == [0, 1, 2, 3, 4]
+    invoker = Invoker(Fn(batches), 7, OffsetRange(0, 7))
+    found = []
+    for batch in invoker.run():
+        found += batch
+        if invoker.last_claimed == 3:
+            invoker.split(0.5)
+    assert found == list(range(invoker.primary.stop))
+    assert 4 < invoker.primary.stop < 7
+
+
+def test_an_output_before_the_first_claim():
+    """Belongs to no block, as with try_claim."""
+
+    def process(tracker):
+        yield "early"
+        yield from tracker.claims()
+
+    with pytest.raises(OutputError, match="before its first claim"):
+        list(Invoker(Fn(process), 3, OffsetRange(0, 3)).run())
+
+
+def test_deferring_ends_the_claims():
+    """What was not delivered is deferred."""
+
+    def process(tracker):
+        for position in tracker.claims():
+            yield position
+            if position == 1:
+                tracker.defer_remainder()
+
+    invoker = Invoker(Fn(process), 5, OffsetRange(0, 5))
+    assert list(invoker.run()) == [0, 1]
+    assert [residual.restriction for residual in invoker.residuals] == [OffsetRange(2, 5)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "message"),
+    [
+        ((5,), {}, InvalidTypeError, "blocks must be an iterable of blocks in order \\(got 5\\)"),
+        (([],), {"position": 3}, InvalidTypeError, "position must be a function of a block \\(got 3\\)"),
+        ((), {"position": len}, InvalidValueError, "position needs blocks"),
+    ],
+)
+def test_wrong_arguments(arguments, options, error, message):
+    """Each is told at the call."""
+    for kind in TRACKERS.values():
+        with pytest.raises(error, match=message):
+            both_sides(kind(OffsetRange(0, 3)))[1].claims(*arguments, **options)
+
+
+def test_what_has_no_positions_needs_blocks():
+    """A range without an end, keys, and restrictions of one's own."""
+    for tracker in (GrowableOffsetRangeTracker((0, UNBOUNDED)), ByteKeyRangeTracker(ByteKeyRange(b"", b""))):
+        with pytest.raises(InvalidValueError, match="Pass the blocks"):
+            both_sides(tracker)[1].claims()
+
+
+@every_tracker
+def test_a_dofn_with_claims_passes_check_dofn(kind):
+    """It cuts such a DoFn at every claim."""
+    check_dofn(Fn(lambda tracker: ((0, i) for i in tracker.claims()), kind), 6)
+
+
+def test_user_errors_are_raised_as_ever():
+    """With element and restriction."""
+
+    def process(tracker):
+        for position in tracker.claims():
+            yield 1 // (2 - position)
+
+    with pytest.raises(ProcessError, match="ZeroDivisionError"):
+        list(Invoker(Fn(process), 5, OffsetRange(0, 5)).run())
