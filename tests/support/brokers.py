@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 
 class Brokers:
@@ -21,6 +22,9 @@ class Brokers:
     def go(self):
         """Answer nothing from now on."""
         os.kill(self._process.pid, signal.SIGSTOP)
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        while any((task / "stat").read_text().rpartition(")")[2].split()[0] != "T" for task in tasks.iterdir()):
+            time.sleep(0.01)  # a busy system stops its threads one after the other
 
     def come(self):
         """Answer again."""

@@ -240,10 +240,8 @@ class FileFn(Connector):
         """
         kept = self._kept.take(restriction.file)
         with ExitStack() as closing:
-            if kept is not None:
-                closing.callback(kept.close)
-                check_file(restriction.file, self.storage_options)
-            file = kept or closing.enter_context(open_file(restriction.file, self.storage_options))
+            file = kept or open_file(restriction.file, self.storage_options)
+            closing.callback(file.close)
             try:
                 yield file
             except Exception:  # a changed file may be its cause

@@ -163,9 +163,12 @@ class Stream:
             self._pause(pause if advanced else max(pause, wait), stopped, woken)
 
     def _is_idle(self) -> bool:
-        """Tell whether all due work was tried since the last batch that was committed, and no scan is in flight."""
+        """Tell whether all due work was tried since the last batch that was committed.
+
+        A scan in flight is waited for, unless it is the next one already: scans may follow each other without a pause.
+        """
         now = self._now()
-        return not self._scans and all(one.tried or one.due > now for one in self.checkpoint.remaining)
+        return all(one.tried or (one.due > now and one not in self._scans) for one in self.checkpoint.remaining)
 
     def _pause(self, seconds: float, stopped: threading.Event, woken: threading.Event) -> None:
         until = time.monotonic() + seconds

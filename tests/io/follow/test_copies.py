@@ -105,6 +105,16 @@ def test_another_compressed_file_is_not_taken_for_it(path):
     assert stream.all() == []
 
 
+def test_an_older_file_is_no_copy(path):
+    """A copy has the time of the file, or is later."""
+    stream = Stream(path.parent, regex=r"app\.log")
+    assert stream.all() == ["1", "2"]
+    os.remove(path)
+    (path.parent / "app.log.9").write_bytes(b"1\n2\n3\n")
+    os.utime(path.parent / "app.log.9", (1e9, 1e9))
+    assert stream.all() == []
+
+
 @suffixes
 def test_a_compressed_file_that_nobody_has_followed_is_read_once(path, suffix):
     """As what it is; also under its next name."""
@@ -158,7 +168,8 @@ def test_what_was_not_read_of_a_file_that_was_cut_short_is_read_from_its_copy(pa
     assert stream.all() == ["6"]
 
 
-def test_a_copy_is_read_on_after_a_batch_that_ended_in_it(path, monkeypatch):
+@pytest.mark.parametrize("drains", [False, True])
+def test_a_copy_is_read_on_after_a_batch_that_ended_in_it(path, monkeypatch, drains):
     """And then the new content of the file, once."""
     monkeypatch.setattr("sdf.io.follow.tail._PIECE_BYTES", 4)
     stream = Stream(path.parent, regex=r"app\.log")
@@ -173,6 +184,8 @@ def test_a_copy_is_read_on_after_a_batch_that_ended_in_it(path, monkeypatch):
         attempt.split(0)
     assert lines == ["3", "4"]
     tail.left = attempt.residuals[0].restriction
+    if drains:
+        tail.left = tail.fn.truncate(tail.element, tail.left)
     assert stream.all() == ["5", "6", "new"]
 
 
