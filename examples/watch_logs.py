@@ -22,11 +22,11 @@ def level(line):
 
 
 def write_counts(folder):
-    """Return a sink that writes the counts of a batch to a file of its number, whole or not at all."""
+    """Return a sink that writes the counts of a batch to a file named by its key, whole or not at all."""
 
     def write(batch):
         counts = batch.rdd.map(level).countByValue()
-        path = Path(folder, f"{batch.id:08d}.json")
+        path = Path(folder, f"{batch.key}.json")
         path.with_suffix(".tmp").write_text(json.dumps(counts, sort_keys=True))
         os.replace(path.with_suffix(".tmp"), path)
 

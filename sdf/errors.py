@@ -18,6 +18,7 @@
     |-- ProcessError            RuntimeError   the user's own code raised
     |-- MissingExtraError       ImportError    an optional library is needed but not installed
     |-- SourceError             OSError        the input does not exist or cannot be read
+    |   |-- SourceAwayError                    the server of the input does not answer
     |   `-- SourceChangedError                 the input changed after the run was planned
     |-- ReadError               ValueError     the data does not follow its format
     |-- SinkError               OSError        the results cannot be written or committed
@@ -64,6 +65,7 @@ __all__ = [
     "ReplayError",
     "SdfError",
     "SinkError",
+    "SourceAwayError",
     "SourceChangedError",
     "SourceError",
     "SplitError",
@@ -159,6 +161,10 @@ class MissingExtraError(SdfError, ImportError):
 
 class SourceError(SdfError, OSError):
     """The input of a connector does not exist, or the connector cannot read it."""
+
+
+class SourceAwayError(SourceError):
+    """The server of a connector's input does not answer; it may do so later."""
 
 
 class SourceChangedError(SourceError):

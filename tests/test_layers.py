@@ -44,6 +44,7 @@ LAYERS = {
         "model",
         "numbers",
         "reporting",
+        "saving",
         "scheduling",
         "sinks",
         "spark",
@@ -81,13 +82,23 @@ LAYERS = {
     "io.files": {"__init__", "errors", "extras", "io", "numbers"},
     "io.compressed": {"errors", "extras", "io.files"},
     "io.text": {"__init__", "errors", "io", "io.compressed", "io.files"},
-    "io.follow": {"__init__", "errors", "io", "io.files", "io.text"},
+    "io.follow": {"__init__", "errors", "io", "io.compressed", "io.files", "io.text"},
     "io.kafka": {"__init__", "errors", "extras", "io", "io.files", "io.follow", "numbers"},
     "io.tables": {"__init__", "errors", "extras", "io", "io.files", "numbers"},
     "io.avro": {"__init__", "errors", "extras", "io.files", "io.text"},
     "io.parquet": {"errors", "extras", "io.files"},
     "io.lmdb": {"__init__", "errors", "extras", "io"},
-    "io.__init__": {"io.avro", "io.files", "io.follow", "io.kafka", "io.lmdb", "io.parquet", "io.tables", "io.text"},
+    "io.__init__": {
+        "io.avro",
+        "io.compressed",
+        "io.files",
+        "io.follow",
+        "io.kafka",
+        "io.lmdb",
+        "io.parquet",
+        "io.tables",
+        "io.text",
+    },
 }
 IMPURE = {"spark", "io", "sinks", "storage", "testing", "beam", "__main__", "__init__"}
 DOORS = {

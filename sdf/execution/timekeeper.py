@@ -39,6 +39,11 @@ class Timekeeper:
         self.look_seconds = min(budget_seconds, TICK_SECONDS)
         self.handed_back = False
 
+    def end_budget(self) -> None:
+        """Make the bundle hand back its remaining work now, for another reason than time."""
+        self.budget_ends = min(self.budget_ends, self._clock())
+        self.look()
+
     def look(self) -> None:
         """Note how far the bundle is, and make it hand back its remaining work if its budget is spent."""
         self._bundle.note_claim()  # even after a hand-back: the block that still runs may be the slowest

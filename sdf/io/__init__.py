@@ -1,5 +1,7 @@
 """Connectors: DoFns that read real data and can be split anywhere. Each uses only the public API.
 
+`FileFn`, `CompressedFn`, `TextFn` and `FixedFn` are the bases of those that read files, for readers of one's own.
+
 Each needs an extra, for example ``pip install '.[files,avro]'`` in a checkout of sdf. If a library is missing, the
 error says how to install it.
 """
@@ -7,32 +9,40 @@ error says how to install it.
 from __future__ import annotations
 
 from sdf.io.avro import ReadAvro
+from sdf.io.compressed.compression import CompressedFn
 from sdf.io.files.blocks import FileBlocks
-from sdf.io.files.file_fn import FileBlock
+from sdf.io.files.file_fn import FileBlock, FileFn, FileRange, FileRangeTracker
 from sdf.io.files.match import MatchFiles
 from sdf.io.files.pinned import FileInfo
+from sdf.io.follow.polling import Polled, Watch
 from sdf.io.follow.tail import TailLines
 from sdf.io.follow.watch import WatchFiles
-from sdf.io.kafka.client import KafkaRecord, TopicPartition
 from sdf.io.kafka.tail import TailKafka, WatchTopics
 from sdf.io.kafka.topic import ReadKafka
+from sdf.io.kafka.values import KafkaRecord, TopicPartition
 from sdf.io.lmdb import ReadLmdb
 from sdf.io.parquet import ReadParquet
 from sdf.io.tables.table import ReadTable, TableQuery
 from sdf.io.tables.tail import TailTable
 from sdf.io.text.csv import ReadCsv
-from sdf.io.text.fixed import ReadRecords, ReadSlices
+from sdf.io.text.fixed import FixedFn, ReadRecords, ReadSlices
 from sdf.io.text.json_lines import ReadJsonLines
 from sdf.io.text.lines import ReadLines
-from sdf.io.text.text_fn import BadRecord
+from sdf.io.text.text_fn import BadRecord, TextFn
 
 __all__ = [
     "BadRecord",
+    "CompressedFn",
     "FileBlock",
     "FileBlocks",
+    "FileFn",
     "FileInfo",
+    "FileRange",
+    "FileRangeTracker",
+    "FixedFn",
     "KafkaRecord",
     "MatchFiles",
+    "Polled",
     "ReadAvro",
     "ReadCsv",
     "ReadJsonLines",
@@ -47,7 +57,9 @@ __all__ = [
     "TailKafka",
     "TailLines",
     "TailTable",
+    "TextFn",
     "TopicPartition",
+    "Watch",
     "WatchFiles",
     "WatchTopics",
 ]

@@ -22,6 +22,7 @@ __all__ = [
     "VERSION",
     "Block",
     "blob_name",
+    "blobs_of",
     "block_name",
     "canonical",
     "check_commit",
@@ -189,9 +190,9 @@ def check_commit(before: Block, data: Mapping[str, Any]) -> None:
     """Raise unless a commit block follows from the block before it.
 
     A commit block has: ``inputs``, a list of ``{"id", "start", "stop"}`` with every input, in the seed's order;
-    ``output``, ``{"start", "stop"}`` in records; ``checkpoint`` and ``prev_checkpoint``, references to the blobs with
-    the work left after this batch and after the one before, None for none; ``watermark``; ``status``, "running" or
-    "done".
+    ``output``, ``{"start", "stop"}`` in records; ``checkpoint`` and ``prev_checkpoint``, lists of references to the
+    blobs with the work left after this batch and after the one before, None for none; ``watermark``; ``status``,
+    "running" or "done"; ``lost``, texts, if something was lost.
 
     Raises:
         JournalRuleError: naming the first broken rule.
@@ -238,12 +239,19 @@ def block_name(seq: int) -> str:
     return f"blocks/{seq:020d}.json"
 
 
+def blobs_of(checkpoint: Any) -> list[Mapping[str, Any]]:
+    """Return the references to all blobs of a checkpoint; older blocks refer to one blob, without a list."""
+    return [checkpoint] if isinstance(checkpoint, dict) else list(checkpoint or ())
+
+
 def blob_name(reference: Mapping[str, Any]) -> str:
     return f"blobs/{reference['sha256']}"
 
 
 def corrupt(storage: Storage, name: str, flaw: str) -> str:
     return (
-        f"{storage.root}/{name}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or "
-        f"begin anew with an empty one. `python -m sdf.journal verify {storage.root}` names the first damaged block."
+        f"{storage.root}/{name}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or begin anew "
+        f"with an empty one. Either way batch numbers that were given come again with other records, so see first that "
+        f"the sink keeps batch.key and not batch.id, else it skips what is new; what the lost blocks had delivered "
+        f"comes again. `python -m sdf.journal verify {storage.root}` names the first damaged block."
     )

@@ -2,23 +2,20 @@
 
 It is a chain of small blocks, one per batch. Each is a JSON file that names the hash of the block before it. **Every
 block carries all that the next one needs**: how far each input was read and how far the output got, as half-open
-intervals, empty ones included; the watermark; and the name of a blob with the remaining work. So a driver that resumes
-reads one block, however long the chain is and however many batches were empty.
+intervals, empty ones included; the watermark; and the names of the blobs with the remaining work
+(`sdf.journal.remaining`). So a driver that resumes reads one block, however long the chain is and however many batches
+were empty.
 
-A batch is written ahead, because where work is split depends on the clock: first the *plan*, what will be read; then,
-before anyone outside sees a record, the *pin*, what was read. A driver that finds them follows them exactly, under the
-same batch id. The block is the commit. Within a chain these files are created, never replaced: of two drivers that
-write the same block, the second one fails and stops.
+What a batch reads depends on the clock, and is written ahead: the *pin*, before anyone outside sees a record. A driver
+that finds it follows it exactly, under the same batch id. The block is the commit. Before the pin nobody has relied on
+anything, so a round that finds nothing to read writes nothing. Within a chain these files are created, never replaced:
+of two drivers that write the same block, the second one fails and stops.
 
-An attempt at a batch may find nothing to read. One more file then declares it void, and the next attempt gets the next
-number. So the files of two attempts are never mixed up, even if a crash leaves some of them behind, or another driver
-is still at the first attempt.
-
-A block names its writer (`sdf.storage`). A file written ahead does not: drivers that write the same follow the same.
+A block names its writer (`sdf.storage`).
 
     HEAD                          sequence number and hash of the last block; a hint: a crash may leave it one behind
     blocks/00000000000000000007.json
-    ahead/<number of the next block>.<number of the attempt>.plan-0.json, ...pin-0.json, ...void.json
+    ahead/<number of the next block>.pin-0.json
     blobs/<sha256 of the content>
 
 Source: the metadata chain of Open Data Fabric, with its RFC-014.
@@ -27,8 +24,9 @@ Source: the metadata chain of Open Data Fabric, with its RFC-014.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from sdf.errors import (
@@ -44,6 +42,7 @@ from sdf.journal.chain import (
     VERSION,
     Block,
     blob_name,
+    blobs_of,
     block_name,
     canonical,
     check_commit,
@@ -59,6 +58,7 @@ from sdf.storage.places import Storage
 __all__ = ["START", "Journal"]
 
 START = "start"
+_OLD_PIN = re.compile(r"ahead/(\d{20})\.\d{20}\.pin-\d+\.json")
 
 
 class Journal:
@@ -99,7 +99,7 @@ class Journal:
                 f"the DoFns that it was begun with."
             )
         self.head = head
-        self._attempt = self._void_attempts()
+        self._check_older_pins()
         self._move_head()
 
     def name(self) -> str:
@@ -107,14 +107,33 @@ class Journal:
         return read_block(self._storage, 0).hash[:16]
 
     @property
+    def driver(self) -> str:
+        """The name of the driver that has this journal open; each has another."""
+        return self._storage.writer[:16]
+
+    def key(self, content: Any) -> str:
+        """Return a name of some content, JSON data, of the next block: another one if that follows another block."""
+        return sha256(canonical([self.head.hash, self.next_seq, content]))[:32]
+
+    @property
     def next_seq(self) -> int:
         """The number of the next batch."""
         return self.head.seq + 1
 
+    def _check_older_pins(self) -> None:
+        """Raise if an older sdf, which had its own way to write them, has pinned the next batch."""
+        for name in self._storage.names("ahead"):
+            found = _OLD_PIN.fullmatch(name)
+            if found is not None and int(found[1]) == self.next_seq:
+                raise JournalError(
+                    f"an older sdf has begun batch {self.next_seq} of the journal in {self._storage.root}, and may "
+                    f"have given it to the sink. Let that sdf commit it (max_batches=1), then go on with this one."
+                )
+
     # What is written ahead of a block.
 
     def ahead(self, name: str) -> Any:
-        """Return the content written ahead under a name in this attempt at the next block; None if there is none.
+        """Return the content written ahead of the next block under a name; None if there is none.
 
         Raises:
             JournalCorruptError: if the file has changed since.
@@ -130,7 +149,7 @@ class Journal:
 
         Raises:
             JournalCorruptError: if the last block is gone.
-            JournalFencedError: if another driver is at a later attempt, or has committed the block.
+            JournalFencedError: if another driver has committed the block.
         """
         self._check_there()
         entry = {"content": content, "prev": self.head.hash, "seq": self.next_seq, "v": VERSION}
@@ -143,9 +162,8 @@ class Journal:
                 if there is not None:
                     return there
                 self._storage.replace(self._ahead(name), data)  # it was written after a block that is not in this chain
-        gone_on = self._void_attempts() > self._attempt or self._storage.size(block_name(self.next_seq)) is not None
-        if gone_on:  # then that driver may have removed its own file before ours was created
-            raise self.fenced()
+        if self._storage.size(block_name(self.next_seq)) is not None:
+            raise self.fenced()  # that driver may have removed its own file before ours was created
         return content
 
     def _check_there(self) -> None:
@@ -154,31 +172,8 @@ class Journal:
             name = block_name(self.head.seq)
             raise JournalCorruptError(corrupt(self._storage, name, "it has gone while a stream ran"))
 
-    def void(self) -> None:
-        """Declare this attempt at the next block void: it read nothing, and nobody outside has seen a record of it."""
-        mine = self._prefix()
-        with self._writing():
-            with suppress(FileExistsError):  # another driver followed the same attempt, with the same result
-                self._storage.create(f"{mine}void.json", canonical({"v": VERSION}))
-            for name in self._storage.names("ahead"):
-                if name < mine or (name.startswith(mine) and not name.endswith(".void.json")):
-                    self._storage.remove(name)
-        self._attempt += 1
-
-    def _void_attempts(self) -> int:
-        """Return the number of void attempts at the next block."""
-        prefix = f"ahead/{self.next_seq:020d}."
-        names = [name.removeprefix(prefix) for name in self._storage.names("ahead") if name.startswith(prefix)]
-        return max((int(name[:20]) + 1 for name in names if name.endswith(".void.json")), default=0)
-
     def _ahead(self, name: str) -> str:
-        if name == START:  # the initial work is the same for all attempts
-            return f"ahead/{self.next_seq:020d}.{START}.json"
-        return f"{self._prefix()}{name}.json"
-
-    def _prefix(self) -> str:
-        """Return the prefix of this attempt's file names; numbers have a fixed width, as names are compared as text."""
-        return f"ahead/{self.next_seq:020d}.{self._attempt:020d}."
+        return f"ahead/{self.next_seq:020d}.{name}.json"
 
     # Blobs.
 
@@ -195,8 +190,14 @@ class Journal:
 
         Raises:
             JournalCorruptError: if they are missing or changed.
+            JournalFencedError: if another driver has gone on, and has removed them.
         """
-        return read_blob(self._storage, reference)
+        try:
+            return read_blob(self._storage, reference)
+        except JournalCorruptError as error:
+            if self._storage.size(block_name(self.next_seq)) is not None:
+                raise self.fenced() from error
+            raise
 
     # Blocks.
 
@@ -242,21 +243,19 @@ class Journal:
             "v": VERSION,
         }
         check_commit(before, data)
-        if (
-            data["checkpoint"] is not None
-            and self._storage.size(blob_name(data["checkpoint"])) != data["checkpoint"]["size"]
-        ):
-            raise JournalRuleError(f"block {data['seq']}: its checkpoint {show(data['checkpoint'])} is not stored.")
+        for blob in blobs_of(data["checkpoint"]):
+            if blob not in blobs_of(data["prev_checkpoint"]) and self._storage.size(blob_name(blob)) != blob["size"]:
+                raise JournalRuleError(f"block {data['seq']}: its checkpoint {show(blob)} is not stored.")
         self.head = self._create(self.next_seq, data)
-        self._attempt = 0
         self._move_head()
         with self._writing():
             for name in self._storage.names("ahead"):
                 if name < f"ahead/{self.next_seq:020d}":
                     self._storage.remove(name)
-            old = before.data.get("prev_checkpoint")
-            if old is not None and old not in (data["checkpoint"], before.data["checkpoint"]):
-                self._storage.remove(blob_name(old))
+            kept = [*blobs_of(data["checkpoint"]), *blobs_of(before.data.get("checkpoint"))]
+            for blob in blobs_of(before.data.get("prev_checkpoint")):
+                if blob not in kept:
+                    self._storage.remove(blob_name(blob))
         return self.head
 
     def _create(self, seq: int, data: Mapping[str, Any]) -> Block:

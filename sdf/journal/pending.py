@@ -1,4 +1,4 @@
-"""Pending work of a stream as the journal stores it: values as JSON where `describe` can do that, else pickled."""
+"""Pending: a part of a stream's work, and how the journal stores it: as JSON where `describe` can, else pickled."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import importlib
 import io
 import json
 import pickle
-from collections.abc import Callable, Iterable
+import sys
+import zlib
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import attrs
 import cloudpickle
 
-from sdf.errors import JournalCorruptError, JournalError, show
+from sdf.errors import JournalCorruptError, show
 from sdf.model.restrictions import UNBOUNDED
 from sdf.serialization import pickling
 from sdf.serialization.stored_types import located, module_of, stored_name, tag
 from sdf.serialization.values import ValuesError, describe, read
 
-__all__ = ["Pending", "dump", "from_data", "from_json", "load", "to_data", "to_json"]
+__all__ = ["Pending", "from_data", "from_json", "to_data", "to_json"]
 
-_VERSION = 3
-_READS = (2, 3)  # version 2 named all types by their modules at that time
+_BIG_CHARACTERS = 1 << 16
 
 
 @attrs.frozen
@@ -36,8 +37,9 @@ class Pending:
         restriction: the part of the element.
         watermark: state that the watermark estimator is restored from; None for none.
         due: earliest time to run the part, in milliseconds since the epoch; 0 for at once.
-        tried: whether the part was run, and gave nothing, since the last batch that was committed.
         held: the watermark before the element was made; no record of the part is older. None for none.
+        seen: what `DoFn.peek` returned before the part was last run, if it then waited for news; else None.
+        id: of remaining work, or of the one that this is a piece of; None for a part that is not stored yet.
     """
 
     step: int
@@ -45,17 +47,20 @@ class Pending:
     restriction: Any
     watermark: Any = None
     due: int = 0
-    tried: bool = False
     held: Any = None
+    seen: Any = None
+    id: int | None = None
 
 
 def to_data(value: Any) -> Any:
     """Return a value as JSON data; `from_data` gives it back."""
     try:
         description = describe(value, _name)
-        json.dumps(description, allow_nan=False)
+        text = json.dumps(description, allow_nan=False)
     except Exception:  # of any kind: the value is pickled instead
         return ["pickle", base64.b64encode(_pickled(value)).decode()]
+    if len(text) > _BIG_CHARACTERS:  # such as all files that a scan has seen: much alike
+        return ["packed", base64.b64encode(zlib.compress(text.encode(), 1)).decode()]
     return description
 
 
@@ -107,6 +112,8 @@ def from_data(data: Any) -> Any:
     try:
         if isinstance(data, list) and data and data[0] == "pickle":
             return _Unpickler(io.BytesIO(base64.b64decode(data[1]))).load()
+        if isinstance(data, list) and data and data[0] == "packed":
+            return read(json.loads(zlib.decompress(base64.b64decode(data[1]))), _named)
         return read(data, _named)
     except Exception as error:
         raise JournalCorruptError(
@@ -126,49 +133,22 @@ def _name(value: Any, name: str) -> str:
 def _named(name: str) -> Any:
     """Return the value with a stored name, from any module: a journal is trusted as the program is."""
     module, path = located(name)
-    value = importlib.import_module(module)
+    value = sys.modules.get(module) or importlib.import_module(module)  # the latter is slow
     for step in path.split("."):
         value = getattr(value, step)
     return value
 
 
+_VALUES = ("element", "restriction", "watermark", "held", "seen")
+
+
 def to_json(work: Pending) -> dict[str, Any]:
     """Return pending work as JSON data."""
-    return {
-        "step": work.step,
-        "element": to_data(work.element),
-        "restriction": to_data(work.restriction),
-        "watermark": to_data(work.watermark),
-        "due": work.due,
-        "tried": work.tried,
-        "held": to_data(work.held),
-    }
+    values = {name: to_data(getattr(work, name)) for name in _VALUES}
+    return {"id": work.id, "step": work.step, "due": work.due, **values}
 
 
 def from_json(data: dict[str, Any]) -> Pending:
-    """Return the pending work that `to_json` described."""
-    values = {name: from_data(data[name]) for name in ("element", "restriction", "watermark", "held")}
-    return Pending(step=data["step"], due=data["due"], tried=data["tried"], **values)
-
-
-def dump(state: dict[str, Any], pending: Iterable[Pending]) -> bytes:
-    """Return a checkpoint: a line with the state of a stream, and a line for each part of its pending work."""
-    lines = [{**state, "v": _VERSION}, *map(to_json, pending)]
-    return b"".join(json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n" for line in lines)
-
-
-def load(checkpoint: bytes) -> tuple[dict[str, Any], list[Pending]]:
-    """Return what `dump` wrote.
-
-    Raises:
-        JournalError: if this sdf does not read its version.
-        JournalCorruptError: if it holds a value that cannot be made here.
-    """
-    first, *lines = checkpoint.splitlines()
-    state: dict[str, Any] = json.loads(first)
-    if state["v"] not in _READS:
-        raise JournalError(
-            f"the checkpoint of this stream has version {show(state['v'])}, this sdf knows {_VERSION}. Use the sdf "
-            f"that wrote it."
-        )
-    return state, [from_json(json.loads(line)) for line in lines]
+    """Return the pending work that `to_json` described, of an older sdf too."""
+    values = {name: from_data(data[name]) for name in _VALUES if name in data}
+    return Pending(id=data.get("id"), step=data["step"], due=data["due"], **values)

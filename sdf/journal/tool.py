@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 
-from sdf.errors import JournalCorruptError, JournalError, SdfError
-from sdf.journal.chain import Block, blob_name, find_head, read_ahead, read_blob, verify
+from sdf.errors import JournalCorruptError, JournalError, SdfError, show
+from sdf.journal.chain import Block, blob_name, blobs_of, find_head, read_ahead, read_blob, verify
+from sdf.journal.remaining import Remaining
 from sdf.storage.places import Storage, storage_at
 
 __all__ = ["check_resume", "clean", "main"]
+
+_MOST_SHOWN = 1000
 
 
 def check_resume(storage: Storage) -> None:
@@ -25,10 +29,10 @@ def check_resume(storage: Storage) -> None:
     if head is None:
         return
     try:
-        if head.data.get("checkpoint") is not None:
-            read_blob(storage, head.data["checkpoint"])
+        for blob in blobs_of(head.data.get("checkpoint")):
+            read_blob(storage, blob)
         for name in storage.names("ahead"):
-            if name > f"ahead/{head.seq + 1:020d}" and not name.endswith(".void.json"):
+            if name > f"ahead/{head.seq + 1:020d}":
                 with suppress(FileNotFoundError):  # a running stream has removed it since
                     read_ahead(storage, name)
     except JournalCorruptError:
@@ -46,7 +50,7 @@ def clean(storage: Storage) -> list[str]:
     head = find_head(storage)
     if head is None:
         return []
-    keep = {blob_name(head.data[key]) for key in ("checkpoint", "prev_checkpoint") if head.data.get(key)}
+    keep = {blob_name(blob) for key in ("checkpoint", "prev_checkpoint") for blob in blobs_of(head.data.get(key))}
     unused = [name for name in storage.names("blobs") if name not in keep]
     unused += [name for name in storage.names("ahead") if name < f"ahead/{head.seq + 1:020d}"]
     unused += [name for directory in ("blobs", "ahead", "blocks", "") for name in storage.half_written(directory)]
@@ -83,6 +87,9 @@ def main(
             blocks += 1
             if given.what == "show":
                 print(_line(block))
+        if given.what == "show":
+            for line in _remaining(storage):
+                print(line)
         check_resume(storage)
         if given.what == "clean":
             print(f"removed {len(clean(storage))} files that crashes had left")
@@ -93,10 +100,29 @@ def main(
     return 0 if blocks else 1
 
 
+def _remaining(storage: Storage) -> Iterator[str]:
+    """Yield a line for each of the first parts of the remaining work: where each file or partition stands."""
+    head = find_head(storage)
+    blobs = None if head is None else blobs_of(head.data.get("checkpoint"))
+    if head is None or not blobs:
+        return
+    names = [one["id"] for one in head.data["inputs"]]
+    try:
+        remaining, _ = Remaining.load(lambda blob: read_blob(storage, blob), blobs, head.data["time"])
+    except JournalError as error:
+        yield f"the remaining work cannot be shown: {error}"
+        return
+    for work in islice(remaining, _MOST_SHOWN):
+        yield f"left: {names[work.part.step]}  {show(work.part.element)}  {show(work.part.restriction)}"
+    if len(remaining) > _MOST_SHOWN:
+        yield f"left: {len(remaining) - _MOST_SHOWN} more parts"
+
+
 def _line(block: Block) -> str:
     data = block.data
     if data["kind"] == "seed":
         return f"0  {data['time']}  seed  {json.dumps(data['config'], sort_keys=True)}"
     inputs = "  ".join(f"{one['id']} [{one['start']}, {one['stop']})" for one in data["inputs"])
     output = f"output [{data['output']['start']}, {data['output']['stop']})"
-    return f"{block.seq}  {data['time']}  {inputs}  {output}  watermark {data['watermark']}  {data['status']}"
+    lost = "".join(f"\n    lost: {text}" for text in data.get("lost", ()))
+    return f"{block.seq}  {data['time']}  {inputs}  {output}  watermark {data['watermark']}  {data['status']}{lost}"

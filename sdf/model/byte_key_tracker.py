@@ -134,14 +134,17 @@ class ByteKeyRangeTracker(RestrictionTracker):
     def try_return_record_at(self, is_at_split_point: bool, record_start: bytes) -> bool:
         """Return whether the record at key ``record_start`` may be returned, and if so, consume it.
 
-        At a split point this is `try_claim`. Any other record belongs to the block of the last split point: always
-        True, even past the stop.
+        At a split point outside the range it is False, also before the start and after a refusal; inside, this is
+        `try_claim`. Any other record belongs to the block of the last split point: always True, even past the stop.
 
         Raises:
             ClaimError: as `try_claim`; for other records, if there was no split point yet, keys decrease, or a record
                 was refused.
         """
         if is_at_split_point:
+            is_key = type(record_start) is bytes and record_start != b""
+            if is_key and (record_start < self._start or (self._refused and self._stop and record_start >= self._stop)):
+                return False
             return self.try_claim(record_start)
         with self._lock:
             if type(record_start) is not bytes:

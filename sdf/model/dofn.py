@@ -24,7 +24,14 @@ class DoFn(ABC):
     subclass need not call ``super().__init__()``: the base class stores nothing. Open clients in `setup`, not in
     ``__init__``: they do not pickle. `process` must be deterministic for a given element and restriction, because
     Spark may run a part again.
+
+    Attributes:
+        scans: whether `process` only looks for new elements. The driver of a stream then runs work that has no end,
+            after `setup`, in a thread beside the batches. What it claims must hold all that it found: a batch runs the
+            claimed part again, which gives that without a look.
     """
+
+    scans: ClassVar[bool] = False
 
     @abstractmethod
     def get_initial_restriction(self, element: Any) -> Any:
@@ -93,6 +100,22 @@ class DoFn(ABC):
         Called on the driver, after `setup`. The default keeps finite work and drops work without an end.
         """
         return restriction if self.create_tracker(element, restriction).is_bounded() else None
+
+    def peek(self, element: Any, restriction: Any) -> Any:
+        """Return a small value that changes when there is news for deferred work; None, the default, if unknown.
+
+        Called on the driver in streams, after `setup`, when deferred work is due. If the value is what it was before
+        the work was last run, the work is not run, and waits as long again: so a quiet source costs microseconds. Time
+        that passes is no news: where it matters, return None.
+        """
+        return None
+
+    def backlog(self, element: Any, restriction: Any) -> tuple[int | None, int | None]:
+        """Return how many records, and how many bytes, of some work are there to be read; None for what is not known.
+
+        Called on the driver in streams, after `setup`, every few seconds. The default knows neither.
+        """
+        return None, None
 
     def create_watermark_estimator(self, element: Any, restriction: Any) -> WatermarkEstimator | None:
         """Return the estimator that `process` reaches as ``tracker.watermark``; the default is none."""

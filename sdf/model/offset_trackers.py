@@ -175,16 +175,20 @@ class OffsetRangeTracker(RestrictionTracker):
     def try_return_record_at(self, is_at_split_point: bool, record_start: int) -> bool:
         """Return whether the record that starts at ``record_start`` may be returned, and if so, consume it.
 
-        At a split point this is `try_claim`. Any other record belongs to the block of the last split point: always
-        True, even past the stop.
+        At a split point outside the range it is False, also before the start and after a refusal; inside, this is
+        `try_claim`. Any other record belongs to the block of the last split point: always True, even past the stop.
 
         Raises:
             ClaimError: as `try_claim`; for other records, if there was no split point yet, positions decrease, or a
                 record was refused.
         """
-        if is_at_split_point:
-            return self.try_claim(record_start)
         record_start = as_integer(record_start)
+        if is_at_split_point:
+            if is_integer(record_start) and (
+                record_start < self._start or (self._refused and record_start >= self._stop)
+            ):
+                return False
+            return self.try_claim(record_start)
         with self._lock:
             if not is_integer(record_start):
                 raise self._fault(f"try_return_record_at() positions must be integers (got {show(record_start)}).")

@@ -60,6 +60,8 @@ class StreamProgress:
         lag_seconds: (now - watermark) if the watermark is in seconds since the epoch, else None.
         seconds: how long the last batch took, its sink included.
         ended: whether this is the last report of a call.
+        behind_records: how many records are there that were not read yet, some seconds ago; None if no DoFn knows.
+        behind_bytes: the same in bytes.
     """
 
     name: str
@@ -72,3 +74,5 @@ class StreamProgress:
     lag_seconds: float | None
     seconds: float
     ended: bool = False
+    behind_records: int | None = None
+    behind_bytes: int | None = None

@@ -27,6 +27,8 @@ def stream_page(history: Sequence[StreamProgress]) -> str:
         ("Records of each batch", "records", [float(one.records) for one in history]),
         ("Seconds of each batch", "s", [one.seconds for one in history]),
         ("Work items due after it", "work items", [float(one.backlog) for one in history]),
+        ("Records that were not read yet", "records", [float(one.behind_records or 0) for one in history]),
+        ("Bytes that were not read yet", "bytes", [float(one.behind_bytes or 0) for one in history]),
         ("How far the watermark is behind", "s", [max(one.lag_seconds or 0.0, 0.0) for one in history]),
     ]
     for title, unit, values in rows:

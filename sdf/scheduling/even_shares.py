@@ -32,7 +32,7 @@ def even_shares(fn: DoFn, parts: Iterable[Pending], tasks: int) -> list[tuple[Pe
     shares = deal(backlog, work.costs, tasks, cut=work.cut)
     return [
         tuple(
-            attrs.evolve(origin[item.element_id], restriction=item.restriction, due=0)
+            attrs.evolve(origin[item.element_id], restriction=item.restriction)
             for item in sorted(share, key=lambda item: item.element_id)
         )
         for share in shares

@@ -143,7 +143,10 @@ class _Bar:
             bar.n = progress.batches
             lag = "" if progress.lag_seconds is None else f", lag {progress.lag_seconds:.1f} s"
             mark = "" if progress.watermark is None else f", watermark {show(progress.watermark, 40)}"
-            bar.set_postfix_str(f"{progress.all_records:,} records, {progress.backlog} due{mark}{lag}", refresh=False)
+            behind = {"records": progress.behind_records, "bytes": progress.behind_bytes}
+            told = "".join(f", {count:,} {unit} behind" for unit, count in behind.items() if count)
+            due = f"{progress.all_records:,} records, {progress.backlog} due"
+            bar.set_postfix_str(f"{due}{told}{mark}{lag}", refresh=False)
         bar.refresh()
         if progress.ended:
             bar.close()

@@ -105,10 +105,11 @@ def explain(error: BaseException, what: str, run_id: str) -> BaseException:
         explained: SdfError = StageError(f"Spark could not finish a job ({what}): {text.splitlines()[0]}")
         explained.__cause__ = error
         return explained
-    found = re.search(rf"^sdf\.errors\.(\w+): \[{run_id}\] (.*?) \[{run_id}\]", text, re.MULTILINE | re.DOTALL)
+    mark = rf"\[{run_id.partition('-')[0]}(?:-\d+)?\]"  # of any step of a stream
+    found = re.search(rf"^sdf\.errors\.(\w+): {mark} (.*?) {mark}", text, re.MULTILINE | re.DOTALL)
     if found is not None:
         explained = getattr(errors, found.group(1))(found.group(2))
-        trace = text[start : found.end()].replace(f"[{run_id}]", "").rstrip()
+        trace = re.sub(mark, "", text[start : found.end()]).rstrip()
     else:
         trace = re.split(r"\n(?: SQLSTATE: 38000|\tat org\.apache\.spark)", text[start:])[0].rstrip()
         last = trace.splitlines()[-1]

@@ -115,6 +115,8 @@ def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
     try:
         yield from outputs
     except SdfError as error:
+        if str(error).startswith(f"[{run_id.partition('-')[0]}"):  # another step of the stream has done so
+            raise
         text = f"[{run_id}] {error} [{run_id}]"
         raise type(error)(text).with_traceback(error.__traceback__) from error.__cause__
 

@@ -17,7 +17,10 @@ import sdf.storage.disk
 from sdf.errors import JournalCorruptError, JournalError, JournalFencedError, JournalRuleError
 from sdf.journal.chain import block_name, canonical, find_head, sha256, verify
 from sdf.journal.journal import Journal
+from sdf.journal.pending import Pending
+from sdf.journal.remaining import Remaining
 from sdf.journal.tool import main
+from sdf.model.restrictions import OffsetRange
 from sdf.storage.disk import Disk
 
 CONFIG = {"fns": ["TailFn"]}
@@ -57,7 +60,7 @@ def fields(journal, records=0, watermark=None, state=b"left", status="running", 
     return {
         "inputs": [{"id": name, "start": at, "stop": at + read.get(name, 0)} for name, at in before.items()],
         "output": {"start": out, "stop": out + records},
-        "checkpoint": None if state is None else journal.put(state),
+        "checkpoint": None if state is None else [journal.put(state)],
         "watermark": watermark,
         "status": status,
     }
@@ -143,7 +146,7 @@ def test_any_one_advance_is_enough(three, advance):
 def test_a_checkpoint_that_is_not_stored_is_refused(three):
     """What a block names is there before the block is."""
     with pytest.raises(JournalRuleError, match="is not stored"):
-        three.commit({**fields(three, 5, watermark=3), "checkpoint": {"sha256": "0" * 64, "size": 3}})
+        three.commit({**fields(three, 5, watermark=3), "checkpoint": [{"sha256": "0" * 64, "size": 3}]})
 
 
 def test_nothing_follows_when_all_is_done(three):
@@ -198,8 +201,8 @@ def test_a_resume_reads_the_last_block_only(tmp_path, commits):
     disk = CountingDisk(tmp_path)
     began = time.perf_counter()
     journal = Journal(disk, config=CONFIG, inputs=["a"], clock=Clock(100))
-    journal.get(journal.head.data["checkpoint"])
-    journal.ahead("plan-0")
+    journal.get(journal.head.data["checkpoint"][0])
+    journal.ahead("pin-0")
     print(f"\n{commits} commits, resumed in {1000 * (time.perf_counter() - began):.2f} ms")
     asked = [(what, name) for what, name, *_ in disk.asked]
     assert asked == [
@@ -209,7 +212,7 @@ def test_a_resume_reads_the_last_block_only(tmp_path, commits):
         ("stat", block_name(commits + 1)),
         ("list", "ahead"),
         ("read", "HEAD"),
-        ("read", f"blobs/{journal.head.data['checkpoint']['sha256']}"),
+        ("read", f"blobs/{journal.head.data['checkpoint'][0]['sha256']}"),
     ]
     assert journal.head.data["output"] == {"start": commits // 10, "stop": commits // 10}
 
@@ -311,7 +314,7 @@ def test_the_journal_of_another_stream_is_refused(tmp_path):
 def test_a_checkpoint_that_is_not_there_is_refused(tmp_path, harm, flaw):
     """Or that holds something else."""
     journal = chain_of(tmp_path, 2)
-    reference = journal.head.data["checkpoint"]
+    reference = journal.head.data["checkpoint"][0]
     path = tmp_path / "blobs" / reference["sha256"]
     path.unlink() if harm is None else path.write_bytes(harm)
     with pytest.raises(JournalCorruptError, match=flaw):
@@ -320,7 +323,7 @@ def test_a_checkpoint_that_is_not_there_is_refused(tmp_path, harm, flaw):
 
 def test_the_command_that_an_error_names_finds_the_flaw(tmp_path):
     """It is copied from the message, and run."""
-    reference = chain_of(tmp_path, 2).head.data["checkpoint"]
+    reference = chain_of(tmp_path, 2).head.data["checkpoint"][0]
     (tmp_path / "blobs" / reference["sha256"]).unlink()
     with pytest.raises(JournalCorruptError) as caught:
         open_journal(tmp_path).get(reference)
@@ -336,25 +339,23 @@ def test_the_command_that_an_error_names_finds_the_flaw(tmp_path):
 def test_what_was_written_ahead_is_followed(tmp_path):
     """Also by a driver that would have planned something else."""
     journal = chain_of(tmp_path, 2)
-    assert journal.write_ahead("plan-0", {"tasks": 3}) == {"tasks": 3}
+    assert journal.write_ahead("pin-0", {"tasks": 3}) == {"tasks": 3}
     again = open_journal(tmp_path)
-    assert again.write_ahead("plan-0", {"tasks": 5}) == {"tasks": 3}
-    assert again.ahead("plan-0") == {"tasks": 3}
-    assert again.ahead("pin-0") is None
+    assert again.write_ahead("pin-0", {"tasks": 5}) == {"tasks": 3}
+    assert again.ahead("pin-0") == {"tasks": 3}
+    assert again.ahead("pin-1") is None
 
 
 def test_what_was_written_ahead_is_forgotten_with_the_commit(tmp_path):
     """The directory does not grow."""
     journal = chain_of(tmp_path, 2)
-    journal.write_ahead("plan-0", 1)
-    journal.write_ahead("pin-0", 2)
+    journal.write_ahead("pin-0", 1)
+    journal.write_ahead("pin-1", 2)
     journal.commit(fields(journal, 1, watermark=5))
-    assert (journal.ahead("plan-0"), os.listdir(tmp_path / "ahead")) == (None, [])
+    assert (journal.ahead("pin-0"), os.listdir(tmp_path / "ahead")) == (None, [])
 
 
-@pytest.mark.parametrize(
-    "write", [lambda journal: journal.write_ahead("plan-0", 1), lambda journal: journal.commit({})]
-)
+@pytest.mark.parametrize("write", [lambda journal: journal.write_ahead("pin-0", 1), lambda journal: journal.commit({})])
 def test_a_journal_that_was_removed_is_not_gone_on_with(tmp_path, write):
     """It would be a chain without a beginning."""
     journal = chain_of(tmp_path / "journal", 2)
@@ -364,77 +365,20 @@ def test_a_journal_that_was_removed_is_not_gone_on_with(tmp_path, write):
     assert not (tmp_path / "journal").exists()
 
 
-def test_an_attempt_that_came_to_nothing_is_void(tmp_path):
-    """The next one has files of its own; what the stream began with outlives both. A resume goes on from there."""
-    journal = open_journal(tmp_path)
-    journal.write_ahead("start", ["a"])
-    for attempt in range(3):
-        assert journal.write_ahead("plan-0", attempt) == attempt
-        journal.write_ahead("pin-0", -attempt)
-        journal.void()
-        assert journal.ahead("plan-0") is None
-        again = open_journal(tmp_path)
-        assert (again.ahead("plan-0"), again.ahead("start")) == (None, ["a"])
-    assert len(os.listdir(tmp_path / "ahead")) == 2  # the start, and that the last attempt is void
-    journal.write_ahead("plan-0", "wanted")
-    assert open_journal(tmp_path).ahead("plan-0") == "wanted"
-
-
-def test_attempts_are_told_apart_after_a_million_of_them(tmp_path):
-    """What is void goes, what is planned is found again."""
+@pytest.mark.parametrize(("name", "refused"), [("pin-0", True), ("plan-0", False), ("void", False)])
+def test_a_batch_that_an_older_sdf_has_pinned_is_left_to_it(tmp_path, name, refused):
+    """Its sink may have it. What was only planned nobody has seen."""
     chain_of(tmp_path, 2)
     (tmp_path / "ahead").mkdir(exist_ok=True)
-    (tmp_path / "ahead" / f"{3:020d}.{999_998:020d}.void.json").write_text('{"v":1}')
-    for look in range(4):
-        journal = open_journal(tmp_path)
-        assert journal.write_ahead("plan-0", look) == look
-        journal.void()
-    journal.write_ahead("plan-0", "wanted")
-    assert open_journal(tmp_path).ahead("plan-0") == "wanted"
-    assert len(os.listdir(tmp_path / "ahead")) == 2  # that, and that the attempt before it is void
-
-
-@pytest.mark.parametrize("kept", [(), ("plan-0",), ("pin-0",), ("plan-0", "pin-0")])
-def test_what_a_crash_leaves_of_a_void_attempt_is_not_followed(tmp_path, kept):
-    """Any part of it may be there still; the next attempt is another."""
-    journal = chain_of(tmp_path, 2)
-    for name in kept:
-        journal.write_ahead(name, "old")
-    left = {path.name: path.read_bytes() for path in (tmp_path / "ahead").iterdir()} if kept else {}
-    journal.void()
-    for name, data in left.items():
-        (tmp_path / "ahead" / name).write_bytes(data)
-    again = open_journal(tmp_path)
-    assert (again.ahead("plan-0"), again.ahead("pin-0")) == (None, None)
-    assert again.write_ahead("pin-0", "new") == "new"
-    again.commit(fields(again, 1, watermark=5))
+    (tmp_path / "ahead" / f"{3:020d}.{4:020d}.{name}.json").write_text("{}")
+    if refused:
+        with pytest.raises(JournalError, match=r"an older sdf has begun batch 3 .*Let that sdf commit it"):
+            open_journal(tmp_path)
+        return
+    journal = open_journal(tmp_path)
+    assert journal.ahead("pin-0") is None
+    journal.commit(fields(journal, 1, watermark=5))
     assert os.listdir(tmp_path / "ahead") == []
-
-
-def test_a_driver_that_is_late_in_a_void_attempt_is_fenced(tmp_path):
-    """Its files have been removed, so it would be the first again to write one."""
-    chain_of(tmp_path, 2)
-    late, other = open_journal(tmp_path), open_journal(tmp_path)
-    late.write_ahead("plan-0", 1)
-    other.write_ahead("plan-0", 1)
-    other.void()
-    other.write_ahead("plan-0", 2)
-    with pytest.raises(JournalFencedError, match="another driver is ahead of this one"):
-        late.write_ahead("pin-0", "seen by nobody")
-    late_too = open_journal(tmp_path)
-    assert late_too.ahead("plan-0") == 2
-
-
-def test_two_drivers_may_find_the_same_attempt_void(tmp_path):
-    """Both go on to the same next one, and follow each other there."""
-    chain_of(tmp_path, 2)
-    one, two = open_journal(tmp_path), open_journal(tmp_path)
-    for driver in (one, two):
-        driver.write_ahead("plan-0", 1)
-    for driver in (one, two):
-        driver.void()
-    assert one.write_ahead("plan-0", 5) == 5
-    assert two.write_ahead("plan-0", 7) == 5
 
 
 def test_a_changed_byte_of_what_was_written_ahead_is_found(tmp_path):
@@ -453,12 +397,12 @@ def test_a_changed_byte_of_what_was_written_ahead_is_found(tmp_path):
 def test_what_was_written_ahead_of_another_block_is_replaced(tmp_path):
     """It names the hash of the block that it would have followed."""
     journal = chain_of(tmp_path, 2)
-    journal.write_ahead("plan-0", "old")
-    path = tmp_path / "ahead" / f"{3:020d}.{0:020d}.plan-0.json"
+    journal.write_ahead("pin-0", "old")
+    path = tmp_path / "ahead" / f"{3:020d}.pin-0.json"
     entry = {"content": "old", "prev": "0" * 64, "seq": 3, "v": 1}
     path.write_bytes(canonical({**entry, "sha256": sha256(canonical(entry))}))
-    assert journal.write_ahead("plan-0", "new") == "new"
-    assert open_journal(tmp_path).ahead("plan-0") == "new"
+    assert journal.write_ahead("pin-0", "new") == "new"
+    assert open_journal(tmp_path).ahead("pin-0") == "new"
 
 
 def test_the_second_of_two_drivers_is_fenced(tmp_path):
@@ -471,18 +415,18 @@ def test_the_second_of_two_drivers_is_fenced(tmp_path):
     assert open_journal(tmp_path).head == one.head
 
 
-@pytest.mark.parametrize("name", ["plan-0", "pin-0", "plan-1"])
+@pytest.mark.parametrize("name", ["start", "pin-0", "pin-1"])
 def test_a_driver_whose_batch_another_has_committed_is_fenced_before_its_sink(tmp_path, name):
     """What it would have followed has been removed, so it would be the first again, with other records."""
     chain_of(tmp_path, 2)
     late, other = open_journal(tmp_path), open_journal(tmp_path)
     for driver in (late, other):
-        driver.write_ahead("plan-0", 1)
+        driver.write_ahead("start", 1)
     other.write_ahead("pin-0", "given to the sink")
     other.commit(fields(other, 1, watermark=5))
     with pytest.raises(JournalFencedError, match="another driver is ahead of this one"):
         late.write_ahead(name, "something else")
-    assert open_journal(tmp_path).ahead("plan-0") is None
+    assert open_journal(tmp_path).ahead("pin-0") is None
 
 
 @pytest.mark.parametrize("directory", ["blobs", "ahead", "blocks"])
@@ -491,7 +435,7 @@ def test_what_a_dead_driver_did_not_come_to_sync_is_synced_before_it_is_built_on
     chain_of(tmp_path, 2)
     synced = []
     monkeypatch.setattr(Disk, "_sync", staticmethod(lambda path: synced.append(path.name)))
-    open_journal(tmp_path).write_ahead("plan-0", 1)
+    open_journal(tmp_path).write_ahead("pin-0", 1)
     synced.clear()
     open_journal(tmp_path)
     assert directory in synced
@@ -508,7 +452,7 @@ def test_a_checkpoint_that_comes_back_stays(tmp_path):
     journal = open_journal(tmp_path)
     for number in range(9):
         journal.commit(fields(journal, 1, state=b"one" if number % 2 else b"other"))
-        assert journal.get(journal.head.data["checkpoint"])
+        assert journal.get(journal.head.data["checkpoint"][0])
 
 
 def test_cleaning_removes_what_no_resume_can_need(tmp_path, capsys):
@@ -516,16 +460,16 @@ def test_cleaning_removes_what_no_resume_can_need(tmp_path, capsys):
     journal = chain_of(tmp_path, 3)
     journal.put(b"orphan")
     (tmp_path / "ahead").mkdir(exist_ok=True)
-    (tmp_path / "ahead" / f"{2:020d}.plan-0.json").write_text("{}")
+    (tmp_path / "ahead" / f"{2:020d}.pin-0.json").write_text("{}")
     (tmp_path / "blobs" / "half.tmp-1").write_text("")
     (tmp_path / "HEAD.tmp-2").write_text("")
-    journal.write_ahead("plan-0", "wanted")
+    journal.write_ahead("pin-0", "wanted")
     before = files_of(tmp_path)
     assert main(["clean", str(tmp_path)]) == 0
     assert "removed 4 files" in capsys.readouterr().out
     assert len(files_of(tmp_path)) == len(before) - 4
     again = open_journal(tmp_path)
-    assert (again.ahead("plan-0"), again.get(again.head.data["checkpoint"])) == ("wanted", b"left 2")
+    assert (again.ahead("pin-0"), again.get(again.head.data["checkpoint"][0])) == ("wanted", b"left 2")
 
 
 def files_of(folder):
@@ -536,13 +480,19 @@ def files_of(folder):
 
 
 def test_show_prints_the_history(tmp_path, capsys):
-    """A line a block."""
-    chain_of(tmp_path, 2)
+    """A line a block, and one for each part of the remaining work: where each file or partition stands."""
+    journal, remaining = open_journal(tmp_path), Remaining()
+    for number in range(2):
+        remaining.add([Pending(0, f"file {number}", OffsetRange(number, 9))], 0)
+        read = fields(journal, 1, watermark=number, state=None, a=1)
+        journal.commit({**read, "checkpoint": remaining.store(journal.put, [])})
     assert main(["show", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1:] == [
         "1  100  a [0, 1)  output [0, 1)  watermark 0  running",
         "2  100  a [1, 2)  output [1, 2)  watermark 1  running",
+        "left: a  'file 0'  OffsetRange(start=0, stop=9)",
+        "left: a  'file 1'  OffsetRange(start=1, stop=9)",
         "3 blocks, the chain is whole",
     ]
 
@@ -552,7 +502,7 @@ def test_verify_finds_what_a_resume_would_stumble_over(tmp_path, capsys, harm):
     """Not only a chain that is broken."""
     head = chain_of(tmp_path, 3).head
     if harm == "checkpoint":
-        (tmp_path / "blobs" / head.data["checkpoint"]["sha256"]).write_bytes(b"other")
+        (tmp_path / "blobs" / head.data["checkpoint"][0]["sha256"]).write_bytes(b"other")
     elif harm == "head block":
         (tmp_path / block_name(3)).unlink()
     elif harm == "head hash":
@@ -587,12 +537,12 @@ class DiskOfARunningStream(Disk):
 def test_verify_is_right_about_a_stream_that_runs(tmp_path, monkeypatch, capsys, when):
     """What it knows of may be gone when it comes to it: the blob of two batches ago, the plan of the last."""
     journal, batches = chain_of(tmp_path, 3), iter(range(6))
-    journal.write_ahead("plan-0", "next")
+    journal.write_ahead("pin-0", "next")
 
     def goes_on():
         for number in itertools.islice(batches, 2):
             journal.commit(fields(journal, 1, watermark=number + 100, state=b"after %d" % number))
-            journal.write_ahead("plan-0", number)
+            journal.write_ahead("pin-0", number)
 
     monkeypatch.setattr(DiskOfARunningStream, "goes_on", staticmethod(goes_on))
     monkeypatch.setattr(DiskOfARunningStream, "when", when)
@@ -728,8 +678,8 @@ def record_a_stream(path, monkeypatch):
     journal = open_journal(path)
     committed = {}
     for number in range(3):
-        journal.write_ahead("plan-0", {"batch": number})
         journal.write_ahead("pin-0", {"batch": number})
+        journal.write_ahead("pin-1", {"batch": number})
         committed[len(recorder.trace)] = (number, "pinned")
         journal.commit(fields(journal, 1, watermark=number, state=b"left %d" % number, a=1))
         committed[len(recorder.trace)] = (number + 1, "committed")
@@ -757,11 +707,11 @@ def test_any_loss_of_power_leaves_a_journal_to_go_on_with(tmp_path, monkeypatch)
             journal = open_journal(tmp_path / "after")
             assert least <= journal.head.seq <= least + 1
             if journal.head.seq:
-                assert journal.get(journal.head.data["checkpoint"]) == b"left %d" % (journal.head.seq - 1)
+                assert journal.get(journal.head.data["checkpoint"][0]) == b"left %d" % (journal.head.seq - 1)
             if promised and promised[-1][1] == "pinned" and journal.head.seq == least:
-                assert journal.ahead("pin-0") == {"batch": least}
+                assert journal.ahead("pin-1") == {"batch": least}
             assert len(list(verify(Disk(tmp_path / "after")))) == journal.head.seq + 1
-            journal.write_ahead("plan-0", "next")
+            journal.write_ahead("pin-0", "next")
             journal.commit(fields(journal, 1, watermark=9, state=b"next"))
     assert len(states) > 100
 

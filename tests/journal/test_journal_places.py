@@ -21,7 +21,7 @@ def open_journal(place):
 
 
 def commit(journal, state=b"left"):
-    return journal.advance([1], 1, checkpoint=journal.put(state), watermark=None, status="running")
+    return journal.advance([1], 1, checkpoint=[journal.put(state)], watermark=None, status="running")
 
 
 def test_of_two_drivers_that_write_the_same_one_is_fenced(place):
@@ -44,10 +44,7 @@ def test_of_two_drivers_that_begin_the_same_one_is_fenced(place, monkeypatch):
 def test_two_drivers_that_write_the_same_ahead_follow_the_same(place):
     """It is all the same whose it was."""
     one, two = open_journal(place), open_journal(place)
-    assert one.write_ahead("plan-0", [1]) == two.write_ahead("plan-0", [1]) == two.write_ahead("plan-0", [2]) == [1]
-    one.void()
-    two.void()
-    assert one.write_ahead("plan-0", [3]) == two.write_ahead("plan-0", [4]) == [3]
+    assert one.write_ahead("pin-0", [1]) == two.write_ahead("pin-0", [1]) == two.write_ahead("pin-0", [2]) == [1]
 
 
 def test_a_journal_of_before_blocks_named_their_writers_goes_on(place):
@@ -66,12 +63,12 @@ def test_a_journal_of_before_blocks_named_their_writers_goes_on(place):
         block_name(1): canonical(block),
         f"blobs/{state['sha256']}": b"left",
         "HEAD": canonical({"hash": sha256(canonical(block)), "seq": 1}),
-        f"ahead/{2:020d}.{0:020d}.plan-0.json": canonical({**entry, "sha256": sha256(canonical(entry))}),
+        f"ahead/{2:020d}.pin-0.json": canonical({**entry, "sha256": sha256(canonical(entry))}),
     }
     for name, content in files.items():
         storage.replace(name, content)
     journal = open_journal(place)
-    assert (journal.head.data, journal.ahead("plan-0"), journal.get(state)) == (block, "planned", b"left")
+    assert (journal.head.data, journal.ahead("pin-0"), journal.get(state)) == (block, "planned", b"left")
     commit(journal, b"new")
     last = list(verify(storage))[-1].data
     assert (last["inputs"], last["v"], len(last["writer"])) == ([{"id": "a", "start": 5, "stop": 6}], VERSION, 32)
@@ -82,7 +79,7 @@ def test_the_command_line_takes_what_a_stream_takes(place, capsys):
     assert main(["show", place]) == 1
     assert capsys.readouterr().out == "there is no journal here\n"
     journal, storage = open_journal(place), storage_at(place, "test")
-    commit(journal)
+    commit(journal, b'{"committed":[],"gone":[],"next":0,"v":4}\n')
     journal.put(b"orphan")
     storage.replace("blobs/half.tmp-1", b"")
     storage.replace("trial.tmp-2", b"")
@@ -94,7 +91,7 @@ def test_the_command_line_takes_what_a_stream_takes(place, capsys):
     assert main(["clean", place]) == 0
     assert "removed 3 files" in capsys.readouterr().out
     assert (storage.half_written("blobs"), storage.half_written("")) == ([], [])
-    storage.remove(f"blobs/{journal.head.data['checkpoint']['sha256']}")
+    storage.remove(f"blobs/{journal.head.data['checkpoint'][0]['sha256']}")
     assert main(["verify", place]) == 1
     assert f"`python -m sdf.journal verify {place}`" in capsys.readouterr().err
 

@@ -453,10 +453,12 @@ def reader_at(*records):
         ([(True, b"\x14"), (False, b"\x16"), (True, b"\x16")], [True, True, True]),
         ([(True, b"\x20")], [False]),
         ([(True, b"")], [False]),
+        ([(True, b"\x0f"), (True, b"\x10")], [False, True]),
+        ([(True, b"\x20"), (True, b"\x30"), (True, b"\x20"), (True, b"\x0f")], [False] * 4),
     ],
 )
 def test_try_return_record_at(records, answers):
-    """At a split point it is a claim; a record inside a block is ours, past the stop too."""
+    """At a split point it is a claim, or outside the range and not ours; one inside a block is ours, past the stop."""
     tracker = ByteKeyRangeTracker(keys("10", "20"))
     assert [tracker.try_return_record_at(*record) for record in records] == answers
 

@@ -29,12 +29,12 @@ def test_a_task_has_its_parts_in_the_order_in_which_they_came():
 
 
 def test_what_is_too_large_for_one_task_is_cut():
-    """All parts are dealt out once, and are due at once."""
+    """All parts are dealt out once, and are due when they were."""
     tasks = even_shares(SizedFn(), parts(1, 99, 2), 3)
     bounds = {}
     for one in (one for task in tasks for one in task):
         bounds.setdefault(one.element[0], []).append((one.restriction.start, one.restriction.stop))
-        assert one.due == 0
+        assert one.due == 7
     assert len(tasks) == 3
     assert (bounds["a"], bounds["c"]) == ([(0, 1)], [(0, 2)])
     cut = sorted(bounds["b"])

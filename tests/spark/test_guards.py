@@ -216,33 +216,47 @@ MUTANTS = {
         ),
         SERVER + "test_a_description_names_no_code",
     ),
-    "a driver that is late goes on": (
-        "journal/journal.py",
-        "gone_on = self._void_attempts() > self._attempt or",
-        "gone_on =",
-        "journal/test_journal.py::test_a_driver_that_is_late_in_a_void_attempt_is_fenced",
-    ),
     "a driver whose batch was committed by another calls its sink": (
         "journal/journal.py",
-        " or self._storage.size(block_name(self.next_seq)) is not None\n",
-        "\n",
+        (
+            "        if self._storage.size(block_name(self.next_seq)) is not None:\n"
+            "            raise self.fenced()  # that driver may"
+        ),
+        "        if False:\n            raise self.fenced()  # that driver may",
         "journal/test_journal.py::test_a_driver_whose_batch_another_has_committed_is_fenced_before_its_sink",
     ),
-    "a step without work has no plan": (
-        "spark/stream/micro_batches.py",
-        "            return plan, Pin((), (), ())\n",
-        (
-            "            journal = self.checkpoint._journal\n"
-            '            journal._storage.remove(journal._ahead(f"plan-{step.number}"))\n'
-            "            return plan, Pin((), (), ())\n"
-        ),
+    "a void step has no pin before that of the next one": (
+        "spark/stream/checkpoint.py",
+        "        for step in range(self._pinned, len(pins)):\n",
+        "        for step in range(len(pins) - 1, len(pins)):\n",
         "spark/stream/test_stream.py::test_what_comes_while_a_stream_is_down_is_not_lost_to_a_step_that_had_nothing_due",
+    ),
+    "a batch is given before all its pins are written": (
+        "spark/stream/micro_batches.py",
+        "            if self.checkpoint.write_pins(pins) is not pins[-1]:\n",
+        "            if False:\n",
+        (
+            "spark/stream/test_stream_outputs.py::"
+            "test_a_step_that_had_nothing_to_do_is_not_run_again_when_its_batch_comes_again"
+        ),
+    ),
+    "the key of a batch does not say what it holds": (
+        "journal/journal.py",
+        "canonical([self.head.hash, self.next_seq, content])",
+        "canonical([self.head.hash, self.next_seq])",
+        "spark/stream/test_stream_keys.py",
+    ),
+    "work that was not started is taken for work without news": (
+        "spark/stream/shares.py",
+        "attrs.evolve(planned[number], seen=None)",
+        "planned[number]",
+        "spark/stream/test_many_files.py::test_an_idle_stream_writes_nothing_and_runs_nothing",
     ),
     "a drain goes on beside a batch that another driver has planned": (
         "spark/stream/checkpoint.py",
-        "        if self._journal.write_ahead(_FIRST_PLAN, changed) != changed:\n",
-        "        if self._journal.write_ahead(_FIRST_PLAN, changed) is None:\n",
-        "spark/stream/test_stream.py::test_a_drain_commits_nothing_where_another_driver_has_planned",
+        "        if self._journal.write_ahead(_FIRST, {_CHANGED: changed}) != {_CHANGED: changed}:\n",
+        "        if self._journal.write_ahead(_FIRST, {_CHANGED: changed}) is None:\n",
+        "spark/stream/test_stream.py::test_a_drain_commits_nothing_where_another_driver_has_begun",
     ),
     "a driver whose number is packed and removed goes on": (
         "journal/run_log.py",

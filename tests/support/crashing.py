@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from sdf import DoFn, OffsetRange
+from sdf import DoFn, OffsetRange, TaggedOutput
 from sdf.spark.stream import micro_batches as batches
 from sdf.spark.stream import stream
 from sdf.spark.stream.steps import Step
@@ -49,8 +49,20 @@ class RecordsFn(DoFn):
             yield f"{element[0]}.{i}"
 
 
+def marked(element, mark):
+    """Give each name on, and that it was here as a tagged output; a function between two DoFns, with a side input."""
+    yield element
+    yield TaggedOutput("seen", f"{element[0]}{mark}")
+
+
 def expected():
+    """Return the records of the main output."""
     return sorted(f"{n}.{i}.{j}" for n in ELEMENTS for i in range(n) for j in range(5 + i))
+
+
+def all_expected():
+    """Return the records of all outputs."""
+    return sorted([*expected(), *(f"{n}.{i}!" for n in ELEMENTS for i in range(n))])
 
 
 class Points:
@@ -97,7 +109,7 @@ def run(sc, checkpoint, out, points, max_batches=None):
 
     def sink(batch):
         points.pass_("before sink")
-        records = batch.rdd.glom().collect()
+        records = [*batch.rdd.glom().collect(), sorted(batch.outputs["seen"].collect())]
         path = Path(out) / str(batch.id)
         path.write_text(json.dumps(records[:1]))
         points.pass_("inside sink")
@@ -109,11 +121,13 @@ def run(sc, checkpoint, out, points, max_batches=None):
     try:
         return stream.stream_sdf(
             sc.parallelize(ELEMENTS, 2),
-            [NamesFn(), RecordsFn()],
+            [NamesFn(), marked, RecordsFn()],
             checkpoint=checkpoint,
             foreach_batch=sink,
+            tags=("seen",),
+            side_inputs={"mark": "!"},
             batch_seconds=0.05,
-            max_items_per_batch=4,
+            max_items_per_batch=2,
             max_batches=max_batches,
         )
     finally:
@@ -127,7 +141,7 @@ def kind(name):
 
 
 def records(out):
-    """Return what is in a sink's files."""
+    """Return what is in a sink's files, of all outputs."""
     return sorted(
         record
         for path in Path(out).iterdir()

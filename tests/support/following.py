@@ -1,5 +1,8 @@
 """Runs what follows something that grows, as the batches of a stream do."""
 
+from pathlib import Path
+
+from sdf import UNBOUNDED, DoFn, OffsetRange
 from sdf.execution.invoker import Invoker
 
 
@@ -18,8 +21,11 @@ class Following:
         self.delay_seconds = None
         self.pins = []
 
+    def attempt(self):
+        return Invoker(self.fn, self.element, self.left)
+
     def read(self):
-        attempt = Invoker(self.fn, self.element, self.left)
+        attempt = self.attempt()
         found = list(attempt.run())
         self.left, self.delay_seconds = None, None
         if attempt.residuals:
@@ -35,3 +41,28 @@ class Following:
             attempt = Invoker(self.fn, self.element, pinned)
             assert list(attempt.run()) == found
             assert attempt.residuals == []
+
+
+class GrowingFn(DoFn):
+    """Element: the path of a file of words that grows. Gives the new words, then defers.
+
+    Args:
+        delay_seconds: seconds after which it looks again.
+        as_rows: whether words are rows of a table with the column ``word``.
+    """
+
+    def __init__(self, delay_seconds=0.2, *, as_rows=False):
+        self.delay_seconds, self.as_rows = delay_seconds, as_rows
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, UNBOUNDED)
+
+    def process(self, element, tracker):
+        start, stop = tracker.current_restriction()
+        there = Path(element).read_text().split()
+        for i in range(start, len(there) if stop is UNBOUNDED else stop):
+            if not tracker.try_claim(i):
+                return
+            yield {"word": there[i]} if self.as_rows else there[i]
+        if stop is UNBOUNDED:
+            tracker.defer_remainder(self.delay_seconds)

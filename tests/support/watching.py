@@ -1,4 +1,4 @@
-"""Watches a directory and follows its files, as a program that can be killed: python watching.py LOGS STATE"""
+"""Watches a directory and follows its files, as a program that can be killed: python watching.py LOGS STATE [REGEX]"""
 
 import json
 import os
@@ -25,13 +25,13 @@ def lines(folder):
     return [line for path in sorted(Path(folder).iterdir()) if not path.suffix for line in json.loads(path.read_text())]
 
 
-def watch(sc, logs, state, **options):
-    """Run the stream."""
+def watch(sc, logs, state, regex=None, **options):
+    """Run the stream, of files whose names match if there is a regular expression."""
     out = Path(state, "out")
     out.mkdir(parents=True, exist_ok=True)
     return stream_sdf(
         sc.parallelize([str(logs)], 1),
-        [WatchFiles(interval_seconds=0.2, modified="ignore"), TailLines(poll_seconds=0.1)],
+        [WatchFiles(interval_seconds=0.2, modified="ignore", regex=regex), TailLines(poll_seconds=0.1)],
         checkpoint=Path(state, "journal"),
         foreach_batch=sink(out),
         batch_seconds=0.2,
@@ -40,8 +40,8 @@ def watch(sc, logs, state, **options):
 
 
 if __name__ == "__main__":
-    logs, state = sys.argv[1:]
+    logs, state, *regex = sys.argv[1:]
     conf = SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false")
     with SparkContext(conf=conf) as sc:
         sc.setLogLevel("OFF")
-        watch(sc, logs, state)
+        watch(sc, logs, state, *regex)

@@ -32,7 +32,7 @@ from sdf.io.compressed.gzip_index import SeekIndices, indexed_text
 from sdf.io.compressed.unpacked import unpack
 from sdf.io.files.file_fn import FileFn, FileRange
 
-__all__ = ["BLOCKS", "GZIP_INDEX", "CompressedFn"]
+__all__ = ["BLOCKS", "GZIP_INDEX", "CompressedFn", "named_kind"]
 
 GZIP_INDEX = "gzip index"
 BLOCKS: dict[str, type[Bzip2Blocks] | type[BgzfBlocks]] = {"bzip2": Bzip2Blocks, "bgzf": BgzfBlocks}
@@ -40,6 +40,11 @@ _ONE_PIECE = ("gzip", "zstd")
 _COMPRESSIONS = ("infer", "bzip2", "bgzf", "gzip", "zstd", None)
 _SUFFIXES = {".bz2": "bzip2", ".gz": "gzip", ".bgz": "gzip", ".zst": "zstd"}
 _BGZF_HEAD_BYTES = 18
+
+
+def named_kind(path: str) -> str:
+    """Return the kind of compression that the end of a name stands for; "" if it stands for none."""
+    return _SUFFIXES.get(os.path.splitext(path)[1].lower(), "")
 
 
 class CompressedFn(FileFn):
@@ -72,7 +77,7 @@ class CompressedFn(FileFn):
         kind = self._kind(plain)
         if not kind or plain.start == plain.stop:
             return plain
-        with self.open(plain) as file:
+        with self.open(attrs.evolve(plain, codec=kind)) as file:
             if self.compression == "infer" and kind == "gzip" and block_size(file.read(_BGZF_HEAD_BYTES)) is not None:
                 kind = "bgzf"
             if kind in BLOCKS:
@@ -87,7 +92,7 @@ class CompressedFn(FileFn):
     def _kind(self, plain: FileRange) -> str:
         if self.compression != "infer":
             return self.compression or ""
-        return _SUFFIXES.get(os.path.splitext(plain.file.path)[1].lower(), "")
+        return named_kind(plain.file.path)
 
     def _of_gzip(self, plain: FileRange, file: io.BufferedReader) -> FileRange:
         try:

@@ -10,6 +10,8 @@ from sdf.io.options import as_size
 
 __all__ = ["FileBlocks"]
 
+_BLOCK_BYTES = 128 << 20
+
 
 class FileBlocks(FileFn):
     """Splits files. Element: a path or `FileInfo`. Position: the first byte of a block. Gives `FileBlock`.
@@ -18,13 +20,13 @@ class FileBlocks(FileFn):
     Every reader takes a block as its element, and reads the records that start in it.
 
     Args:
-        block_size: bytes in a block.
+        block_size: bytes in a block; by default 128 MiB, as a block of HDFS has.
         storage_options: arguments for the file system, as fsspec takes them.
 
     Source: FileSplitter of Apache Apex Malhar.
     """
 
-    def __init__(self, block_size: int, *, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, block_size: int = _BLOCK_BYTES, *, storage_options: Mapping[str, Any] | None = None) -> None:
         super().__init__(storage_options=storage_options)
         self.size = as_size(block_size, "FileBlocks block_size")
 

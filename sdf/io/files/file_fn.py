@@ -11,7 +11,7 @@ import io
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ import attrs
 from sdf import OffsetRangeTracker, Progress, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.connector import Connector
+from sdf.io.files.kept import KeptFile
 from sdf.io.files.match import MatchFiles
 from sdf.io.files.pinned import FileInfo, check_file, look_up, open_file
 from sdf.io.options import as_options, as_size
@@ -163,6 +164,13 @@ class FileFn(Connector):
     def __init__(self, *, block_size: int | None = None, storage_options: Mapping[str, Any] | None = None) -> None:
         self.block_size = None if block_size is None else as_size(block_size, f"{type(self).__name__} block_size")
         self.storage_options = as_options(storage_options, type(self).__name__)
+        self._kept = KeptFile()
+
+    def finish_bundle(self) -> None:
+        self._kept.close()
+
+    def teardown(self) -> None:
+        self._kept.close()
 
     def get_initial_restriction(self, element: Any) -> FileRange:
         if isinstance(element, FileBlock):
@@ -184,6 +192,17 @@ class FileFn(Connector):
         The default is the position itself: a block may begin anywhere. Override it if more is known.
         """
         return position
+
+    def block_of(self, element: Any, restriction: FileRange, offset: int) -> FileBlock:
+        """Return the block that holds a byte: the element, or a part of ``block_size`` bytes of it; else the file.
+
+        Where positions are no bytes of the file, as in compressed files, it is the element or the file.
+        """
+        start, stop = (element.start, element.stop) if isinstance(element, FileBlock) else (0, restriction.file.size)
+        if self.block_size is not None and restriction.codec == "":
+            start += (offset - start) // self.block_size * self.block_size
+            stop = min(start + self.block_size, stop)
+        return FileBlock(restriction.file, start, stop)
 
     def remark(self, element: Any, restriction: FileRange) -> str:
         return restriction.note
@@ -214,13 +233,21 @@ class FileFn(Connector):
     def open(self, restriction: FileRange) -> Iterator[io.BufferedReader]:
         """Open the file of a restriction, for a ``with`` statement; see `open_file`.
 
+        The next part that a task runs is often of the same file, which is then still open, if it is not compressed.
+
         Raises:
             SourceChangedError: also at the end, if the file changed meanwhile: the bytes read may mix both versions.
         """
-        with open_file(restriction.file, self.storage_options) as file:
+        kept = self._kept.take(restriction.file)
+        with ExitStack() as closing:
+            file = kept or open_file(restriction.file, self.storage_options)
+            closing.callback(file.close)
             try:
                 yield file
             except Exception:  # a changed file may be its cause
                 check_file(restriction.file, self.storage_options)
                 raise
             check_file(restriction.file, self.storage_options)
+            if restriction.codec == "" and not file.closed:
+                closing.pop_all()
+                self._kept.keep(restriction.file, file)

@@ -17,6 +17,7 @@ import attrs
 
 from sdf.errors import MissingExtraError, SdfError, SourceChangedError, SourceError, without
 from sdf.extras import need
+from sdf.io.stored import stored
 
 __all__ = [
     "FileInfo",
@@ -34,6 +35,7 @@ _BUFFER_BYTES = 1 << 16
 _AHEAD_BYTES = 8 << 20
 
 
+@stored
 @attrs.frozen
 class Watch:
     """The `WatchFiles` that found a local file, and yields it again if the file returns after it was forgotten.
@@ -41,10 +43,14 @@ class Watch:
     Attributes:
         root: the watched directory; while that is missing, nobody knows whether the file still exists.
         interval_seconds: seconds from one scan to the next.
+        head: the first few bytes of the file when it was found, by which it or a copy is known before it is read.
+        generation: of its inode number; 0 if unknown.
     """
 
     root: str
     interval_seconds: float
+    head: bytes = b""
+    generation: int = 0
 
 
 @attrs.frozen

@@ -1,9 +1,10 @@
 """Finds a followed file: where it is now, how long it is, and whether it has ended.
 
 A new file may get the inode number of a deleted one, and a truncated file may grow beyond its old size. So a file is
-also recognized by its first bytes and by the bytes that were read last. A program that has not opened the new file yet
-may still write to a renamed one. So a renamed file has ended only when nobody has written to it for a while. A missing
-file may come back, too.
+also recognized by the generation of its number, by its first bytes and by the bytes that were read last. A program that
+has not opened the new file yet may still write to a renamed one. So a renamed file has ended only when nobody has
+written to it for a while. A missing file may come back, too. What was not read of a file that was compressed, or copied
+and cut short, is in its copy (`sdf.io.follow.copies`).
 """
 
 from __future__ import annotations
@@ -12,17 +13,22 @@ import io
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
 import attrs
 
-from sdf.errors import SourceError
+from sdf import UNBOUNDED
+from sdf.errors import ReadError, SourceError
+from sdf.io.compressed.compression import named_kind
 from sdf.io.files.pinned import FileInfo, file_system, is_local, look_up
+from sdf.io.follow.compressed_text import CompressedText
+from sdf.io.follow.copies import find_copy, is_same, listed
+from sdf.io.follow.generation import generation
 from sdf.io.follow.tail_parts import Tail
 
-__all__ = ["Finder", "FileState", "read_bytes"]
+__all__ = ["FileState", "Finder"]
 
 _LOOKS = 3  # during a rename a look may find the file under neither name
 _MISSED = 8  # looks, a scan interval apart: by then WatchFiles, even if late, has missed the file in three scans
@@ -33,12 +39,15 @@ class FileState:
     """A file as it is now.
 
     Attributes:
-        file: the open file, the same even if another takes its name; an empty one if it is missing or written anew.
-        size: bytes in the file; for a missing file, the bytes that were read of it; 0 if it was written anew.
+        file: the open file, the same even if another takes its name, or the text of a compressed one; an empty one if
+            it is missing or written anew.
+        size: bytes in ``file``; for a missing file, the bytes that were read of it; 0 if it was written anew.
         ended: whether the file gets no more bytes.
         after: the files to read next, in order.
         moved, missed, missed_at: as of `Tail`.
         lost: why unread bytes may be lost; "" if none can be.
+        generation: of the inode number of ``file``; 0 if unknown, or if it is a copy.
+        restored: the file of the same name that goes on as the missing one, as a backup does; None if it is there.
     """
 
     file: Any
@@ -49,6 +58,8 @@ class FileState:
     missed: int = 0
     missed_at: float = 0.0
     lost: str = ""
+    generation: int = 0
+    restored: FileInfo | None = None
 
 
 @attrs.frozen
@@ -59,11 +70,13 @@ class Finder:
         storage_options: for fsspec.
         rotated_seconds: a renamed file has ended after so many seconds without a write.
         by_name: whether to continue with the file that takes the name of a renamed or missing file.
+        compressed: whether a file with a name such as ``a.log.gz`` is compressed.
     """
 
     storage_options: Mapping[str, Any]
     rotated_seconds: float
     by_name: bool
+    compressed: bool
 
     @contextmanager
     def look(self, at: Tail) -> Iterator[FileState]:
@@ -78,30 +91,80 @@ class Finder:
         return attrs.evolve(file, real=os.path.realpath(inner)) if not file.real and is_local(fs, "TailLines") else file
 
     def _state(self, at: Tail) -> FileState:
-        file = at.file
+        file: FileInfo = at.file
+        later: tuple[FileInfo, ...] = ()
         for path in chain.from_iterable(self._names(at) for _ in range(_LOOKS)):
             found = self._open(path, file)
             if found is None:
                 continue
             opened, there = found
-            if _is_same(opened, there.size, at):
+            number = generation(opened)
+            if 0 not in (number, at.generation) and number != at.generation:
+                opened.close()  # a later file got the inode number
+                if path == file.path and self.by_name and not at.after:
+                    later = (self.located(there),)
+                continue
+            kind = named_kind(file.path) if self.compressed else ""
+            if kind:
+                return self._unpacked(CompressedText(opened, kind, path, "TailLines"), _touched(opened, there), at)
+            if is_same(opened, there.size, at):
                 if path == file.path:
-                    return FileState(opened, there.size)
+                    return FileState(opened, there.size, generation=number)
                 quiet = time.time() - _touched(opened, there) > self.rotated_seconds
                 after = self._after(at)
-                return FileState(
-                    opened, there.size, quiet and bool(after or not self.by_name), after, moved=not self.by_name
-                )
+                ended = quiet and bool(after or not self.by_name)
+                return FileState(opened, there.size, ended, after, moved=not self.by_name, generation=number)
             opened.close()
             if path == file.path and not at.moved:
-                after = (*at.after, attrs.evolve(self.located(there), watch=file.watch))
-                return FileState(io.BytesIO(), 0, ended=True, after=after, lost="was cut short or written anew")
-        return self._missing(at)
+                watch = None if file.watch is None else attrs.evolve(file.watch, head=b"")
+                known = bool(at.after) and at.after[-1].version == there.version
+                after = at.after if known else (*at.after, attrs.evolve(self.located(there), watch=watch))
+                nothing = FileState(io.BytesIO(), 0, ended=True, after=after, lost="was cut short or written anew")
+                return self._copied(at, after) or nothing
+        after = later or self._after(at)
+        return self._restored(at) or self._copied(at, after) or self._missing(at, after)
 
-    def _missing(self, at: Tail) -> FileState:
+    def _unpacked(self, text: CompressedText, touched: float, at: Tail) -> FileState:
+        """Return the state of a compressed file, which gets no more bytes once it can be read to its end."""
+        try:
+            return FileState(text, text.size(), ended=True, moved=at.moved)
+        except ReadError:
+            text.close()
+            quiet = time.time() - touched > self.rotated_seconds  # else it may not be complete yet
+            lost = "is left out, since it cannot be decompressed to its end,"
+            return FileState(io.BytesIO(), at.start - at.base, quiet, moved=at.moved, lost=lost)
+
+    def _restored(self, at: Tail) -> FileState | None:
+        """Return the state of a file that has come back with another inode number; None if it has not.
+
+        It is looked for where a name is followed, or a part that was read is read again. Any other `FileInfo` with
+        another number is a new element, which `WatchFiles` gives.
+        """
+        now = self._now(at.file.path)
+        if now is None or not at.head or at.after or (at.stop is UNBOUNDED and not self.by_name):
+            return None
+        fs, inner = file_system(at.file.path, self.storage_options, "TailLines")
+        if not is_local(fs, "TailLines"):
+            return None
+        try:
+            opened = fs.open(inner, "rb")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if is_same(opened, now.size, at) and (at.stop is UNBOUNDED or now.size >= at.stop - at.base):
+            return FileState(opened, now.size, generation=generation(opened), restored=self.located(now))
+        opened.close()
+        return None
+
+    def _copied(self, at: Tail, after: tuple[FileInfo, ...]) -> FileState | None:
+        """Return the state of a file of which there is only a copy; None if there is none."""
+        found = find_copy(at, self.storage_options, compressed=self.compressed)
+        if found is None:
+            return None
+        return FileState(*found, ended=bool(after or not self.by_name), after=after, moved=at.moved)
+
+    def _missing(self, at: Tail, after: tuple[FileInfo, ...]) -> FileState:
         """Return the state of a file that was found neither under its name nor near it."""
         nothing, inside, lost = io.BytesIO(), at.start - at.base, "has gone"
-        after = self._after(at)
         if self.by_name:
             return FileState(nothing, inside, bool(after), after, moved=at.moved, lost=lost)
         watch = at.file.watch
@@ -133,21 +196,9 @@ class Finder:
 
     def _names(self, at: Tail) -> Iterator[str]:
         """Yield the name of a file, then the names that it may have now, by its inode number."""
-        file = at.file
-        yield file.path
-        fs, inner = file_system(file.path, self.storage_options, "TailLines")
-        folders = {os.path.dirname(inner): None}
-        if file.real:
-            folders[os.path.dirname(file.real)] = None  # a link's target is renamed here, even if the link has changed
-        below = []
-        for entry in chain.from_iterable(_entries(fs, folder) for folder in folders):
-            if entry["type"] == "directory":
-                below.append(entry["name"])
-            elif _has_number(entry, file) and entry["name"] != inner:
-                yield entry["name"]
-        for name in below:  # such as archive/
-            with suppress(PermissionError):
-                yield from (entry["name"] for entry in _entries(fs, name) if _has_number(entry, file))
+        yield at.file.path
+        fs, inner = file_system(at.file.path, self.storage_options, "TailLines")
+        yield from (entry["name"] for entry in listed(fs, inner, at.file.real) if _has_number(entry, at.file))
 
     def _open(self, path: str, file: FileInfo) -> tuple[Any, FileInfo] | None:
         """Open ``path`` and look it up; None unless it is ``file`` by version both before and after the open."""
@@ -166,15 +217,6 @@ class Finder:
         return opened, now
 
 
-def _entries(fs: Any, folder: str) -> list[Any]:
-    """Return the entries of a directory; none if it is missing."""
-    try:
-        entries: list[Any] = fs.ls(folder, detail=True)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return entries
-
-
 def _touched(opened: Any, there: FileInfo) -> float:
     """Return when an open file was last written or renamed, in seconds since the epoch; 0 if unknown."""
     try:
@@ -185,20 +227,3 @@ def _touched(opened: Any, there: FileInfo) -> float:
 
 def _has_number(entry: Any, file: FileInfo) -> bool:
     return entry["type"] == "file" and str(entry.get("ino")) == file.version
-
-
-def _is_same(opened: Any, size: int, at: Tail) -> bool:
-    """Return whether a file has the first bytes, and the last read bytes, of the file that was read."""
-    inside = at.start - at.base
-    return (
-        size >= inside
-        and read_bytes(opened, 0, len(at.head)) == at.head
-        and read_bytes(opened, inside - len(at.last), inside) == at.last
-    )
-
-
-def read_bytes(opened: Any, start: int, stop: int) -> bytes:
-    """Return the bytes ``[start, stop)`` of an open file, as far as they are there."""
-    opened.seek(start)
-    data: bytes = opened.read(stop - start)
-    return data

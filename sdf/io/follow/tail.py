@@ -16,13 +16,17 @@ from typing import Any
 
 import attrs
 
-from sdf import UNBOUNDED, RestrictionTracker
-from sdf.errors import InvalidValueError, ReadError, SourceChangedError
+from sdf import UNBOUNDED, MonotonicWatermark, RestrictionTracker
+from sdf.errors import InvalidValueError, ReadError, SourceChangedError, show
+from sdf.io.compressed.compression import named_kind
 from sdf.io.files.file_fn import FileBlock, FileRange
-from sdf.io.follow.file_states import FileState, Finder, read_bytes
+from sdf.io.files.pinned import FileInfo
+from sdf.io.follow.copies import read_bytes
+from sdf.io.follow.file_states import FileState, Finder
 from sdf.io.follow.tail_parts import Piece, Tail, TailTracker
 from sdf.io.options import as_seconds
 from sdf.io.text.lines import ReadLines
+from sdf.io.timestamps import Timestamp, as_timestamp, observed, watermark_of
 
 __all__ = ["TailLines"]
 
@@ -46,27 +50,53 @@ class TailLines(ReadLines):
         rotated_seconds: a renamed file has ended after so many seconds without a write. A missing `FileInfo` has ended
             after eight looks spread over that time. If `WatchFiles` yielded it, the eight looks are a scan interval
             apart, and none counts while the watched directory is missing.
-        options: as for `ReadLines`. Compressed files cannot be followed: a file with such a name is an error, unless
-            ``compression`` is None.
+        fail_on_data_loss: whether it is an error if bytes that a batch has read are gone when it comes again. False: go
+            on with what is there. Bytes that may have been lost before they were read are no error; the journal, the
+            summary and a warning tell of both.
+        timestamp: a function from a record to its time, such as seconds since the epoch. The highest so far is the
+            watermark of a file: records should come in that order, and late ones are given all the same.
+        options: as for `ReadLines`. ``compression`` must be ``"infer"``, or None if names such as ``a.log.gz`` mean
+            nothing. A compressed `FileInfo` is read once, when it is complete; a compressed path is an error.
 
     Source: `tail -F`; rotation as logrotate does it.
     """
 
-    def __init__(self, *, poll_seconds: float = 1.0, rotated_seconds: float = 10.0, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        poll_seconds: float = 1.0,
+        rotated_seconds: float = 10.0,
+        fail_on_data_loss: bool = True,
+        timestamp: Timestamp | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self.poll_seconds = as_seconds(poll_seconds, "TailLines poll_seconds")
         self.rotated_seconds = as_seconds(rotated_seconds, "TailLines rotated_seconds")
+        self.fail_on_data_loss = fail_on_data_loss
+        self.timestamp = as_timestamp(timestamp, "TailLines timestamp")
+        if self.with_block_id:
+            raise InvalidValueError("TailLines has no with_block_id: a file that grows has no blocks.")
+        if self.compression not in ("infer", None):
+            raise InvalidValueError(
+                f"TailLines compression must be 'infer' or None (got {show(self.compression)}): a file that grows is "
+                f"not compressed."
+            )
 
     def get_initial_restriction(self, element: Any) -> Tail:  # type: ignore[override]
         start = element.start if isinstance(element, FileBlock) else 0
         file = self.file_of(element)
         kind = self._kind(FileRange(start, file.size, file))
-        if kind:
+        if kind and not isinstance(element, FileInfo):
             raise InvalidValueError(
-                f"TailLines cannot follow a {kind} file (got {file.path!r}). Leave such files out by the pattern, or "
-                f"by the regex of WatchFiles; where only the name says so, pass compression=None."
+                f"TailLines cannot follow a {kind} file (got {file.path!r}): it does not grow. Let WatchFiles find it, "
+                f"or read it with ReadLines; where only the name says so, pass compression=None."
             )
-        return Tail(start, UNBOUNDED, 0, self._finder(element).located(file))
+        known = 0 if file.watch is None else file.watch.generation
+        return Tail(start, UNBOUNDED, 0, self._finder(element).located(file), generation=known)
+
+    def create_watermark_estimator(self, element: Any, restriction: Any) -> MonotonicWatermark | None:
+        return watermark_of(self.timestamp)
 
     def split_restriction(self, element: Any, restriction: Any) -> Iterator[Any]:
         yield restriction
@@ -76,6 +106,24 @@ class TailLines(ReadLines):
 
     def remark(self, element: Any, restriction: Any) -> str:
         return ""
+
+    def peek(self, element: Any, restriction: Tail) -> Any:
+        """Return number, size and time of a local file that has its name; None for others, which must be looked for."""
+        path = restriction.file.path.removeprefix("file://")
+        waits = restriction.moved or restriction.missed or restriction.after or named_kind(path)  # then time matters
+        if waits or restriction.is_empty or not os.path.isabs(path):
+            return None
+        try:
+            there = os.stat(path)
+        except OSError:
+            return None
+        is_same = str(there.st_ino) == restriction.file.version
+        return (there.st_ino, there.st_size, there.st_mtime_ns) if is_same else None
+
+    def backlog(self, element: Any, restriction: Tail) -> tuple[None, int | None]:
+        """Return the bytes of a local file that has its name; those of other files are not known."""
+        seen = self.peek(element, restriction)
+        return None, None if seen is None else max(0, seen[1] - (restriction.start - restriction.base))
 
     def truncate(self, element: Any, restriction: Tail) -> Tail | None:
         """Keep the bytes that are there now, also in the files to read next, and a last line without its end."""
@@ -97,41 +145,53 @@ class TailLines(ReadLines):
         at: Tail = tracker.current_restriction()
         if not at.is_empty:
             with self._finder(element).look(at) as state:
-                yield from self._process(at, state, tracker)
+                yield from observed(self._process(at, state, tracker), tracker, self.timestamp)
 
     def _finder(self, element: Any) -> Finder:
-        return Finder(self.storage_options, self.rotated_seconds, by_name=isinstance(element, (str, os.PathLike)))
+        return Finder(
+            self.storage_options,
+            self.rotated_seconds,
+            by_name=isinstance(element, (str, os.PathLike)),
+            compressed=self.compression is not None,
+        )
 
     def _process(self, at: Tail, state: FileState, tracker: Any) -> Iterator[Any]:
         growing = at.stop is UNBOUNDED
         inside = at.start - at.base
         end = state.size if growing else at.stop - at.base - sum(file.size for file in at.after)
+        there = end
         if state.size < end > inside:
-            raise SourceChangedError(
-                f"{at.file.path}: bytes up to {end} were planned to be read, but only {state.size} of that file are "
-                f"there. Keep rotated files for as long as a stream may have to read them again."
-            )
+            there = max(inside, state.size)
+            self._check_loss(at, there, end)
         rest = at
         if growing:
             rest = attrs.evolve(
                 at,
+                file=state.restored or at.file,
+                generation=state.generation if state.restored else at.generation,
                 moved=state.moved,
                 missed=state.missed,
                 missed_at=state.missed_at,
                 after=state.after,
             )
-        while inside < end:
-            data = self._lines(at.file.path, state.file, inside, end, to_the_end=not growing or state.ended)
+        while inside < there:
+            data = self._lines(at.file.path, state.file, inside, there, to_the_end=not growing or state.ended)
             if not data:
                 break
             head = rest.head + data[: max(0, _KNOWN_BYTES - inside)] if len(rest.head) == inside else rest.head
             last = (rest.last + data[-_KNOWN_BYTES:])[-_KNOWN_BYTES:]
             start = rest.start
-            rest = attrs.evolve(rest, start=start + len(data), head=head, last=last)
+            known = rest.generation or state.generation
+            rest = attrs.evolve(rest, start=start + len(data), head=head, last=last, generation=known)
             if not tracker.try_claim(Piece(start, rest)):
                 return
             yield from self.records(at.file.path, inside, data)
             inside += len(data)
+        if there < end:  # what is lost counts as read
+            start, rest = rest.start, attrs.evolve(rest, start=rest.start + end - inside)
+            if not tracker.try_claim(Piece(start, rest, f"{at.file.path}: bytes {inside} to {end} have gone")):
+                return
+            inside = end
         here, has_read = rest.start, rest.start > at.start
         after = state.after if growing else at.after
         if not growing and (not after or inside < end):
@@ -139,15 +199,28 @@ class TailLines(ReadLines):
         if growing and not state.ended:
             if has_read or rest == at or tracker.try_claim(Piece(here, rest)):
                 tracker.defer_remainder(self.poll_seconds)
-        elif not after:
-            if tracker.try_claim(Piece(here, attrs.evolve(rest, ended=True))):
+            return
+        lost = f"{at.file.path} {state.lost} after byte {inside}; if there was more, that is lost" if state.lost else ""
+        if not after:
+            if tracker.try_claim(Piece(here, attrs.evolve(rest, ended=True), lost)):
                 tracker.defer_remainder()  # so that this part has a stop, and a replay reads the same
         elif has_read:
             tracker.defer_remainder()  # a part never lies in two files
-        elif tracker.try_claim(Piece(here, Tail(here, at.stop, here, after[0], after=after[1:]))):
+            return
+        elif tracker.try_claim(Piece(here, Tail(here, at.stop, here, after[0], after=after[1:]), lost)):
             tracker.defer_remainder()
-        if growing and state.ended and state.lost:
-            log.warning("%s %s after byte %d; if there was more, that is lost", at.file.path, state.lost, inside)
+        if growing and lost:
+            log.warning("%s", lost)
+
+    def _check_loss(self, at: Tail, there: int, end: int) -> None:
+        """Raise if it is an error that a file which was read up to ``end`` has only ``there`` bytes now; else warn."""
+        flaw = f"{at.file.path}: bytes up to {end} were planned to be read, but only {there} of that file are there"
+        if self.fail_on_data_loss:
+            raise SourceChangedError(
+                f"{flaw}. Keep rotated files for as long as a stream may have to read them again; restore the file, or "
+                f"pass fail_on_data_loss=False to go on with what is there."
+            )
+        log.warning("%s; this stream goes on with them", flaw)
 
     def _lines(self, path: str, opened: Any, start: int, end: int, *, to_the_end: bool) -> bytes:
         """Return some whole lines, b"" if there is none; with ``to_the_end``, also the last bytes, as a line."""

@@ -14,10 +14,12 @@ import attrs
 from sdf import UNBOUNDED, RestrictionTracker
 from sdf.errors import show
 from sdf.io.files.pinned import FileInfo
+from sdf.io.stored import stored
 
 __all__ = ["Piece", "Tail", "TailTracker"]
 
 
+@stored
 @attrs.frozen
 class Tail:
     """The bytes ``[start, stop)``, counted over all files that had a name.
@@ -35,6 +37,9 @@ class Tail:
         missed_at: time of the last such look, in seconds since the epoch; 0 while the file is there.
         after: the files that have had the name since, in order; for a drained stream, the files still to be read to
             their sizes, up to ``stop``.
+        generation: of the present file's inode number; 0 if unknown.
+        ends: of a part that was read, the few bytes before ``stop``, by which it is known when it is read again.
+        lost: what of this part was not there when it was first read, or may have been lost before; "" for nothing.
     """
 
     start: int
@@ -48,6 +53,9 @@ class Tail:
     missed: int = 0
     missed_at: float = 0.0
     after: tuple[FileInfo, ...] = ()
+    generation: int = 0
+    ends: bytes = b""
+    lost: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -55,12 +63,14 @@ class Tail:
         return self.ended or not self.start < self.stop
 
 
+@stored
 @attrs.frozen
 class Piece:
-    """The position of a claim: where some whole lines start, and the restriction that remains after them."""
+    """The position of a claim: where some whole lines start, what remains after them, and ``lost`` as of `Tail`."""
 
     start: int
     rest: Tail
+    lost: str = ""
 
 
 class TailTracker(RestrictionTracker):
@@ -82,7 +92,9 @@ class TailTracker(RestrictionTracker):
             return False
         self._next = attrs.evolve(position.rest, stop=self._tail.stop)
         if self._next.base == self._tail.base:
-            self._tail = attrs.evolve(self._tail, head=self._next.head)
+            self._tail = attrs.evolve(self._tail, head=self._next.head, ends=self._next.last)
+        if position.lost:
+            self._tail = attrs.evolve(self._tail, ends=b"", lost=position.lost)  # its end may not be there
         return True
 
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Tail, Tail] | None:

@@ -22,10 +22,14 @@ from sdf.io.files.match import MatchFiles, pattern_root
 from sdf.io.files.pinned import FileInfo, Watch, file_system, is_local
 from sdf.io.follow.known_files import KnownFile, compare
 from sdf.io.options import as_seconds
+from sdf.io.stored import stored
 
 __all__ = ["Scans", "WatchFiles"]
 
+_STALLED = 8  # scan intervals
 
+
+@stored
 @attrs.frozen
 class Scans:
     """The scans ``[start, stop)`` of an element.
@@ -35,12 +39,14 @@ class Scans:
         stop: number after the last one, or UNBOUNDED.
         seen: the files seen before the first scan.
         found: the files that the first scan found; None before it is made.
+        ended: whether no scan is needed any more.
     """
 
     start: int
     stop: Any = UNBOUNDED
     seen: tuple[Any, ...] = ()
     found: tuple[Any, ...] | None = None
+    ended: bool = False
 
 
 @attrs.frozen
@@ -50,6 +56,10 @@ class Scan:
     number: int
     found: tuple[Any, ...]
     seen: tuple[Any, ...]
+
+    def after(self, scans: Scans) -> Scans:
+        """Return what remains of some scans after this one."""
+        return attrs.evolve(scans, start=self.number + 1, seen=self.seen, found=None)
 
 
 class ScanTracker(RestrictionTracker):
@@ -75,21 +85,19 @@ class ScanTracker(RestrictionTracker):
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Scans, Scans] | None:
         if self._refused or fraction_of_remainder != 0:
             return None
-        after = self._scans.start if self._made is None else self._made.number + 1
-        if not after < self._scans.stop:
+        residual = self._scans if self._made is None else self._made.after(self._scans)
+        if not residual.start < self._scans.stop:
             return None
-        seen = self._scans.seen if self._made is None else self._made.seen
-        residual = Scans(after, self._scans.stop, seen)
-        self._scans = attrs.evolve(self._scans, stop=after, seen=())  # to replay it, `found` is enough
+        self._scans = attrs.evolve(self._scans, stop=residual.start, seen=())  # to replay it, `found` is enough
         return self._scans, residual
 
     def check_done(self) -> None:
         last = self._scans.start - 1 if self._made is None else self._made.number
-        if not self._refused and not last >= self._scans.stop - 1:
+        if not self._refused and not self._scans.ended and not last >= self._scans.stop - 1:
             raise ValueError(f"scan {last + 1} of {show(self._scans)} was not made")
 
     def is_bounded(self) -> bool:
-        return self._scans.stop is not UNBOUNDED
+        return self._scans.ended or self._scans.stop is not UNBOUNDED
 
 
 class WatchFiles(Connector):
@@ -104,11 +112,15 @@ class WatchFiles(Connector):
         modified: how to treat a changed file. ``"reread"`` yields it again. ``"tail"`` yields the appended bytes as a
             `FileBlock`, which may end inside of a record, and the whole file if it was replaced or has shrunk.
             ``"ignore"`` yields each file once, under whatever name or link, and a new file that takes its place: for
-            `TailLines`. A copy is another file: leave copies of rotated files out of the pattern.
+            `TailLines`. It waits until a file has a first byte. A compressed file is not yielded if it begins, both
+            name and text, as a file that was yielded: it is the copy that rotation makes of it. Another copy is
+            another file: leave copies of rotated files out of the pattern.
         recursive, regex, hidden, storage_options: as of `MatchFiles`.
 
     Source: the directory scanner of Apache Apex Malhar's file splitter, which compares times only.
     """
+
+    scans = True
 
     def __init__(self, *, interval_seconds: float = 5.0, modified: str = "reread", **options: Any) -> None:
         if modified not in ("reread", "tail", "ignore"):
@@ -145,11 +157,14 @@ class WatchFiles(Connector):
         seen: tuple[Any, ...]
         if self.modified == "ignore" and root is not None:
             known = tuple(one if isinstance(one, KnownFile) else KnownFile(one, 0, b"") for one in scans.seen)
-            new, seen = compare(known, there)
-            watch = Watch(root, self.interval_seconds)
+            new, seen = compare(known, there, stalled_seconds=_STALLED * self.interval_seconds)
             found = tuple(
-                attrs.evolve(file, real=os.path.realpath(file.path.removeprefix("file://")), watch=watch)
-                for file in new
+                attrs.evolve(
+                    file,
+                    real=os.path.realpath(file.path.removeprefix("file://")),
+                    watch=Watch(root, self.interval_seconds, head, known_as.generation),
+                )
+                for file, known_as, head in new
             )
             is_new = [one.lasting for one in known] != [one.lasting for one in seen]
         else:

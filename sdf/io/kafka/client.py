@@ -1,62 +1,48 @@
-"""Shared by the Kafka connectors: a worker's consumers, requests to brokers, and the messages of a partition."""
+"""Shared by the Kafka connectors: a worker's consumers, and requests to brokers."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
 
-import attrs
-
-from sdf.errors import InvalidTypeError, InvalidValueError, SourceChangedError, SourceError, show
+from sdf.errors import InvalidTypeError, InvalidValueError, SourceAwayError, SourceError, show
 from sdf.extras import need
 from sdf.io.connector import Connector
-from sdf.numbers import as_integer, as_number, is_integer, is_number
+from sdf.io.kafka.fetched import Fetched, kafka_library, log
+from sdf.io.kafka.starts import Start, chosen_offset
+from sdf.io.options import as_seconds
+from sdf.numbers import as_number, is_number
 
-__all__ = ["KafkaFn", "KafkaRecord", "TopicPartition", "as_start", "kafka_library"]
+__all__ = ["KafkaFn", "backoff_seconds"]
 
 _OWN_CONFIG = {
     "auto.offset.reset": "error",  # never go on at another offset
     "enable.auto.commit": False,
     "enable.partition.eof": True,
 }
-_CHANGED = ("_AUTO_OFFSET_RESET", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
-_MOST_MESSAGES = 1000
-# The library retries after these. It takes a batch with no messages left for one too large, and reports the tenth such.
-_PASSING = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "MSG_SIZE_TOO_LARGE")
+_AWAY = (
+    "_TRANSPORT",
+    "_ALL_BROKERS_DOWN",
+    "_RESOLVE",
+    "_TIMED_OUT",
+    "_TIMED_OUT_QUEUE",
+    "_WAIT_COORD",
+    "BROKER_NOT_AVAILABLE",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "LEADER_NOT_AVAILABLE",
+    "NETWORK_EXCEPTION",
+    "NOT_COORDINATOR",
+    "NOT_LEADER_FOR_PARTITION",
+    "REQUEST_TIMED_OUT",
+)
+_MOST_BACKOFF_SECONDS = 60.0
 
-
-@attrs.frozen
-class TopicPartition:
-    """A partition of a topic; an element of `ReadKafka`."""
-
-    topic: str
-    partition: int = attrs.field(converter=as_integer)
-
-
-@attrs.frozen
-class KafkaRecord:
-    """A message.
-
-    Attributes:
-        topic: its topic.
-        partition: its partition.
-        offset: its offset in the partition.
-        timestamp_ms: milliseconds since the epoch, set by the producer or the broker; None if neither set it.
-        key: bytes, or None.
-        value: bytes, or None for a deletion.
-        headers: names and values.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
+T = TypeVar("T")
 
 
 class KafkaFn(Connector):
@@ -65,12 +51,13 @@ class KafkaFn(Connector):
     Args:
         config: configuration of librdkafka, at least ``bootstrap.servers``.
         timeout_seconds: the most seconds to wait for an answer or for the next message.
+        away_seconds: how long to ask again, less and less often, if no broker answers.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
     """
 
-    def __init__(self, config: Mapping[str, Any], *, timeout_seconds: float) -> None:
+    def __init__(self, config: Mapping[str, Any], *, timeout_seconds: float, away_seconds: float = 0.0) -> None:
         name = type(self).__name__
         if not isinstance(config, Mapping):
             raise InvalidTypeError(
@@ -88,6 +75,7 @@ class KafkaFn(Connector):
         need("confluent_kafka", name)
         self.config = {"group.id": "sdf", **config}  # the library requires a group name, even to join none
         self.timeout_seconds: float = seconds
+        self.away_seconds = as_seconds(away_seconds, f"{name} away_seconds")
 
     def setup(self) -> None:
         self._idle: list[Any] = []
@@ -96,32 +84,74 @@ class KafkaFn(Connector):
         while self._idle:
             self._idle.pop().close()
 
-    def _partitions(self, consumer: Any, topic: str) -> list[int]:
-        with self._asking(topic):
+    def _partitions(self, consumer: Any, topic: str, *, patient: bool = False) -> list[int]:
+        def ask() -> Any:
             found = consumer.list_topics(topic, timeout=self.timeout_seconds).topics[topic]
-        if found.error is not None:
-            raise SourceError(f"{type(self).__name__}: {self._where(topic)}: {found.error.str()}.")
-        return sorted(found.partitions)
+            if found.error is not None:
+                raise kafka_library().KafkaException(found.error)
+            return found
 
-    def _ends(self, consumer: Any, topic: str, partition: int) -> tuple[int, int]:
+        return sorted(self._answer(topic, ask, patient=patient).partitions)
+
+    def _ends(self, consumer: Any, topic: str, partition: int, *, patient: bool = False) -> tuple[int, int]:
         """Return the first offset of a partition, and the offset after its last one."""
         asked = kafka_library().TopicPartition(topic, partition)
-        with self._asking(topic):
-            low, end = consumer.get_watermark_offsets(asked, timeout=self.timeout_seconds)
+        low, end = self._answer(
+            topic, lambda: consumer.get_watermark_offsets(asked, timeout=self.timeout_seconds), patient=patient
+        )
         return low, end
+
+    def _begins_at(
+        self, consumer: Any, topic: str, partition: int, start: Start, ends: tuple[int, int], *, patient: bool = False
+    ) -> int:
+        """Return the offset where the reading of a partition begins; ``ends`` are those of the partition."""
+        offset = chosen_offset(start, topic, partition)
+        if offset is not None:
+            return offset
+        if isinstance(start, datetime):
+            milliseconds = math.ceil(start.timestamp() * 1000)
+            asked = [kafka_library().TopicPartition(topic, partition, milliseconds)]
+            (found,) = self._answer(
+                topic, lambda: consumer.offsets_for_times(asked, timeout=self.timeout_seconds), patient=patient
+            )
+            if found.error is not None:
+                raise SourceError(f"{type(self).__name__}: {self._where(topic)}: {found.error.str()}.")
+            return found.offset if found.offset >= 0 else ends[1]  # no message is that late
+        return ends[1] if start == "latest" else ends[0]
 
     def _where(self, topic: str) -> str:
         return f"topic {topic!r} at {self.config['bootstrap.servers']}"
 
+    def _answer(self, topic: str, ask: Callable[[], T], *, patient: bool) -> T:
+        """Return what brokers answer; ``patient``: ask for as long as ``away_seconds``."""
+        began, looks = time.monotonic(), 0
+        while True:
+            try:
+                with self._asking(topic):
+                    return ask()
+            except SourceAwayError as error:
+                waited = time.monotonic() - began
+                if not patient or waited >= self.away_seconds:
+                    raise
+                wait = min(backoff_seconds(looks, 1.0), self.away_seconds - waited)
+                log.warning("%s Asks again in %.3g s.", error, wait)
+                time.sleep(wait)
+                looks += 1
+
     @contextmanager
     def _asking(self, topic: str) -> Iterator[None]:
+        kafka = kafka_library()
         try:
             yield
-        except kafka_library().KafkaException as error:
-            raise SourceError(
-                f"{type(self).__name__}: {self._where(topic)}: no answer within {self.timeout_seconds:g} s: "
-                f"{error.args[0].str()}. Are the servers right, and can this host reach them?"
-            ) from error
+        except kafka.KafkaException as error:
+            said = error.args[0]
+            who = f"{type(self).__name__}: {self._where(topic)}"
+            if said.code() in [getattr(kafka.KafkaError, name) for name in _AWAY]:
+                raise SourceAwayError(
+                    f"{who}: no answer within {self.timeout_seconds:g} s: {said.str()}. Are the servers right, and can "
+                    f"this host reach them?"
+                ) from error
+            raise SourceError(f"{who}: {said.str()}.") from error
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
@@ -144,105 +174,13 @@ class KafkaFn(Connector):
                 f"{type(self).__name__} config must be one that librdkafka takes: {error.args[0].str()}."
             ) from error
 
-    def _messages(self, consumer: Any, topic: str, partition: int, offset: int) -> Messages:
-        """Return the messages of a partition from an offset on."""
+    def _messages(self, consumer: Any, topic: str, partition: int, offset: int, *, patient: bool = False) -> Fetched:
+        """Return the messages of a partition from an offset on; ``patient`` as for `_answer`."""
         where = f"{type(self).__name__}: {self._where(topic)}, partition {partition}"
-        return Messages(consumer, topic, partition, offset, self.timeout_seconds, where)
+        away_seconds = self.away_seconds if patient else 0.0
+        return Fetched(consumer, topic, partition, offset, self.timeout_seconds, away_seconds, where)
 
 
-class Messages:
-    """The messages of one partition from an offset on, in order."""
-
-    def __init__(
-        self, consumer: Any, topic: str, partition: int, offset: int, timeout_seconds: float, where: str
-    ) -> None:
-        kafka = kafka_library()
-        self.partition = partition
-        self._consumer = consumer
-        self._timeout_seconds = timeout_seconds
-        self._where = where
-        self._changed = [getattr(kafka.KafkaError, name) for name in _CHANGED]
-        self._passing = [getattr(kafka.KafkaError, name) for name in _PASSING]
-        self._end_of_partition = kafka.KafkaError._PARTITION_EOF
-        self._fetched: deque[Any] = deque()
-        self._reached = offset  # all messages before this offset have been seen
-        self._ended: int | None = None  # the offset where the partition ended; None until the library reports it
-        consumer.assign([kafka.TopicPartition(topic, partition, offset)])
-
-    def until(self, end: int) -> Iterator[KafkaRecord]:
-        """Yield the messages before offset ``end`` that were not yielded yet; wait until none can be missing."""
-        while self._reached < end:
-            if not self._fetched:
-                self._fetch(end)
-            message = self._fetched[0]
-            if message.error() is not None:
-                self._fetched.popleft()
-                self._reached = self._ended = message.offset()
-            elif message.offset() >= end:
-                self._reached = end  # it belongs to a later block
-            else:
-                self._fetched.popleft()
-                self._reached = message.offset() + 1
-                yield _record(message)
-
-    def _fetch(self, end: int) -> None:
-        """Wait for the next message or the end of the partition; take all messages that have arrived."""
-        deadline = time.monotonic() + self._timeout_seconds
-        trouble = ""
-        while (left := deadline - time.monotonic()) > 0:
-            message = self._consumer.poll(left)
-            if message is None:
-                continue
-            for one in (message, *self._consumer.consume(_MOST_MESSAGES, timeout=0)):
-                error = one.error()
-                if error is None or error.code() == self._end_of_partition:
-                    self._fetched.append(one)
-                elif error.code() in self._passing:
-                    trouble = f" ({error.str()})"
-                else:
-                    raise self._failure(error)
-            if self._fetched:
-                return
-        if self._ended is not None:
-            raise SourceChangedError(
-                f"{self._where} ends at offset {self._ended}; it did not end before {end} when this was planned. It "
-                f"was made anew, or lost messages: run it again."
-            )
-        raise SourceError(
-            f"{self._where}: nothing came within {self._timeout_seconds:g} s{trouble}, at offset "
-            f"{self._reached} of {end}. If the broker is well, allow more with timeout_seconds."
-        )
-
-    def _failure(self, error: Any) -> SourceError:
-        if error.code() in self._changed:
-            return SourceChangedError(
-                f"{self._where} has no offset {self._reached} any more: {error.str()}. Messages were deleted since "
-                f"this was planned: keep them longer than a run takes, and run it again."
-            )
-        return SourceError(f"{self._where} at offset {self._reached}: {error.str()}.")
-
-
-def _record(message: Any) -> KafkaRecord:
-    kind, milliseconds = message.timestamp()
-    return KafkaRecord(
-        message.topic(),
-        message.partition(),
-        message.offset(),
-        milliseconds if kind else None,
-        message.key(),
-        message.value(),
-        tuple(message.headers() or ()),
-    )
-
-
-def kafka_library() -> Any:
-    """Return the module `confluent_kafka`."""
-    return need("confluent_kafka", "Kafka")
-
-
-def as_start(value: Any, who: str) -> str | int:
-    """Return the option ``start``; raise unless it is "earliest" or an offset."""
-    start = as_integer(value)
-    if not (start == "earliest" if isinstance(start, str) else is_integer(start) and start >= 0):
-        raise InvalidValueError(f"{who} start must be 'earliest' or an offset >= 0 (got {show(value)}).")
-    return start  # type: ignore[no-any-return]
+def backoff_seconds(looks: int, first_seconds: float) -> float:
+    """Return how long to wait after a number of looks in a row that got no answer: twice as long each time."""
+    return min(first_seconds * 2.0 ** min(looks, 30), _MOST_BACKOFF_SECONDS)

@@ -11,13 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sdf import UNBOUNDED, OffsetRange, RestrictionTracker
-from sdf.errors import InvalidTypeError, SourceChangedError, show
+import attrs
+
+from sdf import UNBOUNDED, MonotonicWatermark, OffsetRange, RestrictionTracker
+from sdf.errors import InvalidTypeError, SourceAwayError, SourceChangedError, show
 from sdf.io.follow.watch import Scan, Scans, ScanTracker
-from sdf.io.kafka.client import KafkaFn, KafkaRecord, TopicPartition, as_start, kafka_library
+from sdf.io.kafka.client import KafkaFn, backoff_seconds
+from sdf.io.kafka.fetched import Fetched, kafka_library, log
+from sdf.io.kafka.starts import Start, as_start, chosen_offset
+from sdf.io.kafka.tail_parts import KafkaTail, KafkaTracker, Mark, Messages
+from sdf.io.kafka.values import KafkaRecord, TopicPartition
 from sdf.io.options import as_seconds
+from sdf.io.timestamps import Timestamp, as_timestamp, observed, watermark_of
 
 __all__ = ["TailKafka", "WatchTopics"]
+
+_LEAST_BACKOFF_SECONDS = 0.1
+_NEAR = 1000  # offsets; to read so many again is cheaper than to begin once more
 
 
 class WatchTopics(KafkaFn):
@@ -27,16 +37,24 @@ class WatchTopics(KafkaFn):
         config: configuration of librdkafka, at least ``bootstrap.servers``.
         interval_seconds: seconds from one look for new partitions to the next.
         timeout_seconds: the most seconds to wait for an answer.
+        away_seconds: how long to look again if no broker answers, less and less often, after the first answer.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
         SourceError: when it runs, if there is no such broker or topic, or none answers.
     """
 
+    scans = True
+
     def __init__(
-        self, config: Mapping[str, Any], *, interval_seconds: float = 30.0, timeout_seconds: float = 30.0
+        self,
+        config: Mapping[str, Any],
+        *,
+        interval_seconds: float = 30.0,
+        timeout_seconds: float = 30.0,
+        away_seconds: float = 600.0,
     ) -> None:
-        super().__init__(config, timeout_seconds=timeout_seconds)
+        super().__init__(config, timeout_seconds=timeout_seconds, away_seconds=away_seconds)
         self.interval_seconds = as_seconds(interval_seconds, "WatchTopics interval_seconds")
 
     def get_initial_restriction(self, element: Any) -> Scans:
@@ -53,8 +71,10 @@ class WatchTopics(KafkaFn):
             if tracker.try_claim(Scan(scans.start, scans.found, ())):
                 yield from scans.found
             return
+        added = bool(scans.seen)  # at first nobody knows whether the servers are right
         with self._consumer() as consumer:
-            there = tuple(TopicPartition(element, number) for number in self._partitions(consumer, element))
+            numbers = self._partitions(consumer, element, patient=added)
+        there = tuple(TopicPartition(element, number, added=added) for number in numbers)
         found = tuple(partition for partition in there if partition not in scans.seen)
         if found and tracker.try_claim(Scan(scans.start, found, (*scans.seen, *found))):
             yield from found
@@ -64,15 +84,30 @@ class WatchTopics(KafkaFn):
 class TailKafka(KafkaFn):
     """Follows partitions of topics, in streams. Element: a `TopicPartition`. Gives `KafkaRecord`.
 
-    Position: an offset. A micro-batch reads the messages that are there when a task begins to read the partition. With
-    the default ``isolation.level``, a partition ends where its first open transaction begins.
+    Position: an offset; a block is the messages that have come together. A micro-batch reads the messages that are
+    there when a task begins to read the partition. With the default ``isolation.level``, only those of committed
+    transactions are read, and a partition ends where its first open transaction begins. Where compaction or a
+    transaction has left a gap, reading goes on after it.
+
+    A topic that was deleted and made anew is noticed when it has new messages: the message that was read last is
+    another one now, or is not there. Of a partition of which nothing was read yet this cannot be known.
 
     Args:
         config: configuration of librdkafka, at least ``bootstrap.servers``. If it has ``group.id``, offsets are also
             committed for that group once the journal has them; the group must have no members of its own.
-        start: ``"earliest"``, or the first offset to read of each partition.
+        start: where to begin in each partition: ``"earliest"``; ``"latest"``, after the last message; an offset; a
+            mapping of `TopicPartition` to offsets, for those that are not to begin at their earliest; or a
+            ``datetime`` with a time zone: at the first message with that time or a later one. A partition that
+            `WatchTopics` finds later is read from its earliest message on, not its latest.
         poll_seconds: seconds to wait if nothing is new.
         timeout_seconds: the most seconds to wait for an answer or for the next message.
+        away_seconds: how long to look again if no broker answers, less and less often, before that is an error; other
+            partitions go on meanwhile. It counts the waits between looks in a row, so a stream that was down counts
+            nothing. The log tells of each.
+        fail_on_data_loss: whether it is an error if messages were deleted before they were read, or the topic was made
+            anew. False: go on with what is there; the journal, the summary and a warning say what was lost.
+        timestamp: a function from a record to its time, such as seconds since the epoch. The highest so far is the
+            watermark of a partition: records should come in that order, and late ones are given all the same.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
@@ -84,65 +119,155 @@ class TailKafka(KafkaFn):
         self,
         config: Mapping[str, Any],
         *,
-        start: str | int = "earliest",
+        start: Start = "earliest",
         poll_seconds: float = 1.0,
         timeout_seconds: float = 30.0,
+        away_seconds: float = 600.0,
+        fail_on_data_loss: bool = True,
+        timestamp: Timestamp | None = None,
     ) -> None:
-        super().__init__(config, timeout_seconds=timeout_seconds)
+        super().__init__(config, timeout_seconds=timeout_seconds, away_seconds=away_seconds)
         self.start = as_start(start, "TailKafka")
         self.poll_seconds = as_seconds(poll_seconds, "TailKafka poll_seconds")
+        self.fail_on_data_loss = fail_on_data_loss
+        self.timestamp = as_timestamp(timestamp, "TailKafka timestamp")
         self.commits_to_group = "group.id" in config
 
-    def get_initial_restriction(self, element: Any) -> OffsetRange:
+    def get_initial_restriction(self, element: Any) -> KafkaTail:
         topic, partition = _both(element)
+        start = "earliest" if element.added and self.start == "latest" else self.start
         with self._consumer() as consumer:
-            low, _ = self._ends(consumer, topic, partition)
-        return OffsetRange(low if isinstance(self.start, str) else self.start, UNBOUNDED)
+            ends = self._ends(consumer, topic, partition, patient=element.added)
+            first = self._begins_at(consumer, topic, partition, start, ends, patient=element.added)
+        return KafkaTail(first, UNBOUNDED)
 
-    def truncate(self, element: Any, restriction: OffsetRange) -> OffsetRange:
+    def create_tracker(self, element: Any, restriction: OffsetRange) -> RestrictionTracker:
+        tail = restriction if isinstance(restriction, KafkaTail) else KafkaTail(restriction.start, restriction.stop)
+        return KafkaTracker(tail)  # an older sdf wrote offset ranges into journals
+
+    def truncate(self, element: Any, restriction: Any) -> Any:
         """Keep the offsets that the partition has now."""
         if restriction.stop is not UNBOUNDED:
             return restriction
         with self._consumer() as consumer:
-            _, end = self._ends(consumer, *_both(element))
-        return OffsetRange(restriction.start, max(restriction.start, end))
+            _, end = self._ends(consumer, *_both(element), patient=True)
+        return attrs.evolve(restriction, stop=max(restriction.start, end + getattr(restriction, "shift", 0)))
+
+    def create_watermark_estimator(self, element: Any, restriction: Any) -> MonotonicWatermark | None:
+        return watermark_of(self.timestamp)
 
     def process(self, element: Any, tracker: Any) -> Iterator[KafkaRecord]:
-        topic, partition = _both(element)
-        start, stop = tracker.current_restriction()
-        with self._consumer() as consumer:
-            low, end = self._ends(consumer, topic, partition)
-            if start < low:
-                raise SourceChangedError(
-                    f"TailKafka: {self._where(topic)}, partition {partition} begins at offset {low}: the messages from "
-                    f"{start} on were deleted before they were read. Keep messages longer, or begin anew with "
-                    f"another checkpoint."
-                )
-            if end < start != self.start:
-                raise SourceChangedError(
-                    f"TailKafka: {self._where(topic)}, partition {partition} ends at offset {end}, but was read up to "
-                    f"{start}: it was made anew, or lost messages. Begin anew with another checkpoint."
-                )
-            if stop is not UNBOUNDED:
-                end = stop
-            if start < end:
-                messages = self._messages(consumer, topic, partition, start)
-                for record in messages.until(end):
-                    if not tracker.try_claim(record.offset):
+        at: KafkaTail = tracker.current_restriction()
+        rest, growing = at, at.stop is UNBOUNDED
+        try:
+            with self._consumer() as consumer:
+                for records, after, lost in self._look(consumer, element, at):
+                    if not tracker.try_claim(Messages(rest.start, after, lost)):
                         return
-                    yield record
-        if stop is UNBOUNDED:
+                    rest = after
+                    yield from observed(records, tracker, self.timestamp)
+        except SourceAwayError as error:
+            if not growing:
+                raise
+            if rest is at:
+                self._look_later(at, tracker, error)
+                return
+            log.warning("%s Looks again.", error)
+        except SourceChangedError:
+            if self.fail_on_data_loss or not growing:
+                raise
+            log.warning("%s was deleted while it was read", element)  # the next look will see what is left
+        if growing:
             tracker.defer_remainder(self.poll_seconds)
         else:
-            tracker.try_claim(stop)  # the last offsets may have had no message
+            tracker.try_claim(at.stop)  # the last offsets may have had no message
 
-    def on_commit(self, element: Any, restriction: OffsetRange) -> None:
+    def _look_later(self, at: KafkaTail, tracker: Any, error: SourceAwayError) -> None:
+        """Defer all work, because no broker answers; raise if that has lasted for too long."""
+        first = max(self.poll_seconds, _LEAST_BACKOFF_SECONDS)
+        waited = sum(self.timeout_seconds + backoff_seconds(looks, first) for looks in range(at.looks))
+        if waited >= self.away_seconds:
+            raise SourceAwayError(
+                f"{error} It was the last of {at.looks + 1} looks in {waited:.3g} s; allow more with away_seconds, or "
+                f"start the stream again when the brokers are back."
+            ) from error
+        wait = backoff_seconds(at.looks, first)
+        log.warning("%s Looks again in %.3g s.", error, wait)
+        if tracker.try_claim(Messages(at.start, attrs.evolve(at, looks=at.looks + 1))):
+            tracker.defer_remainder(wait)
+
+    def _look(self, consumer: Any, element: Any, at: KafkaTail) -> Iterator[tuple[list[KafkaRecord], KafkaTail, str]]:
+        """Yield messages, what remains after them, and if there is none, why messages before that were lost."""
+        topic, partition = _both(element)
+        until: Any = at.stop
+        growing = until is UNBOUNDED
+        if at.lost:  # a replay: they were not there
+            yield [], attrs.evolve(at, start=until), at.lost
+            return
+        low, end = self._ends(consumer, topic, partition, patient=not growing)
+        begin, stop = at.start - at.shift, end if growing else until - at.shift
+        messages, is_anew = None, self._is_shorter(topic, partition, at, end)
+        if max(low, begin) < min(end, stop) and not is_anew:
+            messages = self._after_mark(consumer, topic, partition, at, low)
+            is_anew = messages is None
+        lost = self._lost(topic, partition, at, low, end, is_anew=is_anew)
+        if lost and growing:
+            shift = at.start - low if is_anew else at.shift
+            yield [], attrs.evolve(at, start=max(at.start, low + shift), shift=shift, mark=None, looks=0), lost
+            return
+        rest = attrs.evolve(at, looks=0)
+        if messages is not None:
+            for records in messages.together(stop if self.fail_on_data_loss else min(end, stop)):
+                rest = attrs.evolve(rest, start=records[-1].offset + 1 + at.shift, mark=Mark.of(records[-1]))
+                yield records, rest, ""
+        if growing and attrs.evolve(rest, start=max(rest.start, end + at.shift)) not in (at, rest):
+            yield [], attrs.evolve(rest, start=max(rest.start, end + at.shift)), ""  # a gap at the end, or an answer
+
+    def _is_shorter(self, topic: str, partition: int, at: KafkaTail, end: int) -> bool:
+        """Return whether a partition ends before what was read of it; ``start`` may be an offset that is to come."""
+        begin = at.start - at.shift
+        return end < begin and (at.mark is not None or begin != chosen_offset(self.start, topic, partition))
+
+    def _after_mark(self, consumer: Any, topic: str, partition: int, at: KafkaTail, low: int) -> Fetched | None:
+        """Return the messages to read, from the one after the mark on; None if the mark is another message now."""
+        begin, mark, patient = max(low, at.start - at.shift), at.mark, at.stop is not UNBOUNDED
+        if mark is not None and mark.offset >= low:
+            messages = self._messages(consumer, topic, partition, mark.offset, patient=patient)
+            if any(Mark.of(record) != mark for record in messages.until(mark.offset + 1)):
+                return None
+            if begin - mark.offset < _NEAR:
+                for _ in messages.until(begin):
+                    pass
+                return messages
+        return self._messages(consumer, topic, partition, begin, patient=patient)
+
+    def _lost(self, topic: str, partition: int, at: KafkaTail, low: int, end: int, *, is_anew: bool) -> str:
+        """Return what was lost of a partition, "" for nothing; raise if that is an error."""
+        begin, where = at.start - at.shift, f"{self._where(topic)}, partition {partition}"
+        if is_anew and end < begin:
+            flaw = f"ends at offset {end}, but was read up to {begin}: it was made anew, or lost messages"
+        elif is_anew:
+            flaw = f"has another message than the one that was read last, before offset {begin}: it was made anew"
+        elif begin < low:
+            flaw = f"begins at offset {low}: the messages from {begin} on were deleted before they were read"
+        else:
+            return ""
+        if self.fail_on_data_loss:
+            raise SourceChangedError(
+                f"TailKafka: {where} {flaw}. Pass fail_on_data_loss=False to go on with what is there, or begin anew "
+                f"with another checkpoint. Keep messages longer than a stream may be down."
+            )
+        log.warning("TailKafka: %s %s; this stream goes on with what is there", where, flaw)
+        return f"{where} {flaw}"
+
+    def on_commit(self, element: Any, restriction: Any) -> None:
         """Commit the offset after a part for the consumer group, if one is named."""
-        if self.commits_to_group:
+        offset = restriction.stop - getattr(restriction, "shift", 0)
+        if self.commits_to_group and not getattr(restriction, "lost", ""):
             topic, partition = _both(element)
-            reached = kafka_library().TopicPartition(topic, partition, restriction.stop)
-            with self._asking(topic), self._consumer() as consumer:
-                consumer.commit(offsets=[reached], asynchronous=False)
+            reached = [kafka_library().TopicPartition(topic, partition, offset)]
+            with self._consumer() as consumer:
+                self._answer(topic, lambda: consumer.commit(offsets=reached, asynchronous=False), patient=True)
 
 
 def _both(element: Any) -> tuple[str, int]:

@@ -15,7 +15,9 @@ import attrs
 from sdf import RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
 from sdf.io.files.file_fn import FileRangeTracker
-from sdf.io.kafka.client import KafkaFn, KafkaRecord, TopicPartition, as_start
+from sdf.io.kafka.client import KafkaFn
+from sdf.io.kafka.starts import Start, as_start
+from sdf.io.kafka.values import KafkaRecord, TopicPartition
 from sdf.numbers import as_integer, is_integer
 
 __all__ = ["KafkaRange", "Offsets", "ReadKafka"]
@@ -61,8 +63,10 @@ class ReadKafka(KafkaFn):
 
     Args:
         config: configuration of librdkafka, at least ``bootstrap.servers``.
-        start: ``"earliest"``, or the first offset to read of each partition. A partition that ends before this offset
-            has nothing to read.
+        start: where to begin in each partition: ``"earliest"``; ``"latest"``, after the last message; an offset; a
+            mapping of `TopicPartition` to offsets, for those that are not to begin at their earliest; or a
+            ``datetime`` with a time zone: at the first message with that time or a later one. A partition that ends
+            before has nothing to read.
         block_offsets: number of offsets that one claim takes.
         timeout_seconds: the most seconds to wait for an answer or for the next message.
 
@@ -76,7 +80,7 @@ class ReadKafka(KafkaFn):
         self,
         config: Mapping[str, Any],
         *,
-        start: str | int = "earliest",
+        start: Start = "earliest",
         block_offsets: int = 1000,
         timeout_seconds: float = 30.0,
     ) -> None:
@@ -114,11 +118,11 @@ class ReadKafka(KafkaFn):
 
     def _offsets(self, consumer: Any, topic: str, partition: int) -> Offsets:
         low, end = self._ends(consumer, topic, partition)
-        first = low if isinstance(self.start, str) else min(self.start, end)
+        first = min(self._begins_at(consumer, topic, partition, self.start, (low, end)), end)
         if first < low:
             raise SourceError(
                 f"ReadKafka: {self._where(topic)}, partition {partition} begins at offset {low}, so it cannot be read "
-                f"from start={self.start}. Pass start='earliest' to read what is left."
+                f"from start={first}. Pass start='earliest' to read what is left."
             )
         return Offsets(partition, first, end)
 

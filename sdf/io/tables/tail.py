@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sdf import UNBOUNDED, DoFn, OffsetRange, RestrictionTracker
+from sdf import UNBOUNDED, DoFn, MonotonicWatermark, OffsetRange, RestrictionTracker
 from sdf.errors import InvalidTypeError, ReadError, SourceError, show
 from sdf.io.options import as_seconds
 from sdf.io.tables.keys import KeyRange
 from sdf.io.tables.table import ReadTable
+from sdf.io.timestamps import Timestamp, as_timestamp, observed, watermark_of
 from sdf.numbers import as_integer, is_integer
 
 __all__ = ["TailTable"]
@@ -34,6 +35,10 @@ class TailTable(ReadTable):
         key: name of a column of integers that has an index.
         after: read only rows with a greater key; None for all rows.
         poll_seconds: seconds to wait if nothing is new.
+        fail_on_data_loss: whether it is an error if rows that a batch has read are gone when it comes again. False: go
+            on with those that are there; the journal, the summary and a warning tell of it.
+        timestamp: a function from a record to its time, such as seconds since the epoch. The highest so far is the
+            watermark of a table: records should come in that order, and late ones are given all the same.
         chunk_rows: rows fetched at a time.
         columns, with_position, engine_options: as for `ReadTable`.
 
@@ -53,6 +58,8 @@ class TailTable(ReadTable):
         key: str,
         after: int | None = None,
         poll_seconds: float = 1.0,
+        fail_on_data_loss: bool = True,
+        timestamp: Timestamp | None = None,
         chunk_rows: int = 10_000,
         columns: Sequence[str] | None = None,
         with_position: bool = False,
@@ -70,6 +77,8 @@ class TailTable(ReadTable):
         if after is not None and not is_integer(self.after):
             raise InvalidTypeError(f"TailTable after must be an integer, or None for all rows (got {show(after)}).")
         self.poll_seconds = as_seconds(poll_seconds, "TailTable poll_seconds")
+        self.fail_on_data_loss = fail_on_data_loss
+        self.timestamp = as_timestamp(timestamp, "TailTable timestamp")
 
     def get_initial_restriction(self, element: Any) -> OffsetRange:  # type: ignore[override]
         if not isinstance(super().get_initial_restriction(element), KeyRange):
@@ -88,7 +97,13 @@ class TailTable(ReadTable):
             last = connection.scalar(greatest)
         return OffsetRange(restriction.start, restriction.start if last is None else max(restriction.start, last + 1))
 
+    def create_watermark_estimator(self, element: Any, restriction: Any) -> MonotonicWatermark | None:
+        return watermark_of(self.timestamp)
+
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        yield from observed(self._process(element, tracker), tracker, self.timestamp)
+
+    def _process(self, element: Any, tracker: Any) -> Iterator[Any]:
         query = self._query_of(element)
         start, stop = tracker.current_restriction()
         with self._reading(query) as (connection, table):

@@ -18,7 +18,7 @@ import attrs
 
 from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, show
 from sdf.io.files.file_fn import FileBlock, FileRange
-from sdf.io.text.lines import as_encoding
+from sdf.io.text.lines import as_encoding, as_errors
 from sdf.io.text.text_fn import TextFn
 
 __all__ = ["ReadCsv"]
@@ -46,9 +46,9 @@ class ReadCsv(TextFn):
         skipinitialspace: spaces after a separator do not belong to the field.
         quoted_newlines: quoted fields may hold newlines. Then only reading from the start shows where rows start: each
             file is read in one piece, and the report says so. False: such a field is an error.
-        encoding: encoding of the text, as for `ReadLines`. A byte order mark at the start of a file is dropped.
-        options: as for `TextFn`: ``with_position``, ``on_error``, ``max_record_bytes``, ``compression``,
-            ``index_dir``, ``block_size``, ``storage_options``.
+        encoding, errors: as for `ReadLines`. A byte order mark at the start of a file is dropped.
+        options: as for `TextFn`: ``with_position``, ``with_block_id``, ``on_error``, ``max_record_bytes``,
+            ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
@@ -71,6 +71,7 @@ class ReadCsv(TextFn):
         skipinitialspace: bool = False,
         quoted_newlines: bool = False,
         encoding: str = "utf-8",
+        errors: str = "strict",
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -92,6 +93,7 @@ class ReadCsv(TextFn):
         if not isinstance(encoding, str):
             raise InvalidTypeError(f"ReadCsv encoding must be a name such as 'utf-8' (got {show(encoding)}).")
         self.encoding = as_encoding(encoding, self.delimiter, "ReadCsv")
+        self.errors = as_errors(errors, "ReadCsv")
 
     @classmethod
     def option_names(cls) -> set[str]:
@@ -121,7 +123,8 @@ class ReadCsv(TextFn):
             attempt._restriction = restriction
             return super(ReadCsv, attempt).process(element, tracker)
         rows = attempt._rows_of(restriction) if tracker.try_claim(0) else ()
-        return attempt._outputs(restriction.file.path, rows)
+        outputs = attempt._outputs(restriction.file.path, rows)
+        return self.named(element, restriction, 0, outputs) if self.with_block_id else outputs
 
     def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
         if self.header and offset == 0:
@@ -242,7 +245,7 @@ class ReadCsv(TextFn):
             yield self.bad(path, at, b"".join(lines).removesuffix(b"\n"), flaw)
 
     def _text(self, offset: int, data: bytes) -> str:
-        text = data.decode(self.encoding)
+        text = data.decode(self.encoding, self.errors)
         return text.removeprefix(_BOM) if offset == 0 else text
 
     def _first_line(self) -> bytes:

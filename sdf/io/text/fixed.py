@@ -16,6 +16,8 @@ from sdf.io.text.text_fn import CELL_BYTES, Cells
 
 __all__ = ["FixedFn", "ReadRecords", "ReadSlices"]
 
+_SLICE_BYTES = 1 << 20
+
 
 class FixedFn(FileFn):
     """Base of readers of pieces of ``length`` bytes. A subclass defines `span`.
@@ -23,13 +25,18 @@ class FixedFn(FileFn):
     Args:
         length: bytes in a piece.
         with_position: yield ``((path, offset), piece)`` instead of ``piece``.
+        with_block_id: yield ``(id, output)`` instead of each output, with the `FileBlock.id` of the block that it
+            starts in: of the element, or of a part of ``block_size`` bytes of it; else of the whole file.
         options: as for `FileFn`: ``block_size``, ``storage_options``.
     """
 
-    def __init__(self, length: int, *, with_position: bool = False, **options: Any) -> None:
+    def __init__(
+        self, length: int, *, with_position: bool = False, with_block_id: bool = False, **options: Any
+    ) -> None:
         super().__init__(**options)
         self.length = as_size(length, f"{type(self).__name__} length")
         self.with_position = with_position
+        self.with_block_id = with_block_id
 
     @abstractmethod
     def span(self, restriction: FileRange, cell: int, end: int) -> tuple[int, int]:
@@ -49,10 +56,13 @@ class FixedFn(FileFn):
                     file.seek(start)
                     data = file.read(stop - start)
                     pieces = range(0, len(data), length)
+                    outputs: Any = [data[at : at + length] for at in pieces]
                     if self.with_position:
-                        yield from (((path, start + at), data[at : at + length]) for at in pieces)
-                    else:
-                        yield from [data[at : at + length] for at in pieces]
+                        outputs = [((path, start + at), piece) for at, piece in zip(pieces, outputs, strict=True)]
+                    if self.with_block_id:
+                        block = self.block_of(element, restriction, cell).id
+                        outputs = [(block, output) for output in outputs]
+                    yield from outputs
                 cell = end
 
 
@@ -65,8 +75,7 @@ class ReadRecords(FixedFn):
     Args:
         length: bytes in a record.
         partial: ``"keep"`` a short last record, or make it an ``"error"``.
-        options: ``with_position``, to get ``((path, offset), record)``; ``block_size`` and ``storage_options`` as for
-            `FileFn`.
+        options: as for `FixedFn`: ``with_position``, ``with_block_id``, ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
@@ -101,15 +110,17 @@ class ReadSlices(FixedFn):
     short: for a length of 4, 13 bytes in blocks of 10 give slices of 4, 4, 2 and 3.
 
     Args:
-        length: bytes in a slice.
-        options: ``with_position``, to get ``((path, offset), slice)``; ``block_size`` and ``storage_options`` as for
-            `FileFn`.
+        length: bytes in a slice; by default 1 MiB. Memory holds a whole slice.
+        options: as for `FixedFn`: ``with_position``, ``with_block_id``, ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
 
     Source: FSSliceReader of Apache Apex Malhar.
     """
+
+    def __init__(self, length: int = _SLICE_BYTES, **options: Any) -> None:
+        super().__init__(length, **options)
 
     def span(self, restriction: FileRange, cell: int, end: int) -> tuple[int, int]:
         return cell, end

@@ -9,7 +9,7 @@ from typing import Any
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.text.text_fn import TextFn
 
-__all__ = ["ReadLines", "as_encoding"]
+__all__ = ["ReadLines", "as_encoding", "as_errors"]
 
 _BOM = codecs.BOM_UTF8
 
@@ -25,8 +25,10 @@ class ReadLines(TextFn):
         encoding: encoding of the text; the lines are strings, and a UTF-8 byte order mark at the start of a file is
             dropped. UTF-16 and UTF-32 are refused: the byte of a line feed may be part of a character there. None: the
             lines are bytes, as they are in the file.
-        options: as for `TextFn`: ``with_position``, ``on_error``, ``max_record_bytes``, ``compression``,
-            ``index_dir``, ``block_size``, ``storage_options``.
+        errors: what becomes of bytes that are no text, as `bytes.decode` takes it. ``"strict"``: such a line is a bad
+            record. ``"replace"``: they become U+FFFD. ``"backslashreplace"`` and ``"surrogateescape"`` keep them.
+        options: as for `TextFn`: ``with_position``, ``with_block_id``, ``on_error``, ``max_record_bytes``,
+            ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
@@ -34,10 +36,21 @@ class ReadLines(TextFn):
     Source: semantics of TextInputFormat in Apache Hadoop and of ReadFromText in Apache Beam.
     """
 
-    def __init__(self, *, delimiter: bytes | None = None, encoding: str | None = "utf-8", **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        delimiter: bytes | None = None,
+        encoding: str | None = "utf-8",
+        errors: str = "strict",
+        **options: Any,
+    ) -> None:
         super().__init__(delimiter=b"\n" if delimiter is None else delimiter, **options)
         self.strip_cr = delimiter is None
-        self.encoding = None if encoding is None else as_encoding(encoding, self.delimiter, type(self).__name__)
+        who = type(self).__name__
+        self.encoding = None if encoding is None else as_encoding(encoding, self.delimiter, who)
+        self.errors = as_errors(errors, who)
+        if self.encoding is None and errors != "strict":
+            raise InvalidValueError(f"{who} errors is of no use with encoding=None: the lines are bytes then.")
 
     def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
         encoding = self.encoding
@@ -77,7 +90,7 @@ class ReadLines(TextFn):
                 if at == 0 and self.encoding == "utf-8":
                     record = record.removeprefix(_BOM)
                 try:
-                    record = record.decode(self.encoding)
+                    record = record.decode(self.encoding, self.errors)
                 except UnicodeDecodeError as error:
                     yield self.bad(path, at, line, error)
                     continue
@@ -107,3 +120,17 @@ def as_encoding(encoding: Any, delimiter: bytes, who: str) -> str:
             f"there. Choose a delimiter that begins with a byte below 0x30, or convert the files to UTF-8."
         )
     return name
+
+
+def as_errors(errors: Any, who: str) -> str:
+    """Return the option ``errors``; raise unless `bytes.decode` takes it."""
+    try:
+        b"\xff".decode("ascii", errors)
+    except UnicodeDecodeError:
+        pass  # "strict", or a handler of the user's that raises, too
+    except (LookupError, TypeError) as error:  # there is none of that name, or only one for encoding
+        raise InvalidValueError(
+            f"{who} errors must be 'strict', 'replace', 'backslashreplace' or another name of what Python does with "
+            f"bytes that are no text (got {show(errors)}): {error}."
+        ) from error
+    return errors  # type: ignore[no-any-return]

@@ -88,6 +88,8 @@ class TextFn(CompressedFn):
         delimiter: the bytes that end a record.
         with_position: yield ``((path, offset), record)`` instead of ``record``; for compressed text see
             `sdf.io.compressed.compression`.
+        with_block_id: yield ``(id, output)`` instead of each output, with the `FileBlock.id` of the block that the
+            record starts in: of the element, or of a part of ``block_size`` bytes of it; else of the whole file.
         on_error: ``"raise"``, or ``"tag"`` to yield a record that cannot be read as a `BadRecord` with the tag ``bad``.
         max_record_bytes: a longer record, with its delimiter, is an error: memory holds a whole record.
         options: see `CompressedFn`: ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
@@ -98,6 +100,7 @@ class TextFn(CompressedFn):
         *,
         delimiter: bytes = b"\n",
         with_position: bool = False,
+        with_block_id: bool = False,
         on_error: str = "raise",
         max_record_bytes: int = 1 << 28,
         **options: Any,
@@ -109,6 +112,7 @@ class TextFn(CompressedFn):
             raise InvalidValueError(f"{who} on_error must be 'raise' or 'tag' (got {show(on_error)}).")
         self.delimiter = delimiter
         self.with_position = with_position
+        self.with_block_id = with_block_id
         self.on_error = on_error
         self.max_record_bytes = as_size(max_record_bytes, f"{who} max_record_bytes")
 
@@ -152,7 +156,10 @@ class TextFn(CompressedFn):
         known = getattr(self, "encoding", None)
         if known is None:
             return ""
-        return f"If the text is not {known}, name its encoding: {type(self).__name__}(encoding='latin-1'), say. "
+        return (
+            f"If the text is not {known}, name its encoding: {type(self).__name__}(encoding='latin-1'), say. To read "
+            f"it all the same pass errors='replace'. "
+        )
 
     def block_from(self, element: Any, restriction: FileRange, position: int) -> int:
         if restriction.codec == "":
@@ -169,7 +176,14 @@ class TextFn(CompressedFn):
         path = restriction.file.path
         with self.open(restriction) as file:
             for offset, data in self._pieces(element, restriction, tracker, file):
-                yield self.records(path, offset, data)
+                outputs = self.records(path, offset, data)
+                yield self.named(element, restriction, offset, outputs) if self.with_block_id else outputs
+
+    def named(self, element: Any, restriction: FileRange, offset: int, outputs: Iterable[Any]) -> Iterator[Any]:
+        """Yield outputs with the id of the block that holds the record at ``offset``; bad records as they are."""
+        block = self.block_of(element, restriction, offset).id
+        for output in outputs:
+            yield output if isinstance(output, TaggedOutput) else (block, output)
 
     def _pieces(
         self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader

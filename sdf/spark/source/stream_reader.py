@@ -212,14 +212,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _truncated(self, part: Pending) -> Found | None:
         """Return the present part of an endless range of offsets if the DoFn knows it without running; else None."""
         fn, whole = self._fns[part.step], part.restriction
-        if part.step < len(self._fns) - 1 or type(whole) is not OffsetRange or whole.stop is not UNBOUNDED:
+        if part.step < len(self._fns) - 1 or not isinstance(whole, OffsetRange) or whole.stop is not UNBOUNDED:
             return None
         with blame(lambda: f"{self._chain.names[part.step]}.truncate() of {show(whole)}"):
             there = fn.truncate(part.element, whole)
         if not isinstance(there, OffsetRange) or there.start != whole.start:
             return None
         if isinstance(there.stop, int) and 0 < there.stop - there.start < _SPARSE:
-            rest = attrs.evolve(part, restriction=OffsetRange(there.stop, UNBOUNDED), due=0)
+            rest = attrs.evolve(part, restriction=attrs.evolve(whole, start=there.stop), due=0)
             return Found(attrs.evolve(part, restriction=there), None, [], [rest], more=False)
         return None
 

@@ -8,6 +8,7 @@ nothing is stored: the records go to the sinks, and the job itself returns the r
 from __future__ import annotations
 
 import logging
+import math
 import queue
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -84,7 +85,13 @@ class StageJobs:
         )
 
     def start(
-        self, number: int, bundles: Bundles, *, min_piece_seconds: float, storage_level: StorageLevel
+        self,
+        number: int,
+        bundles: Bundles,
+        *,
+        min_piece_seconds: float,
+        storage_level: StorageLevel,
+        most: tuple[float, float] = (math.inf, math.inf),
     ) -> RDD[Any]:
         """Start a stage; return its blocks, which are stored unless the run is saved.
 
@@ -93,11 +100,12 @@ class StageJobs:
             bundles: the work items and the budget of each task.
             min_piece_seconds: a task whose budget is spent gives back its remaining work only if that takes longer.
             storage_level: where Spark stores the blocks.
+            most: the records, and the bytes of them, after which a task's budget is spent; not in a saved run.
         """
         base = self._sc.parallelize(bundles, len(bundles))
         job: Callable[[], Iterable[Receipt | None]]
         if self._targets is None:
-            task = StageTask(self._payload, number, self._tags, min_piece_seconds, self._receipts)
+            task = StageTask(self._payload, number, self._tags, min_piece_seconds, self._receipts, most)
             rdd = base.mapPartitionsWithIndex(task)
             rdd.setName(f"{self._name}: {self._called} {number}").persist(storage_level)
             job = partial(materialise, rdd)

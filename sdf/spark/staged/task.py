@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
@@ -39,6 +40,7 @@ class StageTask:
         tags: the declared tags.
         min_piece_seconds: when the budget is spent, give back the remaining work only if it takes longer than this.
         receipts: brings the task's receipt to the driver as the task ends.
+        most: the budget is spent, too, when the task has given so many records, or so many bytes of them.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class StageTask:
         tags: tuple[str, ...],
         min_piece_seconds: float,
         receipts: Accumulator[list[Receipt]],
+        most: tuple[float, float] = (math.inf, math.inf),
     ) -> None:
         self._payload = payload
+        self._most = most
         self._stage = stage
         self._tags = tags
         self._min_piece_seconds = min_piece_seconds
@@ -70,9 +74,12 @@ class StageTask:
         wall, began = time.time(), time.monotonic()
         bundle = Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic)
         counts, size = [0] * (1 + len(self._tags)), 0
-        with Watch(Timekeeper(bundle, budget_seconds, self._min_piece_seconds, clock=time.monotonic)):
+        timekeeper = Timekeeper(bundle, budget_seconds, self._min_piece_seconds, clock=time.monotonic)
+        with Watch(timekeeper):
             for batch in batches(bundle.outputs(), self._tags, counts, type(fn).__name__):
                 size += len(batch[1])
+                if sum(counts) >= self._most[0] or size >= self._most[1]:
+                    timekeeper.end_budget()
                 yield batch
         seconds, retries = time.monotonic() - began, context.attemptNumber()
         receipt = Receipt(stamp, bundle.outcome(), tuple(counts), size, worker_name(), wall, seconds, retries=retries)

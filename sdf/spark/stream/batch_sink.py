@@ -1,7 +1,9 @@
 """BatchSink: writes the batches of a stream into a sink, each once, whatever crashes.
 
 The workers write the records of a batch. What they have written is pinned in the journal before the sink commits. So a
-driver that resumes commits exactly that, under the same token: the journal's name, and the number of the batch.
+driver that resumes commits exactly that, under the same token: the number of the batch, the names of the journal and of
+the driver that pinned the batch, and the tag, if there is one. In a journal that was restored from a copy a number
+comes again, but no driver.
 """
 
 from __future__ import annotations
@@ -9,13 +11,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 from pyspark import RDD
 
 from sdf.errors import BadRecordError
 from sdf.journal.journal import Journal
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
-from sdf.spark.jobs import explain
 from sdf.spark.payload import marked
 
 __all__ = ["BatchSink"]
@@ -27,51 +29,52 @@ class BatchSink:
     """See the module's docstring.
 
     Args:
+        output: the name of the output that the sink gets: "main", or a tag.
         sink: the sink; it appends.
         journal: the journal of the stream.
+        run_id: id of the stream's run.
     """
 
-    def __init__(self, sink: Sink, journal: Journal) -> None:
+    def __init__(self, output: str, sink: Sink, journal: Journal, run_id: str) -> None:
+        self.output = output
         self._sink = sink
         self._journal = journal
-        self._app = f"sdf-{journal.name()}"
+        self._name = journal.name()
+        self._run_id = run_id
 
-    def give(self, batch: int, records: RDD[Any]) -> None:
-        """Write the records of a batch and commit them, unless that was done before."""
-        token = Token(self._app, batch)
-        messages = self._journal.ahead(_WRITTEN)
+    def give(self, batch: int, by: str, records: RDD[Any]) -> None:
+        """Write the records of a batch, which the driver ``by`` has pinned, and commit them, unless that was done."""
+        tag = "" if self.output == "main" else f"-{quote(self.output, safe='')}"
+        token = Token(f"sdf-{self._name}-{by}{tag}", batch)
+        messages = self._journal.ahead(f"{_WRITTEN}{tag}")
         if messages is not None:
             self._sink.check_commit(token)
-        self._sink.prepare(SinkRun(token, "main", resumed=True))
+        self._sink.prepare(SinkRun(token, self.output, resumed=True))
         if messages is None:
-            messages = self._journal.write_ahead(_WRITTEN, self._written(records, token))
+            messages = self._journal.write_ahead(f"{_WRITTEN}{tag}", self._written(records, token))
         self._sink.commit(messages, token)
         self._sink.clean(token)
 
     def _written(self, records: RDD[Any], token: Token) -> list[Any]:
         """Have the workers write; return their messages."""
-        try:
-            written = records.mapPartitions(_Write(self._sink, token)).collect()
-        except Exception as error:
-            explained = explain(error, f"batch {token.version}: write", token.app)
-            if explained is error:
-                raise
-            raise explained from explained.__cause__
+        written = records.mapPartitions(_Write(self._sink, self.output, token, self._run_id)).collect()
         return [message for message in written if message is not None]
 
 
 class _Write:
     """Writes the records of a partition, and gives the message; a function for ``mapPartitions``."""
 
-    def __init__(self, sink: Sink, token: Token) -> None:
+    def __init__(self, sink: Sink, output: str, token: Token, run_id: str) -> None:
         self._sink = sink
+        self._output = output
+        self._run_id = run_id
         self._token = token
 
     def __call__(self, records: Iterable[Any]) -> Iterator[Any]:
-        return marked(self._token.app, self._write(records))
+        return marked(self._run_id, self._write(records))
 
     def _write(self, records: Iterable[Any]) -> Iterator[Any]:
         try:
-            yield self._sink.write(iter(records), Place(self._token, "main", uuid.uuid4().hex))
+            yield self._sink.write(iter(records), Place(self._token, self._output, uuid.uuid4().hex))
         except BadRecordError as error:
             raise BadRecordError(f"batch {self._token.version} has a bad record: {error}") from error

@@ -1,8 +1,8 @@
 """The state of a stream in the journal: the remaining work and the watermark.
 
-The plan and the pin of each step of a batch are written ahead here, and the batch is committed when the sink has it. A
-drain changes the remaining work without a batch. The change is planned in place of the next batch's first plan: another
-driver may be at that batch, and only one of the two can go on.
+The pin of each step of a batch is written ahead here, and the batch is committed when the sink has it. A drain changes
+the remaining work without a batch. The change is written in place of the next batch's first pin: another driver may be
+at that batch, and only one of the two can go on.
 """
 
 from __future__ import annotations
@@ -11,22 +11,26 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import attrs
 from pyspark import RDD
 
-from sdf.errors import blame, show
+from sdf.errors import JournalFencedError, blame, show
+from sdf.journal.chain import blobs_of
 from sdf.journal.journal import START, Journal
-from sdf.journal.pending import Pending, dump, from_json, load, to_json
+from sdf.journal.pending import Pending, from_json, to_json
+from sdf.journal.remaining import Remaining
 from sdf.model.dofn import DoFn
 from sdf.sinks.sink import Sink
 from sdf.spark.stream.batch_sink import BatchSink
 from sdf.spark.stream.clock import Clock
-from sdf.spark.stream.steps import Pin, Plan, Step
+from sdf.spark.stream.given import Given
+from sdf.spark.stream.losses import Losses
+from sdf.spark.stream.pins import Pin
+from sdf.spark.stream.steps import Step
 from sdf.storage.places import Storage
 
 __all__ = ["Checkpoint"]
 
-_FIRST_PLAN = "plan-0"
+_FIRST = "pin-0"
 _CHANGED = "changed"
 
 
@@ -36,17 +40,24 @@ class Checkpoint:
     Args:
         storage: holds the journal.
         steps: the steps of the chain.
+        given: tags and side inputs.
         now: the clock; it is set to the time of the journal's last block if it is behind.
+        idle_seconds: work that has read nothing for so long does not hold the watermark; None: it always does.
 
     Attributes:
-        pending: the remaining work.
+        remaining: the remaining work.
         fresh: number of parts that the stream begins with and that no committed batch has counted yet.
         watermark: the last watermark; None without estimators.
         done: whether all work has come to its end.
+        follows: whether a driver that has died has begun the next batch.
     """
 
-    def __init__(self, storage: Storage, steps: Sequence[Step], now: Clock) -> None:
+    def __init__(
+        self, storage: Storage, steps: Sequence[Step], given: Given, now: Clock, idle_seconds: float | None
+    ) -> None:
         self._steps = steps
+        self._given = given
+        self._idle = None if idle_seconds is None else int(idle_seconds * 1000)
         names = [step.name for step in steps]
         self._journal = Journal(
             storage,
@@ -55,14 +66,30 @@ class Checkpoint:
             clock=now,
         )
         now.reach(self._journal.head.data["time"])
-        self.pending: list[Pending] = []
+        self._now = now
+        self._pinned = 0  # pins of the next batch that are in the journal
+        self.remaining = Remaining()
         self.fresh = 0
         self.watermark: Any = None
         self.done = False
+        self.follows = False
 
-    def sink(self, sink: Sink) -> BatchSink:
-        """Return what writes batches into a sink."""
-        return BatchSink(sink, self._journal)
+    def sink(self, output: str, sink: Sink, run_id: str) -> BatchSink:
+        """Return what writes an output of the batches of a run into a sink."""
+        return BatchSink(output, sink, self._journal, run_id)
+
+    def fenced(self) -> JournalFencedError:
+        """Return the error for a driver that another one has overtaken."""
+        return self._journal.fenced()
+
+    def losses(self, *, skips_short: bool) -> Losses:
+        """Return what notes the losses of a run."""
+        return Losses(self._journal, skips_short=skips_short)
+
+    @property
+    def driver(self) -> str:
+        """The name of this driver."""
+        return self._journal.driver
 
     @property
     def batch(self) -> int:
@@ -72,125 +99,154 @@ class Checkpoint:
     def begin(self, rdd: RDD[Any]) -> None:
         """Take the state from the journal; only a new journal starts with the elements."""
         head = self._journal.head.data
+        self.follows = self._journal.ahead(_FIRST) is not None
         if head["kind"] == "commit":
             self.watermark = head["watermark"]
             self.done = head["status"] == "done"
             if head["checkpoint"] is not None:
-                state, self.pending = load(self._journal.get(head["checkpoint"]))
-                self._acknowledge([from_json(part) for part in state["committed"]])
+                blobs = blobs_of(head["checkpoint"])
+                self.remaining, committed = Remaining.load(self._journal.get, blobs, head["time"])
+                for work in self.remaining:
+                    work.since = self._now()
+                self._acknowledge(committed)
             return
         start = self._journal.ahead(START)
         if start is None:
-            start = [to_json(one) for one in self._steps[0].expand(rdd)]
+            start = [to_json(one) for one in self._steps[0].expand(rdd, 0)]
             start = self._journal.write_ahead(START, start)
-        self.pending = [from_json(one) for one in start]
-        self.fresh = len(self.pending)
+        self.remaining.add(map(from_json, start), self._now())
+        self.fresh = len(self.remaining)
 
-    def is_planned(self) -> bool:
-        """Tell whether the next batch is already planned, by a driver that has died."""
-        return self._journal.ahead(_FIRST_PLAN) is not None
+    def planned_change(self) -> dict[str, Any] | None:
+        """Return the change that a dead driver has written in place of the next batch, None if there is none."""
+        planned = self._journal.ahead(_FIRST) if self.follows else None
+        return None if planned is None else planned.get(_CHANGED)
 
-    def follow_change(self) -> bool:
-        """Commit the change that a dead driver has planned; return False if there is none."""
-        planned = self._journal.ahead(_FIRST_PLAN)
-        if planned is None or _CHANGED not in planned:
-            return False
-        self.pending = [from_json(one) for one in planned[_CHANGED]]
-        self._commit([], [])
-        return True
+    def plan_change(
+        self, *, gone: Sequence[int] = (), parts: Sequence[Pending] = (), watermark: Any = None
+    ) -> dict[str, Any]:
+        """Write in place of the next batch that some remaining work is gone, and that there is other work instead.
 
-    def commit_change(self) -> None:
-        """Commit the pending work if it is not what the journal says.
+        Args:
+            gone: ids of work.
+            parts: what is to be done instead.
+            watermark: the watermark from then on; None for no change.
 
         Raises:
-            JournalFencedError: if another driver has planned the next batch.
+            JournalFencedError: if another driver has begun the next batch.
         """
-        if self.done or self._put([]) == self._journal.head.data.get("checkpoint"):
-            return
-        changed = {_CHANGED: [to_json(one) for one in self.pending]}
-        if self._journal.write_ahead(_FIRST_PLAN, changed) != changed:
+        changed = {"gone": list(gone), "left": [to_json(part) for part in parts], "watermark": watermark}
+        if self._journal.write_ahead(_FIRST, {_CHANGED: changed}) != {_CHANGED: changed}:
             raise self._journal.fenced()
+        return changed
+
+    def commit_change(self, changed: dict[str, Any]) -> None:
+        """Commit a change that was written."""
+        self.remaining.remove(changed["gone"])
+        self.remaining.add(map(from_json, changed["left"]), self._now())
+        if changed["watermark"] is not None:
+            self.watermark = changed["watermark"]
         self._commit([], [])
-
-    def plan(self, step: int) -> Plan | None:
-        """Return the plan of a step of the next batch, None if there is none.
-
-        Raises:
-            JournalFencedError: if another driver has planned a change in place of the batch.
-        """
-        plan = self._journal.ahead(f"plan-{step}")
-        return None if plan is None else self._plan(plan)
-
-    def write_plan(self, step: int, plan: Plan) -> Plan:
-        """Write the plan of a step of the next batch; return the plan that counts: the first that a driver has written.
-
-        Raises:
-            JournalFencedError: if another driver has planned a change in place of the batch.
-        """
-        return self._plan(self._journal.write_ahead(f"plan-{step}", plan.to_json()))
-
-    def _plan(self, plan: dict[str, Any]) -> Plan:
-        if _CHANGED in plan:
-            raise self._journal.fenced()
-        return Plan.from_json(plan)
 
     def pin(self, step: int) -> Pin | None:
-        """Return the pin of a step of the next batch, None if nobody has run the step."""
-        pin = self._journal.ahead(f"pin-{step}")
-        return None if pin is None else Pin.from_json(pin)
+        """Return the pin of a step of the next batch that a dead driver has written, None if there is none."""
+        pin = self._journal.ahead(f"pin-{step}") if self.follows else None
+        if pin is None:
+            return None
+        self._pinned = step + 1
+        return self._pin(pin)
 
-    def write_pin(self, step: int, pin: Pin) -> Pin:
-        """Write the pin of a step of the next batch; return the pin that counts: ``pin`` itself if it was the first."""
-        mine = pin.to_json()
-        written = self._journal.write_ahead(f"pin-{step}", mine)
-        return pin if written == mine else Pin.from_json(written)
+    def write_pins(self, pins: Sequence[Pin]) -> Pin:
+        """Write the pins of the first steps of the next batch, as far as they are not written yet.
 
-    def void(self, left: list[Pending]) -> None:
-        """Declare the planned batch void, since it read nothing; ``left`` is the remaining work."""
-        self.pending = left
-        self._journal.void()
-        self._forget()
+        A void pin is written only before another one: a driver that follows that must not run the void step again.
 
-    def reach(self, left: list[Pending]) -> None:
+        Returns:
+            The last pin, or the one that counts instead since another driver was first.
+
+        Raises:
+            JournalFencedError: if another driver was first with a pin before the last, or with a change.
+        """
+        pin = pins[-1]
+        for step in range(self._pinned, len(pins)):
+            mine = {**pins[step].to_json(), "given": self._given.facts()}
+            written = self._journal.write_ahead(f"pin-{step}", mine)
+            if written != mine:
+                if step + 1 < len(pins):
+                    raise self._journal.fenced()
+                pin = self._pin(written)
+        self._pinned = len(pins)
+        return pin
+
+    def _pin(self, pin: dict[str, Any]) -> Pin:
+        if _CHANGED in pin:
+            raise self._journal.fenced()
+        self._given.check(pin["given"], self._journal.next_seq)
+        return Pin.from_json(pin)
+
+    def key(self, content: Any) -> str:
+        """Return what names the content of the next batch, JSON data."""
+        return self._journal.key(content)
+
+    def note(self, pins: Sequence[Pin]) -> None:
+        """Take over how the work went that was run and gave nothing; the journal need not know."""
+        now = self._now()
+        for tried in (one for pin in pins for one in pin.tried):
+            work = self.remaining[tried.id]
+            work.due, work.delay = now + tried.delay, tried.delay
+            work.watermark, work.seen, work.tried = tried.watermark, tried.seen, True
+
+    def void(self) -> None:
+        """Give up the batch, since it read nothing."""
+        for step in self._steps:
+            step.forget()
+
+    def reach(self, pins: Sequence[Pin]) -> None:
         """Take over the remaining work of a batch that read something, and raise the watermark, before the commit."""
-        self.pending = [attrs.evolve(one, tried=False) for one in left]
-        lowest = self.lowest(self.pending)
-        if lowest is not None and math.isfinite(lowest):  # an estimator without records may say minus infinity
-            self.watermark = lowest if self.watermark is None else max(self.watermark, lowest)
+        for pin in pins:
+            self.remaining.remove(pin.taken)
+            self.remaining.add(pin.left, self._now())
+        for work in self.remaining:
+            work.tried = False
+        reached = self.reached()
+        if reached is not None:  # a batch that comes again has the watermark that it had
+            self.watermark = self._journal.write_ahead("watermark", reached)
 
-    def commit(self, pins: Sequence[Pin]) -> None:
-        """Commit a batch: what each step has read, and the remaining work."""
-        self._commit([part for pin in pins for parts in pin.tasks for part in parts], [pin.records for pin in pins])
+    def reached(self) -> Any:
+        """Return the watermark as the remaining work has it now; None without estimators."""
+        now = self._now()
+        busy = (one for one in self.remaining if self._idle is None or now - one.since < self._idle)
+        lowest = self.lowest(one.now for one in busy)
+        if lowest is None or not math.isfinite(lowest):  # an estimator without records may say minus infinity
+            return self.watermark
+        return lowest if self.watermark is None else max(self.watermark, lowest)
+
+    def commit(self, pins: Sequence[Pin], lost: Sequence[str]) -> None:
+        """Commit a batch: what each step has read, what was lost, and the remaining work."""
+        parts = [part for pin in pins for parts in pin.tasks for part in parts]
+        self._commit(parts, [pin.records() for pin in pins], lost)
 
     def lowest(self, work: Iterable[Pending]) -> Any:
         """Return the lowest watermark of some work, None if it has none."""
         marks = (self._steps[one.step].watermark(one) for one in work)
         return min((mark for mark in marks if mark is not None), default=None)
 
-    def _commit(self, parts: list[Pending], records: list[int]) -> None:
+    def _commit(self, parts: list[Pending], records: list[int], lost: Sequence[str] = ()) -> None:
         """Commit the remaining work, with the parts that were read and the number of records of each step."""
         to_acknowledge = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
         records = records or [0] * len(self._steps)
-        self.done = not self.pending
+        self.done = not self.remaining
         self._journal.advance(
             [self.fresh, *records[:-1]],
             records[-1],
-            checkpoint=self._put(to_acknowledge),
+            checkpoint=self.remaining.store(self._journal.put, to_acknowledge),
             watermark=self.watermark,
             status="done" if self.done else "running",
+            **({"lost": list(lost)} if lost else {}),
         )
-        self.fresh = 0
-        self._forget()
+        self.fresh, self._pinned, self.follows = 0, 0, False
+        self.void()
         self._acknowledge(to_acknowledge)
-
-    def _forget(self) -> None:
-        """Free the records that the steps keep of the batch."""
-        for step in self._steps:
-            step.forget()
-
-    def _put(self, parts: list[Pending]) -> dict[str, Any]:
-        """Store the remaining work, and the parts for which `on_commit` is to be called."""
-        return self._journal.put(dump({"committed": [to_json(part) for part in parts]}, self.pending))
 
     def _acknowledge(self, parts: list[Pending]) -> None:
         """Call `on_commit` for committed parts."""

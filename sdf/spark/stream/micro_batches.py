@@ -1,10 +1,10 @@
 """The driver of a stream: batch after batch, each of which happens once whatever crashes.
 
-A batch goes through the chain of DoFns step by step. The driver writes down the plan of a step, runs the step until its
-time is up, and pins what it read; its outputs are the elements of the next step. When the last step is pinned, the sink
-gets its records. When the sink has returned, the driver commits the batch, with all remaining work
-(`sdf.spark.stream.checkpoint`). The journal says how far a batch had come when a driver died: the next driver goes on
-from there, under the same batch id, with the same records.
+A batch goes through the chain of DoFns step by step. The driver runs a step until its time is up, and pins what it
+read; its outputs are the elements of the next step. When the last step is pinned, the sink gets its records. When the
+sink has returned, the driver commits the batch, with all remaining work (`sdf.spark.stream.checkpoint`). The journal
+says how far a batch had come when a driver died: the next driver goes on from there, under the same batch id, with the
+same records. A round in which nothing was read writes nothing, and what has no news is not even run.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-import attrs
 from pyspark import RDD, SparkContext
 
 from sdf.errors import DeferError, show
-from sdf.journal.pending import Pending
 from sdf.model.dofn import DoFn
 from sdf.reporting.progress import StreamProgress
 from sdf.scheduling.even_shares import even_shares
@@ -30,44 +28,30 @@ from sdf.scheduling.factoring import scaled
 from sdf.sinks.sink import Sink
 from sdf.spark.display import Display
 from sdf.spark.jobs import slot_counter
+from sdf.spark.stream.backlog import Backlog
+from sdf.spark.stream.batch import Batch, Life, Pace
+from sdf.spark.stream.changes import Changes
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.clock import Clock
-from sdf.spark.stream.steps import Pin, Plan, Step
+from sdf.spark.stream.given import Given
+from sdf.spark.stream.outlets import Outlets
+from sdf.spark.stream.pins import Pin
+from sdf.spark.stream.scans import Scans
+from sdf.spark.stream.shares import pin_of, share_of
+from sdf.spark.stream.steps import Step
 from sdf.storage.places import Storage
 
-__all__ = ["Batch", "Pace", "Stream"]
+__all__ = ["Stream"]
 
 log = logging.getLogger("sdf.stream")
 
 _MOST_HISTORY = 1000
 _DECADE_SECONDS = 10 * 365 * 86400.0  # a watermark farther from now is not a time
 _MOST_IDLE = 100  # batches in a row without a claim, after which a drain fails
-_LOOK_SECONDS = 0.05  # how often a pausing stream checks for stop and wake
-
-
-@attrs.frozen
-class Batch:
-    """What the sink of a stream gets.
-
-    Attributes:
-        id: the number of the batch, from 1; after a crash the same records come again under the same number.
-        rdd: the records, one partition per task, in the same order each time; kept until the sink returns.
-        watermark: no record to come is older, in the unit of the estimators; None without estimators.
-    """
-
-    id: int
-    rdd: RDD[Any]
-    watermark: Any
-
-
-@attrs.frozen
-class Pace:
-    """Limits of a batch: see the arguments of `stream_sdf`."""
-
-    batch_seconds: float
-    max_items: int | None
-    min_tasks: int | None
-    max_tasks: int | None
+_LOOK_SECONDS = 0.05  # how often a pausing stream checks for stop, wake and scans
+_QUIET_SHARE = 0.25  # of batch_seconds, before the round after one that found no news: such a round is cheap
+_DAY_SECONDS = 86400.0
+_WATERMARK_SECONDS = 60.0  # from one commit to the next in which only the watermark has moved
 
 
 class Stream:
@@ -78,14 +62,18 @@ class Stream:
         fns: the chain.
         storage: holds the journal.
         foreach_batch: called with each batch; None if there is a ``sink``.
-        sink: gets the records of each batch; or None.
+        sinks: get the outputs that they are named for; may be empty.
+        given: tags and side inputs.
         pace: limits of a batch.
         display: shows progress; None for no display.
+        skips_short: whether ``foreach_batch`` gets no batch that has fewer records than were pinned.
 
     Attributes:
         checkpoint: state of the stream, in the journal.
+        changes: changes it without a batch.
         batches: number of batches that this call has committed.
         records: number of records in these batches.
+        losses: what was lost.
         history: progress after each of the latest `_MOST_HISTORY` batches.
     """
 
@@ -95,25 +83,35 @@ class Stream:
         fns: list[DoFn],
         storage: Storage,
         foreach_batch: Callable[[Batch], Any] | None,
-        sink: Sink | None,
+        sinks: Sequence[tuple[str, Sink]],
+        given: Given,
         pace: Pace,
         display: Display | None = None,
+        *,
+        skips_short: bool = True,
     ) -> None:
+        self._given = given
         self._display = display
-        self._foreach_batch = foreach_batch
         self._pace = pace
         self._now = Clock()
         self._name = ", ".join(type(fn).__name__ for fn in fns)
-        run_id = uuid.uuid4().hex
+        self._run_id = uuid.uuid4().hex
         self._steps: list[Step] = []
         with ExitStack() as failing:
             for number, fn in enumerate(fns):
-                self._steps.append(Step(sc, fn, number, run_id))
+                self._steps.append(Step(sc, fn, number, self._run_id, given))
                 failing.callback(self._steps[-1].close)
-            self.checkpoint = Checkpoint(storage, self._steps, self._now)
-            self._sink = None if sink is None else self.checkpoint.sink(sink)
+            self.checkpoint = Checkpoint(storage, self._steps, given, self._now, pace.idle_seconds)
+            bound = [self.checkpoint.sink(output, sink, self._run_id) for output, sink in sinks]
+            self._outlets = Outlets(sc, self._steps, bound, foreach_batch, given.tags, self._name, self._run_id)
             self._slots = slot_counter(sc)
             failing.pop_all()
+        self.changes = Changes(self.checkpoint, self._steps, self._outlets, tells=pace.watermark_seconds is not None)
+        self.losses = self.checkpoint.losses(skips_short=skips_short and foreach_batch is not None)
+        self._scans = Scans(self._now)
+        self._backlog = Backlog(self._steps)
+        self._marked = time.monotonic()
+        self._has_run = False  # whether the last round has run a step
         self.batches = 0
         self.records = 0
         self._latest = self.checkpoint.batch, 0, 0.0  # number, records and seconds of the last batch
@@ -127,6 +125,7 @@ class Stream:
                 closing.callback(lambda display: display.show(self._progress(ended=True)), self._display)
             for step in reversed(self._steps):
                 closing.callback(step.close)
+            closing.callback(self._scans.close)
 
     def run(
         self, stopped: threading.Event, woken: threading.Event, max_batches: int | None, stop_when_idle: bool
@@ -135,98 +134,134 @@ class Stream:
         wake = stop_when_idle
         while not stopped.is_set():
             began = time.monotonic()
-            if not self.checkpoint.pending:
-                self.checkpoint.commit_change()
+            if not self.checkpoint.remaining:
+                if not self.checkpoint.done:
+                    self.changes.commit(self.checkpoint.plan_change())
                 return
-            if (wake or woken.is_set()) and not self.checkpoint.is_planned():  # a plan must be followed as it is
+            if (wake or woken.is_set()) and not self.checkpoint.follows:  # what was begun must be followed as it is
                 wake = False
                 woken.clear()
-                self.checkpoint.pending = [attrs.evolve(one, due=0, tried=False) for one in self.checkpoint.pending]
-            is_due = self._due_in_seconds() == 0 or self.checkpoint.is_planned()
+                now = self._now()
+                for one in self.checkpoint.remaining:
+                    one.due, one.tried = min(one.due, now), False
+                self._scans.look_again()
+            self._scan()
+            is_due = self._due_in_seconds() == 0 or self.checkpoint.follows
             advanced = is_due and self._batch()
+            if not advanced and self._mark_in_seconds() <= 0:
+                self._marked = time.monotonic()
+                self.changes.move_watermark()
             if self.checkpoint.done or self.batches == max_batches:
                 return
             if wake:
-                continue  # that batch was a dead driver's plan: only the next one looks at all work
+                continue  # that batch was begun by a dead driver: only the next one looks at all work
             if not advanced and stop_when_idle and self._is_idle():
                 return
-            pause = self._pace.batch_seconds - (time.monotonic() - began) if is_due else 0.0
-            self._pause(pause if advanced else max(pause, self._due_in_seconds()), stopped, woken)
+            least = self._pace.batch_seconds * (1 if self._has_run else _QUIET_SHARE) if is_due else 0.0
+            pause = least - (time.monotonic() - began)
+            wait = min(self._due_in_seconds(), max(0.0, self._mark_in_seconds()))
+            self._pause(pause if advanced else max(pause, wait), stopped, woken)
 
     def _is_idle(self) -> bool:
-        """Tell whether all due work was tried since the last batch that was committed."""
+        """Tell whether all due work was tried since the last batch that was committed.
+
+        A scan in flight is waited for, unless it is the next one already: scans may follow each other without a pause.
+        """
         now = self._now()
-        return all(one.tried or one.due > now for one in self.checkpoint.pending)
+        return all(one.tried or (one.due > now and one not in self._scans) for one in self.checkpoint.remaining)
 
     def _pause(self, seconds: float, stopped: threading.Event, woken: threading.Event) -> None:
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not woken.is_set():
+        while (left := until - time.monotonic()) > 0 and not woken.is_set() and not self._scans.has_ended:
             if stopped.wait(min(left, _LOOK_SECONDS)):
                 return
 
     def drain(self) -> None:
         """Ask `truncate` what to keep of the remaining work, do that to its end, and close the journal.
 
-        A batch that a dead driver planned comes first: it must be followed as it is. Then the work to be done is
-        committed, so that a driver that resumes goes on with exactly that.
+        A batch that a dead driver began comes first: it must be followed as it is; then what scans have found. Then the
+        work to be done is committed, so that a driver that resumes goes on with exactly that.
         """
-        if self.checkpoint.is_planned():
+        self._scans.wait(self.checkpoint.remaining.__getitem__)
+        if self.checkpoint.follows:
+            self._batch()
+        while any(one.found for one in self.checkpoint.remaining):
             self._batch()
         if not self.checkpoint.done:
-            self.checkpoint.pending = [
-                rest for one in self.checkpoint.pending if (rest := self._steps[one.step].truncated(one)) is not None
-            ]
-            self.checkpoint.commit_change()
+            self.changes.truncate(self.checkpoint.remaining)
         idle = 0
         while not self.checkpoint.done:
             while (due_in := self._due_in_seconds()) > 0:
                 time.sleep(due_in)
             idle = 0 if self._batch() else idle + 1
-            before = self.checkpoint.pending
+            before = list(self.checkpoint.remaining)
             if idle > _MOST_IDLE:
                 raise DeferError(
                     f"the stream cannot be drained: finite work was deferred {idle} times in a row without a claim, "
-                    f"for example {show(before[0].restriction)} of element {show(before[0].element)}."
+                    f"for example {show(before[0].part.restriction)} of element {show(before[0].part.element)}."
                 )
-            self.checkpoint.pending = [rest for one in before if (rest := self._bounded(one)) is not None]
-            if not self.checkpoint.pending or list(map(id, before)) != list(map(id, self.checkpoint.pending)):
-                self.checkpoint.commit_change()
+            self.changes.truncate(one for one in before if not self._steps[one.part.step].is_bounded(one.part))
 
-    def _bounded(self, one: Pending) -> Pending | None:
-        step = self._steps[one.step]
-        return one if step.is_bounded(one) else step.truncated(one)
+    def _scan(self) -> None:
+        """Enter what scans have found, and begin those that are due."""
+        self._scans.take(self.checkpoint.remaining.__getitem__)
+        if self.checkpoint.follows or not any(step.fn.scans for step in self._steps):
+            return
+        now = self._now()
+        for one in self.checkpoint.remaining:
+            step = self._steps[one.part.step]
+            if one.due <= now and one not in self._scans and one.found is None and step.is_scan(one.part):
+                self._scans.begin(one, step.here(), step.side_inputs)
 
     def _due_in_seconds(self) -> float:
         """Return the seconds until the first work is due; 0 if some is due, or none is left."""
-        earliest = min((one.due for one in self.checkpoint.pending), default=0)
+        earliest = min((one.due for one in self.checkpoint.remaining if one not in self._scans), default=None)
+        if earliest is None:
+            return _DAY_SECONDS if self._scans else 0.0
         return max(0.0, (earliest - self._now()) / 1000)
 
     def _batch(self) -> bool:
-        """Run one batch, of the planned work or else of the due work; return whether it was committed."""
-        if self.checkpoint.follow_change():
+        """Run one batch, of the due work or as a dead driver has begun it; return whether it was committed."""
+        changed = self.checkpoint.planned_change()
+        if changed is not None:
+            self.changes.commit(changed)
             return True
-        now, began = self._now(), time.monotonic()
+        now, began, self._has_run = self._now(), time.monotonic(), False
         number = self.checkpoint.batch + 1
         elements: RDD[Any] | None = None
-        held: Any = None
+        life = Life(number)
         pins: list[Pin] = []
-        left: list[Pending] = []
+        there: list[Pin] = []  # with the records that are there now
+        self.losses.begin()
         for step in self._steps:
-            plan, pin = self._step(step, number, elements, held, now)
-            held = plan.held
-            unstarted = [one for one in pin.left if one.due == 0]  # not started: these have waited longest
-            left += [*unstarted, *plan.kept, *(one for one in pin.left if one.due > 0)]
+            pin = self.checkpoint.pin(step.number)
+            if pin is None:
+                pin = own = self._run(step, number, elements, pins[-1].held if pins else None, now)
+                if not own.is_void:
+                    pin = self.checkpoint.write_pins([*pins, own])
+                if pin is not own:
+                    step.forget()  # another driver was faster: its pin counts, not the records stored here
             pins.append(pin)
+            there.append(self.losses.settle(step, pin))
             if step.number + 1 < len(self._steps):
-                elements = step.records(pin) if pin.records else None
-        if not any(parts for pin in pins for parts in pin.tasks) and not self.checkpoint.fresh:
-            self.checkpoint.void(left)
+                elements = step.records(there[-1], life) if there[-1].records() else None
+        self.checkpoint.note(pins)
+        if all(pin.is_void for pin in pins) and not self.checkpoint.fresh:
+            self.checkpoint.void()
             return False
-        self.checkpoint.reach(left)
-        records = pins[-1].records
-        if records:
-            self._give(Batch(number, self._steps[-1].records(pins[-1]), self.checkpoint.watermark))
-        self.checkpoint.commit(pins)
+        self.checkpoint.reach(pins)
+        self.losses.note(number, pins)
+        lost = tuple(self.losses.batch)
+        records = there[-1].records()
+        if self._gives(pins):  # a sink may have written all of a batch of which nothing is left
+            if self.checkpoint.write_pins(pins) is not pins[-1]:
+                raise self.checkpoint.fenced()
+            key = self.checkpoint.key([pin.content() for pin in pins])
+            for_each = self._gives(there) and not self.losses.skips
+            self._outlets.give(number, key, there, self.checkpoint.watermark, lost, life, for_each=for_each)
+        life.is_over = True
+        self.checkpoint.commit(there, lost)
+        self._marked = time.monotonic()
         self.batches += 1
         self.records += records
         self._latest = number, records, time.monotonic() - began
@@ -236,17 +271,21 @@ class Stream:
         log.info("batch %d: %d records", number, records)
         return True
 
-    def _give(self, batch: Batch) -> None:
-        if self._sink is not None:
-            self._sink.give(batch.id, batch.rdd)
-        if self._foreach_batch is not None:
-            self._foreach_batch(batch)
+    def _gives(self, pins: list[Pin]) -> bool:
+        """Tell whether there are records of the main output of the last step, or of a tag."""
+        tags = range(1, 1 + len(self._given.tags))
+        return bool(pins[-1].records()) or any(pin.records(tag) for pin in pins for tag in tags)
+
+    def _mark_in_seconds(self) -> float:
+        pause = self._pace.watermark_seconds
+        return self._marked + (_WATERMARK_SECONDS if pause is None else pause) - time.monotonic()
 
     def _progress(self, *, ended: bool = False) -> StreamProgress:
         """Return how far the stream is now."""
         now = self._now()
         number, records, seconds = self._latest
         watermark = self.checkpoint.watermark
+        self._backlog.look(self.checkpoint.remaining, now=ended)
         age_seconds = None if watermark is None else now / 1000 - watermark
         return StreamProgress(
             name=self._name,
@@ -254,38 +293,27 @@ class Stream:
             batches=self.batches,
             records=records,
             all_records=self.records,
-            backlog=sum(one.due <= now for one in self.checkpoint.pending),
+            backlog=sum(one.due <= now for one in self.checkpoint.remaining),
             watermark=watermark,
             lag_seconds=age_seconds if age_seconds is not None and abs(age_seconds) < _DECADE_SECONDS else None,
             seconds=seconds,
             ended=ended,
+            behind_records=self._backlog.records,
+            behind_bytes=self._backlog.bytes,
         )
 
-    def _step(self, step: Step, number: int, elements: RDD[Any] | None, held: Any, now: int) -> tuple[Plan, Pin]:
-        """Run one step of a batch, or follow what the journal says of it; return its plan and its pin.
-
-        A step without work gets a plan too: a later step may have work, and if this driver dies, the next driver must
-        not plan new work for this step in the same batch.
-        """
-        plan = self.checkpoint.plan(step.number)
-        if plan is None:
-            mine = [one for one in self.checkpoint.pending if one.step == step.number]
-            fresh = [] if elements is None else step.expand(elements, held)
-            work = [*(one for one in mine if one.due <= now), *fresh]
-            room = len(work) if self._pace.max_items is None else self._pace.max_items
-            tasks = even_shares(step.fn, work[:room], self._tasks(len(work[:room]))) if work else []
-            kept = [*work[room:], *(one for one in mine if one.due > now)]  # first come, first served
-            lowest = self.checkpoint.lowest(one for share in tasks for one in share)
-            plan = self.checkpoint.write_plan(step.number, Plan(tuple(tasks), tuple(kept), lowest))
-        if not plan.tasks:
-            return plan, Pin((), (), ())
-        pin = self.checkpoint.pin(step.number)
-        if pin is None:
-            own = step.run(number, plan.tasks, self._pace.batch_seconds, self._now)
-            pin = self.checkpoint.write_pin(step.number, own)
-            if pin is not own:
-                step.forget()  # another driver was faster: its pin counts, not the records stored here
-        return plan, pin
+    def _run(self, step: Step, number: int, elements: RDD[Any] | None, held: Any, now: int) -> Pin:
+        """Run one step of a batch; return what it read."""
+        fresh = [] if elements is None else step.expand(elements, now, held)
+        share = share_of(step, self.checkpoint.remaining, fresh, now, self._pace.max_items)
+        if not share.parts:
+            return Pin(left=share.kept)
+        self._has_run = True
+        lowest = self.checkpoint.lowest(share.parts.values())
+        tasks = even_shares(step.fn, share.parts.values(), self._tasks(len(share.parts)))
+        most = (self._pace.max_records / len(tasks), self._pace.max_bytes / len(tasks))
+        stage = step.run(number, tasks, self._pace.batch_seconds, most, self._now)
+        return pin_of(stage, share, lowest, self.checkpoint.driver)
 
     def _tasks(self, work: int) -> int:
         slots = self._slots()

@@ -1,14 +1,14 @@
 """One step of one batch of a stream: a single stage of tasks that end when their time is up, and the work they left.
 
 It is a stage as `StagedRunner` has them: the same tasks, stamps and receipts, and readers that replay the committed
-content if the stored block is not that of the committed attempt. Before the stage the driver writes down what it is to
-do (`Plan`), afterwards what it has read (`Pin`). From the pin alone any driver can give the same records again.
+content if the stored block is not that of the committed attempt.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from numbers import Real
 from typing import Any
@@ -17,87 +17,23 @@ import attrs
 from pyspark import RDD, Broadcast, SparkContext, StorageLevel
 
 from sdf.errors import WatermarkError, blame, show
+from sdf.execution.executor import run_to_end
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
-from sdf.journal.pending import Pending, from_data, from_json, to_data, to_json
-from sdf.model.dofn import DoFn, call_hook
+from sdf.journal.pending import Pending
+from sdf.model.dofn import DoFn, TaggedOutput, call_hook
 from sdf.scheduling.run_state import RunState
 from sdf.spark import broadcasts, serde
+from sdf.spark.jobs import explain
 from sdf.spark.payload import Payload
 from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
 from sdf.spark.staged.task import ReadCommitted
+from sdf.spark.stream.batch import BatchRDD, Life, Marked
+from sdf.spark.stream.given import Given
+from sdf.spark.stream.pins import Pin, Stage
 
-__all__ = ["Pin", "Plan", "Step"]
-
-
-@attrs.frozen
-class Plan:
-    """What one step of one batch is to do.
-
-    Attributes:
-        tasks: for each task its parts, in order.
-        kept: work of the step that this batch does not run.
-        held: the lowest watermark of ``tasks``, before the step runs; None if none of them has one.
-    """
-
-    tasks: tuple[tuple[Pending, ...], ...]
-    kept: tuple[Pending, ...]
-    held: Any
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON data."""
-        return {
-            "tasks": [[to_json(one) for one in share] for share in self.tasks],
-            "kept": [to_json(one) for one in self.kept],
-            "held": to_data(self.held),
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Plan:
-        """Return what `to_json` described."""
-        return cls(
-            tuple(tuple(from_json(one) for one in share) for share in data["tasks"]),
-            tuple(from_json(one) for one in data["kept"]),
-            from_data(data["held"]),
-        )
-
-
-@attrs.frozen
-class Pin:
-    """What one step of one batch read, for ever.
-
-    Attributes:
-        tasks: for each task the parts that it read, in order.
-        counts: for each task the number of records it gave.
-        left: the planned work that is still to do.
-    """
-
-    tasks: tuple[tuple[Pending, ...], ...]
-    counts: tuple[int, ...]
-    left: tuple[Pending, ...]
-
-    @property
-    def records(self) -> int:
-        """How many records there are."""
-        return sum(self.counts)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON data."""
-        return {
-            "tasks": [[to_json(part) for part in parts] for parts in self.tasks],
-            "counts": list(self.counts),
-            "left": [to_json(one) for one in self.left],
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Pin:
-        """Return what `to_json` described."""
-        return cls(
-            tuple(tuple(from_json(part) for part in parts) for parts in data["tasks"]),
-            tuple(data["counts"]),
-            tuple(from_json(one) for one in data["left"]),
-        )
+__all__ = ["Step"]
 
 
 class Step:
@@ -108,20 +44,23 @@ class Step:
         fn: the DoFn.
         number: its index in the chain.
         run_id: id of the stream's run.
+        given: tags and side inputs.
     """
 
-    def __init__(self, sc: SparkContext, fn: DoFn, number: int, run_id: str) -> None:
+    def __init__(self, sc: SparkContext, fn: DoFn, number: int, run_id: str, given: Given) -> None:
         self.fn = fn
         self.number = number
         self._set_up = False
         self.name = type(fn).__name__
         self._sc = sc
         self._run_id = f"{run_id}-{number}"
-        self._payload = Payload.send(sc, self._run_id, fn, {})
-        self._jobs = StageJobs(sc, self._payload, self.name, called="batch")
+        self._tags = given.tags
+        self.side_inputs = dict(given.side_inputs[number])
+        self._payload = Payload.send(sc, self._run_id, fn, self.side_inputs)
+        self._jobs = StageJobs(sc, self._payload, self.name, tags=self._tags, called="batch")
         self._stored: RDD[Any] | None = None
         self._stamps: tuple[Stamp, ...] = ()
-        self._contents: list[Broadcast[bytes]] = []
+        self._contents: Broadcast[bytes] | None = None
 
     def close(self) -> None:
         """Cancel what runs, and free what is stored."""
@@ -145,13 +84,30 @@ class Step:
         if self._stored is not None:
             self._stored.unpersist()
         self._stored, self._stamps = None, ()
-        while self._contents:
-            broadcasts.free(self._contents.pop())
+        if self._contents is not None:
+            broadcasts.free(self._contents)
+        self._contents = None
 
     def is_bounded(self, work: Pending) -> bool:
         """Tell whether some work has an end."""
         with blame(lambda: f"{self.name}.create_tracker() of {show(work.restriction)}"):
             return self.fn.create_tracker(work.element, work.restriction).is_bounded()
+
+    def is_scan(self, work: Pending) -> bool:
+        """Tell whether some work is to be scanned beside the batches."""
+        return self.fn.scans and not self.is_bounded(work)
+
+    def peek(self, work: Pending) -> Any:
+        """Return what `DoFn.peek` says of some work."""
+        if type(self.fn).peek is DoFn.peek:
+            return None
+        with blame(lambda: f"{self.name}.peek() of {show(work.restriction)}"):
+            return self.here().peek(work.element, work.restriction)
+
+    def backlog(self, work: Pending) -> tuple[int | None, int | None]:
+        """Return what `DoFn.backlog` says of some work."""
+        with blame(lambda: f"{self.name}.backlog() of {show(work.restriction)}"):
+            return self.here().backlog(work.element, work.restriction)
 
     def truncated(self, work: Pending) -> Pending | None:
         """Return the part of some work that is still to do when the stream is drained; None for nothing."""
@@ -180,21 +136,27 @@ class Step:
             )
         return mark if isinstance(mark, int) else float(mark)
 
-    def expand(self, elements: RDD[Any] | Sequence[Any], held: Any = None) -> list[Pending]:
-        """Return the initial parts of new elements; ``held`` is the watermark before these were made."""
+    def expand(self, elements: RDD[Any] | Sequence[Any], due: int, held: Any = None) -> list[Pending]:
+        """Return the initial parts of new elements, due at once; ``held`` is the watermark before these were made."""
         rdd = elements if isinstance(elements, RDD) else self._sc.parallelize(elements)
         made = self._jobs.expand(rdd, unbounded=True)
-        return [Pending(self.number, one.element, part, held=held) for one in made for part, _ in one.pieces]
+        return [Pending(self.number, one.element, part, due=due, held=held) for one in made for part, _ in one.pieces]
 
     def run(
-        self, batch: int, plan: Sequence[Sequence[Pending]], budget_seconds: float, clock: Callable[[], int]
-    ) -> Pin:
-        """Run a planned stage to its end, keep its records stored, and return what it read.
+        self,
+        batch: int,
+        plan: Sequence[Sequence[Pending]],
+        budget_seconds: float,
+        most: tuple[float, float],
+        clock: Callable[[], int],
+    ) -> Stage:
+        """Run a stage to its end, keep its records stored, and return what it did.
 
         Args:
             batch: its number.
             plan: the work of each task, in order.
             budget_seconds: seconds after which a task splits what it runs.
+            most: the records, and the bytes of them, after which a task does so, too.
             clock: milliseconds since the epoch; the delay of deferred work counts from the end of the stage.
         """
         work = RunState(self.fn)
@@ -209,28 +171,33 @@ class Step:
             work.ledger.assign(task, items)
             bundles.append((tuple(items), budget_seconds))
         self._stored = self._jobs.start(
-            batch, bundles, min_piece_seconds=0.0, storage_level=StorageLevel.MEMORY_AND_DISK
+            batch, bundles, min_piece_seconds=0.0, storage_level=StorageLevel.MEMORY_AND_DISK, most=most
         )
         receipts = self._finish(batch, len(bundles))
         now = clock()
-        left: list[Pending] = []
-        contents = []
+        rest = []
         for task, receipt in enumerate(receipts):
-            todo = work.commit(task, receipt.stamp.attempt, receipt.outcome) or []
-            for item, seconds in todo:
-                one = planned[item.element_id]
+            for item, seconds in work.commit(task, receipt.stamp.attempt, receipt.outcome) or []:
+                one, delay = attrs.evolve(planned[item.element_id], seen=None), None
                 if item.parent is not None:  # else it was not started
-                    due = now + int(seconds * 1000)
-                    one = attrs.evolve(one, restriction=item.restriction, watermark=item.watermark, due=due, tried=True)
-                left.append(one)
-            contents.append(
-                tuple(
-                    attrs.evolve(planned[item.element_id], restriction=item.restriction)
-                    for item in work.ledger.content(task)
-                )
-            )
+                    delay = int(seconds * 1000)
+                    one = attrs.evolve(
+                        one,
+                        restriction=item.restriction,
+                        watermark=item.watermark,
+                        due=now + delay,
+                        seen=planned[item.element_id].seen if delay else None,  # else it was only cut off
+                    )
+                rest.append((one, delay))
         self._stamps = tuple(receipt.stamp for receipt in receipts)
-        return Pin(tuple(contents), tuple(receipt.counts[0] for receipt in receipts), tuple(left))
+        read = tuple(
+            tuple(
+                attrs.evolve(planned[item.element_id], restriction=item.restriction)
+                for item in work.ledger.content(task)
+            )
+            for task in range(len(plan))
+        )
+        return Stage(read, tuple(receipt.counts for receipt in receipts), tuple(rest))
 
     def _finish(self, batch: int, tasks: int) -> list[Receipt]:
         """Wait for the end of a stage, and return one receipt for each task."""
@@ -241,23 +208,68 @@ class Step:
                     receipts.setdefault(receipt.stamp.task, receipt)
         return [receipts[task] for task in range(tasks)]
 
-    def records(self, pin: Pin) -> RDD[Any]:
-        """Return the records of a pinned step: the stored ones, or read again if they are not stored."""
+    @property
+    def is_stored(self) -> bool:
+        """Whether the records of the present batch are stored, so that they need not be read again."""
+        return self._stored is not None
+
+    def recount(self, pin: Pin) -> tuple[tuple[int, ...], ...]:
+        """Read a pinned step again; return how many records of each output each task gives now."""
         tasks = len(pin.tasks)
-        contents = [
-            [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
-             for number, part in enumerate(parts)]
-            for parts in pin.tasks
-        ]  # fmt: skip
-        self._contents.append(broadcasts.send(self._sc, serde.dumps(contents, "the committed restrictions")))
+        counted = self._sc.parallelize(range(tasks), tasks).mapPartitionsWithIndex(
+            Marked(self._run_id, _Recount(self._payload, self._committed(pin), self._tags))
+        )
+        try:
+            return tuple(counted.collect())
+        except Exception as error:
+            explained = explain(error, self.name, self._run_id)
+            if explained is error:
+                raise
+            raise explained from explained.__cause__
+
+    def _committed(self, pin: Pin) -> Broadcast[bytes]:
+        if self._contents is None:
+            contents = [
+                [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
+                 for number, part in enumerate(parts)]
+                for parts in pin.tasks
+            ]  # fmt: skip
+            self._contents = broadcasts.send(self._sc, serde.dumps(contents, "the committed restrictions"))
+        return self._contents
+
+    def records(self, pin: Pin, life: Life, output: int = 0) -> RDD[Any]:
+        """Return the records of an output of a pinned step: the stored ones, or read again if they are not stored."""
+        tasks = len(pin.tasks)
+        committed = self._committed(pin)
         stored = self._stored
         stamps = self._stamps
         if stored is None:
             unmatched = [Stamp(self._run_id, -1, task, -2) for task in range(tasks)]
             stored = self._sc.parallelize(unmatched, tasks)
             stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
-        read = ReadCommitted(self._payload, stamps, pin.counts, self._contents[-1], 0, ())
-        return stored.mapPartitionsWithIndex(read)
+        counts = tuple(counts[output] for counts in pin.counts)
+        read = ReadCommitted(self._payload, stamps, counts, committed, output, self._tags)
+        return BatchRDD(stored, Marked(self._run_id, read), life)
+
+
+class _Recount:
+    """Counts the records that the committed work items of a task give now; for ``mapPartitionsWithIndex``."""
+
+    def __init__(self, payload: Payload, committed: Broadcast[bytes], tags: tuple[str, ...]) -> None:
+        self._payload = payload
+        self._committed = committed
+        self._tags = tags
+
+    def __call__(self, task: int, partition: Iterable[Any]) -> Iterator[tuple[int, ...]]:
+        fn, side_inputs = self._payload.load()
+        items = serde.loads(self._committed.value)[task]
+        outputs = run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep)
+        numbers = {tag: number for number, tag in enumerate(self._tags, start=1)}
+        counts = [0] * (1 + len(self._tags))
+        for output in outputs:
+            counts[numbers[output.tag] if isinstance(output, TaggedOutput) else 0] += 1
+        for _ in partition:  # read to the end, else Spark does not reuse the worker
+            yield tuple(counts)
 
 
 def _is_number(value: Any) -> bool:

@@ -14,7 +14,7 @@ from sdf import run_direct
 from sdf.errors import InvalidValueError, ReadError, SourceChangedError, SourceError
 from sdf.execution.invoker import Invoker
 from sdf.io import MatchFiles, TailLines
-from sdf.io.follow import file_states
+from sdf.io.follow import copies
 
 
 class Tail(Following):
@@ -386,7 +386,7 @@ def test_a_long_line_takes_no_more_memory_than_it_needs(path, monkeypatch):
     """Not all the rest of the file."""
     monkeypatch.setattr("sdf.io.follow.tail._PIECE_BYTES", 64)
     append(path, b"x" * 100 + b"\n" + b"y\n" * 10_000)
-    tail, most, read = Tail(path), [], file_states.read_bytes
+    tail, most, read = Tail(path), [], copies.read_bytes
 
     def noted(path, start, stop):
         most.append(stop - start)
@@ -462,6 +462,74 @@ def test_a_pinned_part_that_has_gone_cannot_be_given_again(path):
     (pinned, _) = tail.pins[0]
     with pytest.raises(SourceChangedError, match="bytes up to 4 were planned to be read, but only 0 of that file"):
         list(Invoker(tail.fn, tail.element, pinned).run())
+
+
+def test_a_pinned_part_may_be_gone(path, caplog):
+    """If that is no error, it gives nothing, and counts as read."""
+    tail = Tail(path, fail_on_data_loss=False)
+    append(path, b"1\n2\n")
+    tail.read()
+    (pinned, _) = tail.pins[0]
+    for take_away in (lambda: os.truncate(path, 2), lambda: os.remove(path)):
+        take_away()
+        attempt = Invoker(tail.fn, tail.element, pinned)
+        assert (list(attempt.run()), attempt.residuals) == ([], [])
+    assert "bytes up to 4 were planned to be read, but only 0 of that file are there" in caplog.text
+
+
+@pytest.mark.parametrize("by", ["name", "file"])
+def test_a_file_that_is_restored_from_a_backup_is_read_again(path, by):
+    """It has another inode number, and the same bytes; where its name is followed, also what comes later."""
+    tail = Tail(path) if by == "name" else follow(path)
+    append(path, b"1\n2\n")
+    assert tail.read() == ["1", "2"]
+    append(path, b"3\n")
+    assert tail.read() == ["3"]
+    shutil.copy(path, path.with_name("backup"))
+    os.remove(path)
+    os.link(path.with_name("backup"), path)
+    os.rename(path.with_name("backup"), path.parent / "elsewhere")
+    assert str(path.stat().st_ino) != tail.left.file.version
+    tail.again()
+    append(path, b"4\n")
+    if by == "name":
+        assert tail.read() == ["4"]
+        assert tail.left.file.version == str(path.stat().st_ino)
+
+
+def test_what_has_other_bytes_is_not_taken_for_a_backup(path):
+    """Neither at the start, nor before where reading goes on."""
+    tail = Tail(path)
+    append(path, b"1\n" + b"2\n" * 100)
+    tail.read()
+    for text in (b"x\n" + b"2\n" * 100, b"1\n" + b"2\n" * 99 + b"3\n", b"1\n2\n"):
+        path.with_suffix(".new").write_bytes(text)
+        os.replace(path.with_suffix(".new"), path)
+        with pytest.raises(SourceChangedError, match="only 0 of that file"):
+            tail.again()
+
+
+def test_what_may_be_lost_is_in_the_part_that_ends(path):
+    """So the journal has it."""
+    tail = follow(path)
+    append(path, b"1\n")
+    tail.read()
+    os.remove(path)
+    assert tail.has_ended()
+    assert [pin.lost for pin, _ in tail.pins if pin.lost] == [
+        f"{path} has gone after byte 2; if there was more, that is lost"
+    ]
+
+
+def test_bytes_that_go_before_a_drain_reads_them_are_lost(path):
+    """If that is no error, the part says so, and is the same when it comes again."""
+    tail = Tail(path, fail_on_data_loss=False)
+    append(path, b"1\n2\n")
+    tail.left = tail.fn.truncate(tail.element, tail.left)
+    os.truncate(path, 2)
+    assert tail.read() == ["1"]
+    assert [pin.lost for pin, _ in tail.pins] == [f"{path}: bytes 2 to 4 have gone"]
+    tail.again()
 
 
 def test_draining_gives_the_last_line_without_an_end(path):

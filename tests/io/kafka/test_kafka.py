@@ -2,12 +2,13 @@
 
 import re
 import socket
-import struct
 import sys
+from datetime import datetime, timezone
 from itertools import combinations, pairwise
 
 import attrs
 import pytest
+from support.kafka_batches import append, batch
 
 from sdf import run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, SourceChangedError, SourceError
@@ -77,45 +78,6 @@ def topic(producer):
     append(producer, "topic", 2, batch([6], 9, control=True))
     append(producer, "topic", 3, batch([8], 9))
     return "topic"
-
-
-# What brokers hold after a compaction or a transaction, which those for tests do not do themselves.
-
-
-def varint(number):
-    """Return a number as records have it: zigzag, seven bits a byte."""
-    number = (number << 1) ^ (number >> 63)
-    data = b""
-    while number > 0x7F:
-        data += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return data + bytes([number])
-
-
-def batch(deltas, size, *, control=False):
-    """Return a batch of ``size`` offsets that has records at some of them only; a control batch has no messages."""
-    records = b""
-    for delta in deltas:
-        key = varint(4) + b"\0\0\0\1" if control else varint(-1)
-        value = b"after the gap"
-        record = b"\0" + varint(0) + varint(delta) + key + varint(len(value)) + value + varint(0)
-        records += varint(len(record)) + record
-    attributes = 0x20 if control else 0
-    body = struct.pack(">ibIhiqqqhii", 0, 2, 0, attributes, size - 1, 1000, 1000, -1, -1, -1, size) + records
-    return struct.pack(">qi", 0, len(body)) + body
-
-
-def append(producer, topic, partition, records):
-    """Send a batch to the leader of a partition: a Produce request, version 3."""
-    found = producer.list_topics(topic, timeout=10)
-    leader = found.brokers[found.topics[topic].partitions[partition].leader]
-    name = struct.pack(">h", len(topic)) + topic.encode()
-    request = struct.pack(">hhihhhiii", 0, 3, 1, -1, -1, -1, 5000, 1, 0)[:-4] + name
-    request += struct.pack(">iii", 1, partition, len(records)) + records
-    with socket.create_connection((leader.host, leader.port), timeout=10) as connection:
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        answer = connection.recv(1 << 16)
-    assert answer[12 + len(name) + 8 :][:2] == b"\0\0"  # no error
 
 
 def plainly(brokers, topic):
@@ -239,6 +201,20 @@ def test_start(read, topic, expected):
     assert seen(run_direct([topic], read(start=100))) == []
 
 
+def test_each_partition_may_begin_elsewhere(read, topic, expected):
+    """Those that are not named begin at their earliest message."""
+    start = {TopicPartition(topic, 1): 5, TopicPartition(topic, 3): 9}
+    assert seen(run_direct([topic], read(start=start))) == [
+        (partition, *rest) for partition, *rest in expected if rest[0] >= {1: 5, 3: 9}.get(partition, 0)
+    ]
+
+
+def test_after_the_last_message_there_is_nothing_to_read(read, topic):
+    """Nor at a time after all messages."""
+    assert run_direct([topic], read(start="latest")) == []
+    assert run_direct([topic], read(start=datetime(2200, 1, 1, tzinfo=timezone.utc))) == []
+
+
 def test_no_offset_is_committed(read, brokers, topic):
     """The group, whose name the library asks for, knows of nothing."""
     run_direct([topic], read(config={"group.id": "mine"}))
@@ -341,9 +317,17 @@ def test_wrong_element(read, element):
         ("host:9092", {}, InvalidTypeError, "ReadKafka config must map names to values"),
         ({}, {}, InvalidValueError, "ReadKafka config must have 'bootstrap.servers' (got [])."),
         ({"enable.auto.commit": True}, {}, InvalidValueError, "ReadKafka sets 'enable.auto.commit' itself"),
-        ({}, {"start": "latest"}, InvalidValueError, "start must be 'earliest' or an offset >= 0 (got 'latest')."),
-        ({}, {"start": -1}, InvalidValueError, "ReadKafka start must be 'earliest' or an offset >= 0 (got -1)."),
-        ({}, {"start": True}, InvalidValueError, "ReadKafka start must be 'earliest' or an offset >= 0 (got True)."),
+        ({}, {"start": "first"}, InvalidValueError, "ReadKafka start must be 'earliest', 'latest', an offset >= 0, "),
+        ({}, {"start": -1}, InvalidValueError, "or a datetime (got -1)."),
+        ({}, {"start": True}, InvalidValueError, "or a datetime (got True)."),
+        (
+            {},
+            {"start": {0: 1}},
+            InvalidTypeError,
+            "start must map TopicPartitions to offsets >= 0 (got 0: 1)",
+        ),
+        ({}, {"start": {TopicPartition("t", 0): -1}}, InvalidTypeError, "ReadKafka start must map TopicPartitions"),
+        ({}, {"start": datetime(2026, 1, 1)}, InvalidValueError, "ReadKafka start must be a time with a time zone"),
         ({}, {"block_offsets": 0}, InvalidValueError, "ReadKafka block_offsets must be an integer >= 1 (got 0)."),
         ({}, {"timeout_seconds": 0}, InvalidValueError, "ReadKafka timeout_seconds must be finite and > 0 (got 0)."),
         ({}, {"timeout_seconds": "9"}, InvalidValueError, "ReadKafka timeout_seconds must be finite and > 0"),

@@ -1,5 +1,6 @@
 """ReadRecords and ReadSlices: which pieces there are never depends on how a file is split."""
 
+import os
 import re
 
 import attrs
@@ -8,8 +9,7 @@ import pytest
 
 from sdf import run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, ReadError
-from sdf.io.files.blocks import FileBlocks
-from sdf.io.files.pinned import FileInfo
+from sdf.io import FileBlock, FileBlocks, FileInfo, ReadCsv, ReadLines
 from sdf.io.text import fixed
 from sdf.io.text.fixed import ReadRecords, ReadSlices
 from sdf.testing import check_dofn
@@ -260,3 +260,49 @@ def test_pickles(path, kind):
     """A copy reads the same."""
     fn = kind(7, block_size=9)
     assert run_direct([path], cloudpickle.loads(cloudpickle.dumps(fn))) == run_direct([path], fn)
+
+
+@pytest.mark.parametrize(("options", "sizes"), [({}, (20,)), ({"block_size": 8}, (8, 8, 4))])
+@pytest.mark.parametrize("with_position", [False, True])
+@pytest.mark.parametrize("make", [ReadSlices, ReadRecords])
+def test_pieces_with_the_id_of_their_block(tmp_path, options, sizes, with_position, make):
+    """The block in which a piece starts."""
+    path = tmp_path / "a"
+    path.write_bytes(bytes(range(20)))
+    found = run_direct([str(path)], make(4, with_block_id=True, with_position=with_position, **options))
+    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+    blocks = [f"{end - size}-{end}" for end, size in zip(ends, sizes, strict=True) for _ in range(size // 4)]
+    pieces = [bytes(range(start, start + 4)) for start in range(0, 20, 4)]
+    outputs = [((str(path), 4 * at), piece) for at, piece in enumerate(pieces)] if with_position else pieces
+    assert [(one.rsplit(":", 1)[1], output) for one, output in found] == list(zip(blocks, outputs, strict=True))
+
+
+def test_block_ids_are_those_of_the_blocks(tmp_path):
+    """So records and blocks can be joined."""
+    path = tmp_path / "a"
+    path.write_bytes(b"1\n22\n333\n4444\n")
+    blocks = run_direct([str(path)], FileBlocks(6))
+    lines = run_direct(blocks, ReadLines(with_block_id=True))
+    assert lines == [(blocks[0].id, "1"), (blocks[0].id, "22"), (blocks[0].id, "333"), (blocks[1].id, "4444")]
+    assert run_direct([str(path)], ReadLines(with_block_id=True, block_size=6)) == lines
+    rows = run_direct([str(path)], ReadCsv(header=False, quoted_newlines=True, with_block_id=True))
+    assert {block for block, _ in rows} == {FileBlock(blocks[0].file, 0, 14).id}
+
+
+def test_a_bad_record_has_no_block_id(tmp_path):
+    """It has its path and offset."""
+    path = tmp_path / "a"
+    path.write_bytes(b"1\n\xff\n")
+    found = run_direct([str(path)], ReadLines(with_block_id=True, on_error="tag"), tags=("bad",))
+    assert [record for _, record in found["main"]] == ["1"]
+    assert [record.offset for record in found["bad"]] == [2]
+
+
+def test_sizes_have_defaults(tmp_path):
+    """A block of 128 MiB, and a slice of one."""
+    path = tmp_path / "a"
+    with open(path, "wb") as file:
+        file.truncate((128 << 20) + 5)
+    assert [block.stop - block.start for block in run_direct([str(path)], FileBlocks())] == [128 << 20, 5]
+    os.truncate(path, (1 << 20) + 5)
+    assert [len(piece) for piece in run_direct([str(path)], ReadSlices())] == [1 << 20, 5]

@@ -9,7 +9,7 @@ import pytest
 
 from sdf import run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, ProcessError, ReadError
-from sdf.io import BadRecord, FileBlock, FileBlocks, FileInfo, ReadLines
+from sdf.io import BadRecord, FileBlock, FileBlocks, FileInfo, ReadCsv, ReadLines
 from sdf.io.files.file_fn import FileRange
 from sdf.testing import check_dofn
 
@@ -501,6 +501,31 @@ def test_bad_bytes_raise_with_file_offset_and_cause(tmp_path):
     with pytest.raises(ReadError, match=re.escape(message)) as raised:
         read(path)
     assert "on_error='tag'" in str(raised.value)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, None])
+@pytest.mark.parametrize("errors", ["replace", "backslashreplace", "surrogateescape", "ignore"])
+@pytest.mark.parametrize("reader", [ReadLines, lambda **options: ReadCsv(header=False, **options)])
+def test_bad_bytes_can_be_read_all_the_same(tmp_path, size, errors, reader):
+    """As `bytes.decode` reads them, line by line."""
+    path = write(tmp_path, BAD)
+    expected = [line.removesuffix(b"\r").decode("utf-8", errors) for line in BAD.split(b"\n")]
+    found = run_direct([path], reader(errors=errors, block_size=size))
+    assert sorted("".join(line) for line in found) == sorted(expected)
+
+
+@pytest.mark.parametrize("reader", [ReadLines, ReadCsv])
+@pytest.mark.parametrize("errors", ["nothing", "xmlcharrefreplace", 5])
+def test_errors_is_what_python_can_do_when_it_decodes(reader, errors):
+    """So the mistake shows when the reader is made, not at the first bad byte."""
+    with pytest.raises(InvalidValueError, match=rf"{reader.__name__} errors must be 'strict', .* \(got {errors!r}\)"):
+        reader(errors=errors)
+
+
+def test_lines_of_bytes_have_no_bad_bytes():
+    """So nothing can be done with them."""
+    with pytest.raises(InvalidValueError, match="ReadLines errors is of no use with encoding=None"):
+        ReadLines(encoding=None, errors="replace")
 
 
 def test_bad_bytes_pass_the_check_of_the_contract(tmp_path):

@@ -27,10 +27,10 @@ def said(tmp_path):
 @pytest.mark.parametrize(
     ("fn", "advice"),
     [
-        (ReadLines(), "If the text is not utf-8, name its encoding: ReadLines(encoding='latin-1'), say. To go on"),
-        (ReadCsv(), "If the text is not utf-8, name its encoding: ReadCsv(encoding='latin-1'), say. To go on without"),
+        (ReadLines(), "If the text is not utf-8, name its encoding: ReadLines(encoding='latin-1'), say. To read it"),
+        (ReadCsv(), "If the text is not utf-8, name its encoding: ReadCsv(encoding='latin-1'), say. To read it"),
         (ReadCsv(encoding="ascii"), "If the text is not ascii, name its encoding: ReadCsv(encoding='latin-1'), say."),
-        (ReadCsv(quoted_newlines=True), "name its encoding: ReadCsv(encoding='latin-1'), say. With quoted_newlines"),
+        (ReadCsv(quoted_newlines=True), "pass errors='replace'. With quoted_newlines"),
         (ReadJsonLines(), "JSON lines are UTF-8: convert the file, or read it with ReadLines(encoding='latin-1')"),
     ],
     ids=["lines", "csv", "csv in ascii", "csv in one piece", "json"],
@@ -43,7 +43,7 @@ def test_an_encoding_is_advised_for_what_is_no_text(said, fn, advice):
 def test_an_encoding_is_advised_for_the_names_of_columns(said):
     """They are read before any row."""
     text = said(ReadCsv(), "Größe\n1\n".encode("cp1252"))
-    assert re.search(r"cannot be read: .* name its encoding: ReadCsv\(encoding='latin-1'\), say\.$", text)
+    assert re.search(r"cannot be read: .* name its encoding: ReadCsv\(encoding='latin-1'\).* errors='replace'\.$", text)
 
 
 @pytest.mark.parametrize("fn", [ReadLines(), ReadCsv(header=False), ReadJsonLines()], ids=lambda fn: type(fn).__name__)

@@ -1,12 +1,15 @@
 """Streams of real sources that grow: Kafka topics, a table; stopped and gone on with; and a look that is asked for."""
 
+import gzip
 import sqlite3
 import threading
 import time
 
 import pytest
+from support.brokers import Brokers
 
 from sdf import stream_sdf
+from sdf.errors import ReadError
 from sdf.io import TailKafka, TailLines, TailTable, WatchFiles, WatchTopics
 
 NEVER = 3600.0
@@ -58,8 +61,8 @@ def test_a_topic_is_followed_with_a_partition_that_comes_later(sc, tmp_path):
 
         there = 2
 
-        def _partitions(self, consumer, topic):
-            return super()._partitions(consumer, topic)[: self.there]
+        def _partitions(self, consumer, topic, **options):
+            return super()._partitions(consumer, topic, **options)[: self.there]
 
     cluster.list_topics("topic", timeout=10)
     send(30, [0, 1])
@@ -73,6 +76,47 @@ def test_a_topic_is_followed_with_a_partition_that_comes_later(sc, tmp_path):
     told = asking.committed([kafka.TopicPartition("topic", number) for number in range(3)], timeout=10)
     asking.close()
     assert [one.offset for one in told] == [60, 50, 20]
+
+
+def test_brokers_that_are_away_do_not_end_a_stream(sc, tmp_path):
+    """It waits, and goes on where it was."""
+    kafka = pytest.importorskip("confluent_kafka")
+    brokers, sink, stop = Brokers(), Sink(), threading.Event()
+    config = {"bootstrap.servers": brokers.servers, "log_level": 0}
+    producer = kafka.Producer(config)
+
+    def send(value):
+        producer.produce("topic", value, partition=0)
+        assert producer.flush(60) == 0
+
+    def await_values(*values):
+        while [record.value for record in sink.records()] != list(values):
+            assert sink.came.wait(120)
+            sink.came.clear()
+
+    send(b"1")
+    run = threading.Thread(
+        target=stream_sdf,
+        args=(
+            sc.parallelize(["topic"], 1),
+            [
+                WatchTopics(config, interval_seconds=0.2, timeout_seconds=0.5),
+                TailKafka(config, poll_seconds=0.1, timeout_seconds=0.5),
+            ],
+        ),
+        kwargs={"checkpoint": tmp_path / "journal", "foreach_batch": sink, "batch_seconds": 0.2, "stop": stop},
+    )
+    run.start()
+    await_values(b"1")
+    brokers.go()
+    time.sleep(4)
+    assert run.is_alive()
+    brokers.come()
+    send(b"2")
+    await_values(b"1", b"2")
+    stop.set()
+    run.join(60)
+    brokers.end()
 
 
 def test_a_table_is_followed_by_a_growing_key(sc, tmp_path):
@@ -125,3 +169,84 @@ def test_a_scan_can_be_asked_for(sc, tmp_path):
     run.join(60)
     assert not run.is_alive()
     assert sink.records() == [f"line {line}" for line in range(4)]
+
+
+def test_compressed_files_in_a_watched_directory(sc, tmp_path):
+    """The one that was followed is known; what was never followed is read once; and other options count on resume."""
+    logs, sink = tmp_path / "logs", Sink()
+    logs.mkdir()
+
+    def run(**options):
+        stream_sdf(
+            sc.parallelize([str(logs)], 1),
+            [WatchFiles(interval_seconds=0.2, modified="ignore", **options), TailLines(poll_seconds=0.1)],
+            checkpoint=tmp_path / "journal",
+            foreach_batch=sink,
+            batch_seconds=0.1,
+            stop_when_idle=True,
+        )
+        return sink.records()
+
+    (logs / "app.log").write_text("1\n")
+    (logs / "old.log.gz").write_bytes(gzip.compress(b"0\n"))
+    assert sorted(run()) == ["0", "1"]
+    (logs / "app.log").unlink()
+    (logs / "app.log.1.gz").write_bytes(gzip.compress(b"1\n2\n"))
+    (logs / "bad.gz").write_bytes(b"no gzip")
+    assert sorted(run()) == ["0", "1", "2"]
+    (logs / "app.log").write_text("3\n")
+    (logs / "other.log").write_text("4\n")
+    assert sorted(run(regex=r"(?!other).*")) == ["0", "1", "2", "3"]
+    assert sorted(run()) == ["0", "1", "2", "3", "4"]
+
+
+def test_a_pattern_may_change_when_a_stream_resumes(sc, tmp_path):
+    """What was seen was seen; elements that came or went are left as they were."""
+    logs, sink = tmp_path / "logs", Sink()
+    logs.mkdir()
+
+    def run(*patterns):
+        stream_sdf(
+            sc.parallelize([str(logs / pattern) for pattern in patterns], 1),
+            [WatchFiles(interval_seconds=0.2, modified="ignore"), TailLines(poll_seconds=0.1)],
+            checkpoint=tmp_path / "journal",
+            foreach_batch=sink,
+            batch_seconds=0.1,
+            stop_when_idle=True,
+        )
+        return sorted(sink.records())
+
+    def write(*names):
+        for name in names:
+            (logs / name).write_text(f"{name}\n")
+
+    write("a.log", "a.txt")
+    assert run("*") == ["a.log", "a.txt"]
+    write("b.log", "b.txt")
+    assert run("*.log") == ["a.log", "a.txt", "b.log"]
+    write("c.log", "c.txt")
+    assert run("*.log", "*.txt") == ["a.log", "a.txt", "b.log", "c.log"]
+
+
+def test_a_byte_that_is_no_text_can_be_read_all_the_same(sc, tmp_path):
+    """The stream goes on as the message says: with another option, and without losing what it has read."""
+    logs, sink = tmp_path / "logs", Sink()
+    logs.mkdir()
+    (logs / "good").write_bytes(b"1\n")
+    (logs / "bad").write_bytes(b"2\n\xff\n3\n")
+
+    def run(**options):
+        stream_sdf(
+            sc.parallelize([str(logs)], 1),
+            [WatchFiles(interval_seconds=0.2, modified="ignore"), TailLines(poll_seconds=0.1, **options)],
+            checkpoint=tmp_path / "journal",
+            foreach_batch=sink,
+            batch_seconds=0.1,
+            stop_when_idle=True,
+        )
+        return sorted(sink.records())
+
+    for _ in range(2):
+        with pytest.raises(ReadError, match="To read it all the same pass errors='replace'"):
+            run()
+    assert run(errors="replace") == ["1", "2", "3", "\ufffd"]

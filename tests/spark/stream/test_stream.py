@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
+import attrs
 import pytest
 from pyspark import accumulators
 from support.fns import CountFn, OnlyDefersFn, SlowCountFn
@@ -27,10 +28,12 @@ from sdf.errors import (
 )
 from sdf.journal.chain import find_head, verify
 from sdf.journal.journal import Journal
-from sdf.journal.pending import from_data, load, to_data, to_json
+from sdf.journal.pending import from_data, to_data
+from sdf.journal.remaining import Remaining
 from sdf.spark.stream import micro_batches as batches
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.clock import Clock
+from sdf.spark.stream.pins import Pin
 from sdf.storage.disk import Disk
 
 
@@ -622,11 +625,15 @@ def test_a_stream_that_follows_what_was_planned_looks_at_the_rest_before_it_is_i
         path.write_text(f"{path.name}1 ")
     stream([str(path) for path in paths], NamesFn(3600), sink, stop_when_idle=True)
     journal = Journal(Disk(tmp_path / "journal"), config={"fns": ["NamesFn"]}, inputs=["0 NamesFn"], clock=Clock())
-    _, (first, second) = load(journal.get(journal.head.data["checkpoint"]))
-    journal.write_ahead("plan-0", {"tasks": [[to_json(first)]], "kept": [to_json(second)], "held": None})
-    Path(second.element).write_text(Path(second.element).read_text() + "new ")
+    first, second = Remaining.load(journal.get, journal.head.data["checkpoint"], 0)[0]
+    Path(first.part.element).write_text("a1 a2 ")
+    read = attrs.evolve(first.part, id=None, restriction=OffsetRange(1, 2))
+    left = attrs.evolve(first.part, id=None, restriction=OffsetRange(2, UNBOUNDED))
+    pin = Pin(((read,),), ((1,),), (first.id,), (left,), None, "a driver that died")
+    journal.write_ahead("pin-0", {**pin.to_json(), "given": {"tags": [], "side_inputs": {}}})
+    Path(second.part.element).write_text(Path(second.part.element).read_text() + "new ")
     stream([], NamesFn(3600), sink, stop_when_idle=True)
-    assert sink.records() == ["a1", "b1", "new"]
+    assert sink.records() == ["a1", "a2", "b1", "new"]
 
 
 def test_a_stream_of_nothing_is_done(stream, tmp_path):
@@ -721,20 +728,13 @@ class OvertakenFn(EndlessFn):
         return super().truncate(element, restriction)
 
 
-def plans(journal):
-    journal.write_ahead("plan-0", {"tasks": [], "kept": [], "held": None})
+def begins(journal):
+    journal.write_ahead("pin-0", Pin().to_json())
 
 
-def plans_again(journal):
-    plans(journal)
-    journal.void()
-    plans(journal)
-
-
-@pytest.mark.parametrize("overtake", [plans, plans_again])
-def test_a_drain_commits_nothing_where_another_driver_has_planned(stream, tmp_path, overtake):
+def test_a_drain_commits_nothing_where_another_driver_has_begun(stream, tmp_path):
     """That may have given its sink the records that this one would give under the next number."""
-    sink, fn = Sink(), OvertakenFn(tmp_path / "journal", overtake)
+    sink, fn = Sink(), OvertakenFn(tmp_path / "journal", begins)
     with pytest.raises(JournalFencedError, match="another driver is ahead of this one"):
         stream(["x"], fn, sink, max_batches=1, drain=True)
     assert list(sink.batches) == [1]
@@ -745,10 +745,10 @@ def test_a_drain_that_died_before_its_commit_is_gone_on_with(stream, monkeypatch
     """As it was planned: the endless work has an end."""
     elements, sink, commit = ["x"], Sink(), Checkpoint._commit
 
-    def die(at, parts, records):
+    def die(at, parts, *more):
         if not parts:
             raise KeyboardInterrupt
-        commit(at, parts, records)
+        commit(at, parts, *more)
 
     monkeypatch.setattr(Checkpoint, "_commit", die)
     with pytest.raises(KeyboardInterrupt):

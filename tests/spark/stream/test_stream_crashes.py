@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support import crashing
-from support.crashing import Points, expected, records
+from support.crashing import Points, all_expected, expected, records
 
 from sdf.journal.chain import verify
 from sdf.storage.places import storage_at
@@ -38,7 +38,7 @@ def points(sc, checkpoint, tmp_path_factory):
     (folder / "out").mkdir()
     whole = Points(die)
     summary = crashing.run(sc, checkpoint(folder), folder / "out", whole)
-    assert records(folder / "out") == expected()
+    assert records(folder / "out") == all_expected()
     assert (summary.records, summary.done) == (len(expected()), True)
     return whole.seen
 
@@ -67,7 +67,7 @@ def survive(sc, folder, place, *deaths):
             content = json.loads(path.read_text())
             if len(content) > 1:
                 assert given.setdefault(path.name, content) == content
-    assert records(out) == expected()
+    assert records(out) == all_expected()
     chain = chain_in(place)
     assert chain[-1].data["status"] == "done"
     assert chain[-1].data["output"]["stop"] == len(expected())
@@ -75,12 +75,12 @@ def survive(sc, folder, place, *deaths):
 
 
 def test_every_kind_of_point_is_there(points):
-    """Plan, stage, pin, sink, checkpoint, block, head and cleaning up, for both steps."""
+    """Stage, pin, sink, checkpoint, block, head and cleaning up, for all steps."""
     assert {
-        "after create ahead start", "after create ahead plan-0", "after create ahead plan-1",
-        "after create ahead pin-0", "after create ahead pin-1", "after stage of step 0", "after stage of step 1",
-        "inside sink", "after replace blobs", "after create blocks", "after replace HEAD",
-        "after remove ahead plan-1", "after remove blobs",
+        "after create ahead start", "after create ahead pin-0", "after create ahead pin-1", "after create ahead pin-2",
+        "after stage of step 0", "after stage of step 1", "after stage of step 2", "inside sink",
+        "after replace blobs", "after create blocks", "after replace HEAD",
+        "after remove ahead pin-2", "after remove blobs",
     } <= set(points)  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def test_a_stream_survives_a_death_at_every_point(sc, checkpoint, points, tmp_pa
 def test_a_stream_survives_deaths_during_recovery(sc, checkpoint, points, tmp_path, every):
     """It dies, and dies again at each of the first points of its second life, and again of its third."""
     deaths = wanted = 0
-    for at in range(1, len(points) + 1, every):
+    for at in range(1, len(points) - 20, every):  # so that the lives after it have points to die at
         for again in (1, 4, 9):
             folder = tmp_path / f"{at}-{again}"
             folder.mkdir()
@@ -144,7 +144,7 @@ def test_a_process_may_die_at_any_point(sc, checkpoint, points, tmp_path, every,
         lives = list(pool.map(live, plans))
     for folder, _ in lives:
         crashing.run(sc, checkpoint(folder), folder / "out", Points(die))
-        assert records(folder / "out") == expected()
+        assert records(folder / "out") == all_expected()
         assert chain_in(checkpoint(folder))[-1].data["status"] == "done"
     deaths, wanted = sum(died for _, died in lives), sum(map(len, plans))
     print(f"\n{len(points)} points, {len(plans)} plans, {deaths} of {wanted} processes died, the JVM: {jvm}")
@@ -162,5 +162,5 @@ def test_of_two_processes_on_one_checkpoint_one_is_fenced_out(checkpoint, tmp_pa
     assert sorted(driver.returncode for driver in drivers) == [0, 1]
     fenced = next(text for driver, text in zip(drivers, said, strict=True) if driver.returncode == 1)
     assert "JournalFencedError" in fenced
-    assert records(out) == expected()
+    assert records(out) == all_expected()
     assert chain_in(checkpoint(tmp_path))[-1].data["status"] == "done"

@@ -1,0 +1,118 @@
+"""Finds the copy of a file that was followed, in its directory or right below, and reads bytes of both.
+
+Rotation may compress a file and delete it, or copy it and cut it short. What was not read of it is in the copy then. A
+copy has the first bytes of the file and, at the same place, the bytes that were read last. Short files may agree in
+that by chance. So the name of a copy must also begin as the file's does, up to the first dot or hyphen, and it is no
+older than the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
+from os.path import basename, dirname
+from typing import Any
+
+from sdf.errors import ReadError
+from sdf.io.compressed.compression import named_kind
+from sdf.io.files.pinned import file_system, is_local
+from sdf.io.follow.compressed_text import CompressedText
+from sdf.io.follow.tail_parts import Tail
+
+__all__ = ["find_copy", "is_same", "listed", "read_bytes", "stem"]
+
+
+def _head(at: Tail) -> bytes:
+    """Return the first bytes of a file as they were read, or else as they were when it was found."""
+    return at.head or (b"" if at.file.watch is None else at.file.watch.head)
+
+
+def listed(fs: Any, inner: str, real: str) -> Iterator[Any]:
+    """Yield the entries of files beside a file, which itself is left out, and of those in the directories right below.
+
+    Args:
+        fs: the file system.
+        inner: path of the file in it.
+        real: path with links resolved: a link's target is renamed there, even if the link has changed; "" if unknown.
+    """
+    below = []
+    folders = dict.fromkeys(dirname(path) for path in (inner, real) if path)
+    for entry in chain.from_iterable(_entries(fs, folder) for folder in folders):
+        if entry["type"] == "directory":
+            below.append(entry["name"])
+        elif entry["type"] == "file" and entry["name"] != inner:
+            yield entry
+    for name in below:  # such as archive/
+        with suppress(PermissionError):
+            yield from (entry for entry in _entries(fs, name) if entry["type"] == "file")
+
+
+def find_copy(at: Tail, storage_options: Mapping[str, Any], *, compressed: bool) -> tuple[Any, int] | None:
+    """Return the open copy of a local file, and its size; None if there is none.
+
+    Args:
+        at: how far the file was read.
+        storage_options: for fsspec.
+        compressed: whether a file with a name such as ``a.log.gz`` is compressed.
+    """
+    fs, inner = file_system(at.file.path, storage_options, "TailLines")
+    head = _head(at)
+    if not head or not is_local(fs, "TailLines"):
+        return None
+    for entry in listed(fs, inner, at.file.real):
+        name, is_older = entry["name"], int(entry["mtime"]) < int(at.file.mtime or 0)
+        if is_older or stem(name) != stem(inner):
+            continue
+        with suppress(FileNotFoundError, PermissionError):  # renamed since it was listed; or nobody's copy for us
+            opened = fs.open(name, "rb")
+            kind = named_kind(name) if compressed else ""
+            text = CompressedText(opened, kind, name, "TailLines") if kind else opened
+            if (size := _size_as_copy(text, entry["size"], head, at)) is not None:
+                return text, size
+            text.close()
+    return None
+
+
+def _size_as_copy(text: Any, size: int, head: bytes, at: Tail) -> int | None:
+    """Return the size of a text if it can be the copy of a file that was read so far; None if it cannot."""
+    with suppress(ReadError):  # damaged, or not complete yet
+        if read_bytes(text, 0, len(head)) == head:
+            size = text.size() if isinstance(text, CompressedText) else size
+            return size if is_same(text, size, at) else None
+    return None
+
+
+def stem(path: str) -> str:
+    """Return what the names of a file and of its copies have in common: ``app`` for ``/logs/app.log-20261125.gz``."""
+    return re.split("[.-]", basename(path))[0]
+
+
+def is_same(opened: Any, size: int, at: Tail) -> bool:
+    """Return whether a file has the first bytes, and the last read bytes, of the file that was read."""
+    inside = at.start - at.base
+    stop = at.stop - at.base if at.ends else 0
+    head = _head(at)
+    return (
+        size >= inside
+        and read_bytes(opened, 0, len(head)) == head
+        and read_bytes(opened, inside - len(at.last), inside) == at.last
+        and read_bytes(opened, stop - len(at.ends), stop) == at.ends
+    )
+
+
+def read_bytes(opened: Any, start: int, stop: int) -> bytes:
+    """Return the bytes ``[start, stop)`` of an open file, as far as they are there."""
+    opened.seek(start)
+    data: bytes = opened.read(stop - start)
+    return data
+
+
+def _entries(fs: Any, folder: str) -> list[Any]:
+    """Return the entries of a directory; none if it is missing."""
+    try:
+        entries: list[Any] = fs.ls(folder, detail=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return entries

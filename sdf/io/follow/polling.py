@@ -1,0 +1,148 @@
+"""Watch: what a function gives that is asked again and again, each output once. For sources that can only be listed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import attrs
+
+from sdf.errors import InvalidTypeError, show
+from sdf.io.connector import Connector
+from sdf.io.follow.watch import Scan, Scans, ScanTracker
+from sdf.io.options import as_seconds
+from sdf.io.stored import stored
+
+__all__ = ["Polled", "Polls", "Watch"]
+
+
+@stored
+@attrs.frozen
+class Polls(Scans):
+    """The polls ``[start, stop)`` of an element; ``seen`` has the keys of its outputs.
+
+    Attributes:
+        began: time when the element came, in seconds since the epoch.
+        news: time of the last poll that gave something new.
+    """
+
+    began: float = 0.0
+    news: float = 0.0
+
+
+@attrs.frozen
+class Poll(Scan):
+    """A poll that was made; see `Scan`.
+
+    Attributes:
+        news: as of `Polls`, after it.
+        ended: whether it was the last one.
+    """
+
+    news: float
+    ended: bool
+
+    def after(self, scans: Scans) -> Scans:
+        return attrs.evolve(super().after(scans), news=self.news, ended=self.ended)  # type: ignore[call-arg]
+
+
+@attrs.frozen
+class Polled:
+    """What `Watch` tells ``until`` after a poll.
+
+    Attributes:
+        element: the element.
+        outputs: all that the poll gave.
+        seconds: since the element came.
+        quiet_seconds: since a poll gave something new.
+    """
+
+    element: Any
+    outputs: tuple[Any, ...]
+    seconds: float
+    quiet_seconds: float
+
+
+class Watch(Connector):
+    """Asks a function for its outputs, again and again, in streams. Gives each output once. The element is any value.
+
+    Position: the number of a poll. Outputs keep their order. The keys of all outputs are kept, as long as the element
+    is watched. The driver polls, beside the batches. A poll that raises ends the stream; started again, it polls again,
+    and nothing is given twice.
+
+    Args:
+        poll: a function that gets the element, and returns an iterable of all outputs that there are now. It must be
+            picklable.
+        interval_seconds: seconds from one poll to the next.
+        until: a function that gets a `Polled`, and returns True if the element need not be watched any more, such as
+            ``lambda polled: polled.quiet_seconds > 3600``; None: watch for ever.
+        key: a function that gives the key of an output; outputs with the same key are one. None: the output itself.
+            Keys must be hashable.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for an option of the wrong type or value, and when it runs, for a key that
+            cannot be hashed.
+
+    Source: Watch of Apache Beam; its termination conditions are functions here.
+    """
+
+    scans = True
+
+    def __init__(
+        self,
+        poll: Callable[[Any], Iterable[Any]],
+        *,
+        interval_seconds: float = 5.0,
+        until: Callable[[Polled], bool] | None = None,
+        key: Callable[[Any], Any] | None = None,
+    ) -> None:
+        for name, value in (("poll", poll), ("until", until), ("key", key)):
+            if not callable(value) and (name == "poll" or value is not None):
+                raise InvalidTypeError(f"Watch {name} must be a function (got {show(value)}).")
+        self.poll = poll
+        self.interval_seconds = as_seconds(interval_seconds, "Watch interval_seconds")
+        self.until = until
+        self.key = key
+
+    def get_initial_restriction(self, element: Any) -> Polls:
+        now = time.time()
+        return Polls(0, began=now, news=now)
+
+    def create_tracker(self, element: Any, restriction: Polls) -> ScanTracker:
+        return ScanTracker(restriction)
+
+    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        polls: Polls = tracker.current_restriction()
+        if polls.ended:
+            return
+        if polls.found is not None:  # a replay: yield the same again
+            if tracker.try_claim(Scan(polls.start, polls.found, ())):
+                yield from polls.found
+            return
+        outputs, now = tuple(self.poll(element)), time.time()
+        new, seen = self._new(element, outputs, polls.seen)
+        news = now if new else polls.news
+        polled = Polled(element, outputs, now - polls.began, now - news)
+        ended = self.until is not None and bool(self.until(polled))
+        if (new or ended) and tracker.try_claim(Poll(polls.start, new, seen, news, ended)):
+            yield from new
+        tracker.defer_remainder(0.0 if ended else self.interval_seconds)
+
+    def _new(self, element: Any, outputs: tuple[Any, ...], seen: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+        """Return the outputs whose keys were not seen yet, and all keys."""
+        keys = dict.fromkeys(seen)
+        new = []
+        for output in outputs:
+            key = output if self.key is None else self.key(output)
+            try:
+                if key in keys:
+                    continue
+            except TypeError as error:
+                raise InvalidTypeError(
+                    f"Watch cannot tell whether it has seen {show(key)} of element {show(element)} before, since that "
+                    f"cannot be hashed: {error}. Pass key=, a function that gives a string or a tuple, say."
+                ) from error
+            keys[key] = None
+            new.append(output)
+        return tuple(new), tuple(keys)

@@ -1,0 +1,137 @@
+"""Fetched: the messages of a partition as the library brings them, in order, and none that may be missing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from sdf.errors import SourceAwayError, SourceChangedError, SourceError
+from sdf.extras import need
+from sdf.io.kafka.values import KafkaRecord
+
+__all__ = ["Fetched", "kafka_library", "log"]
+
+log = logging.getLogger("sdf.io.kafka")
+
+_CHANGED = ("_AUTO_OFFSET_RESET", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
+_MOST_MESSAGES = 1000
+# The library retries after these. It takes a batch with no messages left for one too large, and reports the tenth such.
+_PASSING = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "MSG_SIZE_TOO_LARGE")
+
+
+class Fetched:
+    """The messages of one partition from an offset on, in order."""
+
+    def __init__(
+        self,
+        consumer: Any,
+        topic: str,
+        partition: int,
+        offset: int,
+        timeout_seconds: float,
+        away_seconds: float,
+        where: str,
+    ) -> None:
+        kafka = kafka_library()
+        self.partition = partition
+        self._consumer = consumer
+        self._timeout_seconds = timeout_seconds
+        self._away_seconds = away_seconds
+        self._where = where
+        self._changed = [getattr(kafka.KafkaError, name) for name in _CHANGED]
+        self._passing = [getattr(kafka.KafkaError, name) for name in _PASSING]
+        self._end_of_partition = kafka.KafkaError._PARTITION_EOF
+        self._fetched: deque[Any] = deque()
+        self._reached = offset  # all messages before this offset have been seen
+        self._ended: int | None = None  # the offset where the partition ended; None until the library reports it
+        consumer.assign([kafka.TopicPartition(topic, partition, offset)])
+
+    def until(self, end: int) -> Iterator[KafkaRecord]:
+        """Yield the messages before offset ``end`` that were not yielded yet; wait until none can be missing."""
+        for records in self.together(end):
+            yield from records
+
+    def together(self, end: int) -> Iterator[list[KafkaRecord]]:
+        """Yield the same messages, those that have come together in one list."""
+        while self._reached < end:
+            if not self._fetched:
+                self._fetch(end)
+            records = []
+            while self._fetched and self._reached < end:
+                message = self._fetched[0]
+                if message.error() is not None:
+                    self._fetched.popleft()
+                    self._reached = self._ended = message.offset()
+                elif message.offset() >= end:
+                    self._reached = end  # it belongs to a later block
+                else:
+                    self._fetched.popleft()
+                    self._reached = message.offset() + 1
+                    records.append(_record(message))
+            if records:
+                yield records
+
+    def _fetch(self, end: int) -> None:
+        """Wait for the next message or the end of the partition; take all messages that have arrived."""
+        began, trouble = time.monotonic(), ""
+        while True:
+            deadline = time.monotonic() + self._timeout_seconds
+            while not self._fetched and (left := deadline - time.monotonic()) > 0:
+                trouble = self._poll(left) or trouble
+            if self._fetched:
+                return
+            if self._ended is not None:
+                raise SourceChangedError(
+                    f"{self._where} ends at offset {self._ended}; it did not end before {end} when this was planned. "
+                    f"It was made anew, or lost messages: run it again."
+                )
+            waited = time.monotonic() - began
+            silent = f"{self._where}: nothing came within {waited:.3g} s{trouble}, at offset {self._reached} of {end}."
+            if waited >= self._away_seconds:
+                raise SourceAwayError(f"{silent} If the broker is well, allow more with timeout_seconds.")
+            log.warning("%s Waits on.", silent)
+
+    def _poll(self, seconds: float) -> str:
+        """Take what arrives; return what keeps the library from fetching, "" if nothing does."""
+        message = self._consumer.poll(seconds)
+        if message is None:
+            return ""
+        trouble = ""
+        for one in (message, *self._consumer.consume(_MOST_MESSAGES, timeout=0)):
+            error = one.error()
+            if error is None or error.code() == self._end_of_partition:
+                self._fetched.append(one)
+            elif error.code() in self._passing:
+                trouble = f" ({error.str()})"
+            else:
+                raise self._failure(error)
+        return trouble
+
+    def _failure(self, error: Any) -> SourceError:
+        if error.code() in self._changed:
+            return SourceChangedError(
+                f"{self._where} has no offset {self._reached} any more: {error.str()}. Messages were deleted since "
+                f"this was planned: keep them longer than a run takes, and run it again."
+            )
+        return SourceError(f"{self._where} at offset {self._reached}: {error.str()}.")
+
+
+def _record(message: Any) -> KafkaRecord:
+    kind, milliseconds = message.timestamp()
+    return KafkaRecord(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        milliseconds if kind else None,
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+    )
+
+
+def kafka_library() -> Any:
+    """Return the module `confluent_kafka`."""
+    return need("confluent_kafka", "Kafka")

@@ -1,0 +1,94 @@
+"""Given: what a stream's steps get besides elements: tags, side inputs. A pinned batch must be given what it had."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+from pyspark import RDD
+
+from sdf.errors import InvalidTypeError, JournalError, show
+from sdf.model.dofn import DoFn, check_fn
+from sdf.model.each import check_function, side_inputs_for
+from sdf.spark import serde
+
+__all__ = ["Given", "given_to"]
+
+
+@attrs.frozen
+class Given:
+    """What the steps of a stream get.
+
+    Attributes:
+        tags: the declared tags, in order.
+        side_inputs: for each step its side inputs, by name.
+        hashes: a hash of each side input.
+    """
+
+    tags: tuple[str, ...]
+    side_inputs: tuple[Mapping[str, Any], ...]
+    hashes: Mapping[str, str]
+
+    def facts(self) -> dict[str, Any]:
+        """Return as JSON data what tells this from others: tags, and a hash of each side input."""
+        return {"tags": list(self.tags), "side_inputs": dict(self.hashes)}
+
+    def check(self, facts: Mapping[str, Any], batch: int) -> None:
+        """Raise unless a pinned batch was read with the same; ``facts`` are those of its pin.
+
+        Raises:
+            JournalError: naming what differs.
+        """
+        was, now = facts["side_inputs"], self.hashes
+        other = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+        flaws = [f"other values of the side inputs {show(other)}"] if other else []
+        if facts["tags"] != list(self.tags):
+            flaws.append(f"tags={show(tuple(facts['tags']))}, not {show(self.tags)}")
+        if flaws:
+            raise JournalError(
+                f"batch {batch} was read with {' and '.join(flaws)}, and the sink may have it. Let the stream commit "
+                f"it with what it had then (max_batches=1); then go on with these."
+            )
+
+
+def given_to(fns: Sequence[DoFn], side_inputs: Mapping[str, Any] | None, tags: tuple[str, ...], who: str) -> Given:
+    """Return what each DoFn of a chain gets: the side inputs whose names its `process`, or function, takes.
+
+    An RDD is collected.
+
+    Raises:
+        InvalidTypeError: if a side input has a name that none of them takes, or a DoFn wants one that is not there.
+    """
+    if side_inputs is not None and not isinstance(side_inputs, Mapping):
+        raise InvalidTypeError(f"{who} side_inputs must map names to values (got {show(side_inputs)}).")
+    values = {name: value.collect() if isinstance(value, RDD) else value for name, value in (side_inputs or {}).items()}
+    shares = tuple(side_inputs_for(fn, values) for fn in fns)
+    unused = [name for name in values if not any(name in share for share in shares)]
+    if unused:
+        raise InvalidTypeError(
+            f"{who} side_inputs has {show(unused)}, which no process() and no function of the chain takes by name."
+        )
+    for fn, share in zip(fns, shares, strict=True):
+        check_fn(fn, share, who)
+        check_function(fn, share, who)
+    return Given(tags, shares, {name: _hash(value) for name, value in values.items()})
+
+
+def _hash(value: Any) -> str:
+    """Return a hash of a value that is the same in another process, for sets too."""
+    return hashlib.sha256(_steady(value)).hexdigest()[:16]
+
+
+def _steady(value: Any) -> bytes:
+    if isinstance(value, (set, frozenset)):
+        return b"set" + b"".join(sorted(map(_steady, value)))
+    if isinstance(value, (dict, list, tuple)):
+        entries = value.items() if isinstance(value, dict) else value
+        return type(value).__name__.encode() + b"".join(hashlib.sha256(_steady(one)).digest() for one in entries)
+    try:
+        return pickle.dumps(value, protocol=4)
+    except Exception:  # such as a class without an importable name
+        return serde.dumps(value, "a side input")

@@ -1,0 +1,96 @@
+"""Outlets: where a stream's batches go, its sinks and the user's function; and what a batch looks like there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark import RDD, SparkContext
+
+from sdf.spark.jobs import explain
+from sdf.spark.stream.batch import Batch, Life
+from sdf.spark.stream.batch_sink import BatchSink
+from sdf.spark.stream.pins import Pin
+from sdf.spark.stream.steps import Step
+
+__all__ = ["Outlets"]
+
+
+class Outlets:
+    """See the module's docstring.
+
+    Args:
+        sc: the context.
+        steps: the steps of the chain.
+        sinks: get the outputs that they are named for; may be empty.
+        foreach_batch: called with each batch, after the sinks; or None.
+        tags: the declared tags.
+        name: of the stream, for messages.
+        run_id: id of the stream's run.
+    """
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        steps: Sequence[Step],
+        sinks: Sequence[BatchSink],
+        foreach_batch: Callable[[Batch], Any] | None,
+        tags: tuple[str, ...],
+        name: str,
+        run_id: str,
+    ) -> None:
+        self._sc = sc
+        self._steps = steps
+        self._sinks = sinks
+        self._foreach_batch = foreach_batch
+        self._outputs = ("main", *tags)
+        self._name = name
+        self._run_id = run_id
+
+    def give(
+        self,
+        number: int,
+        key: str,
+        pins: Sequence[Pin],
+        watermark: Any,
+        lost: tuple[str, ...],
+        life: Life,
+        *,
+        for_each: bool,
+    ) -> None:
+        """Give a batch to the sinks; what a Spark job of one raises becomes an error of sdf that names the batch.
+
+        Args:
+            number, key, watermark, lost: as of `Batch`.
+            pins: what its steps read, with the numbers of records that are there now.
+            life: ends with this call.
+            for_each: whether the user's function gets it, too.
+        """
+        outputs = {name: self._output(tag, pins, life) for tag, name in enumerate(self._outputs)}
+        by = next(pin.by for pin in reversed(pins) if pin.by)
+        try:
+            for sink in self._sinks:
+                sink.give(number, by, outputs[sink.output])
+            if self._foreach_batch is not None and for_each:
+                self._foreach_batch(Batch(number, outputs["main"], watermark, key, outputs, lost))
+        except Exception as error:
+            explained = explain(error, f"batch {number} of {self._name}, in the sink", self._run_id)
+            if explained is error:
+                raise
+            raise explained from explained.__cause__
+        finally:
+            life.is_over = True
+
+    def tell(self, number: int, key: str, watermark: Any) -> None:
+        """Tell the user's function of a watermark that has moved, by a batch without records."""
+        if self._foreach_batch is not None:
+            outputs: dict[str, RDD[Any]] = {name: self._sc.parallelize([], 1) for name in self._outputs}
+            self._foreach_batch(Batch(number, outputs["main"], watermark, key, outputs))
+
+    def _output(self, tag: int, pins: Sequence[Pin], life: Life) -> RDD[Any]:
+        """Return an output of a batch: the main one of the last step, or those of all steps with a tag."""
+        steps = list(zip(self._steps, pins, strict=True))
+        found = [step.records(pin, life, tag) for step, pin in steps[0 if tag else -1 :] if pin.records(tag)]
+        if not found:
+            return self._sc.parallelize([], 1)
+        return found[0] if len(found) == 1 else self._sc.union(found)

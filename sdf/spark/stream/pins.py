@@ -1,0 +1,101 @@
+"""Pins: what one step of one batch read, for ever. The driver writes it down before anyone outside sees a record.
+
+From the pins alone any driver can give the same records again. A pin holds only what was read. Work that was run and
+gave nothing stays in the journal as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from sdf.journal.pending import Pending, from_data, from_json, to_data, to_json
+
+__all__ = ["Pin", "Stage", "Tried"]
+
+
+@attrs.frozen
+class Tried:
+    """How work went that was run and gave nothing, so that all of it is still to do.
+
+    Attributes:
+        id: of the work.
+        delay: how long it waits, in milliseconds.
+        watermark: the state of its watermark estimator now.
+        seen: as of `Pending`.
+    """
+
+    id: int
+    delay: int
+    watermark: Any
+    seen: Any
+
+
+@attrs.frozen
+class Stage:
+    """What a stage did.
+
+    Attributes:
+        tasks: for each task the parts that it read, in order.
+        counts: for each task the number of records it gave to each output, the main one first.
+        rest: what is still to do of its work, each with the milliseconds that it waits; None if it was not started.
+    """
+
+    tasks: tuple[tuple[Pending, ...], ...]
+    counts: tuple[tuple[int, ...], ...]
+    rest: tuple[tuple[Pending, int | None], ...]
+
+
+@attrs.frozen
+class Pin:
+    """What one step of one batch read, for ever.
+
+    Attributes:
+        tasks: for each task the parts that it read, in order.
+        counts: for each task the number of records it gave to each output, the main one first.
+        taken: ids of the remaining work that it read some of.
+        left: what is still to do in place of ``taken``, and of the new elements.
+        held: the lowest watermark of what it ran, before; None if none of that has one.
+        by: the driver that ran the step.
+        tried: how other work went; not in the journal, as nothing of that has changed.
+    """
+
+    tasks: tuple[tuple[Pending, ...], ...] = ()
+    counts: tuple[tuple[int, ...], ...] = ()
+    taken: tuple[int, ...] = ()
+    left: tuple[Pending, ...] = ()
+    held: Any = None
+    by: str = ""
+    tried: tuple[Tried, ...] = ()
+
+    def records(self, output: int = 0) -> int:
+        """Return how many records there are of an output."""
+        return sum(counts[output] for counts in self.counts)
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it read nothing."""
+        return not any(self.tasks)
+
+    def content(self) -> dict[str, Any]:
+        """Return as JSON data what names its records: the parts that were read, and how many records they gave."""
+        tasks = [[to_json(part) for part in parts] for parts in self.tasks]
+        return {"tasks": tasks, "counts": [list(counts) for counts in self.counts]}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data."""
+        left = [to_json(one) for one in self.left]
+        return {**self.content(), "taken": list(self.taken), "left": left, "held": to_data(self.held), "by": self.by}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Pin:
+        """Return what `to_json` described."""
+        return cls(
+            tuple(tuple(from_json(part) for part in parts) for parts in data["tasks"]),
+            tuple(map(tuple, data["counts"])),
+            tuple(data["taken"]),
+            tuple(from_json(one) for one in data["left"]),
+            from_data(data["held"]),
+            data["by"],
+        )

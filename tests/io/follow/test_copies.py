@@ -1,0 +1,242 @@
+"""Followed files that are compressed, or copied and cut short, by rotation: what was not read yet is in the copy."""
+
+import bz2
+import gzip
+import os
+import shutil
+
+import pytest
+from support.following import Following
+
+from sdf.errors import InvalidValueError
+from sdf.io import TailLines, WatchFiles
+from sdf.io.follow.generation import generation
+
+
+def zstd(data):
+    return pytest.importorskip("zstandard").ZstdCompressor().compress(data)
+
+
+PACKED = {".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstd}
+suffixes = pytest.mark.parametrize("suffix", PACKED)
+
+
+class Stream:
+    """A directory that is watched, and the files in it that are followed, look by look."""
+
+    def __init__(self, folder, rotated_seconds=0, **options):
+        self.watch = Following(WatchFiles(**{"modified": "ignore", "interval_seconds": 0, **options}), str(folder))
+        self.rotated_seconds, self.tails = rotated_seconds, []
+
+    def scan(self):
+        found = self.watch.read()
+        self.tails += [Following(TailLines(rotated_seconds=self.rotated_seconds), file) for file in found]
+        return [os.path.basename(file.path) for file in found]
+
+    def look(self):
+        return [line for tail in self.tails if tail.left is not None for line in tail.read()]
+
+    def all(self):
+        """Scan and look until nothing can come any more."""
+        return [line for _ in range(12) for line in (*(self.scan() and ()), *self.look())]
+
+    def again(self):
+        for tail in self.tails:
+            tail.again()
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "app.log").write_bytes(b"1\n2\n")
+    return tmp_path / "app.log"
+
+
+def append(path, data):
+    with open(path, "ab") as file:
+        file.write(data)
+
+
+def compress(path, suffix, to=None):
+    """As rotation does: the original goes when its copy is complete."""
+    packed = to or path.with_name(path.name + suffix)
+    packed.write_bytes(PACKED[suffix](path.read_bytes()))
+    os.remove(path)
+
+
+@suffixes
+def test_what_was_not_read_is_read_from_the_compressed_file(path, suffix):
+    """And nothing of it twice; the parts that were read before come again from it, too."""
+    stream = Stream(path.parent)
+    assert stream.all() == ["1", "2"]
+    append(path, b"3\n4")
+    os.rename(path, path.with_name("app.log.1"))
+    compress(path.with_name("app.log.1"), suffix)
+    path.write_bytes(b"new\n")
+    assert sorted(stream.all()) == ["3", "4", "new"]
+    stream.again()
+
+
+@pytest.mark.parametrize("name", ["app.log-20261125.gz", "old/app.log.7.gz", "app-2026.log.gz"])
+def test_the_compressed_file_may_have_names_that_rotation_gives(path, name):
+    """In the directory, or right below."""
+    stream = Stream(path.parent, recursive=False)
+    assert stream.all() == ["1", "2"]
+    append(path, b"3\n")
+    (path.parent / "old").mkdir()
+    compress(path, ".gz", path.parent / name)
+    assert stream.all() == ["3"]
+
+
+def test_what_was_not_begun_is_read_from_the_compressed_file(path):
+    """It is known by its first bytes, which the scan has seen."""
+    stream = Stream(path.parent)
+    assert stream.scan() == ["app.log"]
+    compress(path, ".gz")
+    assert stream.all() == ["1", "2"]
+
+
+def test_another_compressed_file_is_not_taken_for_it(path):
+    """Nor is one that begins as it did, and goes on otherwise; both are files of their own."""
+    stream = Stream(path.parent, regex=r"app\.log")
+    assert stream.all() == ["1", "2"]
+    os.remove(path)
+    (path.parent / "app.log.1.gz").write_bytes(gzip.compress(b"1\n3\n4\n"))
+    (path.parent / "other.log.1.gz").write_bytes(gzip.compress(b"1\n2\n3\n"))
+    assert stream.all() == []
+
+
+def test_an_older_file_is_no_copy(path):
+    """A copy has the time of the file, or is later."""
+    stream = Stream(path.parent, regex=r"app\.log")
+    assert stream.all() == ["1", "2"]
+    os.remove(path)
+    (path.parent / "app.log.9").write_bytes(b"1\n2\n3\n")
+    os.utime(path.parent / "app.log.9", (1e9, 1e9))
+    assert stream.all() == []
+
+
+@suffixes
+def test_a_compressed_file_that_nobody_has_followed_is_read_once(path, suffix):
+    """As what it is; also under its next name."""
+    (path.parent / f"app.log.1{suffix}").write_bytes(PACKED[suffix](b"-1\n0"))
+    stream = Stream(path.parent)
+    assert sorted(stream.all()) == ["-1", "0", "1", "2"]
+    os.rename(path.parent / f"app.log.1{suffix}", path.parent / f"app.log.2{suffix}")
+    assert stream.all() == []
+    stream.again()
+
+
+@suffixes
+def test_a_compressed_file_is_waited_for_until_it_is_complete(path, suffix):
+    """Whether it has shown its first bytes yet or not."""
+    data = PACKED[suffix](os.urandom(3_000_000).hex().encode() + b"\nlast\n")
+    stream = Stream(path.parent, rotated_seconds=3600, interval_seconds=3600)
+    stream.all()
+    packed = path.parent / f"big.log{suffix}"
+    for size in (0, 5, 2_000_000):
+        packed.write_bytes(data[:size])
+        assert (stream.scan(), stream.look()) == ([packed.name] if size == 2_000_000 else [], [])
+    packed.write_bytes(data)
+    assert stream.look()[1:] == ["last"]
+
+
+def test_a_damaged_file_is_left_out_with_a_warning(path, caplog):
+    """The others are followed on."""
+    (path.parent / "bad.gz").write_bytes(b"this is no gzip")
+    (path.parent / "cut.gz").write_bytes(gzip.compress(os.urandom(100_000))[:-9])
+    stream = Stream(path.parent)
+    assert stream.all() == ["1", "2"]
+    append(path, b"3\n")
+    assert stream.all() == ["3"]
+    assert [tail.left for tail in stream.tails[1:]] == [None, None]
+    assert [record.message.partition(" is left out")[0] for record in caplog.records] == [
+        str(path.parent / "bad.gz"), str(path.parent / "cut.gz"),
+    ]  # fmt: skip
+
+
+def test_what_was_not_read_of_a_file_that_was_cut_short_is_read_from_its_copy(path):
+    """As copytruncate makes it; the pattern leaves copies out."""
+    stream = Stream(path.parent, regex=r"app\.log")
+    assert stream.all() == ["1", "2"]
+    append(path, b"3\n4\n")
+    shutil.copy(path, path.with_name("app.log.1"))
+    os.truncate(path, 0)
+    append(path, b"5\n")
+    assert stream.all() == ["3", "4", "5"]
+    assert len(stream.tails) == 1
+    append(path, b"6\n")
+    assert stream.all() == ["6"]
+
+
+@pytest.mark.parametrize("drains", [False, True])
+def test_a_copy_is_read_on_after_a_batch_that_ended_in_it(path, monkeypatch, drains):
+    """And then the new content of the file, once."""
+    monkeypatch.setattr("sdf.io.follow.tail._PIECE_BYTES", 4)
+    stream = Stream(path.parent, regex=r"app\.log")
+    assert stream.all() == ["1", "2"]
+    append(path, b"3\n4\n5\n6\n")
+    shutil.copy(path, path.with_name("app.log.1"))
+    path.write_bytes(b"new\n")
+    (tail,) = stream.tails
+    attempt, lines = tail.attempt(), []
+    for line in attempt.run():
+        lines.append(line)
+        attempt.split(0)
+    assert lines == ["3", "4"]
+    tail.left = attempt.residuals[0].restriction
+    if drains:
+        tail.left = tail.fn.truncate(tail.element, tail.left)
+    assert stream.all() == ["5", "6", "new"]
+
+
+def test_a_file_that_is_followed_by_its_name_goes_on_after_its_copy(path):
+    """With the file that has the name now."""
+    tail = Following(TailLines(rotated_seconds=0), str(path))
+    assert tail.read() == ["1", "2"]
+    append(path, b"3\n")
+    compress(path, ".gz")
+    assert tail.read() == ["3"]
+    path.write_bytes(b"4\n")
+    assert [line for _ in range(4) for line in tail.read()] == ["4"]
+
+
+def test_a_file_that_is_cut_short_and_stays_empty_is_known(path):
+    """However many scans see it so."""
+    stream = Stream(path.parent)
+    assert stream.all() == ["1", "2"]
+    os.truncate(path, 0)
+    assert stream.all() == []
+    append(path, b"3\n")
+    assert stream.all() == ["3"]
+
+
+def test_an_empty_file_is_given_with_its_first_byte(path):
+    """So it is known by that, whatever becomes of it before the next scan."""
+    path.write_bytes(b"")
+    stream = Stream(path.parent)
+    assert stream.scan() == []
+    append(path, b"1\n")
+    assert stream.scan() == ["app.log"]
+    append(path, b"2\n")
+    os.rename(path, path.with_suffix(".1"))
+    assert stream.all() == ["1", "2"]
+    assert len(stream.tails) == 1
+
+
+def test_a_new_file_with_the_number_of_a_compressed_one_is_given(path):
+    """File systems give the number again; its generation, where they have one, tells that it is another file."""
+    stream = Stream(path.parent)
+    assert stream.all() == ["1", "2"]
+    for number in range(3, 12):
+        compress(path, ".gz", path.with_name(f"app.log.{number}.gz"))
+        path.write_bytes(b"%d\n" % number)
+        with open(path) as opened:
+            if not generation(opened):
+                pytest.skip("this file system has no generations")
+        assert stream.all() == [str(number)]
+
+
+def test_files_that_grow_are_not_compressed(path):
+    """So that cannot be asked for."""
+    with pytest.raises(InvalidValueError, match="TailLines compression must be 'infer' or None"):
+        TailLines(compression="gzip")

@@ -1,0 +1,89 @@
+"""Watch: each output of a function that is polled, once; and when that ends."""
+
+import re
+
+import pytest
+from support.following import Following
+
+from sdf.errors import InvalidTypeError, InvalidValueError
+from sdf.io import Polled, Watch
+from sdf.io.follow import polling
+
+
+def follow(*polls, **options):
+    """Watch a function whose polls give these outputs, one list after the other."""
+    left = list(polls)
+    return Following(Watch(lambda element: left.pop(0), **{"interval_seconds": 7, **options}), "element")
+
+
+def test_each_output_is_given_once():
+    """Whenever it comes, in its order; also if it goes and comes back."""
+    watch = follow(["a", "b"], ["b", "a", "d", "c", "c"], [], ["a", "e"])
+    assert watch.read() == ["a", "b"]
+    assert (watch.read(), watch.delay_seconds) == (["d", "c"], 7)
+    assert watch.read() == []
+    assert watch.read() == ["e"]
+    watch.again()
+
+
+def test_a_poll_without_news_claims_nothing():
+    """So a stream that idles writes no blocks."""
+    watch = follow(["a"], ["a"], [])
+    assert [watch.read() for _ in range(3)] == [["a"], [], []]
+    assert len(watch.pins) == 1
+
+
+def test_outputs_with_one_key_are_one():
+    """Such as the versions of a row."""
+    watch = follow([{"id": 1, "n": 1}], [{"id": 1, "n": 2}, {"id": 2, "n": 1}], key=lambda row: row["id"])
+    assert watch.read() == [{"id": 1, "n": 1}]
+    assert watch.read() == [{"id": 2, "n": 1}]
+
+
+def test_a_key_that_cannot_be_hashed():
+    """The message says what to do."""
+    with pytest.raises(InvalidTypeError, match=re.escape("Watch cannot tell whether it has seen {'id': 1} of element")):
+        follow([{"id": 1}]).read()
+
+
+def test_it_ends_when_it_is_told_to():
+    """What the last poll gave is given; then there is nothing left."""
+    watch = follow(["a"], ["a", "end"], until=lambda polled: "end" in polled.outputs)
+    assert watch.read() == ["a"]
+    assert (watch.read(), watch.delay_seconds) == (["end"], 0)
+    assert watch.fn.create_tracker("element", watch.left).is_bounded()
+    assert (watch.read(), watch.left) == ([], None)
+    watch.again()
+
+
+def test_until_is_told_the_time(monkeypatch):
+    """Since the element came, and since there was something new."""
+    now, told = [100.0], []
+    monkeypatch.setattr(polling.time, "time", lambda: now[0])
+    watch = follow(["a"], ["a"], ["a", "b"], ["b"], until=lambda polled: told.append(polled) or polled.seconds > 35)
+    while watch.left is not None:
+        now[0] += 10
+        watch.read()
+    assert told == [
+        Polled("element", ("a",), 10.0, 0.0),
+        Polled("element", ("a",), 20.0, 10.0),
+        Polled("element", ("a", "b"), 30.0, 0.0),
+        Polled("element", ("b",), 40.0, 10.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Watch("poll"), InvalidTypeError, "Watch poll must be a function (got 'poll')"),
+        (lambda: Watch(None), InvalidTypeError, "Watch poll must be a function (got None)"),
+        (lambda: Watch(list, until=5), InvalidTypeError, "Watch until must be a function (got 5)"),
+        (lambda: Watch(list, key="id"), InvalidTypeError, "Watch key must be a function (got 'id')"),
+        (lambda: Watch(list, interval_seconds=-1), InvalidValueError, "Watch interval_seconds must be a number >= 0"),
+        (lambda: Watch(list, interval=1), InvalidTypeError, "Did you mean interval_seconds=?"),
+    ],
+)
+def test_wrong_options_are_named(make, error, message):
+    """When the DoFn is made."""
+    with pytest.raises(error, match=re.escape(message)):
+        make()

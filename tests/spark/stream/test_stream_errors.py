@@ -1,0 +1,98 @@
+"""What goes wrong around a batch is an error of sdf, with names: late use, a job of the sink, a missing file."""
+
+from operator import add
+
+import pytest
+from support.following import GrowingFn
+
+from sdf import stream_sdf
+from sdf.errors import SourceChangedError, StageError
+from sdf.io import ReadLines, WatchFiles
+
+
+@pytest.fixture
+def stream(sc, tmp_path):
+    """Give a function that runs a stream of words with a sink."""
+    (tmp_path / "words").write_text("a b ")
+
+    def run(foreach_batch):
+        rdd = sc.parallelize([str(tmp_path / "words")])
+        options = {"checkpoint": tmp_path / "journal", "stop_when_idle": True, "batch_seconds": 0.1}
+        return stream_sdf(rdd, GrowingFn(), foreach_batch=foreach_batch, **options)
+
+    return run
+
+
+@pytest.mark.parametrize("used_before", [False, True])
+@pytest.mark.parametrize(
+    "derive", [lambda rdd: rdd, lambda rdd: rdd.map(str.upper), lambda rdd: rdd.filter(bool).map(len)]
+)
+def test_records_that_are_used_when_their_batch_is_over(stream, derive, used_before):
+    """Say so, and name the batch; also what was made of them, and if a job has run on them before."""
+    kept = []
+
+    def keep(batch):
+        kept.append(derive(batch.rdd))
+        if used_before:
+            assert kept[0].count() == 2
+
+    stream(keep)
+    with pytest.raises(StageError, match=r"the records of batch 1 were used when that batch was over.*foreach_batch"):
+        kept[0].collect()
+
+
+def test_records_of_a_batch_whose_sink_has_failed_are_over_too(stream):
+    """The stream has ended."""
+    kept = []
+
+    def keep(batch):
+        kept.append(batch.rdd)
+        raise RuntimeError("down")
+
+    with pytest.raises(RuntimeError, match="down"):
+        stream(keep)
+    with pytest.raises(StageError, match="the records of batch 1 were used"):
+        kept[0].collect()
+
+
+def test_records_are_an_rdd_like_any_other(stream):
+    """While the batch lasts: narrow and wide, with and without a key."""
+    seen = []
+
+    def use(batch):
+        counted = batch.rdd.map(lambda word: (word, 1)).reduceByKey(add).collectAsMap()
+        seen.append((batch.rdd.count(), counted, batch.rdd.union(batch.rdd).count()))
+
+    stream(use)
+    assert seen == [(2, {"a": 1, "b": 1}, 4)]
+
+
+def test_a_job_of_the_sink_that_fails_names_batch_and_stream(stream):
+    """And the error of the user's function, with its traceback as the cause."""
+
+    def use(batch):
+        batch.rdd.map(int).collect()
+
+    with pytest.raises(StageError, match=r"batch 1 of GrowingFn, in the sink.*invalid literal for int\(\)") as caught:
+        stream(use)
+    assert "Traceback" in str(caught.value.__cause__)
+
+
+def test_a_file_that_is_gone_when_its_batch_comes_again_is_named(sc, tmp_path):
+    """The sink was down, the file was removed, the batch comes again: an error of sdf, as reading it first would be."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.log").write_text("a1\na2\n")
+
+    def run(foreach_batch):
+        chain = [WatchFiles(interval_seconds=0.1), ReadLines()]
+        options = {"checkpoint": tmp_path / "journal", "stop_when_idle": True, "batch_seconds": 0.1}
+        return stream_sdf(sc.parallelize([str(tmp_path / "logs")]), chain, foreach_batch=foreach_batch, **options)
+
+    def down(batch):
+        raise RuntimeError("down")
+
+    with pytest.raises(RuntimeError, match="down"):
+        run(down)
+    (tmp_path / "logs" / "a.log").unlink()
+    with pytest.raises(SourceChangedError, match=r"a\.log has gone; it had 6 bytes"):
+        run(lambda batch: batch.rdd.collect())
