@@ -150,6 +150,7 @@ def test_signatures_stay_as_they_are():
         "poll_seconds",
         "rotated_seconds",
         "fail_on_data_loss",
+        "timestamp",
         "options",
     ]
 

@@ -43,7 +43,7 @@ def stored_bytes(sc):
 
 def are_freed(sc, paths):
     """Wait for files to go; Spark lets go of the RDDs of a job when another one has run."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180  # each collection in vain doubles the time to the next one
     while paths & files(sc) and time.monotonic() < until:
         sc.parallelize([0]).count()
         time.sleep(0.5)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ from sdf import (
     save_sdf,
     stream_sdf,
 )
-from sdf.io import FileInfo, ReadAvro, ReadJsonLines, ReadLines
+from sdf.io import FileInfo, ReadAvro, ReadJsonLines, ReadKafka, ReadLines
 from sdf.journal.journal import Journal
 from sdf.scheduling.ledger import Ledger
 from sdf.sinks import JsonLinesFiles
@@ -175,6 +176,15 @@ def a_file_that_has_shrunk(sc, folder):
     path = folder / "a.txt"
     path.write_text("abc\n")
     run_direct([FileInfo(str(path), 100, path.stat().st_mtime)], ReadLines())
+
+
+@produces("SourceAwayError", "no answer within")
+def brokers_that_do_not_answer(sc, folder):
+    pytest.importorskip("confluent_kafka")
+    with socket.socket() as taken:  # nobody listens there
+        taken.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{taken.getsockname()[1]}"
+        run_direct(["topic"], ReadKafka({"bootstrap.servers": servers, "log_level": 0}, timeout_seconds=0.3))
 
 
 @produces("ReadError", "a.json")
