@@ -189,16 +189,16 @@ def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike
             f"{'Remove them' if history.done else 'Call save_sdf again to commit the others, or remove them'} yourself."
         )
     token = Token(history.app, 0)
-    if history.committing and not history.aborted:
+    committing = history.committing is not None and not history.aborted
+    if committing:
         for _, one in sinks:
             one.check_commit(token)
-    if not (history.committing or history.aborted):
-        run_log.append([["aborted"]])  # first, so that no driver goes on with a part of what was written
-    elif not history.aborted:
         run_log.append([["driver", "abort_save"]])
+    elif not history.aborted:
+        run_log.append([["aborted"]])  # first, so that no driver goes on with a part of what was written
     for at, (_, one) in reversed(list(enumerate(sinks))):  # in the order of the commits
         one.abort(history.messages(at), token)  # refuses if it has committed: nothing is removed then
-    if history.committing and not history.aborted:
+    if committing:
         run_log.append([["aborted"]])
 
 
