@@ -37,6 +37,7 @@ class Work:
         since: when it, or what it is the rest of, last read something, or this driver began; as ``due``.
         watermark: state that the watermark estimator is restored from.
         seen: as of `Pending`.
+        is_behind: whether the last task had too little time for all that was there, or none of this driver has run it.
         tried: whether it was run, and gave nothing, since the last batch that was committed.
         found: what a scan beside the batches has read of it, to be given by the next batch, and what is left then.
     """
@@ -48,6 +49,7 @@ class Work:
     since: int
     watermark: Any
     seen: Any
+    is_behind: bool
     tried: bool = False
     found: tuple[Pending, Pending | None] | None = None
 
@@ -111,7 +113,9 @@ class Remaining:
     def _enter(self, part: Pending, now: int, line: bytes | None = None) -> None:
         assert part.id is not None
         line = _line(to_json(part)) if line is None else line
-        self._work[part.id] = Work(part, line, part.due, max(0, part.due - now), now, part.watermark, part.seen)
+        self._work[part.id] = Work(
+            part, line, part.due, max(0, part.due - now), now, part.watermark, part.seen, part.due <= now
+        )
 
     # In the journal.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, blame, show
@@ -116,6 +116,26 @@ class DoFn(ABC):
         Called on the driver in streams, after `setup`, every few seconds. The default knows neither.
         """
         return None, None
+
+    def split_backlog(self, element: Any, restriction: Any, parts: int, length: int | None) -> Sequence[Any]:
+        """Divide work without an end, so that several tasks read what is there at once.
+
+        Called on the driver in streams, after `setup`, if a task had too little time for all that was there. A batch
+        has the parts up to the first that was not read whole: what was read after that one is dropped, and read again.
+
+        Args:
+            element: the element.
+            restriction: integer positions from its ``start`` on.
+            parts: the most parts to return, 2 or more.
+            length: positions that a task reads in a batch, so the length of each part but the last; None if that is not
+                known yet: then divide what is there evenly.
+
+        Returns:
+            Restrictions with a ``start``, each from its start on without an end, in order; the first starts where
+            ``restriction`` does. `process` of each but the last defers its remainder, for no time, when it has claimed
+            all before the start of the next. Only ``restriction``, the default, if it is not worth dividing.
+        """
+        return (restriction,)
 
     def create_watermark_estimator(self, element: Any, restriction: Any) -> WatermarkEstimator | None:
         """Return the estimator that `process` reaches as ``tracker.watermark``; the default is none."""

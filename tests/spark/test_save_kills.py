@@ -10,6 +10,7 @@ from support.killing import kill_once
 from support.save_program import CLAIM_SECONDS, COMMIT_SECONDS, RUNNERS, SLOTS, expected, rows
 
 RUNS = int(os.environ.get("SDF_KILLED_RUNS", "6"))  # for each runner and sink
+FIRST_SEED = int(os.environ.get("SDF_KILLED_FIRST_SEED", "0"))
 MOST_LIVES = 25
 # A resume does again what each slot had not committed: a segment, its close and the write to the log, up to a second.
 AGAIN_SECONDS = COMMIT_SECONDS + 2.5
@@ -44,7 +45,7 @@ def test_no_row_is_lost_or_doubled(kind, runner, tmp_path, request):
     if kind == "s3":
         lose_replies(request.getfixturevalue("s3_server"))
     killed = Counter()
-    for seed in range(RUNS):
+    for seed in range(FIRST_SEED, FIRST_SEED + RUNS):
         choose = random.Random(f"{kind} {runner} {seed}")
         home = tmp_path / f"{kind}-{runner}-{seed}"
         home.mkdir()

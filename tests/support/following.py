@@ -35,6 +35,18 @@ class Following:
             self.pins.append((attempt.primary, found))
         return found
 
+    def read_divided(self, parts, length=None):
+        """Read as tasks do that have a part each; return what each gives. All but the last read theirs to its end."""
+        cut = self.fn.split_backlog(self.element, self.left, parts, length)
+        given = []
+        for number, part in enumerate(cut):
+            self.left = part
+            given.append(self.read())
+            if number + 1 < len(cut):
+                assert self.delay_seconds in (None, 0)
+                assert self.left is None or self.left.start == cut[number + 1].start
+        return given
+
     def again(self):
         """Check that each pinned part gives what it gave before."""
         for pinned, found in self.pins:

@@ -31,6 +31,7 @@ from sdf.io.timestamps import Timestamp, as_timestamp, observed, watermark_of
 __all__ = ["TailLines"]
 
 _PIECE_BYTES = 1 << 20
+_LEAST_PART_BYTES = 4 << 20  # of a backlog that several tasks read
 _KNOWN_BYTES = 64  # bytes that identify a file, at its start and before the next position
 
 log = logging.getLogger("sdf.io.tail")
@@ -125,6 +126,31 @@ class TailLines(ReadLines):
         seen = self.peek(element, restriction)
         return None, None if seen is None else max(0, seen[1] - (restriction.start - restriction.base))
 
+    def split_backlog(self, element: Any, restriction: Tail, parts: int, length: int | None) -> list[Tail]:
+        """Cut the unread bytes of a local file, which has its name, at ends of lines."""
+        seen = self.peek(element, restriction)
+        there = 0 if seen is None else seen[1] - (restriction.start - restriction.base)
+        step = max(_LEAST_PART_BYTES, -(-there // parts) if length is None else length)
+        if restriction.stop is not UNBOUNDED or there <= step:
+            return [restriction]
+        with self._finder(element).look(restriction) as state:
+            if state.ended or state.lost or state.restored:
+                return [restriction]
+            return self._cut(restriction, state, step, parts)
+
+    def _cut(self, at: Tail, state: FileState, step: int, parts: int) -> list[Tail]:
+        """Return parts of an open file, about ``step`` bytes each."""
+        known = at.generation or state.generation
+        cut, inside, head = [at], at.start - at.base, read_bytes(state.file, 0, _KNOWN_BYTES)
+        for target in range(inside + step, min(inside + step * parts, state.size), step):
+            data = read_bytes(state.file, target, target + _PIECE_BYTES)
+            here = target + data.find(self.delimiter) + len(self.delimiter)
+            if self.delimiter in data and at.base + here > cut[-1].start:
+                last = read_bytes(state.file, max(0, here - _KNOWN_BYTES), here)
+                cut[-1] = attrs.evolve(cut[-1], until=at.base + here)
+                cut.append(attrs.evolve(at, start=at.base + here, head=head, last=last, generation=known))
+        return cut
+
     def truncate(self, element: Any, restriction: Tail) -> Tail | None:
         """Keep the bytes that are there now, also in the files to read next, and a last line without its end."""
         if restriction.ended or restriction.stop is not UNBOUNDED:
@@ -159,6 +185,9 @@ class TailLines(ReadLines):
         growing = at.stop is UNBOUNDED
         inside = at.start - at.base
         end = state.size if growing else at.stop - at.base - sum(file.size for file in at.after)
+        until = None if at.until is None else at.until - at.base  # another task goes on there
+        ends = state.ended and (until is None or end < until)
+        end = end if until is None else min(end, until)
         there = end
         if state.size < end > inside:
             there = max(inside, state.size)
@@ -175,7 +204,7 @@ class TailLines(ReadLines):
                 after=state.after,
             )
         while inside < there:
-            data = self._lines(at.file.path, state.file, inside, there, to_the_end=not growing or state.ended)
+            data = self._lines(at.file.path, state.file, inside, there, to_the_end=not growing or ends)
             if not data:
                 break
             head = rest.head + data[: max(0, _KNOWN_BYTES - inside)] if len(rest.head) == inside else rest.head
@@ -192,6 +221,9 @@ class TailLines(ReadLines):
             if not tracker.try_claim(Piece(start, rest, f"{at.file.path}: bytes {inside} to {end} have gone")):
                 return
             inside = end
+        if inside == until:
+            tracker.defer_remainder()
+            return
         here, has_read = rest.start, rest.start > at.start
         after = state.after if growing else at.after
         if not growing and (not after or inside < end):

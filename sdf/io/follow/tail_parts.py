@@ -39,6 +39,7 @@ class Tail:
             their sizes, up to ``stop``.
         generation: of the present file's inode number; 0 if unknown.
         ends: of a part that was read, the few bytes before ``stop``, by which it is known when it is read again.
+        until: if other tasks read what comes after it, where they begin: this part then ends there; else None.
         lost: what of this part was not there when it was first read, or may have been lost before; "" for nothing.
     """
 
@@ -56,6 +57,7 @@ class Tail:
     generation: int = 0
     ends: bytes = b""
     lost: str = ""
+    until: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -100,8 +102,8 @@ class TailTracker(RestrictionTracker):
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Tail, Tail] | None:
         if self._refused or fraction_of_remainder != 0 or not self._next.start < self._tail.stop:
             return None
-        residual = self._next
-        self._tail = attrs.evolve(self._tail, stop=residual.start, after=())
+        residual = attrs.evolve(self._next, until=None)
+        self._tail = attrs.evolve(self._tail, stop=residual.start, after=(), until=None)
         return self._tail, residual
 
     def check_done(self) -> None:

@@ -8,7 +8,9 @@ can measure the lag; they are never read from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -27,6 +29,9 @@ from sdf.io.timestamps import Timestamp, as_timestamp, observed, watermark_of
 __all__ = ["TailKafka", "WatchTopics"]
 
 _LEAST_BACKOFF_SECONDS = 0.1
+_LEAST_PART_OFFSETS = 5000  # of a backlog that several tasks read
+_GLANCE_SECONDS = 1.0  # most time for an answer that the stream can do without
+_SILENT_SECONDS = 60.0  # until such an answer is asked for again
 _NEAR = 1000  # offsets; to read so many again is cheaper than to begin once more
 
 
@@ -132,6 +137,7 @@ class TailKafka(KafkaFn):
         self.fail_on_data_loss = fail_on_data_loss
         self.timestamp = as_timestamp(timestamp, "TailKafka timestamp")
         self.commits_to_group = "group.id" in config
+        self._asks_after = 0.0  # by the monotonic clock
 
     def get_initial_restriction(self, element: Any) -> KafkaTail:
         topic, partition = _both(element)
@@ -144,6 +150,40 @@ class TailKafka(KafkaFn):
     def create_tracker(self, element: Any, restriction: OffsetRange) -> RestrictionTracker:
         tail = restriction if isinstance(restriction, KafkaTail) else KafkaTail(restriction.start, restriction.stop)
         return KafkaTracker(tail)  # an older sdf wrote offset ranges into journals
+
+    def backlog(self, element: Any, restriction: Any) -> tuple[int | None, None]:
+        """Return the offsets that were not read yet: as many messages, unless some were compacted."""
+        low, end = self._ends_now(element)
+        start = restriction.start - getattr(restriction, "shift", 0)
+        return None if end is None else max(0, end - max(low, start)), None
+
+    def _ends_now(self, element: Any) -> tuple[int, int | None]:
+        """Return the offsets where a partition begins and ends; (0, None) if no broker says so at once."""
+        now = time.monotonic()
+        if now < self._asks_after:
+            return 0, None
+        asked = kafka_library().TopicPartition(*_both(element))
+        with self._consumer() as consumer:
+            try:
+                ends: tuple[int, int] = consumer.get_watermark_offsets(asked, timeout=_GLANCE_SECONDS)
+            except kafka_library().KafkaException:
+                self._asks_after = now + _SILENT_SECONDS  # others would wait as long for nothing
+                return 0, None
+        return ends
+
+    def split_backlog(self, element: Any, restriction: Any, parts: int, length: int | None) -> Sequence[Any]:
+        """Cut the unread offsets of a partition."""
+        if restriction.stop is not UNBOUNDED or not isinstance(restriction, KafkaTail):
+            return [restriction]
+        low, end = self._ends_now(element)
+        start = restriction.start
+        there = 0 if end is None or start - restriction.shift < low else end + restriction.shift - start
+        step = max(_LEAST_PART_OFFSETS, -(-there // parts) if length is None else length)
+        cuts = [*range(start, min(start + step * parts, start + there), step), None]
+        return [
+            attrs.evolve(restriction, start=at, until=until, mark=restriction.mark if at == start else None)
+            for at, until in pairwise(cuts)
+        ] or [restriction]
 
     def truncate(self, element: Any, restriction: Any) -> Any:
         """Keep the offsets that the partition has now."""
@@ -178,7 +218,7 @@ class TailKafka(KafkaFn):
                 raise
             log.warning("%s was deleted while it was read", element)  # the next look will see what is left
         if growing:
-            tracker.defer_remainder(self.poll_seconds)
+            tracker.defer_remainder(0 if rest.start == at.until else self.poll_seconds)
         else:
             tracker.try_claim(at.stop)  # the last offsets may have had no message
 
@@ -205,7 +245,9 @@ class TailKafka(KafkaFn):
             yield [], attrs.evolve(at, start=until), at.lost
             return
         low, end = self._ends(consumer, topic, partition, patient=not growing)
-        begin, stop = at.start - at.shift, end if growing else until - at.shift
+        if growing:
+            until = end + at.shift if at.until is None else min(end + at.shift, at.until)
+        begin, stop = at.start - at.shift, until - at.shift
         messages, is_anew = None, self._is_shorter(topic, partition, at, end)
         if max(low, begin) < min(end, stop) and not is_anew:
             messages = self._after_mark(consumer, topic, partition, at, low)
@@ -220,8 +262,8 @@ class TailKafka(KafkaFn):
             for records in messages.together(stop if self.fail_on_data_loss else min(end, stop)):
                 rest = attrs.evolve(rest, start=records[-1].offset + 1 + at.shift, mark=Mark.of(records[-1]))
                 yield records, rest, ""
-        if growing and attrs.evolve(rest, start=max(rest.start, end + at.shift)) not in (at, rest):
-            yield [], attrs.evolve(rest, start=max(rest.start, end + at.shift)), ""  # a gap at the end, or an answer
+        if growing and attrs.evolve(rest, start=max(rest.start, until)) not in (at, rest):
+            yield [], attrs.evolve(rest, start=max(rest.start, until)), ""  # a gap at the end, or an answer
 
     def _is_shorter(self, topic: str, partition: int, at: KafkaTail, end: int) -> bool:
         """Return whether a partition ends before what was read of it; ``start`` may be an offset that is to come."""

@@ -44,6 +44,7 @@ class KafkaTail(OffsetRange):
         mark: the message that was read last; None if there is none.
         shift: the position of offset 0; not 0 if the topic was made anew, and the stream goes on with the new one.
         looks: how many looks in a row the brokers did not answer.
+        until: if other tasks read what comes after it, where they begin: this part then ends there; else None.
         lost: why the messages of this part were lost, if they were not there when the part was first read; else "".
     """
 
@@ -51,6 +52,7 @@ class KafkaTail(OffsetRange):
     shift: int = 0
     looks: int = 0
     lost: str = ""
+    until: int | None = None
 
 
 @attrs.frozen
@@ -95,7 +97,7 @@ class KafkaTracker(RestrictionTracker):
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[KafkaTail, KafkaTail] | None:
         if self._refused or not self._next.start < self._tail.stop:
             return None
-        residual = self._next
+        residual = attrs.evolve(self._next, until=None)
         if fraction_of_remainder != 0:
             if self._claimed or self._tail.stop is UNBOUNDED:
                 return None
@@ -104,7 +106,7 @@ class KafkaTracker(RestrictionTracker):
             if not cut < stop:
                 return None
             residual = attrs.evolve(self._tail, start=cut, mark=None)
-        self._tail = attrs.evolve(self._tail, stop=residual.start)
+        self._tail = attrs.evolve(self._tail, stop=residual.start, until=None)
         return self._tail, residual
 
     def check_done(self) -> None:

@@ -8,6 +8,7 @@ writer, assign the key at commit, or follow a change log instead.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from sdf import UNBOUNDED, DoFn, MonotonicWatermark, OffsetRange, RestrictionTracker
@@ -21,6 +22,7 @@ from sdf.numbers import as_integer, is_integer
 __all__ = ["TailTable"]
 
 _LOWEST = -(2**63)
+_LEAST_PART_KEYS = 5000  # of a backlog that several tasks read
 
 
 class TailTable(ReadTable):
@@ -92,10 +94,23 @@ class TailTable(ReadTable):
         """Keep the keys up to the greatest one that the table has now."""
         if restriction.stop is not UNBOUNDED:
             return restriction
+        _, stop = self._there(element, restriction.start)
+        return OffsetRange(restriction.start, stop)
+
+    def split_backlog(
+        self, element: Any, restriction: OffsetRange, parts: int, length: int | None
+    ) -> list[OffsetRange]:
+        """Cut the keys that the table has after those that were read, however many rows they have."""
+        start, end = self._there(element, restriction.start)
+        step = max(_LEAST_PART_KEYS, -(-(end - start) // parts) if length is None else length)
+        cuts = range(start, min(start + step * parts, end), step)[1:]
+        return [OffsetRange(*ends) for ends in pairwise((restriction.start, *cuts, UNBOUNDED))]
+
+    def _there(self, element: Any, start: int) -> tuple[int, int]:
+        """Return the first key from ``start`` on, and the position after the last one; twice ``start`` for none."""
         with self._reading(self._query_of(element)) as (connection, table):
-            _, greatest = table.ends()
-            last = connection.scalar(greatest)
-        return OffsetRange(restriction.start, restriction.start if last is None else max(restriction.start, last + 1))
+            ends = [connection.scalar(end.where(table.keys.order >= start)) for end in table.ends()]
+        return (start, start) if None in ends else (ends[0], ends[1] + 1)
 
     def create_watermark_estimator(self, element: Any, restriction: Any) -> MonotonicWatermark | None:
         return watermark_of(self.timestamp)

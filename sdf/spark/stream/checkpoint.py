@@ -107,7 +107,7 @@ class Checkpoint:
                 blobs = blobs_of(head["checkpoint"])
                 self.remaining, committed = Remaining.load(self._journal.get, blobs, head["time"])
                 for work in self.remaining:
-                    work.since = self._now()
+                    work.since, work.is_behind = self._now(), True
                 self._acknowledge(committed)
             return
         start = self._journal.ahead(START)
@@ -194,7 +194,7 @@ class Checkpoint:
         for tried in (one for pin in pins for one in pin.tried):
             work = self.remaining[tried.id]
             work.due, work.delay = now + tried.delay, tried.delay
-            work.watermark, work.seen, work.tried = tried.watermark, tried.seen, True
+            work.watermark, work.seen, work.tried, work.is_behind = tried.watermark, tried.seen, True, False
 
     def void(self) -> None:
         """Give up the batch, since it read nothing."""

@@ -23,8 +23,6 @@ from pyspark import RDD, SparkContext
 from sdf.errors import DeferError, show
 from sdf.model.dofn import DoFn
 from sdf.reporting.progress import StreamProgress
-from sdf.scheduling.even_shares import even_shares
-from sdf.scheduling.factoring import scaled
 from sdf.sinks.sink import Sink
 from sdf.spark.display import Display
 from sdf.spark.jobs import slot_counter
@@ -37,7 +35,7 @@ from sdf.spark.stream.given import Given
 from sdf.spark.stream.outlets import Outlets
 from sdf.spark.stream.pins import Pin
 from sdf.spark.stream.scans import Scans
-from sdf.spark.stream.shares import pin_of, share_of
+from sdf.spark.stream.shares import pin_of, plan_of, share_of
 from sdf.spark.stream.steps import Step
 from sdf.storage.places import Storage
 
@@ -99,7 +97,7 @@ class Stream:
         self._steps: list[Step] = []
         with ExitStack() as failing:
             for number, fn in enumerate(fns):
-                self._steps.append(Step(sc, fn, number, self._run_id, given))
+                self._steps.append(Step(sc, fn, number, self._run_id, given, pace.batch_seconds))
                 failing.callback(self._steps[-1].close)
             self.checkpoint = Checkpoint(storage, self._steps, given, self._now, pace.idle_seconds)
             bound = [self.checkpoint.sink(output, sink, self._run_id) for output, sink in sinks]
@@ -310,12 +308,7 @@ class Stream:
             return Pin(left=share.kept)
         self._has_run = True
         lowest = self.checkpoint.lowest(share.parts.values())
-        tasks = even_shares(step.fn, share.parts.values(), self._tasks(len(share.parts)))
-        most = (self._pace.max_records / len(tasks), self._pace.max_bytes / len(tasks))
-        stage = step.run(number, tasks, self._pace.batch_seconds, most, self._now)
+        plan = plan_of(step, share, self.checkpoint.remaining, self._slots(), self._pace)
+        most = (self._pace.max_records / len(plan.tasks), self._pace.max_bytes / len(plan.tasks))
+        stage = step.run(number, plan, most, self._now)
         return pin_of(stage, share, lowest, self.checkpoint.driver)
-
-    def _tasks(self, work: int) -> int:
-        slots = self._slots()
-        most = self._pace.max_tasks or max(slots, self._pace.min_tasks or 0)
-        return scaled(work, min(self._pace.min_tasks or slots, most), most)

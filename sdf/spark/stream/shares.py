@@ -10,11 +10,16 @@ from typing import Any
 import attrs
 
 from sdf.journal.pending import Pending
-from sdf.journal.remaining import Work
+from sdf.journal.remaining import Remaining, Work
+from sdf.model.dofn import DoFn
+from sdf.scheduling.even_shares import even_shares
+from sdf.scheduling.factoring import scaled
+from sdf.spark.stream.batch import Pace
+from sdf.spark.stream.catch_up import Plan
 from sdf.spark.stream.pins import Pin, Stage, Tried
 from sdf.spark.stream.steps import Step
 
-__all__ = ["Share", "pin_of", "share_of"]
+__all__ = ["Share", "pin_of", "plan_of", "share_of"]
 
 
 @attrs.frozen
@@ -67,6 +72,26 @@ def _part(step: Step, work: Work, now: int) -> Pending | None:
         return attrs.evolve(work.now, seen=seen)
     work.due, work.tried = now + work.delay, True
     return None
+
+
+def plan_of(step: Step, share: Share, remaining: Remaining, slots: int, pace: Pace) -> Plan:
+    """Divide a share among tasks. What is behind comes last, so that nothing waits for it."""
+    most = pace.max_tasks or max(slots, pace.min_tasks or 0)
+    least = min(pace.min_tasks or slots, most)
+    behind = [part for number, part in share.parts.items() if number < 0 or remaining[number].is_behind]
+    cut: list[list[Pending]] = []
+    if behind and type(step.fn).split_backlog is not DoFn.split_backlog:
+        room = most - (len(behind) < len(share.parts))
+        cut = step.catch_up.divide(step.here(), behind, room, (pace.max_records / most, pace.max_bytes / most))
+    ids = {parts[0].id for parts in cut}
+    others = [part for part in share.parts.values() if part.id not in ids]
+    room = max(1, most - sum(map(len, cut)))
+    tasks = even_shares(step.fn, others, scaled(len(others), min(least, room), room)) if others else []
+    chains = []
+    for parts in cut:
+        chains.append(range(len(tasks), len(tasks) + len(parts)))
+        tasks += [(part,) for part in parts]
+    return Plan(tasks, chains)
 
 
 def pin_of(stage: Stage, share: Share, held: Any, by: str) -> Pin:

@@ -30,6 +30,7 @@ from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
 from sdf.spark.staged.task import ReadCommitted
 from sdf.spark.stream.batch import BatchRDD, Life, Marked
+from sdf.spark.stream.catch_up import CatchUp, Plan
 from sdf.spark.stream.given import Given
 from sdf.spark.stream.pins import Pin, Stage
 
@@ -45,11 +46,19 @@ class Step:
         number: its index in the chain.
         run_id: id of the stream's run.
         given: tags and side inputs.
+        batch_seconds: as of `stream_sdf`.
+
+    Attributes:
+        catch_up: divides its work if it is behind.
     """
 
-    def __init__(self, sc: SparkContext, fn: DoFn, number: int, run_id: str, given: Given) -> None:
+    def __init__(
+        self, sc: SparkContext, fn: DoFn, number: int, run_id: str, given: Given, batch_seconds: float
+    ) -> None:
         self.fn = fn
         self.number = number
+        self.catch_up = CatchUp(batch_seconds)
+        self._batch_seconds = batch_seconds
         self._set_up = False
         self.name = type(fn).__name__
         self._sc = sc
@@ -145,8 +154,7 @@ class Step:
     def run(
         self,
         batch: int,
-        plan: Sequence[Sequence[Pending]],
-        budget_seconds: float,
+        plan: Plan,
         most: tuple[float, float],
         clock: Callable[[], int],
     ) -> Stage:
@@ -154,28 +162,29 @@ class Step:
 
         Args:
             batch: its number.
-            plan: the work of each task, in order.
-            budget_seconds: seconds after which a task splits what it runs.
+            plan: the work of each task.
             most: the records, and the bytes of them, after which a task does so, too.
             clock: milliseconds since the epoch; the delay of deferred work counts from the end of the stage.
         """
         work = RunState(self.fn)
         planned: dict[int, Pending] = {}  # by element id: each part is an element of its own here
         bundles = []
-        for task, share in enumerate(plan):
+        patient = {task for chain in plan.chains for task in chain[:-1]}
+        for task, share in enumerate(plan.tasks):
             items = []
             for one in share:
                 (item,) = work.add([Expanded(one.element, one.restriction, ((one.restriction, None),))])
                 items.append(attrs.evolve(item, watermark=one.watermark))
                 planned[item.element_id] = one
             work.ledger.assign(task, items)
-            bundles.append((tuple(items), budget_seconds))
+            budget = self.catch_up.budget_seconds if task in patient else self._batch_seconds
+            bundles.append((tuple(items), budget))
         self._stored = self._jobs.start(
             batch, bundles, min_piece_seconds=0.0, storage_level=StorageLevel.MEMORY_AND_DISK, most=most
         )
         receipts = self._finish(batch, len(bundles))
         now = clock()
-        rest = []
+        rest: list[list[tuple[Pending, int | None]]] = [[] for _ in receipts]
         for task, receipt in enumerate(receipts):
             for item, seconds in work.commit(task, receipt.stamp.attempt, receipt.outcome) or []:
                 one, delay = attrs.evolve(planned[item.element_id], seen=None), None
@@ -188,16 +197,21 @@ class Step:
                         due=now + delay,
                         seen=planned[item.element_id].seen if delay else None,  # else it was only cut off
                     )
-                rest.append((one, delay))
-        self._stamps = tuple(receipt.stamp for receipt in receipts)
-        read = tuple(
+                rest[task].append((one, delay))
+        read = [
             tuple(
                 attrs.evolve(planned[item.element_id], restriction=item.restriction)
                 for item in work.ledger.content(task)
             )
-            for task in range(len(plan))
-        )
-        return Stage(read, tuple(receipt.counts for receipt in receipts), tuple(rest))
+            for task in range(len(plan.tasks))
+        ]
+        counts = [receipt.counts for receipt in receipts]
+        stamps = [receipt.stamp for receipt in receipts]
+        for task in self.catch_up.settle(plan, receipts, rest):
+            read[task], counts[task] = (), (0,) * len(counts[task])
+            stamps[task] = attrs.evolve(stamps[task], attempt=-1)  # no block has it: what is stored is dropped, too
+        self._stamps = tuple(stamps)
+        return Stage(tuple(read), tuple(counts), tuple(left for task in rest for left in task))
 
     def _finish(self, batch: int, tasks: int) -> list[Receipt]:
         """Wait for the end of a stage, and return one receipt for each task."""

@@ -5,6 +5,7 @@ import socket
 import threading
 from datetime import datetime, timezone
 
+import attrs
 import pytest
 from support.brokers import Brokers
 from support.following import Following
@@ -15,6 +16,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, SourceAwayError, Sou
 from sdf.execution.invoker import Invoker
 from sdf.io import TailKafka, TopicPartition, WatchTopics
 from sdf.io.kafka import fetched
+from sdf.io.kafka import tail as tail_module
 
 kafka = pytest.importorskip("confluent_kafka")
 
@@ -387,3 +389,45 @@ def test_no_such_topic(config, follow):
     watch = follow(WatchTopics({**config, "allow.auto.create.topics": False}), "nowhere")
     with pytest.raises(SourceError, match="topic 'nowhere'"):
         watch.read()
+
+
+@pytest.mark.parametrize(("parts", "length", "anew"), [(2, None, 0), (8, 1, 0), (3, 7, 0), (4, 5, 50), (4, 30, 0)])
+def test_a_backlog_is_cut_at_any_offset(cluster, config, follow, monkeypatch, parts, length, anew):
+    """Each part ends where the next one begins; the last one goes on as it would alone, also in a topic made anew."""
+    monkeypatch.setattr(tail_module, "_LEAST_PART_OFFSETS", 3)
+    send(cluster, *(b"%d" % number for number in range(20)))
+    tail = follow(TailKafka(config, poll_seconds=3), PARTITION)
+    tail.left = attrs.evolve(tail.left, start=tail.left.start + anew, shift=anew)
+    given = tail.read_divided(parts, length)
+    assert [value for records in given for value in values(records)] == [b"%d" % number for number in range(20)]
+    assert len(given) == min(parts, -(-20 // max(3, length or -(-20 // parts))))
+    assert values(tail.read()) == []
+    assert tail.left.until is None
+    tail.again()
+
+
+def test_a_part_ends_at_a_gap(cluster, config, follow):
+    """Offsets that have no message, as compaction leaves them, count as read."""
+    append(cluster, "topic", 1, batch([0, 1, 5], 6))
+    tail = follow(TailKafka(config, poll_seconds=3), PARTITION)
+    whole = tail.left
+    tail.left = attrs.evolve(whole, until=4)
+    assert [record.offset for record in tail.read()] == [0, 1]
+    assert (tail.left.start, tail.delay_seconds) == (4, 0)
+    tail.left = attrs.evolve(whole, start=4)
+    assert [record.offset for record in tail.read()] == [5]
+
+
+def test_the_backlog_of_a_partition_is_in_messages(cluster, config, follow):
+    """From where it was read to its end; None if no broker says so at once, and then none is asked for a while."""
+    send(cluster, b"a", b"b", b"c")
+    tail = follow(TailKafka(config), PARTITION)
+    assert tail.fn.backlog(PARTITION, tail.left) == (3, None)
+    tail.read()
+    assert tail.fn.backlog(PARTITION, tail.left) == (0, None)
+    away = TailKafka({"bootstrap.servers": "localhost:1", **QUIET})
+    away.setup()
+    assert away.backlog(PARTITION, tail.left) == (None, None)
+    away.teardown()
+    away._consumer = None  # who asks now fails
+    assert away.split_backlog(PARTITION, tail.left, 4, None) == [tail.left]

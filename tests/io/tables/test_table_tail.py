@@ -11,6 +11,7 @@ from sdf import OffsetRange
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceError
 from sdf.execution.invoker import Invoker
 from sdf.io import TableQuery, TailTable
+from sdf.io.tables import tail as tail_module
 
 sa = pytest.importorskip("sqlalchemy")
 
@@ -171,3 +172,27 @@ def test_a_value_of_another_type(tmp_path):
     with pytest.raises(ReadError, match=r"TailTable: table dates in .* has a value that is not of its column's type"):
         table.follow("dates").read()
     table.close()
+
+
+@pytest.mark.parametrize("length", [None, 1, 4, 100])
+def test_a_backlog_is_cut_between_keys(table, monkeypatch, length):
+    """However far they lie apart; the last part goes on with the rows that are added."""
+    monkeypatch.setattr(tail_module, "_LEAST_PART_KEYS", 2)
+    there = [3, 4, 5, 9, 10, 17, 18, 19]
+    table.add(*there)
+    tail = table.follow()
+    given = tail.read_divided(4, length)
+    assert [key for rows in given for key in keys(rows)] == there
+    assert len(given) == {None: 4, 1: 4, 4: 4, 100: 1}[length]
+    table.add(20)
+    assert keys(tail.read()) == [20]
+    tail.again()
+
+
+def test_a_table_without_new_rows_is_not_cut(table):
+    """Neither is a part that has an end."""
+    tail = table.follow()
+    assert tail.fn.split_backlog(table.name, tail.left, 4, None) == [tail.left]
+    table.add(1)
+    tail.read()
+    assert tail.fn.split_backlog(table.name, tail.left, 4, None) == [tail.left]
