@@ -31,7 +31,7 @@ from sdf.io.timestamps import Timestamp, as_timestamp, observed, watermark_of
 __all__ = ["TailLines"]
 
 _PIECE_BYTES = 1 << 20
-_LEAST_PART_BYTES = 4 << 20  # of a backlog that several tasks read
+_LEAST_PART_BYTES = 4 << 20  # of a backlog, while it is not known how fast tasks read it
 _KNOWN_BYTES = 64  # bytes that identify a file, at its start and before the next position
 
 log = logging.getLogger("sdf.io.tail")
@@ -130,7 +130,7 @@ class TailLines(ReadLines):
         """Cut the unread bytes of a local file, which has its name, at ends of lines."""
         seen = self.peek(element, restriction)
         there = 0 if seen is None else seen[1] - (restriction.start - restriction.base)
-        step = max(_LEAST_PART_BYTES, -(-there // parts) if length is None else length)
+        step = length or max(_LEAST_PART_BYTES, -(-there // parts))
         if restriction.stop is not UNBOUNDED or there <= step:
             return [restriction]
         with self._finder(element).look(restriction) as state:

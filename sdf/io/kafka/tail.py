@@ -29,7 +29,7 @@ from sdf.io.timestamps import Timestamp, as_timestamp, observed, watermark_of
 __all__ = ["TailKafka", "WatchTopics"]
 
 _LEAST_BACKOFF_SECONDS = 0.1
-_LEAST_PART_OFFSETS = 5000  # of a backlog that several tasks read
+_LEAST_PART_OFFSETS = 5000  # of a backlog, while it is not known how fast tasks read it
 _GLANCE_SECONDS = 1.0  # most time for an answer that the stream can do without
 _SILENT_SECONDS = 60.0  # until such an answer is asked for again
 _NEAR = 1000  # offsets; to read so many again is cheaper than to begin once more
@@ -178,7 +178,7 @@ class TailKafka(KafkaFn):
         low, end = self._ends_now(element)
         start = restriction.start
         there = 0 if end is None or start - restriction.shift < low else end + restriction.shift - start
-        step = max(_LEAST_PART_OFFSETS, -(-there // parts) if length is None else length)
+        step = length or max(_LEAST_PART_OFFSETS, -(-there // parts))
         cuts = [*range(start, min(start + step * parts, start + there), step), None]
         return [
             attrs.evolve(restriction, start=at, until=until, mark=restriction.mark if at == start else None)

@@ -22,7 +22,7 @@ from sdf.numbers import as_integer, is_integer
 __all__ = ["TailTable"]
 
 _LOWEST = -(2**63)
-_LEAST_PART_KEYS = 5000  # of a backlog that several tasks read
+_LEAST_PART_KEYS = 5000  # of a backlog, while it is not known how fast tasks read it
 
 
 class TailTable(ReadTable):
@@ -102,7 +102,7 @@ class TailTable(ReadTable):
     ) -> list[OffsetRange]:
         """Cut the keys that the table has after those that were read, however many rows they have."""
         start, end = self._there(element, restriction.start)
-        step = max(_LEAST_PART_KEYS, -(-(end - start) // parts) if length is None else length)
+        step = length or max(_LEAST_PART_KEYS, -(-(end - start) // parts))
         cuts = range(start, min(start + step * parts, end), step)[1:]
         return [OffsetRange(*ends) for ends in pairwise((restriction.start, *cuts, UNBOUNDED))]
 
