@@ -400,7 +400,7 @@ def test_a_backlog_is_cut_at_any_offset(cluster, config, follow, monkeypatch, pa
     tail.left = attrs.evolve(tail.left, start=tail.left.start + anew, shift=anew)
     given = tail.read_divided(parts, length)
     assert [value for records in given for value in values(records)] == [b"%d" % number for number in range(20)]
-    assert len(given) == min(parts, -(-20 // max(3, length or -(-20 // parts))))
+    assert len(given) == min(parts, -(-20 // (length or max(3, -(-20 // parts)))))
     assert values(tail.read()) == []
     assert tail.left.until is None
     tail.again()
