@@ -15,7 +15,7 @@ PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
 FENCE = re.compile(r"^```(\{code-block\} )?(\w*)\n(?::caption: (\S+)\n)?(.*?)^```$", re.DOTALL | re.MULTILINE)
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 ELSEWHERE = {"tutorial.md", "coming-from-beam.md", "dataframes.md"}  # those have tests of their own
-NOT_FOR_PYTHON = {"", "console"}  # commands; those of the tutorial are run
+NOT_FOR_PYTHON = {"text", "", "console"}  # commands; those of the tutorial are run
 
 
 def name(path):
