@@ -38,7 +38,7 @@ define measure
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-versions soak check lint docs bench bench-quick bench-long bench-peers clean
+.PHONY: help setup demo test test-fast test-versions soak check lint docs bench bench-quick bench-long bench-peers pictures clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -101,6 +101,9 @@ build/peers/ready: benchmarks/peers.txt
 	$(PYTHON) -m venv build/peers
 	build/peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
+
+pictures: setup  ## Draw the pictures of README.md and the docs from real runs
+	$(BIN)/python benchmarks/pictures.py
 
 clean:  ## Remove what the other targets made
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
