@@ -69,18 +69,18 @@ class Jobs:
         """
 
         def run() -> None:
-            try:
-                self._sc.addJobTag(self._tag)
-                self._sc.setJobDescription(description)
-                for name, value in properties.items():
-                    self._sc.setLocalProperty(name, value)
-                if not self._cancelled:
-                    self._events.put(Ended(key, value=job()))
-            except BaseException as error:  # of any kind: the waiting thread must get it
-                self._events.put(Ended(key, error=explain(error, description, self._run_id)))
+            self._sc.addJobTag(self._tag)
+            self._sc.setJobDescription(description)
+            for name, value in properties.items():
+                self._sc.setLocalProperty(name, value)
+            if not self._cancelled:
+                self._events.put(Ended(key, value=job()))
+
+        def failed(error: BaseException) -> None:
+            self._events.put(Ended(key, error=explain(error, description, self._run_id)))
 
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        thread = InheritableThread(target=run, name=self._tag, daemon=True)
+        thread = _JobThread(failed, target=run, name=self._tag, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -93,6 +93,20 @@ class Jobs:
                     thread.join(1.0)
                     break
                 thread.join(0.1)
+
+
+class _JobThread(InheritableThread):
+    """A thread that tells why it failed, also if it could not inherit local properties since the JVM has died."""
+
+    def __init__(self, failed: Callable[[BaseException], None], target: Callable[[], None], **options: Any) -> None:
+        super().__init__(target=target, **options)
+        self._failed = failed
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except BaseException as error:  # of any kind: the waiting thread must get it
+            self._failed(error)
 
 
 def explain(error: BaseException, what: str, run_id: str) -> BaseException:
@@ -118,7 +132,7 @@ def explain(error: BaseException, what: str, run_id: str) -> BaseException:
             f"a job failed on the workers ({what}): {last}"
             if lacking is None
             else f"the Python workers cannot import {lacking.group(1)}. Install it on the executors, or ship it with "
-            f"spark-submit --py-files; on one machine set PYSPARK_PYTHON to this interpreter (README, 'On a cluster')."
+            f"spark-submit --py-files; on one machine set PYSPARK_PYTHON to this interpreter (docs/clusters.md)."
         )
     explained.__cause__ = WorkerTraceback(f"{trace}\n")
     return explained

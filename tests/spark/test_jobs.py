@@ -1,0 +1,42 @@
+"""Jobs: each tells how it ended, whatever becomes of its thread."""
+
+import queue
+import threading
+
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
+
+from sdf.spark.jobs import Jobs
+
+
+class GoneElsewhere:
+    """A SparkContext whose JVM is there for one thread, and gone for those that it starts."""
+
+    def __init__(self, sc):
+        self._sc, self._thread, self.failures = sc, threading.current_thread(), 0
+
+    def __getattr__(self, name):
+        if threading.current_thread() is not self._thread:
+            self.failures += 1
+            raise Py4JNetworkError("the JVM has died")
+        return getattr(self._sc, name)
+
+
+def test_a_job_whose_thread_finds_no_jvm_has_failed(sc, monkeypatch):
+    """The JVM may die when the thread has started and before it takes over the local properties: nobody waits then."""
+    events = queue.SimpleQueue()
+    gone = GoneElsewhere(sc)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", gone)
+    Jobs(sc, "run", events).start("key", "a job", lambda: "value", {})
+    ended = events.get(timeout=60)
+    assert (ended.key, ended.value, type(ended.error)) == ("key", None, Py4JNetworkError)
+    assert gone.failures == 1
+
+
+def test_a_job_gives_its_value(sc):
+    """Once."""
+    events = queue.SimpleQueue()
+    Jobs(sc, "run", events).start("key", "a job", sc.parallelize([1, 2]).count, {"sdf.test": "1"})
+    ended = events.get(timeout=60)
+    assert (ended.key, ended.value, ended.error) == ("key", 2, None)
+    assert events.empty()
