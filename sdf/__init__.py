@@ -17,6 +17,7 @@ from sdf.reporting.progress import RunProgress, StreamProgress
 from sdf.reporting.run_report import RunReport
 
 if TYPE_CHECKING:
+    from sdf.spark.grouping import group_by_key
     from sdf.spark.live.runner import LiveRunner
     from sdf.spark.run import run_sdf
     from sdf.spark.save import SaveSummary, abort_save, save_sdf
@@ -49,6 +50,7 @@ __all__ = [
     "WalltimeWatermark",
     "WatermarkEstimator",
     "abort_save",
+    "group_by_key",
     "run_direct",
     "run_sdf",
     "save_sdf",
@@ -62,6 +64,7 @@ _NEEDS_SPARK = {
     "StagedRunner": "sdf.spark.run",
     "StreamSummary": "sdf.spark.stream.stream",
     "abort_save": "sdf.spark.save",
+    "group_by_key": "sdf.spark.grouping",
     "run_sdf": "sdf.spark.run",
     "save_sdf": "sdf.spark.save",
     "stream_sdf": "sdf.spark.stream.stream",

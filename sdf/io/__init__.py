@@ -17,6 +17,7 @@ from sdf.io.files.pinned import FileInfo
 from sdf.io.follow.polling import Polled, Watch
 from sdf.io.follow.tail import TailLines
 from sdf.io.follow.watch import WatchFiles
+from sdf.io.groups import ReadGroups
 from sdf.io.kafka.tail import TailKafka, WatchTopics
 from sdf.io.kafka.topic import ReadKafka
 from sdf.io.kafka.values import KafkaRecord, TopicPartition
@@ -45,6 +46,7 @@ __all__ = [
     "Polled",
     "ReadAvro",
     "ReadCsv",
+    "ReadGroups",
     "ReadJsonLines",
     "ReadKafka",
     "ReadLines",

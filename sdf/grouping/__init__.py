@@ -1,0 +1,1 @@
+"""Pairs sorted by key in files: what `group_by_key` writes and `ReadGroups` reads."""

@@ -1,0 +1,124 @@
+"""group_by_key: pairs sorted onto storage by all slots, also where most of them have one key."""
+
+from collections import Counter
+
+import pytest
+
+from sdf import LiveRunner, group_by_key, run_sdf
+from sdf.errors import InvalidTypeError, InvalidValueError
+from sdf.grouping import sorted_pairs
+from sdf.io import ReadGroups
+
+pytest.importorskip("pyarrow")
+
+COUNT = 20_000
+
+
+def key_of(number):
+    return "hot" if number % 10 else f"cold {number % 70}"
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return sorted(Counter(map(key_of, range(COUNT))).items())
+
+
+@pytest.fixture(scope="module")
+def groups(sc, tmp_path_factory):
+    pairs = sc.parallelize(range(COUNT), 4).map(lambda number: (key_of(number), number))
+    return group_by_key(pairs, path=str(tmp_path_factory.mktemp("groups")), files=8)
+
+
+def count(key, values):
+    return sum(1 for _ in values)
+
+
+@pytest.mark.parametrize("runner", [None, LiveRunner()], ids=["StagedRunner", "LiveRunner"])
+def test_a_function_gets_each_group_whole(groups, expected, runner):
+    """Once, with all its values."""
+    assert sorted(run_sdf(groups, ReadGroups(count), runner=runner).collect()) == expected
+
+
+@pytest.mark.parametrize("runner", [None, LiveRunner()], ids=["StagedRunner", "LiveRunner"])
+def test_parts_of_a_group_are_combined(groups, expected, runner):
+    """By Spark's own reduceByKey."""
+    parts = run_sdf(groups, ReadGroups(count, parts=True), runner=runner).cache()
+    assert sorted(parts.reduceByKey(lambda one, other: one + other).collect()) == expected
+    assert parts.count() > len(expected)
+
+
+def test_no_file_is_much_longer_than_the_others(groups):
+    """Though nine of ten pairs have one key; the sum is what there was."""
+    (element,) = groups.collect()
+    (folder,) = {path.rsplit("/", 1)[0] for path, _ in element.files}
+    import pyarrow.parquet
+
+    rows = [pyarrow.parquet.read_metadata(path).num_rows for path, _ in element.files]
+    assert (len(rows), sum(rows), element.count) == (8, COUNT, COUNT)
+    assert max(rows) < 1.5 * COUNT / 8
+    assert folder.startswith("/")
+
+
+@pytest.fixture
+def session(sc):
+    from pyspark.sql import SparkSession
+
+    session = SparkSession(sc)
+    yield session
+    session._jvm.SparkSession.clearDefaultSession()
+    session._jvm.SparkSession.clearActiveSession()
+    SparkSession._instantiatedSession = None
+
+
+def test_a_dataframe_is_grouped_by_a_column(session, tmp_path):
+    """Its rows are dicts."""
+    frame = session.createDataFrame([("a", 1), ("b", 2), ("a", 3)], "user string, amount int")
+    sums = ReadGroups(lambda user, rows: sum(row["amount"] for row in rows))
+    grouped = group_by_key(frame, key="user", path=str(tmp_path))
+    assert sorted(run_sdf(grouped, sums).collect()) == [("a", 4), ("b", 2)]
+
+
+def test_nothing_is_grouped_into_nothing(sc, tmp_path):
+    """No pairs make no files."""
+    grouped = group_by_key(sc.parallelize([], 2), path=str(tmp_path))
+    assert run_sdf(grouped, ReadGroups(count)).collect() == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([1, 1], r"needs pairs \(key, value\) \(got 1\)"),
+        ([(None, 1)], r"keys must be strings, bytes, integers, or tuples of these \(got None\)"),
+        ([("a", 1), (1, 2)], "keys must all have the same type"),
+    ],
+)
+def test_pairs_that_cannot_be_grouped_are_named(sc, tmp_path, pairs, message):
+    """Before anything is written; also if the types differ between partitions only."""
+    for partitions in (1, 2):
+        with pytest.raises(InvalidTypeError, match=message):
+            group_by_key(sc.parallelize(pairs, partitions), path=str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"files": 0}, "files must be an integer >= 1"), ({"key": "a"}, "key must name a column of a DataFrame")],
+)
+def test_options_that_are_none_are_named(sc, tmp_path, options, message):
+    """Before any job."""
+    with pytest.raises(InvalidValueError, match=message):
+        group_by_key(sc.parallelize([("a", 1)]), path=str(tmp_path), **options)
+
+
+def test_what_is_no_rdd_or_path_is_named(sc, tmp_path):
+    """Before any job."""
+    with pytest.raises(InvalidTypeError, match="needs an RDD"):
+        group_by_key([("a", 1)], path=str(tmp_path))
+    with pytest.raises(InvalidTypeError, match="path must be a directory or a URL"):
+        group_by_key(sc.parallelize([("a", 1)]), path=None)
+
+
+def test_row_groups_are_small():
+    """So that a part of a key takes a moment."""
+    assert sorted_pairs._ROWS <= 20_000
