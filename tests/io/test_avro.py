@@ -12,8 +12,15 @@ import fastavro
 import fsspec
 import pytest
 
-from sdf import TaggedOutput, run_direct
-from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceChangedError
+from sdf import DoFn, TaggedOutput, run_direct
+from sdf.errors import (
+    InvalidTypeError,
+    InvalidValueError,
+    MissingExtraError,
+    ReadError,
+    SourceChangedError,
+    UnclaimedWorkError,
+)
 from sdf.execution.invoker import Invoker
 from sdf.io import avro as avro_module
 from sdf.io.avro import ReadAvro
@@ -29,6 +36,27 @@ ROWS = {
     "name": "Row",
     "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}],
 }
+
+
+class AvroReader(DoFn):
+    """The reader of the article that introduced splittable DoFns; if it is to, it claims the end of the file, too."""
+
+    def __init__(self, *, claims_end):
+        self.claims_end = claims_end
+
+    def get_initial_restriction(self, filename):
+        return (0, os.path.getsize(filename))
+
+    def process(self, filename, tracker):
+        with open(filename, "rb") as file:
+            start, _ = tracker.current_restriction()
+            for block in fastavro.block_reader(file):
+                if block.offset >= start:
+                    if not tracker.try_claim(block.offset):
+                        return
+                    yield from block
+        if self.claims_end:
+            tracker.try_claim(tracker.current_restriction().stop)
 
 
 def rows(count):
@@ -588,3 +616,12 @@ def test_planning_opens_no_file():
     restriction = fn.get_initial_restriction(file)
     parts = [(part.start, part.stop) for part in fn.split_restriction(file, restriction)]
     assert parts == [(0, 30), (30, 60), (60, 90), (90, 100)]
+
+
+def test_the_reader_of_the_article_needs_a_last_claim(write):
+    """As it stands there, it seems to leave what follows the start of the last block; a claim of the end mends that."""
+    path = write(avro(*FILES["a few records in each block"]))
+    with pytest.raises(UnclaimedWorkError, match="at the end of the input claim the restriction's stop"):
+        run_direct([path], AvroReader(claims_end=False))
+    assert run_direct([path], AvroReader(claims_end=True)) == rows(30)
+    check_dofn(AvroReader(claims_end=True), path)
