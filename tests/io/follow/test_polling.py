@@ -6,7 +6,7 @@ import pytest
 from support.following import Following
 
 from sdf.errors import InvalidTypeError, InvalidValueError
-from sdf.io import Polled, Watch
+from sdf.io import MatchFiles, Polled, Watch
 from sdf.io.follow import polling
 
 
@@ -23,6 +23,19 @@ def test_each_output_is_given_once():
     assert (watch.read(), watch.delay_seconds) == (["d", "c"], 7)
     assert watch.read() == []
     assert watch.read() == ["e"]
+    watch.again()
+
+
+def test_a_scanner_of_ones_own_gives_files(tmp_path):
+    """It chooses among those that MatchFiles lists; a file that has changed is given again."""
+    (tmp_path / "empty").touch()
+    (tmp_path / "full").write_text("a")
+    watch = Following(Watch(lambda path: [one for one in MatchFiles().list(path) if one.size > 0]), str(tmp_path))
+    assert [file.path for file in watch.read()] == [str(tmp_path / "full")]
+    assert watch.read() == []
+    (tmp_path / "empty").write_text("b")
+    (tmp_path / "full").write_text("ab")
+    assert [file.size for file in watch.read()] == [1, 2]
     watch.again()
 
 

@@ -7,7 +7,7 @@ from support.following import GrowingFn
 
 from sdf import TaggedOutput, stream_sdf
 from sdf.errors import InvalidTypeError, InvalidValueError, JournalError, OutputError
-from sdf.io import FileInfo, ReadJsonLines, WatchFiles
+from sdf.io import FileBlocks, FileInfo, ReadJsonLines, ReadLines, WatchFiles
 from sdf.sinks import SqlTable
 
 
@@ -125,6 +125,32 @@ def test_a_function_may_stand_between_a_watch_and_a_reader(sc, tmp_path):
         batch_seconds=0.1,
     )
     assert seen == [([{"a": 1}], 1)]
+
+
+def with_metadata(block):
+    """Gives a block to its reader, and what is known of it with the tag "blocks"."""
+    yield TaggedOutput("blocks", (block.id, block.start, block.stop))
+    yield block
+
+
+def test_what_is_known_of_blocks_comes_with_their_records(sc, tmp_path):
+    """Both in the batch that reads them, to be joined by the ids of the blocks."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text("1\n22\n333\n4444\n")
+    seen = []
+    stream_sdf(
+        sc.parallelize([str(tmp_path / "in")]),
+        [WatchFiles(interval_seconds=0.1), FileBlocks(6), with_metadata, ReadLines(with_block_id=True)],
+        checkpoint=tmp_path / "journal",
+        foreach_batch=lambda batch: seen.append((batch.rdd.groupByKey().collect(), batch.outputs["blocks"].collect())),
+        tags=("blocks",),
+        stop_when_idle=True,
+        batch_seconds=0.1,
+    )
+    ((lines, blocks),) = seen
+    assert [(start, stop) for _, start, stop in sorted(blocks)] == [(0, 6), (12, 14), (6, 12)]
+    named = {block: start for block, start, _ in blocks}
+    assert {named[block]: sorted(found) for block, found in lines} == {0: ["1", "22", "333"], 6: ["4444"]}
 
 
 def test_side_inputs_go_to_whoever_takes_their_names(stream, sc, tmp_path):
