@@ -37,6 +37,18 @@ def test_every_snippet_runs(sc, tmp_path, monkeypatch, page):
         snippet.evaluate()
 
 
+def test_the_tests_that_pages_name_are_there():
+    """By file and function, such as those that show what the founding documents promise."""
+    named = {pair for page in PAGES for pair in re.findall(r"(test_\w+\.py)::(test_\w+)", page.read_text())}
+    there = {
+        (file.name, test)
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for test in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)
+    }
+    assert len(named) > 20
+    assert sorted(named - there) == []
+
+
 def test_the_tutorial_does_what_it_says(tmp_path):
     """Its files are written into an empty folder, its commands are run, and print what it shows; ... is anything."""
     done = []
