@@ -98,22 +98,22 @@ class Bundle:
             if self._executor.running is not None:
                 self._executor.running.note()
 
-    def hand_back(self, min_piece_seconds: float) -> bool:
+    def hand_back(self, min_piece_seconds: float, *, just_opened: bool = False) -> bool:
         """Give back unstarted work items, and split the running one.
 
         Unstarted work is given back if all that is left takes more than ``min_piece_seconds``; the running work item is
         split if it alone does. A second thread calls this. A work item may take long to reach its first claim, for
-        example to open a file. Then it runs as long again before it is split.
+        example to open a file. Then it runs as long again before it is split, unless ``just_opened`` is set.
 
         Returns:
             True if there is nothing more to give back. False if nothing was started, or if the running work item has
             claimed nothing yet, was just opened, has too little left or cannot be split now: call again later.
             `outcome` has the last reason.
         """
-        self._refused = self._hand_back(min_piece_seconds)
+        self._refused = self._hand_back(min_piece_seconds, just_opened)
         return self._refused is None
 
-    def _hand_back(self, min_piece_seconds: float) -> str | None:
+    def _hand_back(self, min_piece_seconds: float, just_opened: bool) -> str | None:
         """Hand back; return the reason if that was not possible, else None."""
         with self._lock:
             if self._next == 0:
@@ -134,7 +134,7 @@ class Bundle:
         if running is None or left_seconds <= min_piece_seconds:
             return TOO_LITTLE
         opening = running.opening_seconds()
-        if opening is not None and running.seconds() < 2 * opening:
+        if not just_opened and opening is not None and running.seconds() < 2 * opening:
             return JUST_OPENED
         if running.split(0):
             return None

@@ -38,9 +38,11 @@ class Timekeeper:
         self.budget_ends = clock() + budget_seconds
         self.look_seconds = min(budget_seconds, TICK_SECONDS)
         self.handed_back = False
+        self._just_opened = False
 
     def end_budget(self) -> None:
-        """Make the bundle hand back its remaining work now, for another reason than time."""
+        """Make the bundle hand back its remaining work now, for another reason than time; also work just opened."""
+        self._just_opened = True
         self.budget_ends = min(self.budget_ends, self._clock())
         self.look()
 
@@ -50,6 +52,6 @@ class Timekeeper:
         if self.handed_back:
             return
         if self._clock() >= self.budget_ends:
-            self.handed_back = self._bundle.hand_back(self._min_piece_seconds)
+            self.handed_back = self._bundle.hand_back(self._min_piece_seconds, just_opened=self._just_opened)
             if self.handed_back:
                 self.look_seconds = TICK_SECONDS

@@ -8,8 +8,13 @@ from sdf.execution.timekeeper import Timekeeper
 from sdf.execution.work_items import WorkItem
 
 
-def blocks_done(opening_seconds):
-    """Return how many blocks of a second each a task with a budget of a second does, of thirty."""
+def blocks_done(opening_seconds, most=30):
+    """Return how many blocks of a second each a task with a budget of a second does, of thirty.
+
+    Args:
+        opening_seconds: seconds to the first claim.
+        most: the budget ends with so many blocks, too.
+    """
     clock, done = Clock(), []
 
     class Fn(DoFn):
@@ -24,6 +29,8 @@ def blocks_done(opening_seconds):
                 keeper.look()
                 done.append(i)
                 passes(1.0)
+                if len(done) == most:
+                    keeper.end_budget()
                 yield i
 
     def passes(seconds):
@@ -41,3 +48,8 @@ def test_a_task_works_at_least_as_long_as_it_took_to_open():
     """Each piece opens the element again; with shorter ones most of the time would go into that."""
     assert blocks_done(0.0) == 1
     assert blocks_done(10.0) == 10
+
+
+def test_a_limit_of_records_does_not_wait_for_that():
+    """A sink that asks for no more than it can hold gets no more, however long opening took."""
+    assert blocks_done(10.0, most=3) == 3
