@@ -83,7 +83,8 @@ class Bundle:
         """Return what this attempt did with the work items; call it once `outputs` has ended."""
         ran, slow = self._executor.take_report()
         seconds = self._clock() - self._began
-        return Outcome(self._stop, tuple(self._parts), self._executor.units, seconds, ran, slow, self._refused)
+        executor = self._executor
+        return Outcome(self._stop, tuple(self._parts), executor.units, seconds, ran, slow, self._refused, executor.late)
 
     def held(self) -> list[WorkItem]:
         """Return the work items started so far, in order, each cut to what this attempt ran of it."""

@@ -37,6 +37,7 @@ class Executor:
         units: the size of all the work that they did.
         seconds: seconds that they took.
         records: number of records that they gave, over all outputs.
+        late: number of records that were late, as of `WatermarkEstimator`.
     """
 
     def __init__(self, fn: DoFn, *, side_inputs: Mapping[str, Any] | None, clock: Callable[[], float]) -> None:
@@ -49,6 +50,7 @@ class Executor:
         self.units = 0.0
         self.seconds = 0.0
         self.records = 0
+        self.late = 0
         self._ran: dict[int, Ran] = {}
         self._slow: tuple[SlowBlock, ...] = ()
 
@@ -86,6 +88,7 @@ class Executor:
         self.units += done
         self.seconds += running.seconds()
         self.records += ran.records
+        self.late += running.invoker.late
         self._ran[known] = self._ran[known].and_then(ran) if known in self._ran else ran
         if slow := running.slow_blocks():
             self._slow = slowest(*self._slow, *(attrs.evolve(block, item_id=known) for block in slow))

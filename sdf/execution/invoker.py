@@ -67,6 +67,7 @@ class Invoker:
         restriction: the part of its work to do.
         side_inputs: keyword arguments for `process`.
         watermark: state of a watermark estimator to go on from, or None.
+        late_below: as of `WatermarkEstimator`.
         on_claim: called in the thread of `process` after each successful claim, with the number of claims so far and
             the position. With it each output is checked too, which costs time per record.
 
@@ -82,6 +83,7 @@ class Invoker:
         *,
         side_inputs: Mapping[str, Any] | None = None,
         watermark: Any = None,
+        late_below: Any = None,
         on_claim: Callable[[int, Any], None] | None = None,
     ) -> None:
         self._fn = fn
@@ -108,6 +110,8 @@ class Invoker:
             self._watermark = fn.create_watermark_estimator(element, restriction)
             if self._watermark is not None and watermark is not None:
                 self._watermark.restore(watermark)
+            if self._watermark is not None and late_below is not None:
+                self._watermark.late_below = late_below
         seen.defer_remainder = self._defer
         seen.watermark = self._watermark
         if on_claim is not None:
@@ -289,6 +293,11 @@ class Invoker:
     def records(self) -> int:
         """Return how many outputs `process` has given so far."""
         return 0 if self._ones is None else sys.maxsize - length_hint(self._ones)
+
+    @property
+    def late(self) -> int:
+        """Return how many records were late so far, as of `WatermarkEstimator`."""
+        return 0 if self._watermark is None else self._watermark.late
 
     def _at_edge(self) -> None:
         """Check or note the number of outputs; the tracker calls this at the first claim and at a refused one.

@@ -50,7 +50,14 @@ class Running:
         self._fn = fn
         self.item = item
         self._expected_seconds = expected_seconds
-        self.invoker = Invoker(fn, item.element, item.restriction, side_inputs=side_inputs, watermark=item.watermark)
+        self.invoker = Invoker(
+            fn,
+            item.element,
+            item.restriction,
+            side_inputs=side_inputs,
+            watermark=item.watermark,
+            late_below=item.late_below,
+        )
         self._clock = clock
         self._began = clock()
         self._ended: float | None = None

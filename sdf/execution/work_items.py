@@ -62,6 +62,7 @@ class WorkItem:
         parent: the id of the work item that this one was cut off from, None for an initial work item.
         watermark: state of the watermark estimator to go on from.
         origin: how the work item came about: `INITIAL`, or what was done to its parent.
+        late_below: as of `WatermarkEstimator`.
     """
 
     id: int
@@ -72,6 +73,7 @@ class WorkItem:
     parent: int | None = None
     watermark: Any = None
     origin: str = INITIAL
+    late_below: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WorkItem, _fields(self)
@@ -171,6 +173,7 @@ class Outcome:
         ran: how each started work item ran.
         slow: the slowest blocks, for the report.
         refused: why the last request to hand back work was refused; None if it was met, or there was none.
+        late: number of records that were late, as of `WatermarkEstimator`.
     """
 
     started: int
@@ -180,3 +183,4 @@ class Outcome:
     ran: tuple[Ran, ...] = attrs.field(default=(), eq=False)
     slow: tuple[SlowBlock, ...] = attrs.field(default=(), eq=False)
     refused: str | None = attrs.field(default=None, eq=False)
+    late: int = 0

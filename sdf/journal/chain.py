@@ -192,7 +192,7 @@ def check_commit(before: Block, data: Mapping[str, Any]) -> None:
     A commit block has: ``inputs``, a list of ``{"id", "start", "stop"}`` with every input, in the seed's order;
     ``output``, ``{"start", "stop"}`` in records; ``checkpoint`` and ``prev_checkpoint``, lists of references to the
     blobs with the work left after this batch and after the one before, None for none; ``watermark``; ``status``,
-    "running" or "done"; ``lost``, texts, if something was lost.
+    "running" or "done"; ``lost``, texts, if something was lost; ``late``, how many records came late, if any did.
 
     Raises:
         JournalRuleError: naming the first broken rule.

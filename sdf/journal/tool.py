@@ -125,4 +125,6 @@ def _line(block: Block) -> str:
     inputs = "  ".join(f"{one['id']} [{one['start']}, {one['stop']})" for one in data["inputs"])
     output = f"output [{data['output']['start']}, {data['output']['stop']})"
     lost = "".join(f"\n    lost: {text}" for text in data.get("lost", ()))
-    return f"{block.seq}  {data['time']}  {inputs}  {output}  watermark {data['watermark']}  {data['status']}{lost}"
+    late = f"  {data['late']} late" if "late" in data else ""
+    more = f"watermark {data['watermark']}  {data['status']}{lost}"
+    return f"{block.seq}  {data['time']}  {inputs}  {output}{late}  {more}"

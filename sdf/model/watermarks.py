@@ -16,7 +16,15 @@ __all__ = ["ManualWatermark", "MonotonicWatermark", "WalltimeWatermark", "Waterm
 
 
 class WatermarkEstimator(ABC):
-    """The interface of estimators; `process` reaches its estimator as ``tracker.watermark``."""
+    """The interface of estimators; `process` reaches its estimator as ``tracker.watermark``.
+
+    Attributes:
+        late_below: the watermark that the stream had when the batch began; None if it had none, and outside streams.
+        late: number of records with a timestamp below that, of an estimator that observes timestamps.
+    """
+
+    late_below: Any = None
+    late: int = 0
 
     @abstractmethod
     def current(self) -> Any:
@@ -83,6 +91,8 @@ class MonotonicWatermark(WatermarkEstimator):
         """Note the timestamp of a record."""
         if timestamp > self._current:
             self._current = timestamp
+        if self.late_below is not None and timestamp < self.late_below:
+            self.late += 1
 
     def restore(self, state: Any) -> None:
         self._current = state

@@ -62,6 +62,7 @@ class StreamProgress:
         ended: whether this is the last report of a call.
         behind_records: how many records are there that were not read yet, some seconds ago; None if no DoFn knows.
         behind_bytes: the same in bytes.
+        late: how many records of all batches of this call came late, below the watermark.
     """
 
     name: str
@@ -76,3 +77,4 @@ class StreamProgress:
     ended: bool = False
     behind_records: int | None = None
     behind_bytes: int | None = None
+    late: int = 0

@@ -21,6 +21,7 @@ def stream_page(history: Sequence[StreamProgress]) -> str:
         (f"{last.all_records:,}", "records"),
         (f"{last.backlog:,}", "work items due"),
         ("none" if last.watermark is None else show(last.watermark, 40), "watermark"),
+        *([(f"{last.late:,}", "late records")] if last.late else []),
     ]
     parts = [figures(shown), f"<p class=soft>Batches {history[0].batch:,} to {last.batch:,}, from left to right.</p>"]
     rows = [

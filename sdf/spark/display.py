@@ -145,6 +145,7 @@ class _Bar:
             mark = "" if progress.watermark is None else f", watermark {show(progress.watermark, 40)}"
             behind = {"records": progress.behind_records, "bytes": progress.behind_bytes}
             told = "".join(f", {count:,} {unit} behind" for unit, count in behind.items() if count)
+            told += f", {progress.late:,} late" if progress.late else ""
             due = f"{progress.all_records:,} records, {progress.backlog} due"
             bar.set_postfix_str(f"{due}{told}{mark}{lag}", refresh=False)
         bar.refresh()

@@ -77,6 +77,16 @@ def test_monotonic_watermark_is_the_highest_timestamp(timestamps, expected):
     assert watermark.current() == expected
 
 
+def test_records_below_the_watermark_of_the_stream_are_late():
+    """Those below the watermark of the part alone are not; and without a stream none is."""
+    watermark = MonotonicWatermark(0)
+    watermark.observe(-1)
+    watermark.late_below = 5
+    for timestamp in (9, 5, 4, 6, 3):
+        watermark.observe(timestamp)
+    assert watermark.late == 2
+
+
 def test_walltime_watermark_is_the_clock():
     """The injected clock's time."""
     watermark = WalltimeWatermark(Times(10.0, 11.0))

@@ -222,16 +222,16 @@ class Checkpoint:
         return lowest if self.watermark is None else max(self.watermark, lowest)
 
     def commit(self, pins: Sequence[Pin], lost: Sequence[str]) -> None:
-        """Commit a batch: what each step has read, what was lost, and the remaining work."""
+        """Commit a batch: what each step has read, what was lost, what came late, and the remaining work."""
         parts = [part for pin in pins for parts in pin.tasks for part in parts]
-        self._commit(parts, [pin.records() for pin in pins], lost)
+        self._commit(parts, [pin.records() for pin in pins], lost, sum(pin.late for pin in pins))
 
     def lowest(self, work: Iterable[Pending]) -> Any:
         """Return the lowest watermark of some work, None if it has none."""
         marks = (self._steps[one.step].watermark(one) for one in work)
         return min((mark for mark in marks if mark is not None), default=None)
 
-    def _commit(self, parts: list[Pending], records: list[int], lost: Sequence[str] = ()) -> None:
+    def _commit(self, parts: list[Pending], records: list[int], lost: Sequence[str] = (), late: int = 0) -> None:
         """Commit the remaining work, with the parts that were read and the number of records of each step."""
         to_acknowledge = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
         records = records or [0] * len(self._steps)
@@ -243,6 +243,7 @@ class Checkpoint:
             watermark=self.watermark,
             status="done" if self.done else "running",
             **({"lost": list(lost)} if lost else {}),
+            **({"late": late} if late else {}),
         )
         self.fresh, self._pinned, self.follows = 0, 0, False
         self.void()

@@ -71,6 +71,7 @@ class Stream:
         changes: changes it without a batch.
         batches: number of batches that this call has committed.
         records: number of records in these batches.
+        late: how many records were late in these batches, as of `Pin`.
         losses: what was lost.
         history: progress after each of the latest `_MOST_HISTORY` batches.
     """
@@ -112,6 +113,7 @@ class Stream:
         self._has_run = False  # whether the last round has run a step
         self.batches = 0
         self.records = 0
+        self.late = 0
         self._latest = self.checkpoint.batch, 0, 0.0  # number, records and seconds of the last batch
         self.history: deque[StreamProgress] = deque(maxlen=_MOST_HISTORY)
 
@@ -262,6 +264,7 @@ class Stream:
         self._marked = time.monotonic()
         self.batches += 1
         self.records += records
+        self.late += sum(pin.late for pin in pins)
         self._latest = number, records, time.monotonic() - began
         self.history.append(self._progress())
         if self._display is not None and self._display.due():
@@ -298,6 +301,7 @@ class Stream:
             ended=ended,
             behind_records=self._backlog.records,
             behind_bytes=self._backlog.bytes,
+            late=self.late,
         )
 
     def _run(self, step: Step, number: int, elements: RDD[Any] | None, held: Any, now: int) -> Pin:
@@ -310,5 +314,5 @@ class Stream:
         lowest = self.checkpoint.lowest(share.parts.values())
         plan = plan_of(step, share, self.checkpoint.remaining, self._slots(), self._pace)
         most = (self._pace.max_records / len(plan.tasks), self._pace.max_bytes / len(plan.tasks))
-        stage = step.run(number, plan, most, self._now)
+        stage = step.run(number, plan, most, self.checkpoint.watermark, self._now)
         return pin_of(stage, share, lowest, self.checkpoint.driver)

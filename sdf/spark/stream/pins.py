@@ -40,11 +40,13 @@ class Stage:
         tasks: for each task the parts that it read, in order.
         counts: for each task the number of records it gave to each output, the main one first.
         rest: what is still to do of its work, each with the milliseconds that it waits; None if it was not started.
+        late: as of `Pin`.
     """
 
     tasks: tuple[tuple[Pending, ...], ...]
     counts: tuple[tuple[int, ...], ...]
     rest: tuple[tuple[Pending, int | None], ...]
+    late: int
 
 
 @attrs.frozen
@@ -59,6 +61,7 @@ class Pin:
         held: the lowest watermark of what it ran, before; None if none of that has one.
         by: the driver that ran the step.
         tried: how other work went; not in the journal, as nothing of that has changed.
+        late: how many of its records have a time below the watermark that the stream had when the batch began.
     """
 
     tasks: tuple[tuple[Pending, ...], ...] = ()
@@ -68,6 +71,7 @@ class Pin:
     held: Any = None
     by: str = ""
     tried: tuple[Tried, ...] = ()
+    late: int = 0
 
     def records(self, output: int = 0) -> int:
         """Return how many records there are of an output."""
@@ -86,7 +90,8 @@ class Pin:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data."""
         left = [to_json(one) for one in self.left]
-        return {**self.content(), "taken": list(self.taken), "left": left, "held": to_data(self.held), "by": self.by}
+        more = {"held": to_data(self.held), "by": self.by, "late": self.late}
+        return {**self.content(), "taken": list(self.taken), "left": left, **more}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Pin:
@@ -98,4 +103,5 @@ class Pin:
             tuple(from_json(one) for one in data["left"]),
             from_data(data["held"]),
             data["by"],
+            late=data.get("late", 0),  # pins had none before
         )

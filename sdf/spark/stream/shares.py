@@ -124,4 +124,5 @@ def pin_of(stage: Stage, share: Share, held: Any, by: str) -> Pin:
         held,
         by,
         tuple(one for one in tried if one.id >= 0),
+        stage.late,
     )

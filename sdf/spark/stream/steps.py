@@ -156,6 +156,7 @@ class Step:
         batch: int,
         plan: Plan,
         most: tuple[float, float],
+        late_below: Any,
         clock: Callable[[], int],
     ) -> Stage:
         """Run a stage to its end, keep its records stored, and return what it did.
@@ -164,6 +165,7 @@ class Step:
             batch: its number.
             plan: the work of each task.
             most: the records, and the bytes of them, after which a task does so, too.
+            late_below: the watermark of the stream; None for none.
             clock: milliseconds since the epoch; the delay of deferred work counts from the end of the stage.
         """
         work = RunState(self.fn)
@@ -174,7 +176,7 @@ class Step:
             items = []
             for one in share:
                 (item,) = work.add([Expanded(one.element, one.restriction, ((one.restriction, None),))])
-                items.append(attrs.evolve(item, watermark=one.watermark))
+                items.append(attrs.evolve(item, watermark=one.watermark, late_below=late_below))
                 planned[item.element_id] = one
             work.ledger.assign(task, items)
             budget = self.catch_up.budget_seconds if task in patient else self._batch_seconds
@@ -206,12 +208,13 @@ class Step:
             for task in range(len(plan.tasks))
         ]
         counts = [receipt.counts for receipt in receipts]
+        late = [receipt.outcome.late for receipt in receipts]
         stamps = [receipt.stamp for receipt in receipts]
         for task in self.catch_up.settle(plan, receipts, rest):
-            read[task], counts[task] = (), (0,) * len(counts[task])
+            read[task], counts[task], late[task] = (), (0,) * len(counts[task]), 0
             stamps[task] = attrs.evolve(stamps[task], attempt=-1)  # no block has it: what is stored is dropped, too
         self._stamps = tuple(stamps)
-        return Stage(tuple(read), tuple(counts), tuple(left for task in rest for left in task))
+        return Stage(tuple(read), tuple(counts), tuple(left for task in rest for left in task), sum(late))
 
     def _finish(self, batch: int, tasks: int) -> list[Receipt]:
         """Wait for the end of a stage, and return one receipt for each task."""

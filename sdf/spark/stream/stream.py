@@ -43,6 +43,7 @@ class StreamSummary:
         done: whether all work has come to its end.
         lost: the latest 1000 losses, as texts; see ``fail_on_data_loss`` of the connectors.
         history: progress after each of the last 1000 batches; ``ended`` is False in all of them.
+        late: how many records came late: with a time below the watermark that the stream had when their batch began.
     """
 
     batches: int
@@ -51,6 +52,7 @@ class StreamSummary:
     done: bool
     lost: tuple[str, ...] = ()
     history: tuple[StreamProgress, ...] = attrs.field(default=(), repr=False)
+    late: int = 0
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what the batches did as a page for browsers: one file that needs no network.
@@ -110,7 +112,7 @@ def stream_sdf(
         watermark_seconds: if only the watermark has moved, ``foreach_batch`` gets a batch without records to hear of
             it, at most every so many seconds. None: it does not hear of it, and the journal once a minute.
         idle_seconds: work that has read nothing for so long does not hold the watermark back. Its records may then come
-            late, below the watermark; they are given all the same. None: all work holds the watermark.
+            late, below the watermark; they are given all the same, and counted. None: all work holds the watermark.
         max_batches: return after this many committed batches.
         stop_when_idle: look at all work, deferred work included, and return when a batch has tried all due work and
             found nothing new.
@@ -201,6 +203,7 @@ def stream_sdf(
                 last.done,
                 tuple(stream.losses.told),
                 tuple(stream.history),
+                stream.late,
             )
         finally:
             stream.close()

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from sdf import UNBOUNDED, DoFn, OffsetRange, stream_sdf
+from sdf import UNBOUNDED, DoFn, MonotonicWatermark, OffsetRange, stream_sdf
 from sdf.errors import SplitError
 from sdf.execution.work_items import Outcome
 from sdf.io import TailLines
@@ -211,6 +211,27 @@ def test_a_batch_that_comes_again_is_the_same(sc, tmp_path, dropped):
     run(sc, tmp_path, [3000], SleepyFn(range(600, 620)), sink)
     assert sink.records() == list(range(3000))
     assert sum(dropped) > 0
+
+
+class LateFn(SleepyFn):
+    """All positions but the first are late, from the second batch on."""
+
+    def create_watermark_estimator(self, element, restriction):
+        return MonotonicWatermark(0)
+
+    def process(self, element, tracker):
+        for i in super().process(element, tracker):
+            tracker.watermark.observe(i or element)
+            yield i
+
+
+def test_late_records_that_are_dropped_and_read_again_are_counted_once(sc, tmp_path, dropped):
+    """Only the tasks that count have counted them."""
+    sink = Sink()
+    summary = run(sc, tmp_path, [3000], LateFn(range(600, 620)), sink)
+    first = next(iter(sink.given.values()))
+    assert summary.late == 3000 - sum(map(len, first))
+    assert sum(dropped[1:]) > 0
 
 
 def test_what_is_new_elsewhere_does_not_wait_for_a_backlog(sc, tmp_path):

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from support.following import GrowingFn
 
-from sdf import UNBOUNDED, ManualWatermark, WalltimeWatermark, stream_sdf
+from sdf import UNBOUNDED, MonotonicWatermark, WalltimeWatermark, stream_sdf
 from sdf.errors import InvalidValueError
 from sdf.io import TailLines, WatchFiles
 from sdf.journal.chain import verify
+from sdf.journal.tool import main
+from sdf.reporting.stream_page import stream_page
 from sdf.spark.stream import micro_batches
 from sdf.storage.disk import Disk
 
@@ -19,11 +21,11 @@ class TimedFn(GrowingFn):
     """Words are times."""
 
     def create_watermark_estimator(self, element, restriction):
-        return ManualWatermark(0)
+        return MonotonicWatermark(0)
 
     def process(self, element, tracker):
         for word in super().process(element, tracker):
-            tracker.watermark.advance_if_greater(int(word))
+            tracker.watermark.observe(int(word))
             yield word
 
 
@@ -39,7 +41,7 @@ class ClockFn(TimedFn):
                 return
             yield there[i]
         if stop is UNBOUNDED:
-            tracker.watermark.advance_if_greater(int(clock.read_text()) if clock.exists() else 0)
+            tracker.watermark.observe(int(clock.read_text()) if clock.exists() else 0)
             tracker.defer_remainder(self.delay_seconds)
 
 
@@ -165,7 +167,7 @@ def test_a_batch_that_comes_again_has_its_watermark(stream, tmp_path):
 
 
 def test_an_idle_source_does_not_hold_the_watermark_for_ever(stream, tmp_path):
-    """If that is asked for; what comes late then is given all the same."""
+    """If that is asked for; what comes late then is given all the same, and counted."""
     busy, silent = tmp_path / "busy", tmp_path / "silent"
     busy.write_text("5")
     silent.write_text("")
@@ -181,13 +183,54 @@ def test_an_idle_source_does_not_hold_the_watermark_for_ever(stream, tmp_path):
         else:
             busy.write_text(f"{busy.read_text()} {5 + len(given)}")
 
-    stream(TimedFn(), sink, busy, silent, stop=stop, idle_seconds=2)
+    summary = stream(TimedFn(), sink, busy, silent, stop=stop, idle_seconds=2)
     guard.cancel()
+    assert summary.late == 1
     assert given[0] == (["5"], 0)
     assert given[-1][0] == ["3"]
     assert given[-1][1] > 3
     marks = [mark for _, mark in given]
     assert marks == sorted(marks)
+
+
+class Late:
+    """After the first batch it adds late records to a file; the first call with these fails if that is asked for."""
+
+    def __init__(self, path, fails=False):
+        self.path, self.fails, self.calls = path, fails, 0
+        path.write_text("5 6 2")
+
+    def __call__(self, batch):
+        self.calls += 1
+        if self.calls == 1:
+            self.path.write_text("5 6 2 3 7 4 6")
+        elif self.fails:
+            self.fails = False
+            raise RuntimeError("down")
+
+
+def test_late_records_are_counted(stream, tmp_path, capsys):
+    """Those below the watermark when their batch began: 3 and 4, as that was 6; not 2, as there was none."""
+    summary = stream(TimedFn(), Late(tmp_path / "times"), max_batches=2)
+    assert summary.late == 2
+    assert [progress.late for progress in summary.history] == [0, 2]
+    assert "late records" in stream_page(summary.history)
+    assert "late records" not in stream_page(summary.history[:1])
+    assert [block.get("late") for block in blocks(tmp_path)] == [None, 2]
+    main(["show", str(tmp_path / "journal")])
+    shown = capsys.readouterr().out
+    assert "output [3, 7)  2 late  watermark 7  running" in shown
+    assert shown.count(" late ") == 1
+
+
+def test_late_records_of_a_batch_that_comes_again_are_counted_once(stream, tmp_path):
+    """By the driver that commits it."""
+    sink = Late(tmp_path / "times", fails=True)
+    with pytest.raises(RuntimeError, match="down"):
+        stream(TimedFn(), sink)
+    summary = stream(TimedFn(), sink, max_batches=1)
+    assert (sink.calls, summary.late) == (3, 2)
+    assert [block.get("late") for block in blocks(tmp_path)] == [None, 2]
 
 
 def test_without_that_it_does(stream, tmp_path):
@@ -214,16 +257,23 @@ def test_wrong_seconds_are_named(stream, tmp_path, name):
 
 
 def test_the_lines_of_files_have_a_watermark(sc, tmp_path):
-    """The lowest of all files that have not ended."""
+    """The lowest of all files that have not ended; what is older in a new file is late."""
     (tmp_path / "logs").mkdir()
+
+    def follow():
+        return stream_sdf(
+            sc.parallelize([str(tmp_path / "logs")]),
+            [WatchFiles(modified="ignore"), TailLines(timestamp=lambda line: int(line.split()[0]))],
+            checkpoint=tmp_path / "journal",
+            foreach_batch=lambda batch: None,
+            stop_when_idle=True,
+            batch_seconds=0.5,
+        )
+
     (tmp_path / "logs" / "a.log").write_text("5 a\n")
     (tmp_path / "logs" / "b.log").write_text("7 b\n")
-    summary = stream_sdf(
-        sc.parallelize([str(tmp_path / "logs")]),
-        [WatchFiles(modified="ignore"), TailLines(timestamp=lambda line: int(line.split()[0]))],
-        checkpoint=tmp_path / "journal",
-        foreach_batch=lambda batch: None,
-        stop_when_idle=True,
-        batch_seconds=0.5,
-    )
-    assert summary.watermark == 5
+    summary = follow()
+    assert (summary.watermark, summary.late) == (5, 0)
+    (tmp_path / "logs" / "c.log").write_text("1 c\n6 c\n")
+    summary = follow()
+    assert (summary.watermark, summary.late) == (5, 1)
