@@ -10,6 +10,7 @@ from support.following import Following
 
 from sdf.errors import InvalidValueError
 from sdf.io import TailLines, WatchFiles
+from sdf.io.follow import copies
 from sdf.io.follow.generation import generation
 
 
@@ -187,6 +188,30 @@ def test_a_copy_is_read_on_after_a_batch_that_ended_in_it(path, monkeypatch, dra
     if drains:
         tail.left = tail.fn.truncate(tail.element, tail.left)
     assert stream.all() == ["5", "6", "new"]
+
+
+@pytest.mark.parametrize("step", ["renamed", "compressed"])
+def test_a_copy_is_found_although_rotation_goes_on_with_it(path, monkeypatch, step):
+    """It gets another name, or is compressed, after its directory was listed and before it is opened."""
+    stream = Stream(path.parent, regex=r"app\.log")
+    assert stream.all() == ["1", "2"]
+    append(path, b"3\n")
+    copy, packed, steps, original = path.with_name("app.log.1"), path.with_name("app.log.1.gz"), [], copies.listed
+    shutil.copy(path, copy)
+    os.truncate(path, 0)
+    if step == "compressed":
+        packed.write_bytes(gzip.compress(copy.read_bytes())[:-9])  # not complete yet
+
+    def listed(*args):
+        for entry in sorted(original(*args), key=lambda entry: entry["name"], reverse=True):
+            if entry["name"] == str(copy):
+                steps.append(step)
+                compress(copy, ".gz") if step == "compressed" else os.rename(copy, path.with_name("app.log.2"))
+            yield entry
+
+    monkeypatch.setattr(copies, "listed", listed)
+    assert stream.all() == ["3"]
+    assert steps == [step]
 
 
 def test_a_file_that_is_followed_by_its_name_goes_on_after_its_copy(path):
