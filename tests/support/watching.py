@@ -26,15 +26,23 @@ def lines(folder):
 
 
 def watch(sc, logs, state, regex=None, **options):
-    """Run the stream, of files whose names match if there is a regular expression."""
+    """Run the stream, of files whose names match if there is a regular expression.
+
+    That leaves out the copies of copytruncate. It may cut off lines that a batch has read which then comes again.
+    """
+    loses = regex is not None
     out = Path(state, "out")
     out.mkdir(parents=True, exist_ok=True)
     return stream_sdf(
         sc.parallelize([str(logs)], 1),
-        [WatchFiles(interval_seconds=0.2, modified="ignore", regex=regex), TailLines(poll_seconds=0.1)],
+        [
+            WatchFiles(interval_seconds=0.2, modified="ignore", regex=regex),
+            TailLines(poll_seconds=0.1, fail_on_data_loss=not loses),
+        ],
         checkpoint=Path(state, "journal"),
         foreach_batch=sink(out),
         batch_seconds=0.2,
+        short_batches="give" if loses else "skip",
         **options,
     )
 

@@ -50,7 +50,7 @@ def listed(fs: Any, inner: str, real: str) -> Iterator[Any]:
 
 
 def find_copy(at: Tail, storage_options: Mapping[str, Any], *, compressed: bool) -> tuple[Any, int] | None:
-    """Return the open copy of a local file, and its size; None if there is none.
+    """Return the open copy of a local file, and its size; None if there is none. Of several, it is the longest.
 
     Args:
         at: how far the file was read.
@@ -61,6 +61,7 @@ def find_copy(at: Tail, storage_options: Mapping[str, Any], *, compressed: bool)
     head = _head(at)
     if not head or not is_local(fs, "TailLines"):
         return None
+    best: tuple[Any, int] | None = None
     for entry in listed(fs, inner, at.file.real):
         name, is_older = entry["name"], int(entry["mtime"]) < int(at.file.mtime or 0)
         if is_older or stem(name) != stem(inner):
@@ -69,10 +70,14 @@ def find_copy(at: Tail, storage_options: Mapping[str, Any], *, compressed: bool)
             opened = fs.open(name, "rb")
             kind = named_kind(name) if compressed else ""
             text = CompressedText(opened, kind, name, "TailLines") if kind else opened
-            if (size := _size_as_copy(text, entry["size"], head, at)) is not None:
-                return text, size
-            text.close()
-    return None
+            size = _size_as_copy(text, entry["size"], head, at)
+            if size is None or (best is not None and size <= best[1]):
+                text.close()
+                continue
+            if best is not None:
+                best[0].close()
+            best = text, size
+    return best
 
 
 def _size_as_copy(text: Any, size: int, head: bytes, at: Tail) -> int | None:
@@ -80,7 +85,7 @@ def _size_as_copy(text: Any, size: int, head: bytes, at: Tail) -> int | None:
     with suppress(ReadError):  # damaged, or not complete yet
         if read_bytes(text, 0, len(head)) == head:
             size = text.size() if isinstance(text, CompressedText) else size
-            return size if is_same(text, size, at) else None
+            return size if is_same(text, size, at, may_be_short=True) else None
     return None
 
 
@@ -89,8 +94,11 @@ def stem(path: str) -> str:
     return re.split("[.-]", basename(path))[0]
 
 
-def is_same(opened: Any, size: int, at: Tail) -> bool:
-    """Return whether a file has the first bytes, and the last read bytes, of the file that was read."""
+def is_same(opened: Any, size: int, at: Tail, *, may_be_short: bool = False) -> bool:
+    """Return whether a file has the first bytes, and the last read bytes, of the file that was read.
+
+    A copy may be short: the end of a part that was read may have been written after the copy was made.
+    """
     inside = at.start - at.base
     stop = at.stop - at.base if at.ends else 0
     head = _head(at)
@@ -98,7 +106,7 @@ def is_same(opened: Any, size: int, at: Tail) -> bool:
         size >= inside
         and read_bytes(opened, 0, len(head)) == head
         and read_bytes(opened, inside - len(at.last), inside) == at.last
-        and read_bytes(opened, stop - len(at.ends), stop) == at.ends
+        and ((may_be_short and size < stop) or read_bytes(opened, stop - len(at.ends), stop) == at.ends)
     )
 
 

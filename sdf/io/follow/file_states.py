@@ -30,7 +30,7 @@ from sdf.io.follow.tail_parts import Tail
 
 __all__ = ["FileState", "Finder"]
 
-_LOOKS = 3  # during a rename a look may find the file under neither name
+_LOOKS = 3  # while a file or its copy is renamed or compressed, a look may find it under neither name
 _MISSED = 8  # looks, a scan interval apart: by then WatchFiles, even if late, has missed the file in three scans
 
 
@@ -157,7 +157,8 @@ class Finder:
 
     def _copied(self, at: Tail, after: tuple[FileInfo, ...]) -> FileState | None:
         """Return the state of a file of which there is only a copy; None if there is none."""
-        found = find_copy(at, self.storage_options, compressed=self.compressed)
+        looks = (find_copy(at, self.storage_options, compressed=self.compressed) for _ in range(_LOOKS))
+        found = next(filter(None, looks), None)
         if found is None:
             return None
         return FileState(*found, ended=bool(after or not self.by_name), after=after, moved=at.moved)

@@ -8,8 +8,10 @@ import shutil
 import pytest
 from support.following import Following
 
-from sdf.errors import InvalidValueError
+from sdf.errors import InvalidValueError, SourceChangedError
+from sdf.execution.invoker import Invoker
 from sdf.io import TailLines, WatchFiles
+from sdf.io.follow import copies
 from sdf.io.follow.generation import generation
 
 
@@ -187,6 +189,68 @@ def test_a_copy_is_read_on_after_a_batch_that_ended_in_it(path, monkeypatch, dra
     if drains:
         tail.left = tail.fn.truncate(tail.element, tail.left)
     assert stream.all() == ["5", "6", "new"]
+
+
+@pytest.mark.parametrize("step", ["renamed", "compressed"])
+def test_a_copy_is_found_although_rotation_goes_on_with_it(path, monkeypatch, step):
+    """It gets another name, or is compressed, after its directory was listed and before it is opened."""
+    stream = Stream(path.parent, regex=r"app\.log")
+    assert stream.all() == ["1", "2"]
+    append(path, b"3\n")
+    copy, packed, steps, original = path.with_name("app.log.1"), path.with_name("app.log.1.gz"), [], copies.listed
+    shutil.copy(path, copy)
+    os.truncate(path, 0)
+    if step == "compressed":
+        packed.write_bytes(gzip.compress(copy.read_bytes())[:-9])  # not complete yet
+
+    def listed(*args):
+        for entry in sorted(original(*args), key=lambda entry: entry["name"], reverse=True):
+            if entry["name"] == str(copy):
+                steps.append(step)
+                compress(copy, ".gz") if step == "compressed" else os.rename(copy, path.with_name("app.log.2"))
+            yield entry
+
+    monkeypatch.setattr(copies, "listed", listed)
+    assert stream.all() == ["3"]
+    assert steps == [step]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_of_two_copies_the_longer_one_is_read(path, monkeypatch, reverse):
+    """Somebody had copied the file before it was rotated. In which order a directory lists them does not matter."""
+    listed = copies.listed
+
+    def in_order(*args):
+        return sorted(listed(*args), key=lambda entry: entry["name"], reverse=reverse)
+
+    monkeypatch.setattr(copies, "listed", in_order)
+    stream = Stream(path.parent, regex=r"app\.log")
+    assert stream.all() == ["1", "2"]
+    append(path, b"3\n")
+    shutil.copy(path, path.with_name("app.log.saved"))
+    append(path, b"4\n")
+    compress(path, ".gz", path.with_name("app.log.1.gz"))
+    assert stream.all() == ["3", "4"]
+    stream.again()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_part_of_which_the_copy_has_less_comes_again_as_far_as_it_is_there(path, fails):
+    """Its last line was written, and read, after copytruncate made its copy and before it cut the file short."""
+    first = "1" * 100
+    path.write_text(f"{first}\n2\n")
+    tail = Following(TailLines(fail_on_data_loss=fails), str(path))
+    shutil.copy(path, path.with_name("app.log.1"))
+    append(path, b"3\n")
+    assert tail.read() == [first, "2", "3"]
+    os.truncate(path, 0)
+    ((part, _),) = tail.pins
+    again = Invoker(tail.fn, tail.element, part).run()
+    if fails:
+        with pytest.raises(SourceChangedError, match="up to 105 were planned to be read, but only 103 of that file"):
+            list(again)
+    else:
+        assert list(again) == [first, "2"]
 
 
 def test_a_file_that_is_followed_by_its_name_goes_on_after_its_copy(path):
