@@ -88,6 +88,7 @@ LAYERS = {
     "io.avro": {"__init__", "errors", "extras", "io.files", "io.text"},
     "io.parquet": {"errors", "extras", "io.files"},
     "io.lmdb": {"__init__", "errors", "extras", "io"},
+    "io.pages": {"__init__", "errors", "io", "io.files", "numbers"},
     "io.__init__": {
         "io.avro",
         "io.compressed",
@@ -95,6 +96,7 @@ LAYERS = {
         "io.follow",
         "io.kafka",
         "io.lmdb",
+        "io.pages",
         "io.parquet",
         "io.tables",
         "io.text",
