@@ -92,6 +92,7 @@ LAYERS = {
     "io.groups": {"__init__", "errors", "grouping", "io"},
     "io.parquet": {"errors", "extras", "io.files"},
     "io.lmdb": {"__init__", "errors", "extras", "io"},
+    "io.pages": {"__init__", "errors", "io", "io.files", "numbers"},
     "io.__init__": {
         "io.avro",
         "io.compressed",
@@ -100,6 +101,7 @@ LAYERS = {
         "io.groups",
         "io.kafka",
         "io.lmdb",
+        "io.pages",
         "io.parquet",
         "io.tables",
         "io.text",

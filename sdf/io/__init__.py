@@ -22,6 +22,7 @@ from sdf.io.kafka.tail import TailKafka, WatchTopics
 from sdf.io.kafka.topic import ReadKafka
 from sdf.io.kafka.values import KafkaRecord, TopicPartition
 from sdf.io.lmdb import ReadLmdb
+from sdf.io.pages import ReadPages
 from sdf.io.parquet import ReadParquet
 from sdf.io.tables.table import ReadTable, TableQuery
 from sdf.io.tables.tail import TailTable
@@ -51,6 +52,7 @@ __all__ = [
     "ReadKafka",
     "ReadLines",
     "ReadLmdb",
+    "ReadPages",
     "ReadParquet",
     "ReadRecords",
     "ReadSlices",

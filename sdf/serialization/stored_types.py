@@ -20,6 +20,7 @@ _TYPES = {
     "sdf.io.kafka.tail_parts": ("KafkaTail", "Mark", "Messages"),
     "sdf.io.kafka.topic": ("KafkaRange", "Offsets"),
     "sdf.io.kafka.values": ("KafkaRecord", "TopicPartition"),
+    "sdf.io.pages": ("PageRange",),
     "sdf.io.tables.keys": ("KeyRange",),
     "sdf.io.tables.table": ("TableQuery",),
     "sdf.io.text.text_fn": ("BadRecord", "Cells"),

@@ -19,6 +19,7 @@ from sdf.io import (
     ReadKafka,
     ReadLines,
     ReadLmdb,
+    ReadPages,
     ReadParquet,
     ReadRecords,
     ReadSlices,
@@ -134,9 +135,13 @@ def kafka(folder):
     return ReadKafka({"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0}), ["rows"]
 
 
+def pages(folder):
+    return ReadPages(lambda rows, start, stop: rows[start:stop], len, page_size=100), [ROWS]
+
+
 CONNECTORS = [
     lines, blocks, match, json_lines, csv, slices, fixed_records, avro, parquet, bzip2, blocked_gzip, plain_gzip, zstd,
-    table, lmdb, kafka,
+    table, lmdb, kafka, pages,
 ]  # fmt: skip
 
 
