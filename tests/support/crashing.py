@@ -11,13 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-from sdf import DoFn, OffsetRange, TaggedOutput
+from sdf import DoFn, ManualWatermark, OffsetRange, TaggedOutput
 from sdf.spark.stream import micro_batches as batches
 from sdf.spark.stream import stream
 from sdf.spark.stream.steps import Step
 from sdf.storage.places import storage_at
 
 ELEMENTS = [3, 4]
+LAST = "4.3", 8  # the name that outlasts all others, and how many records it has
 
 
 class NamesFn(DoFn):
@@ -34,14 +35,23 @@ class NamesFn(DoFn):
 
 
 class RecordsFn(DoFn):
-    """Element: a name and a number. Gives as many records; now and then it defers the rest."""
+    """Element: a name and a number. Gives as many records; now and then it defers the rest.
+
+    Before the last record of the last name it once claims nothing, and moves its watermark.
+    """
+
+    def create_watermark_estimator(self, element, restriction):
+        return ManualWatermark(0)
 
     def get_initial_restriction(self, element):
         return OffsetRange(0, element[1])
 
     def process(self, element, tracker):
         for claims, i in enumerate(range(*tracker.current_restriction())):
-            if claims == 4:
+            waits = element == LAST and i == LAST[1] - 1 and tracker.watermark.current() == 0
+            if waits and claims == 0:
+                tracker.watermark.advance(1)
+            if waits or claims == 4:
                 tracker.defer_remainder()
                 return
             if not tracker.try_claim(i):
@@ -89,7 +99,7 @@ class Points:
 
 
 def run(sc, checkpoint, out, points, max_batches=None):
-    """Run the stream to its end; its sink writes a file for each batch."""
+    """Run the stream to its end; its sink writes a file for each batch, with the watermark."""
 
     def dying(where, who):
         storage = storage_at(where, who)
@@ -108,13 +118,14 @@ def run(sc, checkpoint, out, points, max_batches=None):
             return points.around(f"expansion for step {self.number}", super().expand)(*args, **options)
 
     def sink(batch):
-        points.pass_("before sink")
         records = [*batch.rdd.glom().collect(), sorted(batch.outputs["seen"].collect())]
+        name = "sink" if any(records) else "sink that hears of a watermark"
+        points.pass_(f"before {name}")
         path = Path(out) / str(batch.id)
-        path.write_text(json.dumps(records[:1]))
-        points.pass_("inside sink")
-        path.write_text(json.dumps(records))
-        points.pass_("after sink")
+        path.write_text(json.dumps([batch.watermark]))
+        points.pass_(f"inside {name}")
+        path.write_text(json.dumps([batch.watermark, *records]))
+        points.pass_(f"after {name}")
 
     kept = stream.storage_at, batches.Step
     stream.storage_at, batches.Step = dying, DyingStep
@@ -127,6 +138,7 @@ def run(sc, checkpoint, out, points, max_batches=None):
             tags=("seen",),
             side_inputs={"mark": "!"},
             batch_seconds=0.05,
+            watermark_seconds=0.001,
             max_items_per_batch=2,
             max_batches=max_batches,
         )
@@ -145,7 +157,7 @@ def records(out):
     return sorted(
         record
         for path in Path(out).iterdir()
-        for partition in json.loads(path.read_text())
+        for partition in json.loads(path.read_text())[1:]
         for record in partition
     )  # fmt: skip
 

@@ -3,18 +3,39 @@
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 
-from sdf import stream_sdf
+from sdf import TaggedOutput, WalltimeWatermark, stream_sdf
 from sdf.io import TailLines, WatchFiles
 
 
-def sink(folder):
+def found(file):
+    """Give each file on: a function between two DoFns."""
+    yield file
+
+
+class MarkedLines(TailLines):
+    """Also gives each line with a mark, a side input, as a tagged output.
+
+    Its watermark is the time of the clock: it moves though no line comes.
+    """
+
+    def create_watermark_estimator(self, element, restriction):
+        return WalltimeWatermark(time.time)
+
+    def process(self, element, tracker, mark):
+        for line in super().process(element, tracker):
+            yield line
+            yield TaggedOutput("marked", f"{line}{mark}")
+
+
+def sink(folder, output="main"):
     def write(batch):
         path = Path(folder, f"{batch.id:08d}")
-        path.with_suffix(".tmp").write_text(json.dumps(batch.rdd.collect()))
+        path.with_suffix(".tmp").write_text(json.dumps(batch.outputs[output].collect()))
         os.replace(path.with_suffix(".tmp"), path)
 
     return write
@@ -31,18 +52,28 @@ def watch(sc, logs, state, regex=None, **options):
     That leaves out the copies of copytruncate. It may cut off lines that a batch has read which then comes again.
     """
     loses = regex is not None
-    out = Path(state, "out")
-    out.mkdir(parents=True, exist_ok=True)
+    folders = {"main": Path(state, "out"), "marked": Path(state, "marked")}
+    for folder in folders.values():
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def write(batch):
+        for output, folder in folders.items():
+            sink(folder, output)(batch)
+
     return stream_sdf(
         sc.parallelize([str(logs)], 1),
         [
             WatchFiles(interval_seconds=0.2, modified="ignore", regex=regex),
-            TailLines(poll_seconds=0.1, fail_on_data_loss=not loses),
+            found,
+            MarkedLines(poll_seconds=0.1, fail_on_data_loss=not loses),
         ],
         checkpoint=Path(state, "journal"),
-        foreach_batch=sink(out),
+        foreach_batch=write,
+        tags=("marked",),
+        side_inputs={"mark": "!"},
         batch_seconds=0.2,
         short_batches="give" if loses else "skip",
+        watermark_seconds=0.1,
         **options,
     )
 
