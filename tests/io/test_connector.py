@@ -22,6 +22,7 @@ from sdf.io import (
     ReadRecords,
     ReadSlices,
     ReadTable,
+    ReadXml,
     TailLines,
     TailTable,
     WatchFiles,
@@ -81,6 +82,7 @@ def test_all_options_are_listed(kind):
         (ReadAvro, "schema", "reader_schema"),
         (ReadParquet, "usecols", "columns"),
         (ReadRecords, "recordLength", "length"),
+        (ReadXml, "rowTag", "tag"),
         (ReadLmdb, "withposition", "with_position"),
         (ReadTable, "partitionColumn", "key"),
         (TailTable, "poll", "poll_seconds"),
@@ -119,6 +121,7 @@ def test_a_path_is_no_option(given, options, message):
     [
         (ReadRecords, (), "ReadRecords needs length=."),
         (ReadTable, (), "ReadTable needs url= and key=."),
+        (ReadXml, (), "ReadXml needs tag=."),
         (ReadTable, ("sqlite://",), "ReadTable needs key=."),
         (ReadRecords, (4, 5), "ReadRecords takes only length without its name (got 5)."),
     ],
