@@ -31,6 +31,7 @@ from sdf.io.text.fixed import FixedFn, ReadRecords, ReadSlices
 from sdf.io.text.json_lines import ReadJsonLines
 from sdf.io.text.lines import ReadLines
 from sdf.io.text.text_fn import BadRecord, TextFn
+from sdf.io.text.xml import ReadXml
 
 __all__ = [
     "BadRecord",
@@ -57,6 +58,7 @@ __all__ = [
     "ReadRecords",
     "ReadSlices",
     "ReadTable",
+    "ReadXml",
     "TableQuery",
     "TailKafka",
     "TailLines",

@@ -28,6 +28,8 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
     "names": ("header",),
     "schema": ("reader_schema", "header"),
     "usecols": ("columns",),
+    "rowtag": ("tag",),
+    "nsmap": ("namespaces",),
     "select": ("columns",),
     "charset": ("encoding",),
     "codec": ("compression", "encoding"),

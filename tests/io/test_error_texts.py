@@ -18,6 +18,7 @@ from sdf.io import (
     ReadLines,
     ReadParquet,
     ReadRecords,
+    ReadXml,
 )
 
 FLAWS = [
@@ -27,6 +28,8 @@ FLAWS = [
     (ReadCsv(), b"a,b\n1\n", "f"),
     (ReadCsv(), b'a,b\n1,"\n', "f"),
     (ReadRecords(4, partial="error"), b"abcdef", "f"),
+    (ReadXml("a"), b"<a><b></a>", "f"),
+    (ReadXml("a"), b"<a><b/>", "f"),
     (ReadAvro(), b"no Avro", "f"),
     (ReadParquet(), b"no Parquet", "f"),
     (ReadLines(), b"no bzip2", "f.bz2"),

@@ -24,6 +24,7 @@ from sdf.io import (
     ReadRecords,
     ReadSlices,
     ReadTable,
+    ReadXml,
 )
 
 COUNT = 3000
@@ -103,6 +104,18 @@ def zstd(folder):
     return ReadLines(), write(folder / "a.zst", zstandard.compress(TEXT))
 
 
+def xml(folder):
+    text = b"".join(b"<row><name>%b</name></row>\n" % row["name"].encode() for row in ROWS)
+    return ReadXml("row", parse=bytes, block_size=1000), write(folder / "a.xml", b"<rows>" + text + b"</rows>")
+
+
+def zstd_of_many_frames(folder):
+    import zstandard
+
+    pieces = [TEXT[start : start + 9000] for start in range(0, len(TEXT), 9000)]
+    return ReadLines(), write(folder / "a.zst", b"".join(map(zstandard.compress, pieces)))
+
+
 def table(folder):
     with sqlite3.connect(folder / "a.db") as connection:
         connection.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, name TEXT, score REAL)")
@@ -141,7 +154,7 @@ def pages(folder):
 
 CONNECTORS = [
     lines, blocks, match, json_lines, csv, slices, fixed_records, avro, parquet, bzip2, blocked_gzip, plain_gzip, zstd,
-    table, lmdb, kafka, pages,
+    zstd_of_many_frames, xml, table, lmdb, kafka, pages,
 ]  # fmt: skip
 
 

@@ -48,3 +48,20 @@ def read_cut(fn, element, *cuts):
     ends = [whole.start, *cuts, whole.stop]
     parts = [attrs.evolve(whole, start=start, stop=stop) for start, stop in pairwise(ends)]
     return [output for part in parts for output in read_part(fn, element, part)]
+
+
+def zstd_block(text, last, run=0):
+    """Return a block that holds its text as it is, or one byte that stands for a run of so many."""
+    size = run or len(text)
+    return struct.pack("<I", size << 3 | (2 if run else 0) | last)[:3] + text
+
+
+def zstd_frame(blocks, checksum=b""):
+    """Return a frame of blocks that hold their texts as they are; a text and a number is a run of one byte."""
+    parts = [block if isinstance(block, tuple) else (block, 0) for block in blocks]
+    body = [zstd_block(text, place == len(parts) - 1, run) for place, (text, run) in enumerate(parts)]
+    return b"\x28\xb5\x2f\xfd" + (b"\x04" if checksum else b"\0") + b"\x58" + b"".join(body) + checksum
+
+
+def zstd_skippable(content, number=0):
+    return bytes([0x50 + number]) + b"\x2a\x4d\x18" + struct.pack("<I", len(content)) + content

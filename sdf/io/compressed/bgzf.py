@@ -34,6 +34,7 @@ class BgzfBlocks:
     """
 
     shift = 16
+    is_start = True
 
     def __init__(self, file: io.BufferedReader, size: int, path: str) -> None:
         self._file = file

@@ -51,6 +51,7 @@ class Bzip2Blocks:
     """
 
     shift = 26  # a block of 900,000 bytes, of which 5 can stand for 259, gives up to 47 million bytes of text
+    is_start = True
 
     def __init__(self, file: io.BufferedReader, size: int, path: str) -> None:
         self._file = file

@@ -4,15 +4,16 @@ codec           positions                               parts
 ``""``          bytes of the file                       anywhere
 ``bzip2``       the byte in which a block begins        at the blocks
 ``bgzf``        the first byte of a block               at the blocks
+``zstd frames`` the first byte of a frame               at the frames
 ``gzip index``  bytes of the text, found by an index    anywhere
 ``gzip``        0 of ``[0, 1)``                         one
 ``zstd``        0 of ``[0, 1)``                         one
 
-The offset that ``with_position`` and `BadRecord` give is the record's offset in the text, except for ``bzip2`` and
-``bgzf``: a part does not know how much text the blocks before it hold. There the offset is made of the position of the
-record's block and the place of the record in the block's text: ``(block << 26) + place`` for bzip2,
-``(block << 16) + place`` for BGZF. Such offsets increase, but count bytes neither of the file nor of the text. The
-first record of a file has offset 0.
+The offset that ``with_position`` and `BadRecord` give is the record's offset in the text, except for ``bzip2``,
+``bgzf`` and ``zstd frames``: a part does not know how much text the blocks before it hold. There the offset is made of
+the position of the record's block and the place of the record in the block's text: ``(block << 26) + place`` for bzip2,
+``(block << 16) + place`` for BGZF, ``(block << 17) + place`` for the blocks in zstd frames. Such offsets increase, but
+count bytes neither of the file nor of the text. The first record of a file has offset 0.
 """
 
 from __future__ import annotations
@@ -26,20 +27,29 @@ from typing import Any
 import attrs
 
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, how_to_install, show
+from sdf.extras import need
 from sdf.io.compressed.bgzf import BgzfBlocks, block_size
 from sdf.io.compressed.bzip2 import Bzip2Blocks
 from sdf.io.compressed.gzip_index import SeekIndices, indexed_text
 from sdf.io.compressed.unpacked import unpack
+from sdf.io.compressed.zstd import ZstdFrames
 from sdf.io.files.file_fn import FileFn, FileRange
 
 __all__ = ["BLOCKS", "GZIP_INDEX", "CompressedFn", "named_kind"]
 
 GZIP_INDEX = "gzip index"
-BLOCKS: dict[str, type[Bzip2Blocks] | type[BgzfBlocks]] = {"bzip2": Bzip2Blocks, "bgzf": BgzfBlocks}
+ZSTD_FRAMES = "zstd frames"
+BLOCKS: dict[str, type[Bzip2Blocks] | type[BgzfBlocks] | type[ZstdFrames]] = {
+    "bzip2": Bzip2Blocks,
+    "bgzf": BgzfBlocks,
+    ZSTD_FRAMES: ZstdFrames,
+}
 _ONE_PIECE = ("gzip", "zstd")
 _COMPRESSIONS = ("infer", "bzip2", "bgzf", "gzip", "zstd", None)
+_UNPACKED_AS = {"bzip2": "bzip2", "zstd": "zstd", ZSTD_FRAMES: "zstd"}
 _SUFFIXES = {".bz2": "bzip2", ".gz": "gzip", ".bgz": "gzip", ".zst": "zstd"}
 _BGZF_HEAD_BYTES = 18
+_LOOK_BYTES = 256 << 20  # how far one looks for the end of the first frame, to know whether there are others
 
 
 def named_kind(path: str) -> str:
@@ -82,12 +92,14 @@ class CompressedFn(FileFn):
                 kind = "bgzf"
             if kind in BLOCKS:
                 return attrs.evolve(plain, codec=kind)
+            if kind == "zstd":
+                return self._of_zstd(plain, file)
             if (plain.start, plain.stop) != (0, plain.file.size):
                 raise InvalidValueError(
                     f"{type(self).__name__} cannot read a block of a {kind} file (got {show(element)}): nothing begins "
-                    f"at a given byte there. Leave out FileBlocks; only bzip2 and BGZF files have blocks of their own."
+                    f"at a given byte there. Leave out FileBlocks; bzip2, BGZF and zstd files have blocks of their own."
                 )
-            return self._of_gzip(plain, file) if kind == "gzip" else self._whole(plain, kind)
+            return self._of_gzip(plain, file)
 
     def _kind(self, plain: FileRange) -> str:
         if self.compression != "infer":
@@ -104,6 +116,16 @@ class CompressedFn(FileFn):
         text, size = indexed_text(file, index, plain.file.path, type(self).__name__)
         with text:
             return attrs.evolve(plain, stop=size, codec=GZIP_INDEX, note=note)
+
+    def _of_zstd(self, plain: FileRange, file: io.BufferedReader) -> FileRange:
+        many = attrs.evolve(plain, codec=ZSTD_FRAMES)
+        if (plain.start, plain.stop) != (0, plain.file.size):
+            return many  # a block of the file; most hold no first frame
+        need("zstandard", type(self).__name__)
+        is_one = ZstdFrames(file, plain.file.size, plain.file.path).is_one_frame(_LOOK_BYTES)
+        if is_one is None:
+            return attrs.evolve(many, note=f"zstd: its first frame has more than {_LOOK_BYTES >> 20} MiB")
+        return self._whole(plain, "zstd", ", for it is one frame; pzstd writes many") if is_one else many
 
     def _whole(self, plain: FileRange, kind: str, remark: str = "") -> FileRange:
         return attrs.evolve(plain, start=0, stop=1, codec=kind, note=f"{kind}: read in one piece{remark}")
@@ -133,8 +155,7 @@ class CompressedFn(FileFn):
 
     def unpack(self, restriction: FileRange, file: io.BufferedReader) -> io.BufferedReader:
         """Return the text of a compressed file that is open at its start."""
-        kind = restriction.codec if restriction.codec in ("bzip2", "zstd") else "gzip"
-        return unpack(file, kind, restriction.file.path, type(self).__name__)
+        return unpack(file, _UNPACKED_AS.get(restriction.codec, "gzip"), restriction.file.path, type(self).__name__)
 
     def indexed_text(self, restriction: FileRange, file: io.BufferedReader) -> tuple[io.BufferedReader, int]:
         """Return the text of a gzip file as a seekable file, and its size; make the index again if it is missing."""

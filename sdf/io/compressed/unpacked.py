@@ -11,12 +11,12 @@ from typing import Any
 
 from sdf.errors import ReadError
 from sdf.extras import need
+from sdf.io.compressed.zstd import ZSTD_WINDOW_BYTES
 
 __all__ = ["Unpacked", "unpack"]
 
 _BUFFER_BYTES = 1 << 16
 _ZSTD_INPUT_BYTES = 1 << 10  # decompressed at once: 4 bytes can stand for 128 KiB, so the text is less than 32 MiB
-_ZSTD_WINDOW_BYTES = 1 << 31  # the largest that zstd --long can ask for; a file's own window is held while it is read
 
 
 class Unpacked(io.RawIOBase):
@@ -92,7 +92,7 @@ class _Frames(io.RawIOBase):
 
     @staticmethod
     def _decompress(file: io.BufferedReader, zstandard: Any) -> Iterator[bytes]:
-        decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+        decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
         frame = None
         while data := file.read(_ZSTD_INPUT_BYTES):
             while data:

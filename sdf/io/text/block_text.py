@@ -25,15 +25,20 @@ class Blocks(Protocol):
     Attributes:
         shift: number of bits of a record's position that hold its place in its block.
         is_first: whether the block found by `at_or_after` is the first of the file.
+        is_start: whether reading can start at the current block, so that a part may begin with it.
         size: size of the file in bytes; also the position after the last block.
     """
 
     shift: int
     is_first: bool
+    is_start: bool
     size: int
 
     def at_or_after(self, start: int, stop: int) -> int:
-        """Move to the first block in ``[start, stop)`` and return its position; ``stop`` or more if there is none."""
+        """Move to the first block in ``[start, stop)`` at which reading can start, and return its position.
+
+        If there is none, that is ``stop`` or more.
+        """
 
     def read(self) -> tuple[bytes, int]:
         """Return the text of the current block and the position of the next block, and move there.
@@ -52,12 +57,14 @@ class Block:
         start: offset of its first byte in the text.
         stop: offset after its last byte in the text.
         after: position of the next block in the compressed file.
+        is_end: whether reading can start at the next block, so that a part may end with this one.
     """
 
     position: int
     start: int
     stop: int
     after: int
+    is_end: bool
 
 
 class BlockText:
@@ -75,7 +82,18 @@ class BlockText:
         self._stop = 0
         self._ahead = b""  # decompressed but not read yet
 
-    def next_block(self) -> Block:
+    def claimed(self, tracker: Any) -> Iterator[Block]:
+        """Yield the blocks of a part, each after the claim that it belongs to."""
+        position = self._after
+        while tracker.try_claim(position):
+            block = self._next_block()
+            yield block
+            while not block.is_end:
+                block = self._next_block()
+                yield block
+            position = block.after
+
+    def _next_block(self) -> Block:
         """Return the block after the one returned before."""
         if self._known:
             self._known.popleft()
@@ -87,7 +105,7 @@ class BlockText:
         position = self._after
         text, self._after = self._blocks.read()
         start, self._stop = self._stop, self._stop + len(text)
-        self._known.append(Block(position, start, self._stop, self._after))
+        self._known.append(Block(position, start, self._stop, self._after, self._blocks.is_start))
         return text
 
     def position(self, offset: int) -> int:
@@ -127,7 +145,7 @@ class BlockText:
 
 
 def read_blocks(blocks: Blocks, tracker: Any, delimiter: bytes, longest: int, path: str) -> Iterator[tuple[int, bytes]]:
-    """Claim one block after the other and yield its records, with the position of the first.
+    """Claim blocks one after the other and yield their records, with the position of the first.
 
     A record may begin in a later block if the delimiter before it begins in the claimed block. It is yielded apart from
     the others, so that the position of each record in one yield follows from the first.
@@ -144,8 +162,7 @@ def read_blocks(blocks: Blocks, tracker: Any, delimiter: bytes, longest: int, pa
     text = BlockText(blocks, position)
     where = f"{path}, counted in the text from compressed byte {position} on"
     records = Delimited(text, 0, delimiter, longest, where) if blocks.is_first else None
-    while tracker.try_claim(position):
-        block = text.next_block()
+    for block in text.claimed(tracker):
         if records is None:
             size = block.stop - block.start
             found = text.peek(size + len(delimiter) - 1).find(delimiter)
@@ -154,7 +171,6 @@ def read_blocks(blocks: Blocks, tracker: Any, delimiter: bytes, longest: int, pa
                 records = Delimited(text, block.start + found + len(delimiter), delimiter, longest, where)
         if records is not None:
             yield from _records_of(block, text, records, delimiter)
-        position = block.after
 
 
 def _records_of(block: Block, text: BlockText, records: Delimited, delimiter: bytes) -> Iterator[tuple[int, bytes]]:

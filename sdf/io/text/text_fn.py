@@ -192,11 +192,14 @@ class TextFn(CompressedFn):
         if restriction.codec == "":
             return self._blocks(element, restriction, tracker, file)
         if restriction.codec in BLOCKS:
-            blocks = BLOCKS[restriction.codec](file, restriction.file.size, restriction.file.path)
-            return read_blocks(blocks, tracker, self.delimiter, self.max_record_bytes, restriction.file.path)
+            return self._packed(restriction, tracker, file)
         if restriction.codec == GZIP_INDEX:
             return self._indexed(restriction, tracker, file)
         return self._in_one_piece(restriction, tracker, file)
+
+    def _packed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
+        blocks = BLOCKS[restriction.codec](file, restriction.file.size, restriction.file.path)
+        return read_blocks(blocks, tracker, self.delimiter, self.max_record_bytes, restriction.file.path)
 
     def _indexed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
         """Read the text of a gzip file through its index, like an uncompressed file."""

@@ -15,6 +15,7 @@ class Pieces:
     """Blocks that are in memory, and count how often each is read."""
 
     shift = 8
+    is_start = True
 
     def __init__(self, pieces):
         self.pieces = pieces

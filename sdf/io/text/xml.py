@@ -1,0 +1,235 @@
+"""ReadXml: the elements of one name in XML files."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, repeat
+from typing import Any
+from xml.etree import ElementTree
+from xml.parsers import expat
+from xml.sax.saxutils import quoteattr
+
+from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, show
+from sdf.io.compressed.compression import BLOCKS
+from sdf.io.files.file_fn import FileRange
+from sdf.io.text.block_text import BlockText
+from sdf.io.text.delimited import Stream
+from sdf.io.text.elements import ElementText, Tag
+from sdf.io.text.text_fn import CELL_BYTES, Cells, TextFn
+
+__all__ = ["ReadXml"]
+
+_NAME = re.compile(r"[^\W\d][\w.\-]*")
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, expat.ExpatError)  # a ParseError is a SyntaxError
+_TOGETHER = 64  # records that one parser reads: to make one costs more than a short record
+_HEAD_BYTES = 1 << 10
+_WIDE = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff", b"<\0", b"\0<")  # how text in UTF-16 or UTF-32 begins
+_ENCODING = re.compile(rb"""(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\bencoding\s*=\s*["']([^"']*)""")
+_ENCODINGS = ("utf-8", "utf8", "us-ascii", "ascii")
+_QUOTED = re.compile(rb""""[^"]*"|'[^']*'""")
+_UNBOUND = expat.errors.codes[expat.errors.XML_ERROR_UNBOUND_PREFIX]
+_NO_ENTITY = expat.errors.codes[expat.errors.XML_ERROR_UNDEFINED_ENTITY]
+
+
+class ReadXml(TextFn):
+    """Reads XML elements. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of a cell of the file.
+
+    A record is an element, such as ``<page id="1">...</page>`` or ``<row/>``, wherever it is in the file. It begins at
+    a start tag. Since a part that starts in the middle of a file does not see what is around that, these rules hold:
+
+    - An element that holds another one of its name is a bad record; the inner one is a record.
+    - Comments and CDATA sections of a record may hold its end tag. If they hold its start tag, it is a bad record.
+    - A comment that holds a whole element is not known as one: the element is a record.
+    - The entities that a DOCTYPE defines are unknown. So are namespaces that are declared around a record.
+
+    Nothing checks the rest of the file.
+
+    Args:
+        tag: the name of the elements, as the files have it, with its prefix.
+        parse: a function that turns the bytes of a record into a value, or raises; ``xmltodict.parse``, and ``bytes``
+            for the record as it is, will do. It must be picklable. None: a record is an ``Element`` of xml.etree.
+        namespaces: prefixes and URIs that are declared around the records, such as ``{"dc": "http://..."}``; "" for the
+            default. Records are given with these declarations. Without the default one, names have no URI.
+        options: as for `TextFn`: ``with_position``, ``with_block_id``, ``on_error``, ``max_record_bytes``,
+            ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
+        ReadError: when it runs, for a record that cannot be read; also with ``on_error="tag"`` for a file that is not
+            in UTF-8, as its first bytes tell.
+
+    Source: XMLInputFormat of Apache Mahout, spark-xml.
+    """
+
+    def __init__(
+        self,
+        tag: str,
+        *,
+        parse: Callable[[bytes], Any] | None = None,
+        namespaces: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        if not isinstance(tag, str):
+            raise InvalidTypeError(f"ReadXml tag must be the name of an element, such as 'page' (got {show(tag)}).")
+        if not all(map(_NAME.fullmatch, tag.split(":"))) or tag.count(":") > 1:
+            raise InvalidValueError(
+                f"ReadXml tag must be the name of an element as files have it, such as 'page' or 'dc:page', without "
+                f"< and > (got {show(tag)})."
+            )
+        if parse is not None and not callable(parse):
+            raise InvalidTypeError(
+                f"ReadXml parse must be a function of a record's bytes, or None (got {show(parse)})."
+            )
+        self.tag = tag
+        self.parse = parse
+        self.namespaces = _as_namespaces(namespaces)
+        self._tag = Tag(tag)
+
+    @classmethod
+    def option_names(cls) -> set[str]:
+        return super().option_names() - {"delimiter"}
+
+    def flaw(self, error: Exception) -> str:
+        if isinstance(error, ElementTree.ParseError) and self.namespaces:
+            return f"{expat.ErrorString(error.code)}: line {error.position[0]}"  # declarations have moved the column
+        return super().flaw(error)
+
+    def advice(self, error: Exception, offset: int, data: bytes) -> str:
+        if isinstance(error, _NoEndError):
+            return (
+                "It is cut off, or it holds another element of its name, or its own start tag in a comment or a CDATA "
+                "section: then it cannot be read. "
+            )
+        code = error.code if isinstance(error, (ElementTree.ParseError, expat.ExpatError)) else None
+        if code == _UNBOUND:
+            return (
+                "Prefixes that are declared around the records have to be named: ReadXml(tag, namespaces={'dc': "
+                "'http://...'}), as the root element of the file has them. "
+            )
+        if code == _NO_ENTITY:
+            return (
+                "The entities that a DOCTYPE defines are unknown to a part of the file; pass a parse= that knows them. "
+            )
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            return "It is not UTF-8: convert the file. "
+        return ""
+
+    def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
+        found = self._tag.elements(data)
+        while some := list(islice(found, _TOGETHER)):
+            for (start, stop, ends), element in zip(some, self._parse_together(data, some), strict=False):
+                at, record = offset + start, data[start:stop]
+                if len(record) > self.max_record_bytes:
+                    raise ReadError(
+                        f"{path}: the element that begins at byte {at} has more than {self.max_record_bytes} bytes. If "
+                        f"the tag is right, allow more with max_record_bytes."
+                    )
+                try:
+                    value = self._parse(record, ends) if element is None else element
+                except _UNREADABLE as error:
+                    yield self.bad(path, at, record, error)
+                else:
+                    yield ((path, at), value) if self.with_position else value
+
+    def _parse_together(self, data: bytes, some: Sequence[tuple[int, int, bool]]) -> Iterable[Any]:
+        """Return the `Element` of each record, by one parser for all; Nones if each has to be parsed alone.
+
+        If all can be parsed together, each can: no record has another start tag of the name, and each has the end tag.
+        """
+        if self.parse is not None or not all(ends for _, _, ends in some):
+            return repeat(None)
+        records = (data[start:stop] for start, stop, _ in some)
+        around = "".join(f" {name}={quoteattr(uri)}" for name, uri in self.namespaces.items())
+        try:
+            return list(ElementTree.fromstring(b"".join([f"<_{around}>".encode(), *records, b"</_>"])))
+        except _UNREADABLE:
+            return repeat(None)
+
+    def _parse(self, record: bytes, ends: bool) -> Any:
+        if not ends:
+            raise _NoEndError(f"this <{self.tag}> does not end before the next one begins, or the file ends")
+        return (self.parse or ElementTree.fromstring)(self._declared(record))
+
+    def _declared(self, record: bytes) -> bytes:
+        """Return a record with the namespaces that are declared around it, but for those that it declares itself."""
+        if not self.namespaces:
+            return record
+        own = _QUOTED.sub(b"", record[: self._tag.start_tag(record, 0, len(record))])
+        wanted = [
+            f" {name}={quoteattr(uri)}".encode()
+            for name, uri in self.namespaces.items()
+            if not re.search(rb"\s" + re.escape(name.encode()) + rb"\s*=", own)
+        ]
+        after = self._tag.look_bytes - 1
+        return record[:after] + b"".join(wanted) + record[after:]
+
+    def _blocks(
+        self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader
+    ) -> Iterator[tuple[int, bytes]]:
+        cells = Cells.of(element, restriction, self.block_size)
+        cell = cells.at_or_after(restriction.start)
+        file.seek(cell)
+        text = self._text(file, cell, restriction, is_first=cell == 0)
+        while tracker.try_claim(cell):
+            end = cells.after(cell)
+            yield from text.starting_in(cell, end)
+            cell = end
+
+    def _packed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
+        blocks = BLOCKS[restriction.codec](file, restriction.file.size, restriction.file.path)
+        unpacked = BlockText(blocks, blocks.at_or_after(restriction.start, restriction.stop))
+        text = None
+        for block in unpacked.claimed(tracker):
+            text = text or self._text(unpacked, 0, restriction, blocks.is_first)
+            for offset, data in text.starting_in(block.start, block.stop):
+                yield unpacked.position(offset), data
+
+    def _in_one_piece(
+        self, restriction: FileRange, tracker: Any, file: io.BufferedReader
+    ) -> Iterator[tuple[int, bytes]]:
+        if not tracker.try_claim(restriction.start):
+            return
+        with self.unpack(restriction, file) as unpacked:
+            text = self._text(unpacked, 0, restriction, is_first=True)
+            cell = 0
+            while text.goes_on_at(cell):
+                yield from text.starting_in(cell, cell + CELL_BYTES)
+                cell += CELL_BYTES
+
+    def _text(self, stream: Stream, at: int, restriction: FileRange, is_first: bool) -> ElementText:
+        """Return the text of a part; check the encoding if that is the first of its file."""
+        path = restriction.file.path
+        text = ElementText(stream, at, self._tag, self.max_record_bytes, path)
+        if is_first:
+            head = text.peek(_HEAD_BYTES)
+            declared = _ENCODING.match(head)
+            name = "UTF-16 or UTF-32" if head.startswith(_WIDE) else declared and declared[1].decode("latin-1")
+            if name and name.lower() not in _ENCODINGS:
+                raise ReadError(f"{path}: it is XML in {name}, ReadXml reads UTF-8. Convert the file.")
+        return text
+
+
+class _NoEndError(ValueError):
+    """An element does not end where it should."""
+
+
+def _as_namespaces(namespaces: Any) -> dict[str, str]:
+    """Return the attributes that declare namespaces, each with its URI."""
+    if namespaces is None:
+        return {}
+    if not isinstance(namespaces, Mapping) or not all(
+        isinstance(each, str) for pair in namespaces.items() for each in pair
+    ):
+        raise InvalidTypeError(
+            f"ReadXml namespaces must be a mapping of prefixes to URIs, such as {{'dc': 'http://...'}} (got "
+            f"{show(namespaces)})."
+        )
+    for prefix in namespaces:
+        if prefix and not _NAME.fullmatch(prefix):
+            raise InvalidValueError(f"ReadXml namespaces must have prefixes, or '' for the default (got {prefix!r}).")
+    return {f"xmlns:{prefix}" if prefix else "xmlns": uri for prefix, uri in namespaces.items()}
