@@ -85,6 +85,7 @@ LAYERS = {
     "io.follow": {"__init__", "errors", "io", "io.compressed", "io.files", "io.text"},
     "io.kafka": {"__init__", "errors", "extras", "io", "io.files", "io.follow", "numbers"},
     "io.tables": {"__init__", "errors", "extras", "io", "io.files", "numbers"},
+    "io.warc": {"errors", "io", "io.compressed", "io.files"},
     "io.avro": {"__init__", "errors", "extras", "io.files", "io.text"},
     "io.parquet": {"errors", "extras", "io.files"},
     "io.lmdb": {"__init__", "errors", "extras", "io"},
@@ -100,6 +101,7 @@ LAYERS = {
         "io.parquet",
         "io.tables",
         "io.text",
+        "io.warc",
     },
 }
 IMPURE = {"spark", "io", "sinks", "storage", "testing", "beam", "__main__", "__init__"}

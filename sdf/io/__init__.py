@@ -30,6 +30,8 @@ from sdf.io.text.fixed import FixedFn, ReadRecords, ReadSlices
 from sdf.io.text.json_lines import ReadJsonLines
 from sdf.io.text.lines import ReadLines
 from sdf.io.text.text_fn import BadRecord, TextFn
+from sdf.io.warc.records import WarcRecord
+from sdf.io.warc.warc import ReadWarc
 
 __all__ = [
     "BadRecord",
@@ -55,12 +57,14 @@ __all__ = [
     "ReadRecords",
     "ReadSlices",
     "ReadTable",
+    "ReadWarc",
     "TableQuery",
     "TailKafka",
     "TailLines",
     "TailTable",
     "TextFn",
     "TopicPartition",
+    "WarcRecord",
     "Watch",
     "WatchFiles",
     "WatchTopics",

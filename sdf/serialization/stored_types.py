@@ -24,6 +24,7 @@ _TYPES = {
     "sdf.io.tables.keys": ("KeyRange",),
     "sdf.io.tables.table": ("TableQuery",),
     "sdf.io.text.text_fn": ("BadRecord", "Cells"),
+    "sdf.io.warc.records": ("WarcRecord",),
 }
 _BEFORE = {
     "sdf.restrictions": "sdf.model.restrictions",

@@ -18,6 +18,7 @@ from sdf.io import (
     ReadLines,
     ReadParquet,
     ReadRecords,
+    ReadWarc,
 )
 
 FLAWS = [
@@ -29,6 +30,8 @@ FLAWS = [
     (ReadRecords(4, partial="error"), b"abcdef", "f"),
     (ReadAvro(), b"no Avro", "f"),
     (ReadParquet(), b"no Parquet", "f"),
+    (ReadWarc(), b"no WARC", "f"),
+    (ReadWarc(compression="gzip"), b"no WARC", "f"),
     (ReadLines(), b"no bzip2", "f.bz2"),
     (ReadLines(), b"\x1f\x8bno gzip", "f.gz"),
 ]

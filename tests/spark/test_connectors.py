@@ -24,6 +24,7 @@ from sdf.io import (
     ReadRecords,
     ReadSlices,
     ReadTable,
+    ReadWarc,
 )
 
 COUNT = 3000
@@ -135,13 +136,18 @@ def kafka(folder):
     return ReadKafka({"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0}), ["rows"]
 
 
+def warc(folder):
+    records = (b"WARC/1.0\r\nContent-Length: %d\r\n\r\n%b\r\n\r\n" % (len(one), one) for one in TEXT.splitlines())
+    return ReadWarc(block_size=10_000), write(folder / "a.warc.gz", b"".join(map(gzip.compress, records)))
+
+
 def pages(folder):
     return ReadPages(lambda rows, start, stop: rows[start:stop], len, page_size=100), [ROWS]
 
 
 CONNECTORS = [
     lines, blocks, match, json_lines, csv, slices, fixed_records, avro, parquet, bzip2, blocked_gzip, plain_gzip, zstd,
-    table, lmdb, kafka, pages,
+    table, lmdb, kafka, warc, pages,
 ]  # fmt: skip
 
 
