@@ -27,6 +27,7 @@ from sdf.io.tables.table import ReadTable, TableQuery
 from sdf.io.tables.tail import TailTable
 from sdf.io.text.csv import ReadCsv
 from sdf.io.text.fixed import FixedFn, ReadRecords, ReadSlices
+from sdf.io.text.json_array import ReadJson
 from sdf.io.text.json_lines import ReadJsonLines
 from sdf.io.text.lines import ReadLines
 from sdf.io.text.text_fn import BadRecord, TextFn
@@ -48,6 +49,7 @@ __all__ = [
     "Polled",
     "ReadAvro",
     "ReadCsv",
+    "ReadJson",
     "ReadJsonLines",
     "ReadKafka",
     "ReadLines",

@@ -10,6 +10,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.io import (
     FileBlocks,
     ReadAvro,
+    ReadJson,
     ReadKafka,
     ReadLines,
     ReadLmdb,
@@ -35,6 +36,7 @@ INTEGERS = [
     (ReadRecords, "length", "length"),
     (ReadAvro, "block_size", "block_size"),
     (ReadParquet, "block_size", "block_size"),
+    (ReadJson, "block_size", "block_size"),
     (ReadWarc, "block_size", "block_size"),
     (ReadWarc, "max_record_bytes", "max_record_bytes"),
     (ReadLmdb, "block_prefix_bytes", "block_prefix_bytes"),

@@ -21,6 +21,7 @@ LATER = {  # modules that version 2 did not have
     "sdf.io.follow.polling",
     "sdf.io.kafka.tail_parts",
     "sdf.io.pages",
+    "sdf.io.text.json_array",
     "sdf.io.warc.records",
 }
 

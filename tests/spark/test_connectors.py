@@ -15,6 +15,7 @@ from sdf.io import (
     MatchFiles,
     ReadAvro,
     ReadCsv,
+    ReadJson,
     ReadJsonLines,
     ReadKafka,
     ReadLines,
@@ -53,6 +54,10 @@ def match(folder):
 
 def json_lines(folder):
     return ReadJsonLines(block_size=10_000), write(folder / "a.jsonl", TEXT)
+
+
+def json_array(folder):
+    return ReadJson(block_size=10_000), write(folder / "a.json", json.dumps(ROWS * 20).encode())
 
 
 def csv(folder):
@@ -146,8 +151,8 @@ def pages(folder):
 
 
 CONNECTORS = [
-    lines, blocks, match, json_lines, csv, slices, fixed_records, avro, parquet, bzip2, blocked_gzip, plain_gzip, zstd,
-    table, lmdb, kafka, warc, pages,
+    lines, blocks, match, json_lines, json_array, csv, slices, fixed_records, avro, parquet, bzip2, blocked_gzip,
+    plain_gzip, zstd, table, lmdb, kafka, warc, pages,
 ]  # fmt: skip
 
 
