@@ -88,6 +88,7 @@ LAYERS = {
     "io.follow": {"__init__", "errors", "io", "io.compressed", "io.files", "io.text"},
     "io.kafka": {"__init__", "errors", "extras", "io", "io.files", "io.follow", "numbers"},
     "io.tables": {"__init__", "errors", "extras", "io", "io.files", "numbers"},
+    "io.warc": {"errors", "io", "io.compressed", "io.files"},
     "io.avro": {"__init__", "errors", "extras", "io.files", "io.text"},
     "io.groups": {"__init__", "errors", "grouping", "io"},
     "io.parquet": {"errors", "extras", "io.files"},
@@ -105,6 +106,7 @@ LAYERS = {
         "io.parquet",
         "io.tables",
         "io.text",
+        "io.warc",
     },
 }
 IMPURE = {"grouping", "spark", "io", "sinks", "storage", "testing", "beam", "__main__", "__init__"}

@@ -28,10 +28,13 @@ from sdf.io.tables.table import ReadTable, TableQuery
 from sdf.io.tables.tail import TailTable
 from sdf.io.text.csv import ReadCsv
 from sdf.io.text.fixed import FixedFn, ReadRecords, ReadSlices
+from sdf.io.text.json_array import ReadJson
 from sdf.io.text.json_lines import ReadJsonLines
 from sdf.io.text.lines import ReadLines
 from sdf.io.text.text_fn import BadRecord, TextFn
 from sdf.io.text.xml import ReadXml
+from sdf.io.warc.records import WarcRecord
+from sdf.io.warc.warc import ReadWarc
 
 __all__ = [
     "BadRecord",
@@ -49,6 +52,7 @@ __all__ = [
     "ReadAvro",
     "ReadCsv",
     "ReadGroups",
+    "ReadJson",
     "ReadJsonLines",
     "ReadKafka",
     "ReadLines",
@@ -59,12 +63,14 @@ __all__ = [
     "ReadSlices",
     "ReadTable",
     "ReadXml",
+    "ReadWarc",
     "TableQuery",
     "TailKafka",
     "TailLines",
     "TailTable",
     "TextFn",
     "TopicPartition",
+    "WarcRecord",
     "Watch",
     "WatchFiles",
     "WatchTopics",

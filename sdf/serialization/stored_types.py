@@ -23,7 +23,9 @@ _TYPES = {
     "sdf.io.pages": ("PageRange",),
     "sdf.io.tables.keys": ("KeyRange",),
     "sdf.io.tables.table": ("TableQuery",),
+    "sdf.io.text.json_array": ("JsonRange",),
     "sdf.io.text.text_fn": ("BadRecord", "Cells"),
+    "sdf.io.warc.records": ("WarcRecord",),
 }
 _BEFORE = {
     "sdf.restrictions": "sdf.model.restrictions",

@@ -18,6 +18,7 @@ from sdf.io import (
     ReadLines,
     ReadParquet,
     ReadRecords,
+    ReadWarc,
     ReadXml,
 )
 
@@ -32,6 +33,8 @@ FLAWS = [
     (ReadXml("a"), b"<a><b/>", "f"),
     (ReadAvro(), b"no Avro", "f"),
     (ReadParquet(), b"no Parquet", "f"),
+    (ReadWarc(), b"no WARC", "f"),
+    (ReadWarc(compression="gzip"), b"no WARC", "f"),
     (ReadLines(), b"no bzip2", "f.bz2"),
     (ReadLines(), b"\x1f\x8bno gzip", "f.gz"),
 ]

@@ -15,6 +15,7 @@ from sdf.io import (
     MatchFiles,
     ReadAvro,
     ReadCsv,
+    ReadJson,
     ReadJsonLines,
     ReadKafka,
     ReadLines,
@@ -24,6 +25,7 @@ from sdf.io import (
     ReadRecords,
     ReadSlices,
     ReadTable,
+    ReadWarc,
     ReadXml,
 )
 
@@ -53,6 +55,10 @@ def match(folder):
 
 def json_lines(folder):
     return ReadJsonLines(block_size=10_000), write(folder / "a.jsonl", TEXT)
+
+
+def json_array(folder):
+    return ReadJson(block_size=10_000), write(folder / "a.json", json.dumps(ROWS * 20).encode())
 
 
 def csv(folder):
@@ -148,13 +154,18 @@ def kafka(folder):
     return ReadKafka({"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0}), ["rows"]
 
 
+def warc(folder):
+    records = (b"WARC/1.0\r\nContent-Length: %d\r\n\r\n%b\r\n\r\n" % (len(one), one) for one in TEXT.splitlines())
+    return ReadWarc(block_size=10_000), write(folder / "a.warc.gz", b"".join(map(gzip.compress, records)))
+
+
 def pages(folder):
     return ReadPages(lambda rows, start, stop: rows[start:stop], len, page_size=100), [ROWS]
 
 
 CONNECTORS = [
-    lines, blocks, match, json_lines, csv, slices, fixed_records, avro, parquet, bzip2, blocked_gzip, plain_gzip, zstd,
-    zstd_of_many_frames, xml, table, lmdb, kafka, pages,
+    lines, blocks, match, json_lines, json_array, csv, slices, fixed_records, avro, parquet, bzip2, blocked_gzip,
+    plain_gzip, zstd, zstd_of_many_frames, xml, table, lmdb, kafka, warc, pages,
 ]  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""WARC: the records of web archives."""
