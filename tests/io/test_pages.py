@@ -181,7 +181,9 @@ def test_a_page_that_is_no_list_of_records(page):
         run_direct(["x"], ReadPages(lambda *_: page, lambda _: 3))
 
 
-@pytest.mark.parametrize("options", [{"fetch": "url", "count": len}, {"fetch": letters, "count": 100}], ids=repr)
+@pytest.mark.parametrize(
+    "options", [{"fetch": "url", "count": len}, {"fetch": letters, "count": 100}], ids=["fetch", "count"]
+)
 def test_something_else_than_functions(options):
     """Said where it is made."""
     with pytest.raises(InvalidTypeError, match=r"^ReadPages (fetch|count) must be a function \(got ('url'|100)\)\.$"):

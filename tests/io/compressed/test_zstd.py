@@ -209,7 +209,9 @@ def seekable(pieces):
 
 
 @pytest.mark.parametrize(
-    ("fn", "line"), [(FN, b"%d\n"), (ReadJsonLines(), b'{"a": %d}\n'), (ReadCsv(header=["a", "b"]), b"%d,x\n")], ids=str
+    ("fn", "line"),
+    [(FN, b"%d\n"), (ReadJsonLines(), b'{"a": %d}\n'), (ReadCsv(header=["a", "b"]), b"%d,x\n")],
+    ids=["lines", "JSON", "CSV"],
 )
 def test_the_seekable_format_is_read_at_every_cut(tmp_path, write, fn, line):
     """Its seek table holds no text; cuts may fall into it."""
