@@ -89,6 +89,7 @@ LAYERS = {
     "io.avro": {"__init__", "errors", "extras", "io.files", "io.text"},
     "io.parquet": {"errors", "extras", "io.files"},
     "io.lmdb": {"__init__", "errors", "extras", "io"},
+    "io.tar": {"errors", "io", "io.files"},
     "io.pages": {"__init__", "errors", "io", "io.files", "numbers"},
     "io.__init__": {
         "io.avro",
@@ -100,6 +101,7 @@ LAYERS = {
         "io.pages",
         "io.parquet",
         "io.tables",
+        "io.tar",
         "io.text",
         "io.warc",
     },

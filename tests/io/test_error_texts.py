@@ -18,6 +18,7 @@ from sdf.io import (
     ReadLines,
     ReadParquet,
     ReadRecords,
+    ReadTar,
     ReadWarc,
 )
 
@@ -30,6 +31,7 @@ FLAWS = [
     (ReadRecords(4, partial="error"), b"abcdef", "f"),
     (ReadAvro(), b"no Avro", "f"),
     (ReadParquet(), b"no Parquet", "f"),
+    (ReadTar(), b"no tar", "f"),
     (ReadWarc(), b"no WARC", "f"),
     (ReadWarc(compression="gzip"), b"no WARC", "f"),
     (ReadLines(), b"no bzip2", "f.bz2"),
