@@ -93,6 +93,7 @@ LAYERS = {
     "io.groups": {"__init__", "errors", "grouping", "io"},
     "io.parquet": {"errors", "extras", "io.files"},
     "io.lmdb": {"__init__", "errors", "extras", "io"},
+    "io.tar": {"errors", "io", "io.files"},
     "io.pages": {"__init__", "errors", "io", "io.files", "numbers"},
     "io.__init__": {
         "io.avro",
@@ -105,6 +106,7 @@ LAYERS = {
         "io.pages",
         "io.parquet",
         "io.tables",
+        "io.tar",
         "io.text",
         "io.warc",
     },

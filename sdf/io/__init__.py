@@ -26,6 +26,7 @@ from sdf.io.pages import ReadPages
 from sdf.io.parquet import ReadParquet
 from sdf.io.tables.table import ReadTable, TableQuery
 from sdf.io.tables.tail import TailTable
+from sdf.io.tar import ReadTar
 from sdf.io.text.csv import ReadCsv
 from sdf.io.text.fixed import FixedFn, ReadRecords, ReadSlices
 from sdf.io.text.json_array import ReadJson
@@ -62,6 +63,7 @@ __all__ = [
     "ReadRecords",
     "ReadSlices",
     "ReadTable",
+    "ReadTar",
     "ReadXml",
     "ReadWarc",
     "TableQuery",

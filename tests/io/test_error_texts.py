@@ -18,6 +18,7 @@ from sdf.io import (
     ReadLines,
     ReadParquet,
     ReadRecords,
+    ReadTar,
     ReadWarc,
     ReadXml,
 )
@@ -33,6 +34,7 @@ FLAWS = [
     (ReadXml("a"), b"<a><b/>", "f"),
     (ReadAvro(), b"no Avro", "f"),
     (ReadParquet(), b"no Parquet", "f"),
+    (ReadTar(), b"no tar", "f"),
     (ReadWarc(), b"no WARC", "f"),
     (ReadWarc(compression="gzip"), b"no WARC", "f"),
     (ReadLines(), b"no bzip2", "f.bz2"),

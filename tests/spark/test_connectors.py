@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import sqlite3
+import tarfile
 from collections import Counter
 
 import pytest
@@ -25,6 +26,7 @@ from sdf.io import (
     ReadRecords,
     ReadSlices,
     ReadTable,
+    ReadTar,
     ReadWarc,
     ReadXml,
 )
@@ -159,13 +161,21 @@ def warc(folder):
     return ReadWarc(block_size=10_000), write(folder / "a.warc.gz", b"".join(map(gzip.compress, records)))
 
 
+def tar(folder):
+    write(folder / "a.jsonl", TEXT)
+    with tarfile.open(folder / "a.tar", "w") as archive:
+        for number in range(300):
+            archive.add(folder / "a.jsonl", str(number))
+    return ReadTar(block_size=1 << 20), [str(folder / "a.tar")]
+
+
 def pages(folder):
     return ReadPages(lambda rows, start, stop: rows[start:stop], len, page_size=100), [ROWS]
 
 
 CONNECTORS = [
     lines, blocks, match, json_lines, json_array, csv, slices, fixed_records, avro, parquet, bzip2, blocked_gzip,
-    plain_gzip, zstd, zstd_of_many_frames, xml, table, lmdb, kafka, warc, pages,
+    plain_gzip, zstd, zstd_of_many_frames, xml, table, lmdb, kafka, warc, tar, pages,
 ]  # fmt: skip
 
 

@@ -55,7 +55,10 @@ class PlainRecords:
             while found < start:
                 self._file.seek(found)
                 _, size = self._head(found)
-                self._file.seek(size, io.SEEK_CUR)
+                end = self._file.tell() + size
+                if end > self._info.size:
+                    raise self._broken(found, "the file ends inside of its content")
+                self._file.seek(end)
                 found = self._after(found)
         return found
 
@@ -86,8 +89,6 @@ class PlainRecords:
         """
         skip_line_ends(self._file)
         following = self._file.tell()
-        if following > self._info.size:
-            raise self._broken(at, "the file ends inside of its content")
         if following < self._info.size and not START.fullmatch(self._file.readline(START_BYTES)):
             raise self._broken(at, f"no record follows it, at byte {following}")
         return following
@@ -123,6 +124,8 @@ class PlainRecords:
             except ValueError:
                 return False
             at = self._file.tell() + size + len(_TRAILER)
+            if at > self._info.size:  # no file system seeks to where a wild number leads
+                return False
             self._file.seek(at - len(_TRAILER))
             if self._file.read(len(_TRAILER)) != _TRAILER:
                 return False

@@ -175,6 +175,22 @@ def test_a_record_that_holds_a_whole_file(tmp_path, kind, level):
     assert wrong_cuts(ReadWarc(), path, contents) == []
 
 
+@pytest.mark.parametrize("digits", [5, 18, 30])
+def test_a_content_that_begins_like_a_record_of_any_length(tmp_path, digits):
+    """What stands in a crawled page must not stop a run: no file system can seek so far."""
+    contents = [b"first", b"\nWARC/1.0\r\nContent-Length: %b\r\n\r\n" % (b"9" * digits), b"last"]
+    assert wrong_cuts(ReadWarc(), write(tmp_path, map(record, contents), "plain"), contents) == []
+
+
+@pytest.mark.parametrize("digits", [5, 18, 30])
+def test_a_record_of_a_wild_length_is_told_by_a_walk(tmp_path, digits):
+    """The parts behind it would walk over it."""
+    damaged = record(b"first").replace(b": 5", b": " + b"9" * digits)
+    path = write(tmp_path, [damaged, record(b"last")], "plain")
+    with pytest.raises(ReadError, match="the WARC record at byte 0 cannot be read: the file ends inside of its conten"):
+        part(ReadWarc(walk=True), path, len(damaged), size_of(path))
+
+
 @pytest.fixture
 def trap(tmp_path):
     """A plain file with a record that ends in a record without its line ends: those around it are taken for its own."""

@@ -1,0 +1,133 @@
+"""ReadTar: the files in tar archives; Python's tarfile reads the headers.
+
+Only a walk from the start of an archive, from header to header, shows for certain where members begin: a member may be
+an archive itself. So every part walks up to where it begins. It reads the headers only, and passes over the contents.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sdf.errors import ReadError
+from sdf.io.files.file_fn import FileFn, FileRange
+from sdf.io.files.pinned import FileInfo
+from sdf.io.options import as_size
+
+__all__ = ["ReadTar"]
+
+_CHUNK_BYTES = 1 << 20
+
+
+class ReadTar(FileFn):
+    """Reads tar archives. Element: a path, `FileInfo` or `FileBlock`. Gives ``(name, content)``, a string and bytes.
+
+    Position: the first byte of a member's header. A part owns the members that start in it; to find the first, it reads
+    the headers of all before it, at some 15 µs each. Memory holds one member. Members that are no files, such as
+    directories and links, are passed over. An empty file has no members. The archive must not be compressed.
+
+    A name that occurs twice is given twice. Names are UTF-8; other bytes in them become lone surrogates.
+
+    Args:
+        with_position: yield ``((path, offset of the header), (name, content))`` instead of ``(name, content)``.
+        max_member_bytes: a longer member is an error: memory holds a whole member.
+        block_size: see `FileFn`.
+        storage_options: see `FileFn`.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
+        ReadError: when it runs, if a file is no tar archive, or damaged, or cut off, or if another one follows in it.
+    """
+
+    def __init__(
+        self,
+        *,
+        with_position: bool = False,
+        max_member_bytes: int = 1 << 28,
+        block_size: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(block_size=block_size, storage_options=storage_options)
+        self.with_position = with_position
+        self.max_member_bytes = as_size(max_member_bytes, "ReadTar max_member_bytes")
+
+    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        restriction: FileRange = tracker.current_restriction()
+        path = restriction.file.path
+        if restriction.start == restriction.stop:
+            return
+        with self.open(restriction) as file:
+            archive = _Archive(file, restriction.file)
+            for member in archive.members():
+                at = member.offset
+                if at < restriction.start or not member.isreg():
+                    continue
+                if not tracker.try_claim(at):
+                    return
+                output = member.name, archive.content(member, self.max_member_bytes)
+                yield ((path, at), output) if self.with_position else output
+            tracker.try_claim(restriction.file.size)
+
+
+class _Archive:
+    """An open tar archive.
+
+    Args:
+        file: the open file, at its start.
+        info: its path and size.
+    """
+
+    def __init__(self, file: io.BufferedReader, info: FileInfo) -> None:
+        self._file = file
+        self._info = info
+        self._tar: Any = None
+
+    def members(self) -> Iterator[tarfile.TarInfo]:
+        """Yield all members in order.
+
+        Raises:
+            ReadError: if what follows them is no end of an archive; tarfile would take a damaged header for one.
+        """
+        at = 0
+        try:
+            self._tar = tarfile.TarFile(fileobj=self._file, encoding="utf-8")
+            while member := self._tar.next():
+                at = member.offset
+                self._tar.members.clear()  # it would keep them all
+                yield member
+        except tarfile.TarError as error:
+            raise self._broken(at, str(error)) from error
+        self._check_end(self._tar.offset)
+
+    def content(self, member: tarfile.TarInfo, most: int) -> bytes:
+        """Return the content of a member that is a file."""
+        if member.size > most:
+            raise self._broken(member.offset, f"it has {member.size} bytes, more than max_member_bytes={most}")
+        try:
+            with self._tar.extractfile(member) as opened:
+                content: bytes = opened.read()
+        except tarfile.TarError as error:
+            raise self._broken(member.offset, str(error)) from error
+        return content
+
+    def _check_end(self, at: int) -> None:
+        """Raise ReadError unless an archive ends at a position: there is a block of zeros, and nothing else follows."""
+        self._file.seek(at)
+        data = self._file.read(tarfile.BLOCKSIZE)
+        if len(data) < tarfile.BLOCKSIZE:
+            raise self._broken(at, "there should be a member, or the block of zeros that ends an archive")
+        if any(data):
+            raise self._broken(at, "neither a header begins here nor the block of zeros that ends an archive")
+        while data := self._file.read(_CHUNK_BYTES):
+            if any(data):
+                raise self._broken(at, "the archive ends here, but something follows; write appended archives apart")
+
+    def _broken(self, at: int, flaw: str) -> ReadError:
+        self._file.seek(0)
+        is_packed = self._file.read(2) in (b"\x1f\x8b", b"BZ", b"\x28\xb5", b"\xfd7")
+        advice = "It seems to be compressed: unpack it first" if is_packed else "The file is damaged or cut off"
+        return ReadError(
+            f"{self._info.path}: the member at byte {at} cannot be read: {flaw}. {advice}, or no tar archive."
+        )
