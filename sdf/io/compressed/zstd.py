@@ -36,9 +36,7 @@ _ANY_MAGIC = re.compile(_SKIPPABLE.pattern + b"|" + re.escape(_MAGIC))
 _SEEK_TABLE_END = b"\xb1\xea\x92\x8f"
 _HEAD_BYTES = 18  # of the longest header of a frame
 _BLOCK_BYTES = 1 << 17  # the most in a block, in the file and in the text
-_BLOCK_HEAD = re.compile(
-    rb"(?=(..[\x00-\x10]))", re.DOTALL
-)  # a block of at most 128 KiB: others have a higher third byte
+_BLOCK_HEAD = re.compile(rb"(?=(..[\x00-\x10]))", re.DOTALL)  # of longer blocks the third byte is higher
 _CHECKSUM_BYTES = 4
 _SKIPPED_BYTES = 1 << 20  # the most in a skippable frame in the middle of a file
 _BACK_BYTES = 1 << 20
@@ -206,10 +204,14 @@ class ZstdFrames:
                 continue  # where chains meet, they go on as one
             head = self._read(position, _HEAD_BYTES)
             if position >= start and expected == _FRAME and head.startswith(_MAGIC):
-                return None if chains else position
+                return None if any(map(self._goes_on, chains)) else position
             for after in self._links(position, expected, head):
                 heapq.heappush(chains, after)
         return None
+
+    def _goes_on(self, link: _Link) -> bool:
+        position, expected = link
+        return position == self.size or bool(self._links(position, expected, self._read(position, _HEAD_BYTES)))
 
     def _links(self, at: int, expected: tuple[int, ...], head: bytes) -> list[_Link]:
         """Return where a chain may go on from a byte, where ``head`` is; nothing if it breaks."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from sdf.errors import ReadError
 from sdf.io.text.delimited import Stream
 
-__all__ = ["ElementText", "Tag"]
+__all__ = ["ElementText", "Tag", "too_long"]
 
 _SPACE = rb"[ \t\r\n]"
 _CHUNK_BYTES = 1 << 16
@@ -100,9 +100,7 @@ class ElementText:
 
         Pieces must follow one another. An element that does not end goes on to the next start tag.
         """
-        if (
-            start - self._at > len(self._data) // 2
-        ):  # not at each piece: an element of many pieces would be copied often
+        if start - self._at > len(self._data) // 2:  # not at each piece: long elements would be copied often
             self._data = self._data[start - self._at :]
             self._at = start
         self._fill(stop + self._tag.look_bytes - 1)
@@ -126,10 +124,7 @@ class ElementText:
             if after:
                 return after[0]
             if size - start > self._longest:
-                raise ReadError(
-                    f"{self._path}: the element that begins at byte {self._at + start} has more than {self._longest} "
-                    f"bytes. If the tag is right, allow more with max_record_bytes."
-                )
+                raise too_long(self._path, self._at + start, self._longest)
             self._fill(self._at + size + max(_CHUNK_BYTES, size - start))
             if len(self._data) == size:
                 return size
@@ -138,3 +133,11 @@ class ElementText:
         missing = stop - self._at - len(self._data)
         if missing > 0:
             self._data += self._stream.read(missing)
+
+
+def too_long(path: str, at: int, longest: int) -> ReadError:
+    """Return the error of an element that is longer than it may be."""
+    return ReadError(
+        f"{path}: the element that begins at byte {at} has more than {longest} bytes. If the tag is right, allow more "
+        f"with max_record_bytes."
+    )

@@ -16,7 +16,7 @@ from sdf.io.compressed.compression import BLOCKS
 from sdf.io.files.file_fn import FileRange
 from sdf.io.text.block_text import BlockText
 from sdf.io.text.delimited import Stream
-from sdf.io.text.elements import ElementText, Tag
+from sdf.io.text.elements import ElementText, Tag, too_long
 from sdf.io.text.text_fn import CELL_BYTES, Cells, TextFn
 
 __all__ = ["ReadXml"]
@@ -125,10 +125,7 @@ class ReadXml(TextFn):
             for (start, stop, ends), element in zip(some, self._parse_together(data, some), strict=False):
                 at, record = offset + start, data[start:stop]
                 if len(record) > self.max_record_bytes:
-                    raise ReadError(
-                        f"{path}: the element that begins at byte {at} has more than {self.max_record_bytes} bytes. If "
-                        f"the tag is right, allow more with max_record_bytes."
-                    )
+                    raise too_long(path, at, self.max_record_bytes)
                 try:
                     value = self._parse(record, ends) if element is None else element
                 except _UNREADABLE as error:
@@ -174,7 +171,7 @@ class ReadXml(TextFn):
         cells = Cells.of(element, restriction, self.block_size)
         cell = cells.at_or_after(restriction.start)
         file.seek(cell)
-        text = self._text(file, cell, restriction, is_first=cell == 0)
+        text = self._text(file, cell, restriction.file.path, is_first=cell == 0)
         while tracker.try_claim(cell):
             end = cells.after(cell)
             yield from text.starting_in(cell, end)
@@ -182,10 +179,12 @@ class ReadXml(TextFn):
 
     def _packed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
         blocks = BLOCKS[restriction.codec](file, restriction.file.size, restriction.file.path)
-        unpacked = BlockText(blocks, blocks.at_or_after(restriction.start, restriction.stop))
+        position = blocks.at_or_after(restriction.start, restriction.stop)
+        unpacked = BlockText(blocks, position)
+        where = f"{restriction.file.path}, counted in the text from compressed byte {position} on"
         text = None
         for block in unpacked.claimed(tracker):
-            text = text or self._text(unpacked, 0, restriction, blocks.is_first)
+            text = text or self._text(unpacked, 0, where, blocks.is_first)
             for offset, data in text.starting_in(block.start, block.stop):
                 yield unpacked.position(offset), data
 
@@ -195,15 +194,14 @@ class ReadXml(TextFn):
         if not tracker.try_claim(restriction.start):
             return
         with self.unpack(restriction, file) as unpacked:
-            text = self._text(unpacked, 0, restriction, is_first=True)
+            text = self._text(unpacked, 0, restriction.file.path, is_first=True)
             cell = 0
             while text.goes_on_at(cell):
                 yield from text.starting_in(cell, cell + CELL_BYTES)
                 cell += CELL_BYTES
 
-    def _text(self, stream: Stream, at: int, restriction: FileRange, is_first: bool) -> ElementText:
+    def _text(self, stream: Stream, at: int, path: str, is_first: bool) -> ElementText:
         """Return the text of a part; check the encoding if that is the first of its file."""
-        path = restriction.file.path
         text = ElementText(stream, at, self._tag, self.max_record_bytes, path)
         if is_first:
             head = text.peek(_HEAD_BYTES)

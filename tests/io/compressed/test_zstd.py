@@ -72,6 +72,18 @@ def test_frames_are_found_from_inside_of_a_file():
     check_starts(data, starts, [*around(starts, data), *range(0, len(data), 99_991)])
 
 
+@pytest.mark.parametrize("checksum", [b"", b"1234"])
+def test_large_frames_are_found_without_looking_far_back(monkeypatch, checksum):
+    """Whether a checksum ends the frame is told by its header, which nobody has to see."""
+    blocks = [DRAW.randbytes(100_000) for _ in range(40)]
+    data, starts = joined([zstd_frame(blocks, checksum) for _ in range(3)])
+    chains = ZstdFrames._chains
+    looks = []
+    monkeypatch.setattr(ZstdFrames, "_chains", lambda *given: looks.append(given) or chains(*given))
+    check_starts(data, starts, [starts[1] - 9, starts[2] - 9, starts[2]])
+    assert len(looks) == 3
+
+
 @pytest.mark.parametrize("checksum", [False, True])
 def test_frames_inside_of_frames_are_none(write, checksum):
     """Data that does not get smaller is stored as it is, and that may be another zstd file."""
@@ -98,11 +110,11 @@ def small_file(draw):
             draw.randbytes(2),
             b"\x09\0\0a",
             b"\x28\xb5\x2f\xfd",
-            b"\x51\x2a\x4d\x18\2\0\0\0",
+            b"\x51\x2a\x4d\x18\0\0\0\0",
         ]
         if depth < 2:
             kinds.append(frame(depth + 1))
-        return b"".join(draw.choices(kinds, k=draw.randrange(3)))[-16:]
+        return b"".join(draw.choices(kinds, k=draw.randrange(4)))[-16:]
 
     def frame(depth):
         blocks = [
