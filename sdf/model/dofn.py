@@ -132,9 +132,10 @@ class DoFn(ABC):
                 known yet: then divide what is there evenly.
 
         Returns:
-            Restrictions with a ``start``, each from its start on without an end, in order; the first starts where
-            ``restriction`` does. `process` of each but the last defers its remainder, for no time, when it has claimed
-            all before the start of the next. Only ``restriction``, the default, if it is not worth dividing.
+            Restrictions in order; the first starts where ``restriction`` does, the last has no end. Each other one
+            stops where the next one starts. Or it has no end either, and `process` defers its remainder, for no time,
+            when it has claimed all before the start of the next one: where what comes next is known only by reading.
+            Only ``restriction``, the default, if it is not worth dividing.
         """
         return (restriction,)
 

@@ -198,13 +198,13 @@ class TailKafka(KafkaFn):
 
     def process(self, element: Any, tracker: Any) -> Iterator[KafkaRecord]:
         at: KafkaTail = tracker.current_restriction()
-        rest, growing = at, at.stop is UNBOUNDED
+        rest, growing, has_lost = at, at.stop is UNBOUNDED, False
         try:
             with self._consumer() as consumer:
                 for records, after, lost in self._look(consumer, element, at):
                     if not tracker.try_claim(Messages(rest.start, after, lost)):
                         return
-                    rest = after
+                    rest, has_lost = after, bool(lost)
                     yield from observed(records, tracker, self.timestamp)
         except SourceAwayError as error:
             if not growing:
@@ -218,7 +218,7 @@ class TailKafka(KafkaFn):
                 raise
             log.warning("%s was deleted while it was read", element)  # the next look will see what is left
         if growing:
-            tracker.defer_remainder(0 if rest.start == at.until else self.poll_seconds)
+            tracker.defer_remainder(0 if has_lost or rest.start == at.until else self.poll_seconds)
         else:
             tracker.try_claim(at.stop)  # the last offsets may have had no message
 

@@ -150,6 +150,9 @@ def _cut(fn: DoFn, work: Pending, parts: int, length: int | None) -> list[Any]:
             )
         if cut[-1].stop is not UNBOUNDED:
             raise SplitError(f"its last part must have no end (got {show(cut[-1])})")
+        for part, following in pairwise(cut):
+            if part.stop is not UNBOUNDED and part.stop != following.start:
+                raise SplitError(f"a part with a stop must end where the next one begins (got {show(cut)})")
     return cut
 
 

@@ -12,7 +12,7 @@ from pyspark import RDD
 
 from sdf.errors import InvalidTypeError, JournalError, show
 from sdf.model.dofn import DoFn, check_fn
-from sdf.model.each import check_function, side_inputs_for
+from sdf.model.each import check_functions, side_inputs_of
 from sdf.spark import serde
 
 __all__ = ["Given", "given_to"]
@@ -65,7 +65,7 @@ def given_to(fns: Sequence[DoFn], side_inputs: Mapping[str, Any] | None, tags: t
     if side_inputs is not None and not isinstance(side_inputs, Mapping):
         raise InvalidTypeError(f"{who} side_inputs must map names to values (got {show(side_inputs)}).")
     values = {name: value.collect() if isinstance(value, RDD) else value for name, value in (side_inputs or {}).items()}
-    shares = tuple(side_inputs_for(fn, values) for fn in fns)
+    shares = tuple(side_inputs_of(type(fn), values) for fn in fns)
     unused = [name for name in values if not any(name in share for share in shares)]
     if unused:
         raise InvalidTypeError(
@@ -73,7 +73,7 @@ def given_to(fns: Sequence[DoFn], side_inputs: Mapping[str, Any] | None, tags: t
         )
     for fn, share in zip(fns, shares, strict=True):
         check_fn(fn, share, who)
-        check_function(fn, share, who)
+        check_functions(fn, share, who)
     return Given(tags, shares, {name: _hash(value) for name, value in values.items()})
 
 

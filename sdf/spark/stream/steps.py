@@ -122,7 +122,7 @@ class Step:
         """Return the part of some work that is still to do when the stream is drained; None for nothing."""
         with blame(lambda: f"{self.name}.truncate() of {show(work.restriction)}"):
             rest = self.here().truncate(work.element, work.restriction)
-        return None if rest is None else attrs.evolve(work, restriction=rest, due=0)
+        return None if rest is None else attrs.evolve(work, restriction=rest, due=0, seen=None)
 
     def watermark(self, work: Pending) -> Any:
         """Return the watermark of some work; without an estimator, the one before its element was made.

@@ -15,7 +15,7 @@ from pyspark import RDD
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.dofn import DoFn, check_fn, check_tags
-from sdf.model.each import as_dofn
+from sdf.model.each import as_dofn, followed_by
 from sdf.numbers import as_integer, as_number, is_integer, is_number
 from sdf.reporting.html import write
 from sdf.reporting.progress import StreamProgress
@@ -97,7 +97,8 @@ def stream_sdf(
             scans, as `WatchFiles` does, and elements have taken the place of as many others, such as a pattern that of
             another, its scans go on with them, and keep what they have seen.
         fns: a DoFn, or a chain of them: the outputs of one are the elements of the next, in the same batch. A function
-            that yields outputs for an element may stand in place of a DoFn; each element is one block of it.
+            that yields outputs for an element may stand in place of a DoFn. At the end of the chain, after a DoFn, it
+            is called with each output as that is given, in the same task; elsewhere each element is planned alone.
         checkpoint: holds the journal of this stream, and nothing else: a directory on a disk that the driver sees, or a
             URL such as ``s3://bucket/state/app``. Only the driver uses it.
         foreach_batch: called with each `Batch` that has records. A second call with the same batch key must have the
@@ -158,7 +159,7 @@ def stream_sdf(
             raise InvalidTypeError(f"stream_sdf() {name} must be a threading.Event, or None (got {show(event)}).")
     seconds = as_number(batch_seconds)
     if not is_number(seconds) or not 0 < seconds < 1e6:
-        raise InvalidValueError(f"stream_sdf() batch_seconds must be a number > 0 (got {show(batch_seconds)}).")
+        raise InvalidValueError(f"stream_sdf() batch_seconds must be a number > 0, and below 1e6 (got {show(batch_seconds)}).")
     waits = {"watermark_seconds": as_number(watermark_seconds), "idle_seconds": as_number(idle_seconds)}
     for name, value in waits.items():
         if value is not None and (not is_number(value) or not 0 < value < 1e9):
@@ -210,13 +211,20 @@ def stream_sdf(
 
 
 def _chain(fns: Any) -> list[DoFn]:
-    """Return the DoFns of a chain; functions are made into DoFns."""
+    """Return the DoFns of a chain. Functions are made into DoFns; those at its end become part of the last DoFn.
+
+    That one may give millions of outputs, such as lines, in an order that counts. But the outputs of a scan are few,
+    and its DoFn runs on the driver.
+    """
     chain = list(fns) if isinstance(fns, Sequence) else [fns] if _is_step(fns) else []
     if not chain:
         raise InvalidTypeError(f"stream_sdf() needs a DoFn or a sequence of them (got {show(fns)}).")
     for fn in chain:
         if not _is_step(fn):
             check_fn(fn, None, "stream_sdf()")
+    last = max((number for number, fn in enumerate(chain) if isinstance(fn, DoFn)), default=None)
+    if last is not None and not chain[last].scans:
+        chain[last:] = [followed_by(chain[last], chain[last + 1 :])] if chain[last + 1 :] else chain[last:]
     return [fn if isinstance(fn, DoFn) else as_dofn(fn) for fn in chain]
 
 

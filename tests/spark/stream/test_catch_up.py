@@ -108,6 +108,8 @@ def test_slots_are_shared_by_all_that_is_behind():
     [
         ([], "must return 1 to 4 parts in order"),
         ([(0, 5), (5, 10)], "its last part must have no end"),
+        ([(0, 5), (6, UNBOUNDED)], "must end where the next one begins"),
+        ([(0, 5), (4, UNBOUNDED)], "must end where the next one begins"),
         ([(1, 5), (5, UNBOUNDED)], "the first with the start of the restriction"),
         ([(0, 5), (5, 6), (5, UNBOUNDED)], "parts in order"),
         ([(number, number + 1) for number in range(4)] + [(4, UNBOUNDED)], "1 to 4 parts"),

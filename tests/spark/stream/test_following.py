@@ -250,3 +250,30 @@ def test_a_byte_that_is_no_text_can_be_read_all_the_same(sc, tmp_path):
         with pytest.raises(ReadError, match="To read it all the same pass errors='replace'"):
             run()
     assert run(errors="replace") == ["1", "2", "3", "\ufffd"]
+
+
+@pytest.mark.parametrize("by", ["path", "watch"])
+def test_a_drain_gives_a_last_line_that_has_no_end(sc, tmp_path, by):
+    """Also if the stream has looked at it before, and found nothing new."""
+    (tmp_path / "in").mkdir()
+    path, sink = tmp_path / "in" / "a.log", Sink()
+    path.write_text("one\nlast")
+    chain = [TailLines(poll_seconds=0.05)]
+    if by == "watch":
+        chain.insert(0, WatchFiles(interval_seconds=0.1, modified="ignore"))
+
+    def run(**options):
+        return stream_sdf(
+            sc.parallelize([str(path if by == "path" else path.parent)]),
+            chain,
+            checkpoint=tmp_path / "journal",
+            foreach_batch=sink,
+            batch_seconds=0.1,
+            stop_when_idle=True,
+            **options,
+        )
+
+    assert not run().done
+    assert sink.records() == ["one"]
+    assert run(drain=True).done
+    assert sink.records() == ["one", "last"]

@@ -6,8 +6,8 @@ import pytest
 from support.following import GrowingFn
 
 from sdf import TaggedOutput, stream_sdf
-from sdf.errors import InvalidTypeError, InvalidValueError, JournalError, OutputError
-from sdf.io import FileBlocks, FileInfo, ReadJsonLines, ReadLines, WatchFiles
+from sdf.errors import InvalidTypeError, InvalidValueError, JournalError, OutputError, ProcessError
+from sdf.io import FileBlocks, FileInfo, ReadJsonLines, ReadLines, TailLines, WatchFiles
 from sdf.sinks import SqlTable
 
 
@@ -298,3 +298,66 @@ def test_a_step_that_had_nothing_to_do_is_not_run_again_when_its_batch_comes_aga
     other.write_text("a b")
     stream(f"{other} x", chain, keep, tags=("bad",))
     assert (keep.all("bad"), keep.all("main")) == (["x"], ["a", "b"])
+
+
+class MarkedFn(TailLines):
+    """Has a side input."""
+
+    def process(self, element, tracker, mark):
+        yield from super().process(element, tracker)
+
+
+def numbered(line, offset):
+    """Gives a line as a number, and what is none with the tag "bad"; has a side input."""
+    yield int(line) + offset if line.isdigit() else TaggedOutput("bad", line)
+
+
+def twice(number):
+    """Gives a number twice; nothing for a 3."""
+    return None if number == 103 else [number, number]
+
+
+def test_functions_at_the_end_of_a_chain_get_the_outputs_as_they_come(sc, tmp_path):
+    """In the task that gives them: so they stay in order, and are no elements of their own. Tags pass the next one."""
+    path, seen = tmp_path / "a.log", []
+    path.write_text("".join("x\n" if number % 10 == 7 else f"{number}\n" for number in range(2000)))
+    fn = TailLines(poll_seconds=0.05)
+    summary = stream_sdf(
+        sc.parallelize([str(path)]),
+        [fn, numbered, twice],
+        checkpoint=tmp_path / "journal",
+        foreach_batch=lambda batch: seen.append((batch.rdd.collect(), batch.outputs["bad"].collect())),
+        tags=("bad",),
+        side_inputs={"offset": 100},
+        stop_when_idle=True,
+        batch_seconds=0.1,
+    )
+    expected = [number + 100 for number in range(2000) if number % 10 != 7 and number != 3 for _ in range(2)]
+    assert [record for records, _ in seen for record in records] == expected
+    assert [line for _, bad in seen for line in bad] == ["x"] * 200
+    assert summary.records == len(expected)
+    assert type(fn) is TailLines  # the caller's own is as it was
+
+
+def test_an_error_of_a_function_names_it_and_the_output(sc, tmp_path):
+    """Also where it runs in the task of the DoFn before it."""
+    (tmp_path / "a.log").write_text("1\n2\nx\n")
+    with pytest.raises(ProcessError, match=r"to_int\(\) of element 'x' raised ValueError"):
+        stream_sdf(
+            sc.parallelize([str(tmp_path / "a.log")]),
+            [TailLines(), to_int],
+            checkpoint=tmp_path / "journal",
+            foreach_batch=lambda batch: batch.rdd.count(),
+            stop_when_idle=True,
+        )
+
+
+def to_int(line):
+    yield int(line)
+
+
+@pytest.mark.parametrize("chain", [[TailLines(), numbered], [MarkedFn(), twice]], ids=["function", "process"])
+def test_what_a_chain_needs_and_is_not_given_is_named(sc, tmp_path, chain):
+    """A side input of a function, or of the DoFn before one; before any job."""
+    with pytest.raises(InvalidTypeError, match=r"missing a required argument: '(offset|mark)'"):
+        stream_sdf(sc.parallelize(["a"]), chain, checkpoint=tmp_path / "journal", foreach_batch=print)
