@@ -159,7 +159,9 @@ def stream_sdf(
             raise InvalidTypeError(f"stream_sdf() {name} must be a threading.Event, or None (got {show(event)}).")
     seconds = as_number(batch_seconds)
     if not is_number(seconds) or not 0 < seconds < 1e6:
-        raise InvalidValueError(f"stream_sdf() batch_seconds must be a number > 0, and below 1e6 (got {show(batch_seconds)}).")
+        raise InvalidValueError(
+            f"stream_sdf() batch_seconds must be a number > 0, below 1e6 (got {show(batch_seconds)})."
+        )
     waits = {"watermark_seconds": as_number(watermark_seconds), "idle_seconds": as_number(idle_seconds)}
     for name, value in waits.items():
         if value is not None and (not is_number(value) or not 0 < value < 1e9):
