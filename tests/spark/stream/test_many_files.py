@@ -42,7 +42,7 @@ def counts(monkeypatch):
 
     def stage(step, number, plan, *more):
         done.stages += 1
-        done.parts += sum(map(len, plan))
+        done.parts += sum(map(len, plan.tasks))
 
     def count_round(stream):
         done.rounds += 1
