@@ -77,20 +77,26 @@ def waiting(records):
         yield record.offset
 
 
-def caught_up(sc, element, fn, batch_seconds, check=None):
-    """Return how many records a stream gave of an element, in how many batches and seconds."""
+def caught_up(sc, element, fn, batch_seconds, sink=lambda batch: batch.rdd.count()):
+    """Return how many records a stream gave of an element, in how many batches, and seconds until the sink had them."""
+    ended = []
+
+    def timed(batch):
+        sink(batch)
+        ended.append(time.perf_counter())
+
     with tempfile.TemporaryDirectory() as checkpoint:
         began = time.perf_counter()
         summary = stream_sdf(
             sc.parallelize([element], 1),
             fn,
             checkpoint=checkpoint,
-            foreach_batch=check or (lambda batch: batch.rdd.count()),
+            foreach_batch=timed,
             batch_seconds=batch_seconds,
             stop_when_idle=True,
             progress=False,
         )
-        return summary.records, summary.batches, time.perf_counter() - began
+        return summary.records, summary.batches, ended[-1] - began
 
 
 def beside(bench, sc, rounds, what, element, tail, read):
@@ -100,6 +106,7 @@ def beside(bench, sc, rounds, what, element, tail, read):
         {"way": "{}", "records": "{:,}", "batches": "{}", "s": "{:.2f}", "speed of StagedRunner": "{:.2f}"},
     )
     seconds = {}
+    run_sdf(sc.parallelize([element], 1), read, progress=False).count()  # starts Python in each slot
     for _ in range(rounds):
         for name, runner in (("StagedRunner", StagedRunner()), ("LiveRunner", LiveRunner())):
             began = time.perf_counter()
@@ -119,14 +126,27 @@ def beside(bench, sc, rounds, what, element, tail, read):
     )
 
 
+def told_apart(records):
+    """Count the lines of the big file, and give the others."""
+    count, others = 0, []
+    for line in records:
+        if len(line) < 30:
+            others.append(line)
+        else:
+            count += 1
+    yield count, others
+
+
 def elsewhere(bench, sc, folder, big, batch_seconds, table):
     """Append lines to another file while a stream catches up with a big one: how late do they come?"""
     path, delays, lines, stop = Path(folder, "other.log"), [], [0], threading.Event()
     path.write_bytes(b"")
 
     def sink(batch):
-        fresh = batch.rdd.filter(lambda line: len(line) < 30).collect()
-        lines[0] += batch.rdd.count() - len(fresh)
+        fresh = []
+        for count, others in batch.rdd.mapPartitions(told_apart).collect():
+            lines[0] += count
+            fresh += others
         now = time.time_ns()
         delays.extend((now - int(line)) / 1e9 for line in fresh)
         if lines[0] >= total:
