@@ -142,7 +142,8 @@ def stream_sdf(
         InvalidTypeError, InvalidValueError: for wrong arguments, before any job runs.
         MissingExtraError: if the library for the store of the checkpoint is not installed.
         JournalError: if the stream cannot be resumed from the journal, or another driver runs on it.
-        StageError: if a Spark job fails, also one of the sink; or a batch's records are used when the batch is over.
+        StageError: if a Spark job fails, also one of the sink; or a batch's records are used when the batch is over. An
+            RDD that `union` or `repartition` made of them raises Spark's own error then.
         SdfError: any other error of sdf. Other errors of the sink are raised as they are. The journal stays whole.
     """
     check_rdd(rdd, "stream_sdf()")
