@@ -279,8 +279,8 @@ def test_what_cannot_be_put_off_waits_on_its_own(brokers, follow, what):
     """The brokers come back while it waits."""
     config = {"bootstrap.servers": brokers.servers, "group.id": "g", **QUIET}
     send(kafka.Producer(config), b"a")
-    tail = follow(TailKafka(config, timeout_seconds=0.5), PARTITION)
-    watch = follow(WatchTopics(config, timeout_seconds=0.5), "topic")
+    tail = follow(TailKafka(config, timeout_seconds=2), PARTITION)  # a busy machine may take a second to connect
+    watch = follow(WatchTopics(config, timeout_seconds=2), "topic")
     assert values(tail.read()) == [b"a"]
     (pinned, _) = tail.pins[0]
     assert len(watch.read()) == 4
@@ -291,7 +291,7 @@ def test_what_cannot_be_put_off_waits_on_its_own(brokers, follow, what):
         "the end": lambda: tail.fn.truncate(PARTITION, tail.left),
     }
     brokers.go()
-    back = threading.Timer(2, brokers.come)
+    back = threading.Timer(3, brokers.come)
     back.start()
     do[what]()
     back.join()
