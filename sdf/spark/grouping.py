@@ -92,8 +92,7 @@ def group_by_key(
         raise explained from explained.__cause__
     fs, inner = fsspec.url_to_fs(folder, **options)
     fs.invalidate_cache()
-    there = set(fs.ls(inner, detail=False)) if fs.exists(inner) else set()
-    names = {name.rsplit("/", 1)[-1] for name in there}
+    names = {name.rsplit("/", 1)[-1] for name in fs.ls(inner, detail=False)} if fs.exists(inner) else set()
     lost = [file.path for file in written if file.rows and file.path.rsplit("/", 1)[-1] not in names]
     if lost:
         raise SinkError(

@@ -122,12 +122,10 @@ class CatchUp:
         for chain in plan.chains:
             at = _unfinished(chain, plan.tasks, rest)
             for place, task in enumerate(chain):
-                start, receipt = plan.tasks[task][0].restriction.start, receipts[task]
-                left = min((part.restriction.start for part, _ in rest[task]), default=None)
-                if left is None:  # it has a stop
-                    left = plan.tasks[task][0].restriction.stop
+                part, receipt = plan.tasks[task][0].restriction, receipts[task]
+                reached = min((left.restriction.start for left, _ in rest[task]), default=part.stop)
                 is_whole = place < at or place == len(chain) - 1
-                reads.append(_Read(left - start, receipt.seconds, sum(receipt.counts), receipt.size, is_whole))
+                reads.append(_Read(reached - part.start, receipt.seconds, sum(receipt.counts), receipt.size, is_whole))
             last = chain[at]
             kept = _without_end(rest[last])
             for task in chain:

@@ -226,8 +226,8 @@ def _chain(fns: Any) -> list[DoFn]:
         if not _is_step(fn):
             check_fn(fn, None, "stream_sdf()")
     last = max((number for number, fn in enumerate(chain) if isinstance(fn, DoFn)), default=None)
-    if last is not None and not chain[last].scans:
-        chain[last:] = [followed_by(chain[last], chain[last + 1 :])] if chain[last + 1 :] else chain[last:]
+    if last is not None and last + 1 < len(chain) and not chain[last].scans:
+        chain[last:] = [followed_by(chain[last], chain[last + 1 :])]
     return [fn if isinstance(fn, DoFn) else as_dofn(fn) for fn in chain]
 
 
