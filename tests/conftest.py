@@ -83,9 +83,20 @@ def stopped_at_the_end():
     stop()
 
 
-@pytest.fixture(scope="module")
-def sc(stopped_at_the_end):
-    """Four slots in this process, no retries; shared by all modules that start no other."""
+def shared():
+    """Return the context of all tests that start no other; it is started if it is not there."""
     if not (running and running[0].appName == "sdf tests" and running[0].master == "local[4]" and running[0]._jsc):
         start("local[4]")
     return running[0]
+
+
+@pytest.fixture
+def sc(stopped_at_the_end):
+    """Four slots in this process, no retries. Looked for before each test: the one before it may have stopped it."""
+    return shared()
+
+
+@pytest.fixture(scope="module")
+def module_sc(stopped_at_the_end):
+    """The same, for fixtures of a module in which no test starts another context."""
+    return shared()

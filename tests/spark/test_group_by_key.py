@@ -24,8 +24,8 @@ def expected():
 
 
 @pytest.fixture(scope="module")
-def groups(sc, tmp_path_factory):
-    pairs = sc.parallelize(range(COUNT), 4).map(lambda number: (key_of(number), number))
+def groups(module_sc, tmp_path_factory):
+    pairs = module_sc.parallelize(range(COUNT), 4).map(lambda number: (key_of(number), number))
     return group_by_key(pairs, path=str(tmp_path_factory.mktemp("groups")), files=8)
 
 

@@ -36,8 +36,8 @@ COUNTED = "name string, i long"
 
 
 @pytest.fixture(scope="module")
-def spark(sc):
-    return SparkSession(sc)
+def spark(module_sc):
+    return SparkSession(module_sc)
 
 
 @pytest.fixture

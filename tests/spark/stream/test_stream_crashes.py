@@ -33,12 +33,12 @@ def checkpoint(request):
 
 
 @pytest.fixture(scope="module")
-def points(sc, checkpoint, tmp_path_factory):
+def points(module_sc, checkpoint, tmp_path_factory):
     """What a stream passes that nothing disturbs."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "out").mkdir()
     whole = Points(die)
-    summary = crashing.run(sc, checkpoint(folder), folder / "out", whole)
+    summary = crashing.run(module_sc, checkpoint(folder), folder / "out", whole)
     assert records(folder / "out") == all_expected()
     assert (summary.records, summary.done) == (len(expected()), True)
     assert len(watermarks_only(chain_in(checkpoint(folder)))) == 1
