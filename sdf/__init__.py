@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sdf.direct import run_direct
 from sdf.errors import SdfError
+from sdf.limits.rate_limit import RateLimit
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.dofn import DoFn, TaggedOutput
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker, UnsplittableTracker
@@ -37,6 +38,7 @@ __all__ = [
     "OffsetRange",
     "OffsetRangeTracker",
     "Progress",
+    "RateLimit",
     "RestrictionTracker",
     "RunProgress",
     "RunReport",

@@ -6,7 +6,7 @@ it is split. So a restriction (`PageRange`) carries the whole range beside its o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -86,7 +86,8 @@ class ReadPages(Connector):
         run_sdf(sc.parallelize(["orders"]), ReadPages(fetch, count, page_size=3600))
 
     Args:
-        fetch: ``fetch(element, start, stop)`` returns the records of a page, or yields them. It must be picklable.
+        fetch: ``fetch(element, start, stop)`` returns the records of a page, or yields them. It must be picklable, and
+            gets the run's side inputs by name, such as a `RateLimit`.
         count: ``count(element)`` returns the number of records, or the pair of the first position and the one after the
             last. It is called once for each element, before the element is read.
         page_size: positions in a page. One call of ``fetch`` should take some milliseconds or more.
@@ -101,7 +102,7 @@ class ReadPages(Connector):
 
     def __init__(
         self,
-        fetch: Callable[[Any, int, int], Iterable[Any]],
+        fetch: Callable[..., Iterable[Any]],
         count: Callable[[Any], int | tuple[int, int]],
         *,
         page_size: int = 1000,
@@ -130,19 +131,21 @@ class ReadPages(Connector):
     def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
         return FileRangeTracker(restriction, partial(restriction.page_from, size=self.page_size))
 
-    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+    def process(self, element: Any, tracker: Any, **side_inputs: Any) -> Iterator[Any]:
         restriction: PageRange = tracker.current_restriction()
         for start, stop in restriction.pages(self.page_size):
             if not tracker.try_claim(start):
                 return
-            records = self._records(element, start, stop, restriction.numbered)
+            records = self._records(element, start, stop, restriction.numbered, side_inputs)
             yield from zip(repeat((element, start)), records) if self.with_position else records
         tracker.try_claim(restriction.end)
 
-    def _records(self, element: Any, start: int, stop: int, numbered: bool) -> Iterator[Any]:
+    def _records(
+        self, element: Any, start: int, stop: int, numbered: bool, side_inputs: Mapping[str, Any]
+    ) -> Iterator[Any]:
         """Yield the records of a page; the error of a page names it."""
         with blame(lambda: f"ReadPages: fetch() of the page [{start}, {stop})", element):
-            records = self.fetch(element, start, stop)
+            records = self.fetch(element, start, stop, **side_inputs)
             if not isinstance(records, Iterable) or isinstance(records, (str, bytes, dict)):
                 raise InvalidTypeError(f"it must return an iterable of records, such as a list (got {show(records)}).")
             number = 0

@@ -33,6 +33,7 @@ from sdf.execution.work_items import Outcome, WorkItem
 from sdf.lanes.assignment import Assignment
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.messages import (
+    AskStart,
     Bye,
     CommitEvery,
     Declined,
@@ -42,6 +43,7 @@ from sdf.lanes.messages import (
     Hello,
     ProtocolError,
     Ready,
+    Refused,
     Returned,
     Sealed,
     SegmentDone,
@@ -50,9 +52,11 @@ from sdf.lanes.messages import (
     Verdict,
     Wait,
 )
+from sdf.lanes.pacing import Pacing
 from sdf.lanes.statistics import Statistics
 from sdf.lanes.stealing import Stealing
 from sdf.lanes.wire import WAIT_EVERY_SECONDS
+from sdf.limits.rate_limit import RateLimit
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
 from sdf.scheduling.commit_interval import CommitInterval
@@ -81,6 +85,7 @@ class Coordinator:
         patience_seconds: the longest time that an attempt stays idle while others run.
         saved: in a saved run, called with the ids of the work items of each committed segment, and its message.
         commit_seconds: in a saved run, how long a segment may last.
+        limits: the rate limits that all lanes share.
 
     Attributes:
         name: name of the DoFn.
@@ -98,8 +103,10 @@ class Coordinator:
         patience_seconds: float,
         saved: Callable[[list[int], SegmentDone], None] | None = None,
         commit_seconds: float = math.inf,
+        limits: Iterable[RateLimit] = (),
     ) -> None:
         self._saved = saved
+        self._pacing = Pacing(limits, send)
         self._commit_seconds = commit_seconds
         self._interval = CommitInterval(commit_seconds)
         self._segments = itertools.count()
@@ -203,6 +210,9 @@ class Coordinator:
                 self._statistics.refusals[message.reason] += 1
                 attempt.declines()
                 self._stealing.rank(attempt)
+            elif isinstance(message, (AskStart, Refused)):
+                self._pacing.received(name, message, now)
+                return
             elif isinstance(message, SegmentDone):
                 self._segment_done(attempt, message, now)
             elif isinstance(message, Bye):
@@ -223,6 +233,7 @@ class Coordinator:
         if attempt is None:
             return
         self._statistics.attempts(len(self._attempts), now)
+        self._pacing.lost(name)
         lane, ledger = attempt.lane, self._work.ledger
         lane.attempts.remove(attempt)
         self._stealing.forget(attempt)
@@ -404,4 +415,4 @@ class Coordinator:
 
     def report(self, now: float) -> RunReport:
         """Return what has been done so far."""
-        return self._statistics.report(now)
+        return self._statistics.report(now, self._pacing.used())

@@ -59,11 +59,13 @@ from sdf.lanes.messages import (
     Sealed,
     SegmentDone,
     Split,
+    StartIn,
     StealRequest,
     ToLane,
     Verdict,
     Wait,
 )
+from sdf.lanes.pacing import LaneStartTimes
 from sdf.model.dofn import DoFn
 from sdf.serialization.values import Parts
 
@@ -98,6 +100,7 @@ class Lane:
     Attributes:
         changed: notified when `advance` may return something new.
         heartbeats: when the next heartbeat is due.
+        start_times: of calls to servers that have a rate limit.
     """
 
     def __init__(
@@ -127,6 +130,7 @@ class Lane:
         self._asked = False  # sent `Ready`, and got no answer yet
         self._sealed = False
         self._failure: BaseException | None = None
+        self.start_times = LaneStartTimes(send, clock, self.changed, lambda: self._failure)
         self.heartbeats = HeartbeatSchedule(clock())
         self._declined_at: tuple[Any, ...] | None = None
         self._min_piece_seconds = 0.0  # as in the last steal request
@@ -295,6 +299,8 @@ class Lane:
                 self._answer(message.min_piece_seconds)
             elif isinstance(message, Verdict):
                 self._judged(message.accepted)
+            elif isinstance(message, StartIn):
+                self.start_times.receive(message)
             elif isinstance(message, Sealed):
                 self._sealed = True
             elif isinstance(message, Flush):
@@ -412,7 +418,8 @@ class Lane:
     def waits(self) -> bool:
         """Whether the lane waits for an answer of the coordinator."""
         with self.changed:
-            return (self._asked or self._offer is not None) and not self._sealed and self._failure is None
+            asked = self._asked or self._offer is not None or self.start_times.asked
+            return asked and not self._sealed and self._failure is None
 
 
 def _driver_id(item: WorkItem) -> int:

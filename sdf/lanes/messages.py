@@ -18,6 +18,7 @@ from sdf.execution.work_items import WorkItem
 __all__ = [
     "MOST_ITEMS",
     "MOST_RESIDUALS",
+    "AskStart",
     "StealRequest",
     "Assign",
     "Returned",
@@ -31,9 +32,11 @@ __all__ = [
     "ProtocolError",
     "Ready",
     "Flush",
+    "Refused",
     "Sealed",
     "SegmentDone",
     "Split",
+    "StartIn",
     "ToLane",
     "TooLongError",
     "Verdict",
@@ -169,6 +172,22 @@ class SegmentDone:
 
 
 @attrs.frozen
+class AskStart:
+    """`process` wants to call a server that has the rate limit of this name; the answer is `StartIn`."""
+
+    limit: str
+
+
+@attrs.frozen
+class Refused:
+    """The server with this rate limit has refused a call, and wants no other one for ``retry_after_seconds``."""
+
+    limit: str
+    called_seconds_ago: float
+    retry_after_seconds: float
+
+
+@attrs.frozen
 class Bye:
     """The attempt ends of its own accord, and Spark will not retry the lane for it.
 
@@ -221,14 +240,22 @@ class Verdict:
 
 
 @attrs.frozen
+class StartIn:
+    """In answer to `AskStart`: the call may start in so many seconds. A later one takes the place of one before."""
+
+    limit: str
+    seconds: float
+
+
+@attrs.frozen
 class Fail:
     """The attempt must fail with this error."""
 
     error: SdfError
 
 
-FromLane = Hello | Ready | Heartbeat | Split | Returned | Declined | SegmentDone | Bye
-ToLane = Assign | Wait | Flush | CommitEvery | Sealed | StealRequest | Verdict | Fail
+FromLane = Hello | Ready | Heartbeat | Split | Returned | Declined | SegmentDone | AskStart | Refused | Bye
+ToLane = Assign | Wait | Flush | CommitEvery | Sealed | StealRequest | Verdict | StartIn | Fail
 
 
 def _int(value: Any) -> int:
@@ -284,7 +311,7 @@ _FROM_LANE: dict[str, tuple[Any, list[str], list[Callable[[Any], Any]]]] = {
         [field.name for field in attrs.fields(kind)],
         [_CHECKS[str(field.type)] for field in attrs.fields(kind)],
     )
-    for kind in (Hello, Ready, Heartbeat, Split, Returned, Declined, SegmentDone, Bye)
+    for kind in (Hello, Ready, Heartbeat, Split, Returned, Declined, SegmentDone, AskStart, Refused, Bye)
 }
 
 

@@ -69,8 +69,8 @@ class Statistics:
             splits=self._work.splits,
         )
 
-    def report(self, now: float) -> RunReport:
-        """Return what has been done so far."""
+    def report(self, now: float, rate_limits: tuple[tuple[str, float, int, int], ...]) -> RunReport:
+        """Return what has been done so far; ``rate_limits`` as in `RunReport`."""
         sealed = [(lane, lane.sealed) for lane in self._lanes if lane.sealed is not None]
         return RunReport(
             name=self._work.name,
@@ -90,6 +90,7 @@ class Statistics:
             slots_over_time=tuple(self._slots),
             runner="LiveRunner",
             lanes=len(self._lanes),
+            rate_limits=rate_limits,
         )
 
 

@@ -73,6 +73,8 @@ class RunFacts:
         runner: name of the runner's class.
         began: when the run began, seconds since the epoch on the driver's clock; None: when its first task did.
         lanes: the number of lanes of `LiveRunner`; tasks and pieces cover those that have ended. 0 for `StagedRunner`.
+        rate_limits: for each `RateLimit` its name, the calls a second that it allows, how many calls there were, and
+            how many the server has refused; `LiveRunner` only.
     """
 
     name: str
@@ -93,6 +95,7 @@ class RunFacts:
     runner: str = ""
     began: float | None = attrs.field(default=None, repr=False)
     lanes: int = 0
+    rate_limits: tuple[tuple[str, float, int, int], ...] = ()
 
     @property
     def records(self) -> int:
@@ -171,7 +174,7 @@ class RunFacts:
 
 
 def findings(report: RunFacts) -> Iterator[str]:
-    """Yield a sentence for each finding: the straggler, and the idle time if it is 5 % of the run or more.
+    """Yield a sentence for each finding: the straggler, the use of rate limits, idle time of 5 % of the run or more.
 
     Of a run that is not complete, yield only how many lanes have ended.
     """
@@ -179,6 +182,9 @@ def findings(report: RunFacts) -> Iterator[str]:
         yield f"lanes that have ended: {len(report.tasks):,} of {report.lanes:,}; the others are not in this report"
     if report.straggler is not None:
         yield f"straggler: {report.straggler}"
+    for name, per_second, calls, refused in report.rate_limits:
+        rate = calls / report.seconds if report.seconds > 0 else 0.0
+        yield f"rate limit {name!r}: {rate:.1f} calls a second of {per_second:g}; {refused:,} of {calls:,} refused"
     lost = report.idle
     if lost is not None and lost.seconds >= max(_SEEN * report.seconds, _NOTHING_SECONDS):
         yield f"no piece ran: {lost.seconds:.2f} s of {report.seconds:.2f} s ({lost})"

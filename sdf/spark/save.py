@@ -19,6 +19,7 @@ from pyspark import RDD
 from sdf.errors import InvalidTypeError, InvalidValueError, JournalError, show
 from sdf.journal.pending import to_data
 from sdf.journal.run_log import RunLog
+from sdf.limits.rate_limit import RateLimit
 from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.numbers import is_number
 from sdf.reporting.progress import RunProgress
@@ -212,7 +213,9 @@ def _identity(fn: DoFn, side_inputs: Mapping[str, Any], sinks: list[tuple[str, S
     return {
         "the DoFn": f"{type(fn).__module__}.{type(fn).__qualname__}",
         "the DoFn's fields": {name: _described(value) for name, value in sorted(fields.items())},
-        "side inputs": {name: _described(value) for name, value in sorted(side_inputs.items())},
+        "side inputs": {
+            name: _described(value) for name, value in sorted(side_inputs.items()) if not isinstance(value, RateLimit)
+        },
         "the sinks": {name: told(one) for name, one in sinks},
     }
 

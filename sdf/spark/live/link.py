@@ -23,6 +23,7 @@ from sdf.lanes.heartbeat import LOOK_SECONDS
 from sdf.lanes.lane import WAIT, Lane, Waiting
 from sdf.lanes.messages import Bye, FromLane, Hello, write
 from sdf.lanes.wire import NONCE_BYTES, PROOF_BYTES, SILENCE_SECONDS, Channel, channels, driver_proof, lane_proof, nonce
+from sdf.limits.rate_limit import paced
 from sdf.model.dofn import DoFn, TaggedOutput, call_hook
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.spark import serde
@@ -96,16 +97,17 @@ class LaneTask:
                     tagged=lambda: tuple(counts.values()),
                 )
                 link.listen(lane)
-                call_hook(fn, "start_bundle")
-                try:
-                    while isinstance(running := _next(lane), Running):
-                        with running.outputs() as outputs:
-                            yield from outputs
-                except GeneratorExit:  # the action has read enough records
-                    with suppress(CoordinatorError):
-                        link.send(Bye())
-                    raise
-                call_hook(fn, "finish_bundle")
+                with paced(side_inputs, lane.start_times):
+                    call_hook(fn, "start_bundle")
+                    try:
+                        while isinstance(running := _next(lane), Running):
+                            with running.outputs() as outputs:
+                                yield from outputs
+                    except GeneratorExit:  # the action has read enough records
+                        with suppress(CoordinatorError):
+                            link.send(Bye())
+                        raise
+                    call_hook(fn, "finish_bundle")
         finally:
             TaggedOutput.declared = None
 
@@ -141,7 +143,7 @@ class SaveLaneTask:
                 segment_seconds=self._commit_seconds,
             )
             link.listen(lane)
-            with told_to_end(lane.leave):
+            with told_to_end(lane.leave), paced(side_inputs, lane.start_times):
                 while isinstance(first := _next(lane), Running):
                     try:
                         written = write_segment(_segment(fn, lane, first), self._targets, type(fn).__name__)

@@ -26,6 +26,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.execution.expansion import Expanded
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import SegmentDone, ToLane
+from sdf.limits.rate_limit import RateLimit, limits_of
 from sdf.model.dofn import DoFn
 from sdf.numbers import as_integer, is_integer
 from sdf.reporting.progress import RunProgress
@@ -112,19 +113,25 @@ class LiveRunner:
     ) -> dict[str, RDD[Any]]:
         """Expand the elements now and return one lazy RDD per output, each with its ``report``. Called by `run_sdf`."""
         with sending(rdd.context, fn, side_inputs) as payload:
-            return self._lanes(rdd, RunState(fn), payload, tags, display)
+            return self._lanes(rdd, RunState(fn), payload, tags, display, limits_of(side_inputs))
 
     def save(
         self, rdd: RDD[Any], fn: DoFn, side_inputs: Mapping[str, Any], saving: Saving, display: Display | None
     ) -> RunReport:
         """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
         with sending(rdd.context, fn, side_inputs) as payload:
-            report = self._save(rdd, RunState(fn), payload, saving, display)
+            report = self._save(rdd, RunState(fn), payload, saving, display, limits_of(side_inputs))
         broadcasts.free(payload.broadcast)
         return report
 
     def _save(
-        self, rdd: RDD[Any], work: RunState, payload: Payload, saving: Saving, display: Display | None
+        self,
+        rdd: RDD[Any],
+        work: RunState,
+        payload: Payload,
+        saving: Saving,
+        display: Display | None,
+        limits: list[RateLimit],
     ) -> RunReport:
         sc, backlog, later = rdd.context, WorkQueue(work.costs), []
         for item, delay_seconds in saving.begin(work, lambda: self._expanded(rdd, work, payload)):
@@ -137,7 +144,7 @@ class LiveRunner:
         def saved(item_ids: list[int], done: SegmentDone) -> None:
             saving.commit(item_ids, done.messages, done.records, done.seconds)
 
-        served = self._serve(sc, work, backlog, lanes, payload, None, saved, saving.commit_seconds)
+        served = self._serve(sc, work, backlog, lanes, payload, None, limits, saved, saving.commit_seconds)
         for item, due in later:
             served.coordinator.delay(item, due)
         task = SaveLaneTask(payload, served.address, saving.targets, saving.commit_seconds)
@@ -152,7 +159,8 @@ class LiveRunner:
         lanes: int,
         payload: Payload,
         display: Display | None,
-        saved: Callable[[list[int], SegmentDone], None] | None,
+        limits: list[RateLimit],
+        saved: Callable[[list[int], SegmentDone], None] | None = None,
         commit_seconds: float = math.inf,
     ) -> Run:
         """Deal the backlog out to the lanes, and serve them."""
@@ -168,20 +176,27 @@ class LiveRunner:
                 patience_seconds=self.patience_seconds,
                 saved=saved,
                 commit_seconds=commit_seconds,
+                limits=limits,
             ),
             broadcasts.use_of(payload.broadcast),
             None if display is None else _Watch(display),
         )
 
     def _lanes(
-        self, rdd: RDD[Any], work: RunState, payload: Payload, tags: tuple[str, ...], display: Display | None
+        self,
+        rdd: RDD[Any],
+        work: RunState,
+        payload: Payload,
+        tags: tuple[str, ...],
+        display: Display | None,
+        limits: list[RateLimit],
     ) -> dict[str, RDD[Any]]:
         sc = rdd.context
         backlog = WorkQueue(work.costs)
         enter(work, backlog, self._expanded(rdd, work, payload))
         lanes = self.lanes or slot_counter(sc)()  # not before: executors may start during the expansion
         base = sc.parallelize(list(range(lanes)), lanes)
-        served = self._serve(sc, work, backlog, lanes, payload, display, None)
+        served = self._serve(sc, work, backlog, lanes, payload, display, limits)
         return {
             name: LaneRDD(base, LaneTask(payload, served.address, tag, tags), work.name, name, served.report)
             for tag, name in enumerate(("main", *tags))

@@ -17,6 +17,7 @@ from sdf.spark import broadcasts
 from sdf.spark.display import Display
 from sdf.spark.options import count, positive, runner
 from sdf.spark.payload import Payload, sending
+from sdf.spark.staged.rate_limits import shared_by_tasks
 from sdf.spark.staged.run import StagedRun
 
 __all__ = ["StagedRunner"]
@@ -76,14 +77,18 @@ class StagedRunner:
         display: Display | None,
     ) -> dict[str, RDD[Any]]:
         """Run all of it now and return one RDD per output, each with its ``report``. Called by `run_sdf`."""
-        with sending(rdd.context, fn, side_inputs) as payload:
+        with sending(
+            rdd.context, fn, shared_by_tasks(side_inputs, self.max_tasks, rdd.context, "StagedRunner")
+        ) as payload:
             return self._run(rdd, fn, payload, tags, display, None).run()
 
     def save(
         self, rdd: RDD[Any], fn: DoFn, side_inputs: Mapping[str, Any], saving: Saving, display: Display | None
     ) -> RunReport:
         """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
-        with sending(rdd.context, fn, side_inputs) as payload:
+        with sending(
+            rdd.context, fn, shared_by_tasks(side_inputs, self.max_tasks, rdd.context, "StagedRunner")
+        ) as payload:
             report = self._run(rdd, fn, payload, saving.targets.tags, display, saving).save()
         broadcasts.free(payload.broadcast)
         return report

@@ -11,6 +11,7 @@ from sdf.errors import BadRecordError
 from sdf.execution.bundle import Bundle
 from sdf.execution.timekeeper import Timekeeper
 from sdf.execution.work_items import WorkItem
+from sdf.limits.rate_limit import paced
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.scheduling.commit_interval import budget_of_retry
 from sdf.spark.payload import Payload, marked
@@ -58,7 +59,8 @@ class SaveTask:
         retries = context.attemptNumber()
         budget_seconds = budget_of_retry(budget_seconds, retries)
         bundle = Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic)
-        with Watch(Timekeeper(bundle, budget_seconds, self._min_piece_seconds, clock=time.monotonic)):
+        timekeeper = Timekeeper(bundle, budget_seconds, self._min_piece_seconds, clock=time.monotonic)
+        with Watch(timekeeper), paced(side_inputs):
             try:
                 messages, records = write_segment(bundle.outputs(), self._targets, type(fn).__name__)
             except BadRecordError as error:

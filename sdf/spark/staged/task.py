@@ -18,6 +18,7 @@ from sdf.execution.bundle import Bundle
 from sdf.execution.executor import run_to_end
 from sdf.execution.timekeeper import Timekeeper
 from sdf.execution.work_items import WorkItem
+from sdf.limits.rate_limit import paced
 from sdf.model.dofn import TaggedOutput
 from sdf.spark import serde
 from sdf.spark.payload import Payload, marked
@@ -75,7 +76,7 @@ class StageTask:
         bundle = Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic)
         counts, size = [0] * (1 + len(self._tags)), 0
         timekeeper = Timekeeper(bundle, budget_seconds, self._min_piece_seconds, clock=time.monotonic)
-        with Watch(timekeeper):
+        with Watch(timekeeper), paced(side_inputs):
             for batch in batches(bundle.outputs(), self._tags, counts, type(fn).__name__):
                 size += len(batch[1])
                 if sum(counts) >= self._most[0] or size >= self._most[1]:
@@ -161,11 +162,12 @@ class ReadCommitted:
         items: list[WorkItem] = serde.loads(self._contents.value)[number]
         wanted = None if self._tag == 0 else self._tags[self._tag - 1]
         found = 0
-        for output in run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep):
-            tag, value = (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
-            if tag == wanted:
-                found += 1
-                yield value
+        with paced(side_inputs):
+            for output in run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep):
+                tag, value = (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
+                if tag == wanted:
+                    found += 1
+                    yield value
         if found != self._counts[number]:
             parts = show([item.restriction for item in items])
             raise ReplayError(

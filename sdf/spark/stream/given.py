@@ -11,6 +11,7 @@ import attrs
 from pyspark import RDD
 
 from sdf.errors import InvalidTypeError, JournalError, show
+from sdf.limits.rate_limit import RateLimit
 from sdf.model.dofn import DoFn, check_fn
 from sdf.model.each import check_functions, side_inputs_of
 from sdf.spark import serde
@@ -25,7 +26,7 @@ class Given:
     Attributes:
         tags: the declared tags, in order.
         side_inputs: for each step its side inputs, by name.
-        hashes: a hash of each side input.
+        hashes: a hash of each side input that records may depend on.
     """
 
     tags: tuple[str, ...]
@@ -74,7 +75,8 @@ def given_to(fns: Sequence[DoFn], side_inputs: Mapping[str, Any] | None, tags: t
     for fn, share in zip(fns, shares, strict=True):
         check_fn(fn, share, who)
         check_functions(fn, share, who)
-    return Given(tags, shares, {name: _hash(value) for name, value in values.items()})
+    hashes = {name: _hash(value) for name, value in values.items() if not isinstance(value, RateLimit)}
+    return Given(tags, shares, hashes)
 
 
 def _hash(value: Any) -> str:

@@ -21,6 +21,7 @@ from sdf.execution.executor import run_to_end
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
 from sdf.journal.pending import Pending
+from sdf.limits.rate_limit import paced
 from sdf.model.dofn import DoFn, TaggedOutput, call_hook
 from sdf.scheduling.run_state import RunState
 from sdf.spark import broadcasts, serde
@@ -283,8 +284,9 @@ class _Recount:
         outputs = run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep)
         numbers = {tag: number for number, tag in enumerate(self._tags, start=1)}
         counts = [0] * (1 + len(self._tags))
-        for output in outputs:
-            counts[numbers[output.tag] if isinstance(output, TaggedOutput) else 0] += 1
+        with paced(side_inputs):
+            for output in outputs:
+                counts[numbers[output.tag] if isinstance(output, TaggedOutput) else 0] += 1
         for _ in partition:  # read to the end, else Spark does not reuse the worker
             yield tuple(counts)
 

@@ -24,6 +24,7 @@ from sdf.saving.outputs import sinks_by_output
 from sdf.sinks.sink import Sink
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
+from sdf.spark.staged.rate_limits import shared_by_tasks
 from sdf.spark.stream.batch import Batch, Pace
 from sdf.spark.stream.given import given_to
 from sdf.spark.stream.micro_batches import Stream
@@ -179,6 +180,11 @@ def stream_sdf(
         raise InvalidValueError(f"stream_sdf() min_tasks must be <= max_tasks (got {min_tasks} and {max_tasks}).")
     if short_batches not in ("skip", "give"):
         raise InvalidValueError(f"stream_sdf() short_batches must be 'skip' or 'give' (got {show(short_batches)}).")
+    paced = [
+        shared_by_tasks(share, max_tasks, rdd.context, "stream_sdf()", least=min_tasks or 1)
+        for share in given.side_inputs
+    ]
+    given = attrs.evolve(given, side_inputs=tuple(paced))
     shown = display(progress, "stream_sdf()")
     stopped = threading.Event() if stop is None else stop
     with _signals(stopped):

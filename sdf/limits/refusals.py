@@ -1,0 +1,46 @@
+"""Reads from the answer, or the error, of an HTTP client whether the server has refused the call, and for how long."""
+
+from __future__ import annotations
+
+import email.utils
+import math
+import time
+from typing import Any
+
+__all__ = ["retry_after_seconds"]
+
+_NAMES = ("status_code", "status", "code")  # of the status
+_TOO_MANY, _UNAVAILABLE = 429, 503
+_DEFAULT_SECONDS = 1.0  # the server has not said how long to wait
+
+
+def retry_after_seconds(answer: Any) -> float | None:
+    """Return for how long the server wants no calls; None if it has not refused this one.
+
+    It refuses by status 429, or by 503 with a Retry-After header, as in RFC 9110 and RFC 6585.
+
+    Args:
+        answer: a response, or the exception of one, of `requests`, `httpx`, `urllib` or `urllib3`.
+    """
+    response = getattr(answer, "response", None)  # of requests' and httpx's errors; one with an error's status is false
+    answer = answer if response is None else response
+    status = next((value for value in (getattr(answer, name, None) for name in _NAMES) if type(value) is int), 0)
+    if status not in (_TOO_MANY, _UNAVAILABLE):
+        return None
+    headers: Any = getattr(answer, "headers", None)
+    said = headers.get("Retry-After") if hasattr(headers, "get") else None
+    if said is None:
+        return _DEFAULT_SECONDS if status == _TOO_MANY else None
+    return _seconds(str(said))
+
+
+def _seconds(text: str) -> float:
+    """Return the seconds of a Retry-After header: a number, or a date."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
+        except ValueError:
+            return _DEFAULT_SECONDS
+    return max(0.0, seconds) if math.isfinite(seconds) else _DEFAULT_SECONDS
