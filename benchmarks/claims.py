@@ -39,6 +39,23 @@ class ClaimFn(CountFn):
         return ()
 
 
+class ClaimsFn(CountFn):
+    """Yields the positions that `claims` delivers."""
+
+    def process(self, element, tracker):
+        for i in tracker.claims():  # noqa: UP028, as a DoFn that makes something of each
+            yield i
+
+
+class ClaimBlocksFn(CountFn):
+    """Claims blocks, and yields nothing."""
+
+    def process(self, element, tracker):
+        for _ in tracker.claims(range(element)):
+            pass
+        return ()
+
+
 class Granted:
     """Stands in for a tracker, for the bare generator."""
 
@@ -96,6 +113,8 @@ def main():
         "claim, as process() calls it": lambda count: invoke(ClaimFn(True), count),
         "record, a bare generator": bare,
         "record, through the invoker": lambda count: invoke(CountFn(False), count),
+        "record, a position of claims()": lambda count: invoke(ClaimsFn(False), count),
+        "claim, a block of claims(blocks)": lambda count: invoke(ClaimBlocksFn(True), count),
     }
     if has_beam:
         runs["claim, Beam"] = beam
@@ -110,6 +129,7 @@ def main():
         if name.startswith("claim"):
             each[name] -= each["a loop"]
         table.row(name, each[name])
+    bench.claim("a block of claims(blocks), in ns", each["claim, a block of claims(blocks)"], at_most=300)
     if has_beam:
         bench.claim(
             "a claim over one of Beam's", each["claim, as process() calls it"] / each["claim, Beam"], at_most=1.0
