@@ -21,7 +21,7 @@ import attrs
 
 from sdf.extras import need
 
-__all__ = ["Misfit", "as_array", "as_batch", "is_bool", "is_row", "kinds_of", "names_of", "spread"]
+__all__ = ["Misfit", "as_array", "as_batch", "is_bool", "is_row", "kinds_of", "names_of", "spread", "twice"]
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
@@ -112,7 +112,7 @@ def spread(rows: Sequence[Any], names: list[str], path: str) -> list[Sequence[An
         return [list(map(attrgetter(name), rows)) if name in own else [None] * len(rows) for name in names]
     if issubclass(kind, (tuple, list)):
         if names_of(rows[0]) != names and (hasattr(kind, "_fields") or hasattr(rows[0], "__fields__")):
-            rows = [dict(zip(names_of(row), row, strict=True)) for row in rows]
+            rows = [_by_name(row, path) for row in rows]
         elif set(map(len, rows)) <= {len(names)}:
             return [list(map(itemgetter(number), rows)) for number in range(len(names))]
         else:
@@ -124,6 +124,19 @@ def spread(rows: Sequence[Any], names: list[str], path: str) -> list[Sequence[An
     else:
         raise Misfit(path, rows[0], f"is no row with the fields {', '.join(map(str, names))}")
     return _spread_dicts(rows, names, path)
+
+
+def _by_name(row: Any, path: str) -> dict[Any, Any]:
+    own = names_of(row)
+    named = dict(zip(own, row, strict=True))
+    if len(named) < len(own):
+        raise Misfit(path, row, f"has two fields of the name {twice(own)!r}")
+    return named
+
+
+def twice(names: Sequence[Any]) -> Any:
+    """Return the first of some names that is there twice."""
+    return next(name for at, name in enumerate(names) if name in names[:at])
 
 
 def _spread_dicts(rows: Sequence[dict[Any, Any]], names: list[str], path: str) -> list[Sequence[Any]]:

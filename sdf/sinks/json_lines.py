@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import BadRecordError, show
+from sdf.sinks.columns import twice
 from sdf.sinks.compression import as_compression, ending_of
 from sdf.sinks.files import FileSink
 from sdf.sinks.lines import write_lines
@@ -74,6 +75,9 @@ def _record(record: Any) -> Any:
         if hasattr(record, "_asdict"):
             return record._asdict()
         if hasattr(record, "__fields__") and hasattr(record, "asDict"):
+            names = record.__fields__
+            if len(set(names)) < len(names):
+                raise ValueError(f"a field would be lost, as two have the name {twice(names)!r}")
             return record.asDict(recursive=True)
     return record
 

@@ -113,6 +113,14 @@ def test_a_record_that_is_no_json(sink, record, error):
     assert raised.value.number == 500
 
 
+def test_a_field_that_is_there_twice_is_not_dropped(sink):
+    """As a Row of a join can have it."""
+    row = Row(x=1, other=2)
+    row.__fields__ = ["x", "x"]
+    with pytest.raises(BadRecordError, match="a field would be lost, as two have the name 'x'"):
+        save(sink, [row])
+
+
 def test_a_record_that_contains_itself(sink):
     """Its message ends."""
     record = {}

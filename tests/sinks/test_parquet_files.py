@@ -349,6 +349,14 @@ def test_records_that_do_not_fit(out, record, error):
     assert raised.value.number == 1
 
 
+def test_a_field_that_is_there_twice_is_not_dropped(out):
+    """As a Row of a join can have it."""
+    row = Row(x=1, other=2)
+    row.__fields__ = ["x", "x"]
+    with pytest.raises(BadRecordError, match="has two fields of the name 'x'"):
+        out([row], schema=dict(XY))
+
+
 # The schema that is found
 
 FOUND = [
