@@ -11,6 +11,7 @@ import uuid
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -76,6 +77,7 @@ def group_by_key(
     sc, run_id, options = pairs.context, uuid.uuid4().hex, dict(storage_options or {})
     number = wanted or max(pairs.getNumPartitions(), sc.defaultParallelism)
     folder = f"{path.rstrip('/')}/groups-{run_id}"
+    fs, inner = fsspec.url_to_fs(folder, **options)
     try:
         sampled = pairs.mapPartitionsWithIndex(_Sample(run_id, _SAMPLES * number)).collect()
         kinds = [sample.kind for sample in sampled if sample.kind is not None]
@@ -86,11 +88,12 @@ def group_by_key(
         in_order = salted.repartitionAndSortWithinPartitions(number, _Place(cuts))
         written = in_order.mapPartitions(_Write(run_id, folder, options)).collect()
     except Exception as error:
+        with suppress(OSError):  # the error of the job says more
+            fs.rm(inner, recursive=True)
         explained = explain(error, "group_by_key()", run_id)
         if explained is error:
             raise
         raise explained from explained.__cause__
-    fs, inner = fsspec.url_to_fs(folder, **options)
     fs.invalidate_cache()
     names = {name.rsplit("/", 1)[-1] for name in fs.ls(inner, detail=False)} if fs.exists(inner) else set()
     lost = [file.path for file in written if file.rows and file.path.rsplit("/", 1)[-1] not in names]
@@ -109,6 +112,8 @@ def _pairs_of(frame: Any, key: str) -> RDD[Any]:
         raise InvalidValueError(
             f"group_by_key() key must name a column of a DataFrame (got {key!r}; it has {columns})."
         )
+    if len(set(columns)) < len(columns):
+        raise InvalidValueError(f"group_by_key() needs columns with names of their own (got {columns}).")
     rows: RDD[Any] = frame.rdd
     return rows.map(lambda row: (row[key], row.asDict(recursive=True)))
 

@@ -1,11 +1,12 @@
 """group_by_key: pairs sorted onto storage by all slots, also where most of them have one key."""
 
+import os
 from collections import Counter
 
 import pytest
 
 from sdf import LiveRunner, group_by_key, run_sdf
-from sdf.errors import InvalidTypeError, InvalidValueError
+from sdf.errors import InvalidTypeError, InvalidValueError, SdfError
 from sdf.grouping import sorted_pairs
 from sdf.io import ReadGroups
 
@@ -76,6 +77,23 @@ def test_a_dataframe_is_grouped_by_a_column(session, tmp_path):
     sums = ReadGroups(lambda user, rows: sum(row["amount"] for row in rows))
     grouped = group_by_key(frame, key="user", path=str(tmp_path))
     assert sorted(run_sdf(grouped, sums).collect()) == [("a", 4), ("b", 2)]
+
+
+def test_columns_of_one_name_are_named(session, tmp_path):
+    """As a join makes them: one of the two values would be lost."""
+    frame = session.createDataFrame([("a", 1, 2)], "user string, amount int, amount int")
+    with pytest.raises(
+        InvalidValueError, match=r"columns with names of their own \(got \['user', 'amount', 'amount'\]"
+    ):
+        group_by_key(frame, key="user", path=str(tmp_path))
+
+
+def test_a_job_that_fails_leaves_no_files(sc, small_disk):
+    """Here the disk is full when some are written."""
+    pairs = sc.parallelize(range(200), 4).map(lambda number: (number, os.urandom(10_000)))
+    with pytest.raises(SdfError, match="No space left"):
+        group_by_key(pairs, path=str(small_disk), files=20)
+    assert list(small_disk.iterdir()) == []
 
 
 def test_nothing_is_grouped_into_nothing(sc, tmp_path):
