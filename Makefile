@@ -80,6 +80,7 @@ lint: setup  ## Check style and types
 	$(BIN)/mypy
 
 docs: setup  ## Build the documentation into build/docs
+	$(BIN)/python docs/options.py
 	$(BIN)/sphinx-build -W -q -b html docs build/docs
 
 check: lint test  ## What CI runs
