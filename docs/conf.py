@@ -4,6 +4,7 @@ project = "sdf"
 author = "the authors of sdf"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 2  # links to sections, as on GitHub
 html_theme = "furo"
 html_title = "sdf"
 autodoc_member_order = "bysource"
