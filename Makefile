@@ -80,6 +80,7 @@ lint: setup  ## Check style and types
 	$(BIN)/mypy
 
 docs: setup  ## Build the documentation into build/docs
+	$(BIN)/python docs/options.py
 	$(BIN)/sphinx-build -W -q -b html docs build/docs
 
 check: lint test  ## What CI runs
@@ -102,7 +103,7 @@ build/peers/ready: benchmarks/peers.txt
 	build/peers/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
-pictures: setup  ## Draw the pictures of README.md and the docs from real runs
+pictures: setup  ## Draw the pictures of README.md and the docs from real runs, and their front page into build
 	$(BIN)/python benchmarks/pictures.py
 
 clean:  ## Remove what the other targets made

@@ -15,7 +15,8 @@ from pyspark import SparkConf, SparkContext
 
 from sdf import DoFn, LiveRunner, OffsetRange, run_sdf
 
-PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs" / "pictures"
 SENSORS = [("kitchen", 200), ("cellar", 150), ("attic", 250), ("engine", 2600)]  # the last one is the straggler
 SECONDS = 0.005  # for each reading
 LEFT, RIGHT, ROW = 90, 60, 22
@@ -88,6 +89,16 @@ def screenshot(page, picture, scheme, height):
     subprocess.run([*command, page.as_uri()], check=True, capture_output=True, timeout=120)
 
 
+def front_page():
+    """Build the docs, and draw their front page as people see it first."""
+    built = ROOT / "build" / "docs"
+    sphinx = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", str(ROOT / "docs"), str(built)]
+    subprocess.run(sphinx, check=True, timeout=600)
+    for name, scheme in (("light", LIGHT), ("dark", DARK)):
+        screenshot(built / "index.html", ROOT / "build" / f"front-page-{name}.png", scheme, 1600)
+    print(f"{ROOT / 'build'}: front-page-dark.png, front-page-light.png, to look at")
+
+
 def main():
     conf = SparkConf().setMaster("local[4]").set("spark.ui.enabled", "false")
     with (
@@ -111,6 +122,7 @@ def main():
         for name, scheme in (("light", LIGHT), ("dark", DARK)):
             screenshot(page, PICTURES / f"report-{name}.png", scheme, 1000)
     print(f"{PICTURES}: {', '.join(sorted(path.name for path in PICTURES.iterdir()))}")
+    front_page()
 
 
 if __name__ == "__main__":

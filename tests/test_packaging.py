@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 TEXTS = sorted(
     path
     for pattern in ("*.md", "Makefile", "setup.cfg", "docs/*.md", "docs/*.py", "sdf/**/*.py", "examples/*.py",
-                    "benchmarks/*.py", "benchmarks/*.txt", ".ci/*")
+                    "examples/*.ipynb", "benchmarks/*.py", "benchmarks/*.txt", ".ci/*")
     for path in ROOT.glob(pattern)
     if path.is_file()
 )  # fmt: skip

@@ -12,6 +12,7 @@ import math
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -103,7 +104,9 @@ def display(progress: bool | Callable[[Any], Any] | None, who: str) -> Display |
     if progress is None and not (_is_terminal(sys.stderr) or "ipykernel" in sys.modules):
         return None
     try:
-        tqdm = importlib.import_module("tqdm.auto").tqdm
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "IProgress not found")  # a notebook without ipywidgets: a bar of text
+            tqdm = importlib.import_module("tqdm.auto").tqdm
     except ImportError as error:
         if progress is None:
             return None
@@ -132,13 +135,17 @@ class _Bar:
     def __call__(self, progress: Progress) -> None:
         if self._bar is None:
             unit = " batches" if isinstance(progress, StreamProgress) else ""
-            self._bar = self._tqdm(desc=progress.name, unit=unit, unit_scale=not unit, dynamic_ncols=True)
+            known = progress.known if isinstance(progress, RunProgress) else None
+            self._bar = self._tqdm(desc=progress.name, total=known, unit=unit, unit_scale=not unit, dynamic_ncols=True)
         bar = self._bar
         if isinstance(progress, RunProgress):
-            bar.total, bar.n = progress.known, progress.done
-            bar.set_postfix_str(
-                f"{progress.tasks_busy}/{progress.slots} slots, {progress.splits} splits", refresh=False
-            )
+            if bar.total != progress.known:
+                began = bar.start_t
+                bar.reset(progress.known)  # the widget of a notebook does not look at bar.total
+                bar.start_t = began
+            bar.n = progress.done
+            splits = "1 split" if progress.splits == 1 else f"{progress.splits:,} splits"
+            bar.set_postfix_str(f"{progress.tasks_busy}/{progress.slots} slots, {splits}", refresh=False)
         else:
             bar.n = progress.batches
             lag = "" if progress.lag_seconds is None else f", lag {progress.lag_seconds:.1f} s"

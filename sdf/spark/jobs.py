@@ -7,6 +7,7 @@ jobs of one run, so the caller's job group is not changed.
 from __future__ import annotations
 
 import functools
+import linecache
 import queue
 import re
 import threading
@@ -22,7 +23,10 @@ from sdf import errors
 from sdf.errors import SdfError, StageError
 from sdf.spark.actions import cancel
 
-__all__ = ["Ended", "Jobs", "explain", "slot_counter"]
+__all__ = ["Ended", "Jobs", "explain", "slot_counter", "unwound"]
+
+_CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
+_CELL_FRAME = re.compile(r'^  File "(.*)", line (\d+), in .*\n(?!    )', re.MULTILINE)  # a worker has no source of it
 
 
 @attrs.frozen
@@ -123,7 +127,8 @@ def explain(error: BaseException, what: str, run_id: str) -> BaseException:
     found = re.search(rf"^sdf\.errors\.(\w+): {mark} (.*?) {mark}", text, re.MULTILINE | re.DOTALL)
     if found is not None:
         explained = getattr(errors, found.group(1))(found.group(2))
-        trace = re.sub(mark, "", text[start : found.end()]).rstrip()
+        trace = re.sub(mark, "", text[start : found.end()]).rsplit(_CAUSED, 1)[0].rstrip()  # what raised this error
+        trace = _CELL_FRAME.sub(_with_source, trace)
     else:
         trace = re.split(r"\n(?: SQLSTATE: 38000|\tat org\.apache\.spark)", text[start:])[0].rstrip()
         last = trace.splitlines()[-1]
@@ -136,6 +141,17 @@ def explain(error: BaseException, what: str, run_id: str) -> BaseException:
         )
     explained.__cause__ = WorkerTraceback(f"{trace}\n")
     return explained
+
+
+def _with_source(frame: re.Match[str]) -> str:
+    """Return a frame of a traceback with its line, if it is in a cell of this notebook."""
+    line = linecache.getline(frame[1], int(frame[2])).strip() if frame[1] in linecache.cache else ""
+    return f"{frame[0]}    {line}\n" if line else frame[0]
+
+
+def unwound(error: Exception) -> Exception:
+    """Return an error of a worker without the driver's frames, which say nothing of it; others unchanged."""
+    return error.with_traceback(None) if isinstance(error.__cause__, WorkerTraceback) else error
 
 
 def slot_counter(sc: SparkContext) -> Callable[[], int]:

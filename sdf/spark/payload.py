@@ -12,6 +12,7 @@ import functools
 import logging
 import os
 import queue
+import re
 import uuid
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -118,7 +119,15 @@ def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
         if str(error).startswith(f"[{run_id.partition('-')[0]}"):  # another step of the stream has done so
             raise
         text = f"[{run_id}] {error} [{run_id}]"
-        raise type(error)(text).with_traceback(error.__traceback__) from error.__cause__
+        raise type(error)(text).with_traceback(error.__traceback__) from _from_users_code(error.__cause__)
+
+
+def _from_users_code(error: BaseException | None) -> BaseException | None:
+    """Return an error without the frames of sdf that called the user's code; with them, if it was not called."""
+    frame = None if error is None else error.__traceback__
+    while frame is not None and re.match(r"sdf\.(?!io\.)", frame.tb_frame.f_globals.get("__name__", "")):
+        frame = frame.tb_next
+    return error if error is None or frame is None else error.with_traceback(frame)
 
 
 class Expand:

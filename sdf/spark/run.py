@@ -12,6 +12,7 @@ from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.reporting.progress import RunProgress
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
+from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.staged.runner import StagedRunner
 
@@ -64,5 +65,9 @@ def run_sdf(
             f"runner=LiveRunner()."
         )
     values = {name: value.collect() if isinstance(value, RDD) else value for name, value in (side_inputs or {}).items()}
-    outputs = (runner or StagedRunner()).run(rdd, fn, values, names, display(progress, "run_sdf()"))
+    shown = display(progress, "run_sdf()")
+    try:
+        outputs = (runner or StagedRunner()).run(rdd, fn, values, names, shown)
+    except Exception as error:
+        raise unwound(error) from error.__cause__
     return outputs if names else outputs["main"]

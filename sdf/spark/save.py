@@ -30,6 +30,7 @@ from sdf.saving.saving import Saving
 from sdf.sinks.sink import Sink, Token
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
+from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.staged.runner import StagedRunner
 
@@ -150,9 +151,9 @@ def save_sdf(
                 shown = display(progress, "save_sdf()")
                 try:
                     report = (runner or StagedRunner()).save(elements, fn, values, saving, shown)
-                except Exception:
+                except Exception as error:
                     saving.check_alone()
-                    raise
+                    raise unwound(error) from error.__cause__
             saving.finish()
         if begun:  # after it, since an RDD that changes must not stand in the way of what was begun
             saving.check_same_elements(elements.collect())

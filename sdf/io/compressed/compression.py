@@ -68,8 +68,9 @@ class CompressedFn(FileFn):
             is opened with ``storage_options``. None: a directory of this user's in the temporary directory of each
             host. On a cluster each host then makes its own index when it first reads a part of the file. Nothing is
             ever deleted there.
-        options: as for `FileFn`: ``storage_options``; ``block_size``, which counts bytes of the text for a gzip file,
-            and bytes of the file for others.
+        block_size: split each file at the start of the run into parts of so many bytes, of the text for a gzip file, of
+            the file for others; None leaves all splits to the runner, which makes them by what it measures.
+        options: as for `FileFn`: ``storage_options``.
     """
 
     def __init__(self, *, compression: str | None = "infer", index_dir: str | None = None, **options: Any) -> None:

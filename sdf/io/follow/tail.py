@@ -56,8 +56,10 @@ class TailLines(ReadLines):
             summary and a warning tell of both.
         timestamp: a function from a record to its time, such as seconds since the epoch. The highest so far is the
             watermark of a file: records should come in that order, and late ones are given all the same.
-        options: as for `ReadLines`. ``compression`` must be ``"infer"``, or None if names such as ``a.log.gz`` mean
-            nothing. A compressed `FileInfo` is read once, when it is complete; a compressed path is an error.
+        compression: ``"infer"``, or None if names such as ``a.log.gz`` mean nothing. A compressed `FileInfo` is read
+            once, when it is complete; a compressed path is an error.
+        with_block_id, index_dir, block_size: of no use: a file that grows has no blocks and no index.
+        options: as for `ReadLines`.
 
     Source: `tail -F`; rotation as logrotate does it.
     """

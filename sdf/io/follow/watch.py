@@ -115,19 +115,22 @@ class WatchFiles(Connector):
             `TailLines`. It waits until a file has a first byte. A compressed file is not yielded if it begins, both
             name and text, as a file that was yielded: it is the copy that rotation makes of it. Another copy is
             another file: leave copies of rotated files out of the pattern.
-        recursive, regex, hidden, storage_options: as of `MatchFiles`.
+        missing_ok: wait if nothing is found; False: raise an error.
+        recursive, regex, hidden, storage_options: as for `MatchFiles`.
 
     Source: the directory scanner of Apache Apex Malhar's file splitter, which compares times only.
     """
 
     scans = True
 
-    def __init__(self, *, interval_seconds: float = 5.0, modified: str = "reread", **options: Any) -> None:
+    def __init__(
+        self, *, interval_seconds: float = 5.0, modified: str = "reread", missing_ok: bool = True, **options: Any
+    ) -> None:
         if modified not in ("reread", "tail", "ignore"):
             raise InvalidValueError(f"WatchFiles modified must be 'reread', 'tail' or 'ignore' (got {show(modified)}).")
         self.interval_seconds = as_seconds(interval_seconds, "WatchFiles interval_seconds")
         self.modified = modified
-        self._match = MatchFiles(**{"missing_ok": True, **options})
+        self._match = MatchFiles(missing_ok=missing_ok, **options)
 
     @classmethod
     def option_names(cls) -> set[str]:

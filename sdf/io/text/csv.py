@@ -46,7 +46,9 @@ class ReadCsv(TextFn):
         skipinitialspace: spaces after a separator do not belong to the field.
         quoted_newlines: quoted fields may hold newlines. Then only reading from the start shows where rows start: each
             file is read in one piece, and the report says so. False: such a field is an error.
-        encoding, errors: as for `ReadLines`. A byte order mark at the start of a file is dropped.
+        encoding: encoding of the text. A UTF-8 byte order mark at the start of a file is dropped. UTF-16 and UTF-32 are
+            refused: the byte of a line feed may be part of a character there.
+        errors: as for `ReadLines`.
         options: as for `TextFn`: ``with_position``, ``with_block_id``, ``on_error``, ``max_record_bytes``,
             ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
 

@@ -24,9 +24,9 @@ class ReadJsonLines(TextFn):
     Args:
         loads: a function that turns the text of a line into a value, or raises ValueError; ``orjson.loads`` will do. It
             must be picklable.
+        delimiter: the bytes that end a value, such as ``b"\\x1e"`` where it is not a line.
         options: as for `TextFn`: ``with_position``, ``with_block_id``, ``on_error``, ``max_record_bytes``,
-            ``compression``, ``index_dir``, ``block_size``, ``storage_options``, and ``delimiter``, for values that end
-            in other bytes, such as ``b"\\x1e"``.
+            ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.

@@ -86,8 +86,8 @@ class TextFn(CompressedFn):
 
     Args:
         delimiter: the bytes that end a record.
-        with_position: yield ``((path, offset), record)`` instead of ``record``; for compressed text see
-            `sdf.io.compressed.compression`.
+        with_position: yield ``((path, offset), record)`` instead of ``record``. In a bzip2, BGZF or zstd file the
+            offset counts no bytes, but increases: see `sdf.io.compressed.compression`.
         with_block_id: yield ``(id, output)`` instead of each output, with the `FileBlock.id` of the block that the
             record starts in: of the element, or of a part of ``block_size`` bytes of it; else of the whole file.
         on_error: ``"raise"``, or ``"tag"`` to yield a record that cannot be read as a `BadRecord` with the tag ``bad``.

@@ -1,0 +1,112 @@
+"""sdf in a notebook: the one in examples/ runs as it is, and what its cells show; bars, reports and errors."""
+
+import os
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+SKEWED = ROOT / "examples" / "skewed_files.ipynb"
+WIDGETS = "application/vnd.jupyter.widget-state+json"
+
+
+def executed(notebook, folder, monkeypatch):
+    """Run all cells in a kernel of its own, as Jupyter does; an error ends it, unless its cell is tagged for that."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))  # whatever the user has there
+    resources = {"metadata": {"path": str(folder)}}
+    return NotebookClient(notebook, timeout=600, coalesce_streams=True, resources=resources).execute()
+
+
+def outputs_of(notebook, begin):
+    """Return the outputs of the cell with a line that begins so."""
+    (cell,) = [cell for cell in notebook.cells if re.search(f"^{re.escape(begin)}", cell.source, re.MULTILINE)]
+    return cell.outputs
+
+
+def shown(notebook, begin, kind="text/plain"):
+    """Return what a cell shows as its value, as text or HTML."""
+    return next(one.data[kind] for one in outputs_of(notebook, begin) if one.output_type == "execute_result")
+
+
+@pytest.fixture(scope="module")
+def skewed(tmp_path_factory):
+    """The notebook of examples/, with its outputs."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return executed(nbformat.read(SKEWED, 4), tmp_path_factory.mktemp("notebook"), monkeypatch)
+
+
+def test_the_notebook_is_kept_without_outputs():
+    """They would differ with each run, and make it large."""
+    notebook = nbformat.read(SKEWED, 4)
+    nbformat.validate(notebook)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [(cell.outputs, cell.execution_count) for cell in cells] == [([], None)] * len(cells)
+
+
+def test_all_records_of_the_huge_file_are_there(skewed):
+    """Each second of the recording, once."""
+    assert shown(skewed, "features = run_sdf") == "6420"
+    assert re.search(r"engine +6000", shown(skewed, "features.toDF()"))
+
+
+def test_a_cell_shows_the_report(skewed):
+    """As a card with a timeline, which names the file that was split."""
+    html = shown(skewed, "features.report", "text/html")
+    assert "class=sdf-run" in html
+    assert "<svg" in html
+    assert re.search(r"straggler: .*engine\.npy.* it was split into \d+ parts", html)
+
+
+def test_the_bar_is_a_widget_that_knows_how_much_there_is(skewed):
+    """It is full at the end, and shows the cell of the error how far that came; no cell has more than its bar."""
+    widgets = [one["state"] for one in skewed.metadata.widgets[WIDGETS]["state"].values()]
+    bars = [one for one in widgets if one["_model_name"] == "FloatProgressModel"]
+    assert sorted((one["bar_style"], one["max"]) for one in bars) == [
+        ("danger", 6420.0), ("success", 6420.0), ("success", 6420.0)
+    ]  # fmt: skip
+    assert [one["value"] for one in bars if one["bar_style"] == "success"] == [6420.0, 6420.0]
+    kinds = [one.output_type for one in outputs_of(skewed, "features = run_sdf")]
+    assert kinds == ["display_data", "execute_result"]
+
+
+def test_an_error_shows_the_line_of_the_cell_and_hardly_any_of_sdf(skewed):
+    """Which DoFn, on which file, where in the user's code."""
+    (error,) = [one for one in outputs_of(skewed, "run_sdf(sc") if one.output_type == "error"]
+    assert error.ename == "ProcessError"
+    assert re.match(r"CrestFn\.process\(\) on .*cellar\.npy' raised ZeroDivisionError", error.evalue)
+    text = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(error.traceback))
+    assert re.search(r'line \d+, in features\n    return \{\*\*found, "crest": .*\nZeroDivisionError', text)
+    assert set(re.findall(r"sdf/\w+/\w+\.py", text)) == {"sdf/spark/run.py"}
+    assert len(text.splitlines()) < 40
+
+
+def test_what_was_saved_is_read_by_pandas_and_spark(skewed):
+    """The silent second is the one without a crest."""
+    assert outputs_of(skewed, "saved = save_sdf")[-1].text.startswith("saved 6,420 records in ")
+    assert re.search(r"cellar +17 +0\.0 .*NaN$", shown(skewed, "table = pd.read_parquet"))
+    assert re.search(r"engine +3\.\d", shown(skewed, "spark.read.parquet"))
+
+
+TEXT_BAR = """
+import sys
+sys.modules["ipywidgets"] = None  # as if it were not installed
+from sdf.reporting.progress import RunProgress
+from sdf.spark.display import display
+bar = display(None, "run_sdf()")
+for done in (0, 3, 8):
+    bar.show(RunProgress("CountFn", 1.0, done, 4 + done // 2, 1, 2, 1, ended=done == 8))
+bar.wait()
+"""
+
+
+def test_without_widgets_the_bar_is_one_line_of_text(tmp_path, monkeypatch):
+    """And nothing complains that they are not there."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(TEXT_BAR)])
+    (output,) = executed(notebook, tmp_path, monkeypatch).cells[0].outputs
+    assert output.name == "stderr"
+    (line,) = output.text.splitlines()
+    assert re.match(r"CountFn: 100%\|█+\| 8\.00/8\.00 .*1/2 slots, 1 split\]$", line)
