@@ -18,6 +18,7 @@ from sdf.execution.tracker_views import sides
 SPLITS = 250_000  # of each kind
 _AT_ONCE = 5_000  # splits that are checked together
 _START = 10
+_LONGEST_PAUSE = 3_000  # turns of a loop: about as long as the system lets one thread run
 _FRACTIONS = [0.999] * 60 + [0.99] * 20 + [0.9] * 12 + [0.5] * 6 + [0, 1]
 
 
@@ -108,8 +109,13 @@ def raced(kind, choose):
     """Go through ranges while two threads split them; return the races with the stop that each had at its end."""
     races, over, now = [], threading.Event(), []
 
-    def split(fractions):
+    def split(seed):
+        mine = random.Random(seed)
+        fractions = itertools.cycle(mine.sample(_FRACTIONS, len(_FRACTIONS)))
         while not over.is_set():
+            if mine.random() < 0.2:  # else most splits come just after a switch, and no other switch comes within them
+                for _ in range(mine.randrange(_LONGEST_PAUSE)):
+                    pass
             race = now[-1]
             pair = race.runner.try_split(next(fractions))
             if pair is None:
@@ -128,10 +134,7 @@ def raced(kind, choose):
         races.append((now[-1], stop))
 
     go_on()
-    threads = [
-        threading.Thread(target=split, args=(itertools.cycle(choose.sample(_FRACTIONS, len(_FRACTIONS))),))
-        for _ in range(2)
-    ]
+    threads = [threading.Thread(target=split, args=(choose.random(),)) for _ in range(2)]
     for thread in threads:
         thread.start()
     try:
