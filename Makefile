@@ -67,7 +67,7 @@ test: setup  ## Run all tests but the soak, in ten minutes
 test-fast: setup  ## Run the tests that need no Spark, in a minute or two
 	$(PYTEST) -m "not spark and not soak"
 
-test-versions:  ## Run the core and both runners on the oldest and the newest of all that is promised
+test-versions:  ## Run the core and both runners on the oldest and the newest of all that is promised, claims() on all
 	@./.ci/need-java
 	$(PYTHON) .ci/versions.py
 

@@ -1,6 +1,8 @@
 """Test what is promised at both ends: the oldest Python with the oldest libraries, the newest with the newest.
 
-make test-versions runs it. Each end has an environment of its own under build/versions, made anew, with nothing in it
+Between both ends, the stress test of claims() alone: it depends on how Python iterates and switches threads.
+
+make test-versions runs it. Each version has an environment of its own under build/versions, made anew, with nothing in it
 but pytest and what sdf itself needs: the tests of connectors need more, and are left to make test.
 """
 
@@ -16,10 +18,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NEWEST_PYTHON = "3.13"
+BETWEEN = ("3.11", "3.12")
 PARTS = {
     "core": ["-m", "not spark and not soak", "--ignore", "tests/io", "--ignore", "tests/spark", "tests"],
     "Spark": ["-m", "not soak", "tests/spark/test_run_sdf.py", "tests/spark/live/test_live.py"],
 }
+STRESS = {"claims()": ["tests/execution/test_claims_stress.py"]}  # at both ends it is part of the core
 
 
 def promised():
@@ -83,12 +87,13 @@ def tested(python, arguments):
 
 def main():
     oldest_python, requirements = promised()
-    ends = {
-        "oldest": (oldest_python, [oldest_of(requirement) for requirement in requirements]),
-        "newest": (NEWEST_PYTHON, requirements),
+    versions = {
+        "oldest": (oldest_python, [oldest_of(requirement) for requirement in requirements], PARTS),
+        **{f"between-{version}": (version, requirements, STRESS) for version in BETWEEN},
+        "newest": (NEWEST_PYTHON, requirements, PARTS),
     }
     said, passed, ran = [], True, False
-    for name, (version, pins) in ends.items():
+    for name, (version, pins, parts) in versions.items():
         began = time.monotonic()
         python = interpreter(version)
         if python is None:
@@ -97,7 +102,7 @@ def main():
         print(f"\n=== {name}: Python {version}, {', '.join(pins)}", flush=True)
         own = environment(name, python, pins)
         said.append(f"{name}: {versions_in(own, pins)}; made in {time.monotonic() - began:.0f} s")
-        for part, arguments in PARTS.items():
+        for part, arguments in parts.items():
             right, last = tested(own, arguments)
             said.append(f"  {part}: {last}")
             passed, ran = passed and right, True

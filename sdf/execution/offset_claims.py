@@ -66,6 +66,22 @@ def forbid(seen: Any, fault: Callable[[str], ClaimError]) -> None:
     seen.delivering = True
 
 
+class _Chunks:
+    """One chunk after the other. No generator: `chain` frees one that runs in one thread when another thread asks it."""
+
+    def __init__(self, tracker: OffsetClaims) -> None:
+        self._tracker = tracker
+
+    def __iter__(self) -> _Chunks:
+        return self
+
+    def __next__(self) -> Iterator[int]:
+        return self._tracker.next_chunk()
+
+    def __del__(self) -> None:
+        self._tracker.end_chunks()
+
+
 class OffsetClaims:
     """Mixin before the class of a tracker of offsets that `process` holds."""
 
@@ -108,27 +124,34 @@ class OffsetClaims:
             return found
         positions_of(OffsetRange(self._start, self._stop))
         forbid(self, self._fault)
-        return chain.from_iterable(self._chunks())
+        return chain.from_iterable(_Chunks(self))
 
-    def _chunks(self) -> Iterator[Iterator[int]]:
-        try:
-            while True:
-                with self._lock:
-                    self._last = self._reached()
-                    first = self._last + 1
-                    count = min(self._stop - first, _MOST_POSITIONS)
-                    if count <= 0:
-                        return
-                    if first == self._start:
-                        self._edge()
-                    positions, ones = iter(range(first, first + count)), repeat(True, count)
-                    self._chunk = positions, ones, first + count
-                yield compress(positions, ones)
-        finally:
-            with self._lock:
-                self._last, self._chunk, self._fence = self._reached(), None, self._stop
+    def next_chunk(self) -> Iterator[int]:
+        """Return the next positions to deliver; raise StopIteration if the rest is others'."""
+        with self._lock:
+            self._last = self._reached(stopping=True)  # another thread may have just taken a chunk
+            first = self._last + 1
+            count = min(self._stop - first, _MOST_POSITIONS)
+            if count <= 0:
+                raise StopIteration
+            if first == self._start:
+                self._fence = self._stop
+                self._edge()
+            positions, ones = iter(range(first, first + count)), repeat(True, count)
+            self._chunk = positions, ones, first + count
+            return compress(positions, ones)
+
+    def end_chunks(self) -> None:
+        """Allow other claims. Waits for no lock: Python may call it in a thread that holds this tracker's."""
+        self.delivering = False
+        self.try_claim = self._claim_again  # type: ignore[method-assign]
+
+    def _claim_again(self, position: Any) -> bool:
+        with self._lock:
+            self._last, self._chunk = self._reached(), None
+        if vars(self)["try_claim"] == self._claim_again:
             del self.try_claim
-            self.delivering = False
+        return OffsetClaims.try_claim(self, position)
 
     def _reached(self, *, stopping: bool = False) -> Any:
         chunk = self._chunk

@@ -342,6 +342,18 @@ MUTANTS = {
         "            return [(item, 0.0) for item in work.add(elements)]\n",
         "spark/test_save_crashes.py::test_a_resume_survives_deaths_too",
     ),
+    "a split counts what is delivered before it stops the delivery": (
+        "execution/offset_claims.py",
+        (
+            "        if stopping:\n            positions.__setstate__(sys.maxsize)\n"
+            "        last = end - length_hint(ones) - 1\n"
+        ),
+        (
+            "        last = end - length_hint(ones) - 1\n"
+            "        if stopping:\n            positions.__setstate__(sys.maxsize)\n"
+        ),
+        "execution/test_offset_claims.py::test_nothing_is_delivered_while_a_split_counts",
+    ),
     "a task leaves its input unread": (
         "spark/staged/task.py",
         "((items, budget_seconds),) = partition",
