@@ -67,7 +67,7 @@ def forbid(seen: Any, fault: Callable[[str], ClaimError]) -> None:
 
 
 class _Chunks:
-    """One chunk after the other. No generator: `chain` frees one that runs in one thread when another thread asks it."""
+    """One chunk after the other. No generator: if two threads ask `chain`, it frees a generator that still runs."""
 
     def __init__(self, tracker: OffsetClaims) -> None:
         self._tracker = tracker

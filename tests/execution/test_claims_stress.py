@@ -128,7 +128,7 @@ def raced(kind, choose):
         now.append(Race(runner))
         delivered = []
         for block in claims:
-            delivered.append(block)
+            delivered.append(block)  # noqa: PERF402 - list() would not let the other threads in between
         stop = runner.current_restriction().stop
         assert delivered == list(itertools.takewhile(lambda block: position_of(block) < stop, every))
         races.append((now[-1], stop))
