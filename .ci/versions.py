@@ -2,8 +2,8 @@
 
 Between both ends, the stress test of claims() alone: it depends on how Python iterates and switches threads.
 
-make test-versions runs it. Each version has an environment of its own under build/versions, made anew, with nothing in it
-but pytest and what sdf itself needs: the tests of connectors need more, and are left to make test.
+make test-versions runs it. Each version has an environment of its own under build/versions, made anew, with nothing in
+it but pytest and what sdf itself needs: the tests of connectors need more, and are left to make test.
 """
 
 import configparser

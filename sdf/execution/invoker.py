@@ -100,6 +100,8 @@ class Invoker:
         self._ones: repeat[bool] | None = None  # counts outputs down; None until process() has returned
         self._begun = False  # whether the tracker has reported the first claim
         self._records_at_refusal: int | None = None
+        self._refused_to_claims = False  # claims() met the end, and gave nothing that was refused
+        self._rest_is_others = False  # at a block, not at the end of all blocks
         self._split_lock = Lock()
         with self._blame("create_tracker"):
             tracker = fn.create_tracker(element, restriction)
@@ -247,7 +249,9 @@ class Invoker:
             state = None if self._watermark is None else self._watermark.state()
             template = Residual(None, delay_seconds, state, deferred=True)
             if self._tracker.started:
-                cut_off = self._cut(lambda: self._deferred_pair(delay_seconds), template)
+                cut_off = None
+                if not self._rest_is_others:
+                    cut_off = self._cut(lambda: self._deferred_pair(delay_seconds), template)
                 if cut_off is None and self._stopped:  # the runner has just cut off the same work
                     rest = self.residuals[-1]
                     delay_seconds = max(rest.delay_seconds, delay_seconds)
@@ -286,7 +290,7 @@ class Invoker:
 
     def _observed_record(self, is_at_split_point: bool, record_start: Any) -> bool:
         if is_at_split_point:
-            return self._observed_claim(record_start)
+            return bool(self._seen.try_claim(record_start))  # refused while claims() is in use
         return bool(self._tracker.try_return_record_at(False, record_start))
 
     @property
@@ -306,13 +310,15 @@ class Invoker:
             OutputError: for an output before the first claim; `run` raises it too, in case `process` catches it.
         """
         first, self._begun = not self._begun, True
+        if self._tracker.refused and self._seen.delivering:
+            self._refused_to_claims, self._rest_is_others = True, not self._seen.closing
         if self._ones is None:
             return  # process() has not returned its outputs yet: it may have made all of them already
         if first and self.records:
             error = self._before_claim()
             self._note_failure(error)
             raise error
-        if self._tracker.refused and not self._tracker.delivers:
+        if self._tracker.refused and not self._refused_to_claims:
             self._records_at_refusal = self.records
 
     def _before_claim(self) -> OutputError:
@@ -332,7 +338,7 @@ class Invoker:
 
     def _checked(self, outputs: Iterable[Any]) -> Iterator[Any]:
         for output in outputs:
-            if self._tracker.refused and not self._tracker.delivers:
+            if self._tracker.refused and not self._refused_to_claims:
                 raise OutputError(
                     f"it gave {show(output)} after a refused claim; that block belongs to another work item"
                 )

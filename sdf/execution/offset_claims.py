@@ -40,9 +40,13 @@ def delivery(
     position: Callable[[Any], Any] | None,
 ) -> Iterator[Any]:
     """Return ``claims()`` of a tracker that `process` holds; no other claim is allowed while it is in use."""
-    if getattr(seen, "delivering", False):
+    if seen.delivering:
         raise fault(f"tracker.claims() {IN_USE}")
     own = vars(seen).get("try_claim")
+
+    def end() -> Any:
+        seen.closing = True
+        return closing()
 
     def ended() -> None:
         seen.delivering = False
@@ -51,7 +55,8 @@ def delivery(
         else:
             seen.try_claim = own
 
-    found = claims_of(seen.try_claim, restriction, blocks, position, closing, ended)
+    found = claims_of(seen.try_claim, restriction, blocks, position, end, ended)
+    seen.closing = False  # it was only asked whether there is an end
     forbid(seen, fault)
     return found
 
@@ -67,7 +72,7 @@ def forbid(seen: Any, fault: Callable[[str], ClaimError]) -> None:
 
 
 class _Chunks:
-    """One chunk after the other. No generator: `chain` frees one that runs in one thread when another thread asks it."""
+    """One chunk after the other. No generator: if two threads ask `chain`, it frees a generator that still runs."""
 
     def __init__(self, tracker: OffsetClaims) -> None:
         self._tracker = tracker
@@ -96,6 +101,7 @@ class OffsetClaims:
     _fence: Any  # that of the tracker, lowered while a split is being tried
     _edge: Callable[[], None]
     _fault: Callable[[str], ClaimError]
+    delivering: bool
     _chunk: tuple[Any, Any, int] | None = None  # positions, their countdown, and the end of the chunk
 
     def try_claim(self, position: Any) -> bool:
@@ -125,6 +131,12 @@ class OffsetClaims:
         positions_of(OffsetRange(self._start, self._stop))
         forbid(self, self._fault)
         return chain.from_iterable(_Chunks(self))
+
+    def try_return_record_at(self, is_at_split_point: bool, record_start: Any) -> bool:
+        if self.delivering and self._chunk is not None:
+            raise self._fault(f"try_return_record_at({is_at_split_point}, {record_start!r}) {IN_USE}")
+        answer: bool = super().try_return_record_at(is_at_split_point, record_start)  # type: ignore[misc]
+        return answer
 
     def next_chunk(self) -> Iterator[int]:
         """Return the next positions to deliver; raise StopIteration if the rest is others'."""

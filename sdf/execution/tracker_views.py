@@ -92,6 +92,8 @@ class Within:
     start = _hidden("start")  # users look for these three; a __getattr__ would slow down each claim
     stop = _hidden("stop")
     claim = _hidden("claim")
+    delivering = False  # whether claims() is in use
+    closing = False  # whether its blocks have ended
 
     try_claim: Callable[[Any], bool]
     current_restriction: Callable[[], Any]
@@ -130,11 +132,6 @@ class Held:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._whole, name)
 
-    @property
-    def delivers(self) -> bool:
-        """Whether `process` has used `claims`."""
-        return "delivering" in vars(self._whole.__self__)
-
     def defer_remainder(self, delay_seconds: float = 0) -> Any:
         return deferred(self)
 
@@ -151,7 +148,6 @@ class LockedTracker:
         self._lock = Lock()
         self.started = False
         self.refused = False
-        self.delivers = False
         self.last_claimed: Any = None
 
     def try_claim(self, position: Any) -> bool:
@@ -218,6 +214,8 @@ class TrackerView:
 
     defer_remainder: Callable[..., None]
     watermark: Any
+    delivering = False
+    closing = False
 
     def __init__(self, tracker: LockedTracker) -> None:
         self.try_claim = tracker.try_claim
@@ -229,9 +227,7 @@ class TrackerView:
         self, blocks: Iterable[Any] | None = None, *, position: Callable[[Any], Any] | None = None
     ) -> Iterator[Any]:
         """See `RestrictionTracker.claims`."""
-        found = delivery(self, self.current_restriction, self._tracker.closing, self._tracker.fault, blocks, position)
-        self._tracker.delivers = True
-        return found
+        return delivery(self, self.current_restriction, self._tracker.closing, self._tracker.fault, blocks, position)
 
     def __iter__(self) -> Iterator[Any]:
         raise _not_iterable()

@@ -32,7 +32,8 @@ def claims_of(
         restriction: returns the current restriction.
         blocks: the blocks in the order of their positions; None for the positions of an offset range themselves.
         position: returns the position of a block; None if a block is its position.
-        closing: returns the position that is claimed when the blocks have ended, None for no such claim.
+        closing: returns the position that is claimed when the blocks have ended, None for no such claim. None now, for
+            a range without an end, means no such claim later: a split may bound the range while its blocks grow.
         ended: called when the iterator is not used any more, if it ever was.
 
     Raises:
@@ -42,12 +43,16 @@ def claims_of(
     if blocks is None:
         if position is not None:
             raise InvalidValueError("tracker.claims() position needs blocks: claims(blocks, position=...).")
-        return _claimed(claim, positions_of(restriction()), None, lambda: None, ended)
+        return _claimed(claim, positions_of(restriction()), None, _no_position, ended)
     if not isinstance(blocks, Iterable):
         raise InvalidTypeError(f"tracker.claims() blocks must be an iterable of blocks in order (got {show(blocks)}).")
     if position is not None and not callable(position):
         raise InvalidTypeError(f"tracker.claims() position must be a function of a block (got {show(position)}).")
-    return _claimed(claim, blocks, position, closing, ended)
+    return _claimed(claim, blocks, position, _no_position if closing() is None else closing, ended)
+
+
+def _no_position() -> None:
+    return None
 
 
 def _claimed(

@@ -68,7 +68,7 @@ class OffsetRangeTracker(RestrictionTracker):
         return not self._refused
 
     def _closing(self) -> int | None:
-        return None if self._stop is UNBOUNDED else int(self._stop)
+        return None if self._stop is UNBOUNDED else int(max(self._stop, self._record))
 
     def _reached(self, *, stopping: bool = False) -> Any:
         """Return the last position claimed or tried; the tracker that `process` holds may count them elsewhere.
@@ -192,10 +192,11 @@ class OffsetRangeTracker(RestrictionTracker):
         with self._lock:
             if not is_integer(record_start):
                 raise self._fault(f"try_return_record_at() positions must be integers (got {show(record_start)}).")
-            last = max(self._last, self._record)
-            if self._last < self._start or self._refused or record_start < last:
+            claimed = self._reached()
+            last = max(claimed, self._record)
+            if claimed < self._start or self._refused or record_start < last:
                 rule = (
-                    "needs a split point before it" if self._last < self._start
+                    "needs a split point before it" if claimed < self._start
                     else "comes after a refused record" if self._refused
                     else f"must not precede {last}"
                 )  # fmt: skip

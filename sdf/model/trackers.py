@@ -80,8 +80,9 @@ class RestrictionTracker(ABC):
 
         Args:
             blocks: the blocks, in the order of their positions, from the start of the restriction. When they have
-                ended, the end of the input is claimed as well. None: the positions of an offset range themselves, at
-                the cost of a plain ``range``.
+                ended, the end of the input is claimed as well; not if the restriction has no end at this call, as
+                only `process` knows whether more will come: it defers then. None: the positions of an offset range
+                themselves, at the cost of a plain ``range``.
             position: returns the position of a block; None if the blocks are positions.
 
         Raises:

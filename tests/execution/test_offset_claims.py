@@ -20,7 +20,15 @@ from sdf import (
     UnsplittableTracker,
     run_direct,
 )
-from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, OutputError, ProcessError, UnclaimedWorkError
+from sdf.errors import (
+    ClaimError,
+    DeferError,
+    InvalidTypeError,
+    InvalidValueError,
+    OutputError,
+    ProcessError,
+    UnclaimedWorkError,
+)
 from sdf.execution import offset_claims, tracker_views
 from sdf.execution.invoker import Invoker
 from sdf.execution.tracker_views import sides
@@ -142,6 +150,12 @@ def test_nothing_is_delivered_while_a_split_counts(monkeypatch):
     assert list(claims) == []
 
 
+def take(claims, taken):
+    """Take them one by one, in Python."""
+    for position in claims:
+        taken.append(position)
+
+
 @pytest.mark.parametrize("most", [1, 3, 1 << 20])
 def test_two_threads_take_each_position_once(most, monkeypatch):
     """Both from one iterator, while it is split."""
@@ -152,7 +166,7 @@ def test_two_threads_take_each_position_once(most, monkeypatch):
         for _ in range(20):
             runner, tracker = both_sides(OffsetRangeTracker(OffsetRange(0, 300)))
             claims, taken = tracker.claims(), ([], [])
-            threads = [threading.Thread(target=lambda mine=mine: mine.extend(p for p in claims)) for mine in taken]
+            threads = [threading.Thread(target=take, args=(claims, mine)) for mine in taken]
             for thread in threads:
                 thread.start()
             while any(thread.is_alive() for thread in threads):
@@ -263,6 +277,86 @@ def test_a_range_without_an_end_stays_open():
         runner.check_done()
     assert not tracker.try_claim(UNBOUNDED)
     runner.check_done()
+
+
+def growing(there):
+    """Return an invoker whose DoFn gives what is there and defers the rest; it is cut at 16 of 20 meanwhile."""
+
+    def process(tracker):
+        for position in tracker.claims(range(there)):
+            yield position
+            if position == 2:
+                assert invoker.split(0.8).restriction == OffsetRange(16, UNBOUNDED)
+        tracker.defer_remainder(1)
+
+    kind = lambda restriction: GrowableOffsetRangeTracker(restriction, lambda: 20)  # noqa: E731
+    invoker = Invoker(Fn(process, kind), 0, OffsetRange(0, UNBOUNDED))
+    return invoker
+
+
+def test_a_range_that_a_split_bounds_stays_open_too():
+    """What was there when the blocks were listed ends before the cut: the rest up to it may come yet."""
+    invoker = growing(there=5)
+    assert list(invoker.run()) == [0, 1, 2, 3, 4]
+    assert [tuple(one.restriction) for one in invoker.residuals] == [(16, UNBOUNDED), (5, 16)]
+
+
+def test_process_may_defer_when_claims_has_ended_at_what_is_others():
+    """It cannot see whether its blocks have ended or the rest is others': then nothing is left to defer."""
+    invoker = growing(there=20)
+    assert list(invoker.run()) == list(range(16))
+    assert [tuple(one.restriction) for one in invoker.residuals] == [(16, UNBOUNDED)]
+
+
+def test_process_may_not_defer_what_it_has_claimed_to_its_end():
+    """The blocks of a range with an end have ended, so that nothing is left: what process defers would be lost."""
+
+    def process(tracker):
+        yield from tracker.claims([0, 3])
+        tracker.defer_remainder(1)
+
+    with pytest.raises(DeferError, match="after a refused claim"):
+        list(Invoker(Fn(process), 10, OffsetRange(0, 10)).run())
+
+
+def test_a_last_block_may_reach_past_the_end():
+    """Its records belong to it; the end is claimed behind them."""
+    runner, tracker = both_sides(OffsetRangeTracker(OffsetRange(0, 10)))
+    for block in tracker.claims([0, 7]):
+        assert tracker.try_return_record_at(False, block + 5)
+    runner.check_done()
+
+
+def test_an_output_after_a_refused_claim_of_its_own():
+    """Also of a process that has used claims() before."""
+
+    def process(tracker):
+        for position in tracker.claims():
+            yield position
+            break
+        while tracker.try_claim(tracker.current_restriction().stop):
+            pass
+        yield "late"
+
+    for on_claim in (None, lambda claims, position: None):
+        with pytest.raises(OutputError, match="after a refused claim"):
+            list(Invoker(Fn(process), 3, OffsetRange(0, 3), on_claim=on_claim).run())
+
+
+@pytest.mark.parametrize("blocks", [(), ([0, 1],)], ids=["positions", "blocks"])
+@pytest.mark.parametrize("observed", [False, True])
+def test_no_record_is_claimed_meanwhile(blocks, observed):
+    """By the older interface, whether the claims are observed or not."""
+
+    def process(tracker):
+        for position in tracker.claims(*blocks):
+            with suppress(ClaimError):
+                tracker.try_return_record_at(True, 2)
+            yield position
+
+    on_claim = (lambda claims, position: None) if observed else None
+    with pytest.raises(ClaimError, match=r"while tracker.claims\(\) is in use"):
+        list(Invoker(Fn(process), 3, OffsetRange(0, 3), on_claim=on_claim).run())
 
 
 def test_blocks_of_a_process_that_returns_early_are_not_claimed():
