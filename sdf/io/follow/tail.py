@@ -58,7 +58,7 @@ class TailLines(ReadLines):
             watermark of a file: records should come in that order, and late ones are given all the same.
         compression: ``"infer"``, or None if names such as ``a.log.gz`` mean nothing. A compressed `FileInfo` is read
             once, when it is complete; a compressed path is an error.
-        with_block_id, index_dir, block_size: of no use: a file that grows has no blocks and no index.
+        with_block_id, index_dir, block_size: an error: a file that grows has no blocks and no index.
         options: as for `ReadLines`.
 
     Source: `tail -F`; rotation as logrotate does it.
@@ -78,8 +78,9 @@ class TailLines(ReadLines):
         self.rotated_seconds = as_seconds(rotated_seconds, "TailLines rotated_seconds")
         self.fail_on_data_loss = fail_on_data_loss
         self.timestamp = as_timestamp(timestamp, "TailLines timestamp")
-        if self.with_block_id:
-            raise InvalidValueError("TailLines has no with_block_id: a file that grows has no blocks.")
+        for name, default in (("with_block_id", False), ("block_size", None), ("index_dir", None)):
+            if getattr(self, name) != default:
+                raise InvalidValueError(f"TailLines has no {name}: a file that grows has no blocks and no index.")
         if self.compression not in ("infer", None):
             raise InvalidValueError(
                 f"TailLines compression must be 'infer' or None (got {show(self.compression)}): a file that grows is "

@@ -304,3 +304,10 @@ def test_files_that_grow_are_not_compressed(path):
     """So that cannot be asked for."""
     with pytest.raises(InvalidValueError, match="TailLines compression must be 'infer' or None"):
         TailLines(compression="gzip")
+
+
+@pytest.mark.parametrize("options", [{"with_block_id": True}, {"block_size": 1024}, {"index_dir": "indices"}])
+def test_options_of_files_that_do_not_grow_are_refused(options):
+    """Not left without use in silence."""
+    with pytest.raises(InvalidValueError, match=f"TailLines has no {next(iter(options))}: a file that grows has no"):
+        TailLines(**options)
