@@ -32,7 +32,9 @@ class StartTimes(Protocol):
 
 
 class RateLimit:
-    """A limit of calls per second that holds for a whole run. Pass it as a side input; `process` calls through it::
+    """A limit of calls per second that holds for a whole run.
+
+    Pass it as a side input; `process` calls through it::
 
         class ReadOrders(DoFn):
             def get_initial_restriction(self, shop):

@@ -62,7 +62,8 @@ class IcebergTable(TableSink):
     than the longest run. The commit puts them into ``data``: by links on a disk, by copies within the store on an
     object store. They are young then, and orphans for seconds.
 
-    Tables with partitions, columns that must not be null, or format version 3 are refused.
+    Files are written with the credentials and the endpoint of the environment. Tables with partitions, columns that
+    must not be null, or format version 3 are refused.
 
     Args:
         name: the table, as "namespace.table".
@@ -70,8 +71,7 @@ class IcebergTable(TableSink):
             its properties, names to strings. In these "name" is the catalog's name, "default" if it is not there; a
             catalog in an SQL database holds the tables of each name apart.
         schema: see `ParquetFiles`. None: that of the table; if there is none, that of the first records.
-        compression, target_bytes, row_group_bytes, on_error: see `ParquetFiles`. Files are written with the
-            credentials and the endpoint of the environment.
+        compression, target_bytes, row_group_bytes, on_error: see `ParquetFiles`.
 
     Raises:
         BadRecordError: when it runs, for a record that does not fit.
