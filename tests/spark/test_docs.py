@@ -1,5 +1,7 @@
 """The documentation: every snippet in it runs, the tutorial does what it says, and Sphinx finds nothing to warn of."""
 
+import ast
+import builtins
 import os
 import re
 import subprocess
@@ -35,6 +37,19 @@ def test_every_snippet_runs(sc, tmp_path, monkeypatch, page):
     for snippet in snippets:
         snippet.namespace.update(__name__="__main__", sc=sc)  # so that classes are pickled by value
         snippet.evaluate()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in ELSEWHERE], ids=name)
+def test_what_a_snippet_needs_is_there_to_be_copied(page):
+    """A name that the snippets of a page use is made by one of them, not by code that the page hides; but for `sc`."""
+    shown = "".join(body for _, language, _, body in FENCE.findall(page.read_text()) if language == "python")
+    nodes = list(ast.walk(ast.parse(shown)))
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    made |= {node.name for node in nodes if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.ExceptHandler))}
+    made |= {(node.asname or node.name).split(".")[0] for node in nodes if isinstance(node, ast.alias)}
+    assert used - made - set(dir(builtins)) - {"sc"} == set()
 
 
 def test_the_tests_that_pages_name_are_there():
