@@ -56,7 +56,8 @@ class RateLimit:
 
     Args:
         name: what to call it in messages. Two limits of a run need two names.
-        per_second: how many calls the server allows in a second; 0.5 for one in two seconds.
+        per_second: how many calls the server allows in a second; 0.5 for one in two seconds. A server that counts the
+            calls of any second may refuse a few, as calls arrive unevenly: give 90 to 95 % of such a limit.
 
     Raises:
         InvalidTypeError, InvalidValueError: for a name that is not a string, or a rate that is not positive.
