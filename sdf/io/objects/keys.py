@@ -11,7 +11,7 @@ in the store, by questions for the next key after a text, many of them at a time
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ from sdf.io.files.pinned import reaching
 __all__ = ["Keys", "Page"]
 
 _AT_ONCE = 15  # questions; one round of them tells where in 16 characters all keys cease to be alike
+_GUESSED = 8  # characters to ask for, if the page has fewer
 _PRINTABLE = [chr(number) for number in range(0x21, 0x7F)]
 _LAST = chr(0x10FFFF)
 _SURROGATES = range(0xD800, 0xE000)  # code points that are no characters
@@ -35,12 +36,12 @@ class Page:
 
     Attributes:
         keys: at least one, unless it is the only page.
-        entries: what S3 says of the object of each.
+        entries: what S3 says of the object of each, with its size also as fsspec calls it.
         more: whether there are more keys after them.
     """
 
     keys: Sequence[str]
-    entries: Sequence[Mapping[str, Any]]
+    entries: Sequence[dict[str, Any]]
     more: bool
 
 
@@ -97,15 +98,18 @@ class Keys:
             return found[0] if found and (upto is None or found[0] <= upto) else None
 
         last = keys[-1]
-        first, alike = await asyncio.gather(next_after(last), _alike(last, next_after))
+        ends = 0  # characters that the ends of the range have in common, and so all keys between
+        while upto is not None and last[: ends + 1] == upto[: ends + 1] and ends < len(last):
+            ends += 1
+        first, alike = await asyncio.gather(next_after(last), _alike(last, ends, next_after))
         if first is None:
             return []
         if first[: alike + 1] != last[: alike + 1]:  # the page ends where a character does, so more may be alike
-            alike = await _alike(first, next_after)
+            alike = await _alike(first, ends, next_after)
         common, own = first[:alike], first[alike : alike + 1]
         known = _spread([sign for sign in sorted(set("".join(keys))) if sign > own])
         other = [sign for sign in _PRINTABLE if sign > own and sign not in known]
-        texts = {common + sign for sign in (*known, *_spread(other, _AT_ONCE - len(known)))}
+        texts = {common + sign for sign in (*known, *_spread(other, max(0, _GUESSED - len(known))))}
         texts.add(_following(common + own) if own else first)
         found = await _ask(next_after, sorted(texts))
         return list({key: text for text, key in found.items() if key is not None}.values())
@@ -117,6 +121,8 @@ class Keys:
             "list_objects_v2", Bucket=self._bucket, Prefix=self._directory, MaxKeys=size, **start, **self._fs.req_kw
         )
         entries = answer.get("Contents", [])
+        for entry in entries:
+            entry["size"] = entry["Size"]  # as fsspec calls it
         cut = len(self._directory)
         return Page([entry["Key"][cut:] for entry in entries], entries, bool(entries) and answer["IsTruncated"])
 
@@ -147,9 +153,9 @@ async def _read_times_fast(fs: Any) -> None:
     fs.session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse)
 
 
-async def _alike(key: str, next_after: Callable[[str], Awaitable[str | None]]) -> int:
-    """Return how many characters the keys after ``key`` have in common with it."""
-    low, high = 0, len(key) + 1
+async def _alike(key: str, low: int, next_after: Callable[[str], Awaitable[str | None]]) -> int:
+    """Return how many characters the keys after ``key`` have in common with it; it is known that ``low`` are."""
+    high = len(key) + 1
     while high - low > 1:
         lengths = _spread(range(low + 1, high))
         found = await _ask(next_after, [_following(key[:length]) for length in lengths])

@@ -104,7 +104,7 @@ class ListObjects(MatchFiles):
                 if not tracker.try_claim(position):
                     return
                 if not key.endswith("/") and self._wanted(key, "", ""):
-                    yield as_file_info(keys.url + key, {**entry, "size": entry["Size"]})
+                    yield as_file_info(keys.url + key, entry)
         tracker.try_claim(b"")
 
     def _keys(self, element: Any) -> Keys | None:
