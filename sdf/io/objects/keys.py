@@ -11,6 +11,7 @@ in the store, by questions for the next key after a text, many of them at a time
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -142,7 +143,7 @@ class Keys:
 async def _read_times_fast(fs: Any) -> None:
     """Let the client read times as Python does: reading them took three quarters of the time of a page."""
     await fs.set_session()
-    otherwise = need("botocore.utils", "ListObjects").parse_timestamp
+    otherwise = importlib.import_module("botocore.utils").parse_timestamp  # s3fs, which is there, needs it
 
     def parse(text: Any) -> Any:
         try:
