@@ -109,6 +109,7 @@ LAYERS = {
     "io.parquet": {"errors", "extras", "io.files"},
     "io.lmdb": {"__init__", "errors", "extras", "io"},
     "io.tar": {"errors", "io", "io.files"},
+    "io.objects": {"__init__", "errors", "extras", "io", "io.files"},
     "io.pages": {"__init__", "errors", "io", "io.files", "numbers"},
     "io.__init__": {
         "io.avro",
@@ -118,6 +119,7 @@ LAYERS = {
         "io.groups",
         "io.kafka",
         "io.lmdb",
+        "io.objects",
         "io.pages",
         "io.parquet",
         "io.tables",

@@ -73,9 +73,7 @@ class Check:
 
     def send(self) -> None:
         """Check that the DoFn pickles, and keep a copy without `setup`, as on the driver."""
-        self._attempt("sending it to the workers", self._check_pickles)
-        if not self.faults:
-            self._driver_fn = deepcopy(self._fn)
+        self._driver_fn = self._attempt("sending it to the workers", self._sent)
 
     def _check_planning(self, restriction: Any) -> None:
         if self._driver_fn is not None:
@@ -174,8 +172,13 @@ class Check:
     def _fault(self, text: str) -> None:
         self._faults.append((self._place, text))
 
-    def _check_pickles(self) -> None:
-        pickling.dumps(self._fn, type(self._fn).__name__)
+    def _sent(self) -> DoFn:
+        pickled = pickling.dumps(self._fn, type(self._fn).__name__)
+        try:
+            return deepcopy(self._fn)  # not unpickled: that would redefine a class local to a test
+        except TypeError:  # such as an open file, which cloudpickle sends as what it holds
+            fn: DoFn = pickling.loads(pickled)
+            return fn
 
     def _through_pickle(self, restriction: Any) -> Any:
         pickling.dumps(restriction, f"restriction {show(restriction)}")

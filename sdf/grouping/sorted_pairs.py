@@ -20,9 +20,10 @@ import attrs
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
 from sdf.extras import need
 
-__all__ = ["Group", "Pairs", "SortedFile", "check_key", "write_sorted"]
+__all__ = ["Group", "Pairs", "SortedFile", "check_key", "rows_of", "write_sorted"]
 
-_ROWS = 20_000  # of a row group, at most
+_MOST_ROWS, _LEAST_ROWS = 20_000, 50  # of a row group
+_ROW_GROUPS = 32  # of a file, at least: what a slot can give away while it reads a file
 _BYTES = 16 << 20  # of the values of a row group, about
 _MOST_HOT = 5
 
@@ -46,21 +47,25 @@ class SortedFile:
     ends: tuple[tuple[Any, Any], ...]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Pairs:
     """All pairs, sorted by key: the element that `ReadGroups` reads.
 
     Attributes:
         files: paths of the files in order, each with its number of row groups.
         count: number of pairs.
-        hot: the keys that fill most row groups, the fullest first.
+        hot: the keys that fill most row groups, the fullest first; only those of half a file or more.
         storage_options: for fsspec.
     """
 
     files: tuple[tuple[str, int], ...]
     count: int
     hot: tuple[Group, ...] = ()
-    storage_options: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+    storage_options: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def __repr__(self) -> str:
+        where = self.files[0][0].rsplit("/", 1)[0] if self.files else ""
+        return f"Pairs({where!r}, {self.count:,} pairs in {self.row_groups:,} row groups)"
 
     @classmethod
     def of(cls, files: Iterable[SortedFile], storage_options: Mapping[str, Any]) -> Pairs:
@@ -73,7 +78,8 @@ class Pairs:
                 hot[-1] = attrs.evolve(hot[-1], row_groups=hot[-1].row_groups + 1)
             if first != last or not hot or hot[-1].key != last:
                 hot.append(Group(last, 1))
-        fullest = sorted((group for group in hot if group.row_groups > 1), key=lambda group: -group.row_groups)
+        least = max(2.0, len(ends) / (2 * len(there))) if there else 0.0
+        fullest = sorted((group for group in hot if group.row_groups >= least), key=lambda group: -group.row_groups)
         count = sum(sum(file.rows) for file in there)
         return cls(
             tuple((file.path, len(file.rows)) for file in there), count, tuple(fullest[:_MOST_HOT]), storage_options
@@ -167,8 +173,20 @@ def check_key(key: Any, kinds: Any = None) -> Any:
     return kind
 
 
-def write_sorted(pairs: Iterable[Pair], folder: str, storage_options: Mapping[str, Any]) -> SortedFile:
-    """Write sorted pairs, whose values are pickled, into a new file; return it. Without pairs there is none."""
+def rows_of(pairs: int, files: int) -> int:
+    """Return how many rows a row group is to have, of so many pairs in so many files."""
+    return min(_MOST_ROWS, max(_LEAST_ROWS, pairs // (files * _ROW_GROUPS)))
+
+
+def write_sorted(pairs: Iterable[Pair], folder: str, storage_options: Mapping[str, Any], rows_each: int) -> SortedFile:
+    """Write sorted pairs, whose values are pickled, into a new file; return it. Without pairs there is none.
+
+    Args:
+        pairs: the pairs, sorted by key.
+        folder: the directory to write to.
+        storage_options: for fsspec.
+        rows_each: rows of a row group.
+    """
     arrow, parquet = need("pyarrow", "group_by_key"), need("pyarrow.parquet", "group_by_key")
     fs, inner = need("fsspec", "group_by_key").core.url_to_fs(folder, **storage_options)
     name = f"{uuid.uuid4().hex}.parquet"
@@ -178,7 +196,7 @@ def write_sorted(pairs: Iterable[Pair], folder: str, storage_options: Mapping[st
     writer: Any = None
     file: Any = None
     try:
-        for some in _row_groups(pairs):
+        for some in _row_groups(pairs, rows_each):
             for key, _ in some:
                 kind = check_key(key, kind)
             keys = list(zip(*(key for key, _ in some), strict=True)) if kind[0] else [[key for key, _ in some]]
@@ -201,13 +219,13 @@ def write_sorted(pairs: Iterable[Pair], folder: str, storage_options: Mapping[st
     return SortedFile(f"{folder}/{name}", tuple(rows), tuple(ends))
 
 
-def _row_groups(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+def _row_groups(pairs: Iterable[Pair], rows_each: int) -> Iterator[list[Pair]]:
     some: list[Pair] = []
     size = 0
     for pair in pairs:
         some.append(pair)
         size += len(pair[1])
-        if len(some) == _ROWS or size >= _BYTES:
+        if len(some) == rows_each or size >= _BYTES:
             yield some
             some, size = [], 0
     if some:

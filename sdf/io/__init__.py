@@ -22,6 +22,7 @@ from sdf.io.kafka.tail import TailKafka, WatchTopics
 from sdf.io.kafka.topic import ReadKafka
 from sdf.io.kafka.values import KafkaRecord, TopicPartition
 from sdf.io.lmdb import ReadLmdb
+from sdf.io.objects.list_objects import ListObjects
 from sdf.io.pages import ReadPages
 from sdf.io.parquet import ReadParquet
 from sdf.io.tables.table import ReadTable, TableQuery
@@ -48,6 +49,7 @@ __all__ = [
     "FileRangeTracker",
     "FixedFn",
     "KafkaRecord",
+    "ListObjects",
     "MatchFiles",
     "Polled",
     "ReadAvro",

@@ -21,7 +21,7 @@ __all__ = ["ReadGroups"]
 
 
 class ReadGroups(Connector):
-    """Reads what `sdf.group_by_key` has grouped. Position: the number of a row group, of at most 20,000 pairs.
+    """Reads what `sdf.group_by_key` has grouped. Position: the number of a row group, of 50 to 20,000 pairs.
 
     Args:
         fn: called as ``fn(key, values)`` with an iterator of the values, in no particular order; gives

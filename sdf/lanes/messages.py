@@ -173,9 +173,15 @@ class SegmentDone:
 
 @attrs.frozen
 class AskStart:
-    """`process` wants to call a server that has the rate limit of this name; the answer is `StartIn`."""
+    """`process` wants to call a server that has the rate limit of this name; the answer is `StartIn`.
+
+    Attributes:
+        limit: name of the limit.
+        late_seconds: how long after its start time the attempt has started its last call.
+    """
 
     limit: str
+    late_seconds: float
 
 
 @attrs.frozen

@@ -46,6 +46,7 @@ class Pacing:
             raise ProtocolError(f"this run has no rate limit {message.limit!r}.")
         if isinstance(message, AskStart):
             self._calls[message.limit] += 1
+            pacer.late(now, message.late_seconds)
             self._give(name, message.limit, pacer, now)
             return
         pacer.refused(now, now - message.called_seconds_ago, message.retry_after_seconds)
@@ -95,18 +96,20 @@ class LaneStartTimes:
         self._failure = failure
         self._one_thread = Lock()
         self._start = math.inf
+        self._late_seconds = 0.0
         self.asked = False  # and has no answer yet
 
     def wait(self, limit: str) -> None:
         """Return when the next call of a limit may start; raise the lane's error if it fails."""
         with self._one_thread, self._changed:
             self._start, self.asked = math.inf, True
-            self._send(AskStart(limit))
+            self._send(AskStart(limit, self._late_seconds))
             while (seconds := self._start - self._clock()) > 0:
                 failure = self._failure()
                 if failure is not None:
                     raise failure
                 self._changed.wait(min(seconds, _LONGEST_WAIT_SECONDS))
+            self._late_seconds = -seconds
 
     def refused(self, limit: str, called_seconds_ago: float, retry_after_seconds: float) -> None:
         """Tell the coordinator that the server has refused a call."""

@@ -2,7 +2,8 @@
 
 Start times are evenly spaced, and none is given twice or made up for. So in no window of a second do more calls start
 than the limit allows, wherever the server's windows begin. A call reaches the server a little after it starts, and the
-delay varies: the spacing has `_JITTER_SECONDS` to spare in each second.
+delay varies: the spacing has `_JITTER_SECONDS` to spare in each second, or as much as callers were late of late, as
+they are on a busy machine.
 
 A server that refuses a call gets no more calls for as long as it says, and then three quarters of the rate. The rate
 grows back to the limit by equal amounts per second.
@@ -16,7 +17,8 @@ import attrs
 
 __all__ = ["Pacer"]
 
-_JITTER_SECONDS = 0.02
+_JITTER_SECONDS, _MOST_JITTER_SECONDS = 0.02, 0.25
+_FORGOTTEN_SECONDS = 10.0  # half of a lateness
 _CUT = 0.75
 _RECOVERY_SECONDS = 25.0  # from nothing to the whole rate
 _LEAST_SHARE = 1 / 64  # of the rate, however often the server refuses
@@ -43,13 +45,25 @@ class Pacer:
     refused_calls: int = attrs.field(default=0, init=False)
     _share: float = attrs.field(default=1.0, init=False)  # of the rate, when the pause ends
     _cut_at: float = attrs.field(default=-math.inf, init=False)
+    _late_seconds: float = attrs.field(default=0.0, init=False)
+    _late_at: float = attrs.field(default=0.0, init=False)
 
     def start(self, now: float) -> float:
         """Return when the next call may start; at ``now`` or later."""
         start = max(now, self.next_start, self.paused_until)
-        spacing_seconds = (self.window_seconds + _JITTER_SECONDS) / self.calls
+        spacing_seconds = (self.window_seconds + self._jitter_seconds(start)) / self.calls
         self.next_start = start + spacing_seconds / self._share_at(start)
         return start
+
+    def late(self, now: float, seconds: float) -> None:
+        """A caller has started so many seconds after its start time."""
+        seconds = min(seconds, _MOST_JITTER_SECONDS)
+        if seconds > self._jitter_seconds(now):
+            self._late_seconds, self._late_at = seconds, now
+
+    def _jitter_seconds(self, at: float) -> float:
+        late_seconds = self._late_seconds * math.pow(0.5, (at - self._late_at) / _FORGOTTEN_SECONDS)
+        return max(_JITTER_SECONDS, late_seconds)
 
     def _share_at(self, at: float) -> float:
         return min(1.0, self._share + max(0.0, at - self.paused_until) / _RECOVERY_SECONDS)

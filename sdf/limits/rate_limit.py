@@ -170,6 +170,8 @@ class OwnStartTimes:
             with self._lock:
                 if pacer.refused_calls > refused_calls:  # another thread's call; this start time is void
                     start, refused_calls = pacer.start(time.monotonic()), pacer.refused_calls
+        with self._lock:
+            pacer.late(now, now - start)
 
     def refused(self, limit: str, called_seconds_ago: float, retry_after_seconds: float) -> None:
         now = time.monotonic()

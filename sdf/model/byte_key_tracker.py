@@ -52,7 +52,10 @@ class ByteKeyRangeTracker(RestrictionTracker):
         with self._lock:
             where = f"ByteKeyRange({self._start!r}, {self._stop!r})"
             if type(position) is not bytes:
-                raise self._fault(f"try_claim() positions must be bytes: got {show(position)} in {where}.")
+                raise self._fault(
+                    f"try_claim() positions must be bytes: got {show(position)} in {where}. Blocks that are no "
+                    f"positions need tracker.claims(blocks, position=...)."
+                )
             if self._refused:
                 raise self._fault(
                     f"try_claim({position!r}) after a refused claim of {self._last!r} in {where}. "
@@ -60,7 +63,10 @@ class ByteKeyRangeTracker(RestrictionTracker):
                 )
             if position:
                 if position < self._start:
-                    raise self._fault(f"try_claim() positions must be >= the start: got {position!r} in {where}.")
+                    raise self._fault(
+                        f"try_claim() positions must be >= the start: got {position!r} in {where}. Begin with the "
+                        f"first block at or after the start; the one before it is another part's."
+                    )
                 if self._last is not None and (position <= self._last or position < self._record):
                     before = max(self._last, self._record)
                     raise self._fault(

@@ -88,14 +88,20 @@ class OffsetRangeTracker(RestrictionTracker):
         position = as_integer(position)
         with self._lock:
             if not is_integer(position) and position is not UNBOUNDED:
-                raise self._fault(f"try_claim() positions must be integers: got {show(position)} in {where}.")
+                raise self._fault(
+                    f"try_claim() positions must be integers: got {show(position)} in {where}. "
+                    f"Blocks that are no positions need tracker.claims(blocks, position=...)."
+                )
             if self._refused:
                 raise self._fault(
                     f"try_claim({position!r}) after a refused claim of {self._last} in {where}. "
                     f"Return from process() as soon as try_claim() is False."
                 )
             if position < self._start:
-                raise self._fault(f"try_claim() positions must be >= the start: got {position} in {where}.")
+                raise self._fault(
+                    f"try_claim() positions must be >= the start: got {position} in {where}. Begin with the first "
+                    f"block at or after the start; the one before it is another part's."
+                )
             if position <= self._last or position < self._record:
                 before = max(self._last, self._record)
                 raise self._fault(f"try_claim() positions must increase: got {position} after {before} in {where}.")

@@ -184,7 +184,8 @@ def findings(report: RunFacts) -> Iterator[str]:
         yield f"straggler: {report.straggler}"
     for name, per_second, calls, refused in report.rate_limits:
         rate = calls / report.seconds if report.seconds > 0 else 0.0
-        yield f"rate limit {name!r}: {rate:.1f} calls a second of {per_second:g}; {refused:,} of {calls:,} refused"
+        used = f"{rate:.1f} calls a second of {per_second:g}; {refused:,} of {calls:,} refused"
+        yield f"rate limit {name!r}: {used} (waits count as work)"
     lost = report.idle
     if lost is not None and lost.seconds >= max(_SEEN * report.seconds, _NOTHING_SECONDS):
         yield f"no piece ran: {lost.seconds:.2f} s of {report.seconds:.2f} s ({lost})"

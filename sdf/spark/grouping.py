@@ -19,7 +19,7 @@ from pyspark import RDD
 
 from sdf.errors import InvalidTypeError, InvalidValueError, SinkError, show
 from sdf.extras import need
-from sdf.grouping.sorted_pairs import Pairs, SortedFile, check_key, pickled, write_sorted
+from sdf.grouping.sorted_pairs import Pairs, SortedFile, check_key, pickled, rows_of, write_sorted
 from sdf.numbers import as_integer, is_integer
 from sdf.spark.elements import check_rdd
 from sdf.spark.jobs import explain
@@ -86,7 +86,9 @@ def group_by_key(
         cuts = _cuts(sampled, number)
         salted = pairs.mapPartitionsWithIndex(_Salt(run_id))
         in_order = salted.repartitionAndSortWithinPartitions(number, _Place(cuts))
-        written = in_order.mapPartitions(_Write(run_id, folder, options)).collect()
+        written = in_order.mapPartitions(
+            _Write(run_id, folder, options, rows_of(sum(sample.count for sample in sampled), number))
+        ).collect()
     except Exception as error:
         with suppress(OSError):  # the error of the job says more
             fs.rm(inner, recursive=True)
@@ -198,11 +200,12 @@ class _Place:
 class _Write:
     """Writes the sorted pairs of a partition, and gives the file."""
 
-    def __init__(self, run_id: str, folder: str, options: Mapping[str, Any]) -> None:
-        self._run_id, self._folder, self._options = run_id, folder, options
+    def __init__(self, run_id: str, folder: str, options: Mapping[str, Any], rows_each: int) -> None:
+        self._run_id, self._folder, self._options, self._rows_each = run_id, folder, options, rows_each
 
     def __call__(self, pairs: Iterable[tuple[Salted, bytes]]) -> Iterator[SortedFile]:
         return marked(self._run_id, self._run(pairs))
 
     def _run(self, pairs: Iterable[tuple[Salted, bytes]]) -> Iterator[SortedFile]:
-        yield write_sorted(((salted[0], data) for salted, data in pairs), self._folder, self._options)
+        sorted_pairs = ((salted[0], data) for salted, data in pairs)
+        yield write_sorted(sorted_pairs, self._folder, self._options, self._rows_each)

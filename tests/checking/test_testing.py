@@ -587,6 +587,19 @@ def test_a_dofn_that_does_not_pickle_is_caught():
     assert "does not pickle" in text
 
 
+def test_a_dofn_that_pickles_but_cannot_be_copied_is_checked(tmp_path):
+    """As one with an open file, which cloudpickle sends as what it holds."""
+    (tmp_path / "words").write_text("a b")
+
+    class FileOpenFn(RightFn):
+        def __init__(self):
+            self.file = open(tmp_path / "words")  # noqa: SIM115, it is closed below
+
+    fn = FileOpenFn()
+    with fn.file:
+        assert check_dofn(fn, 4).records == 4
+
+
 def test_a_record_that_does_not_pickle_is_no_fault_of_splitting():
     """A record that can be compared need not be pickled."""
 

@@ -20,13 +20,8 @@ pytest.importorskip("pyarrow")
 def groups_of(tmp_path, *files):
     """Write files of (key, value) in order; a row group holds two pairs."""
     return Pairs.of(
-        [write_sorted(((key, pickle.dumps(value)) for key, value in file), str(tmp_path), {}) for file in files], {}
+        [write_sorted(((key, pickle.dumps(value)) for key, value in file), str(tmp_path), {}, 2) for file in files], {}
     )
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(sorted_pairs, "_ROWS", 2)
 
 
 def numbered(text):

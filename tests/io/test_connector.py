@@ -11,6 +11,7 @@ import sdf.io
 from sdf import DoFn
 from sdf.errors import InvalidTypeError
 from sdf.io import (
+    ListObjects,
     MatchFiles,
     ReadAvro,
     ReadCsv,
@@ -94,6 +95,8 @@ def test_all_options_are_listed(kind):
         (ReadTar, "max_record_bytes", "max_member_bytes"),
         (ReadJson, "chunksize", "block_size"),
         (ReadPages, "limit", "page_size"),
+        (ListObjects, "limit", "page_size"),
+        (ListObjects, "glob", "regex"),
         (TailTable, "poll", "poll_seconds"),
         (ReadKafka, "startingOffsets", "start"),
         (WatchTopics, "bootstrap_servers", "config"),

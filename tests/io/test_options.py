@@ -9,6 +9,7 @@ from support.integers import KINDS, NUMBER_KINDS
 from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.io import (
     FileBlocks,
+    ListObjects,
     ReadAvro,
     ReadJson,
     ReadKafka,
@@ -42,6 +43,7 @@ INTEGERS = [
     (ReadWarc, "block_size", "block_size"),
     (ReadWarc, "max_record_bytes", "max_record_bytes"),
     (ReadLmdb, "block_prefix_bytes", "block_prefix_bytes"),
+    (ListObjects, "page_size", "page_size"),
     (partial(ReadPages, list, len), "page_size", "page_size"),
     (partial(ReadTable, "sqlite://", key="k"), "chunk_rows", "chunk_rows"),
     (partial(TailTable, "sqlite://", key="k"), "after", "after"),

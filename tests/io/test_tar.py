@@ -12,8 +12,8 @@ import attrs
 import pytest
 
 from sdf import run_direct
-from sdf.errors import InvalidValueError, ReadError
-from sdf.io import FileBlocks, FileInfo, ReadTar
+from sdf.errors import InvalidValueError, ReadError, SourceChangedError
+from sdf.io import FileBlocks, FileInfo, MatchFiles, ReadLines, ReadTar
 from sdf.io.files.pinned import open_file
 from sdf.io.tar import _Archive
 from sdf.testing import check_dofn
@@ -105,6 +105,47 @@ def test_with_position(path):
     ((_, at), found), *_ = run_direct([write(path, FILES)], ReadTar(with_position=True))
     with tarfile.open(path) as archive:
         assert (at, found) == (archive.getmember("a").offset, ("a", b"one"))
+
+
+LINES = {"a.txt": b"1\n2\n", "d/b c.txt": b"3\n", "d/_hidden": b"4\n", "d/e/f.txt": b"5\n6\n7\n"}
+
+
+@pytest.fixture(params=["disk", "S3"])
+def archive(request, path):
+    """The path of an archive of lines."""
+    write(path, LINES, others=[tarfile.DIRTYPE])
+    if request.param == "disk":
+        return path
+    server = request.getfixturevalue("s3_server")
+    url = f"s3://{server.bucket()}/a.tar"
+    server.fs().put(path, url)
+    return url
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"), [("", "123567"), ("d/*.txt", "3"), ("**/*.txt", "123567"), ("d", "3567")]
+)
+def test_members_are_files_for_every_reader(archive, path, pattern, expected):
+    """MatchFiles lists them by patterns; their sizes and contents are those that tarfile gives."""
+    files = run_direct([f"tar://{pattern}::{archive}"], MatchFiles())
+    assert "".join(run_direct(files, ReadLines())) == expected
+    there = {name: len(content) for name, content in theirs(path)}
+    assert {file.path.partition("::")[0].removeprefix("tar://"): file.size for file in files}.items() <= there.items()
+
+
+def test_a_member_can_be_split_anywhere(archive):
+    """As any other file."""
+    checked = check_dofn(ReadLines(block_size=2, with_position=True), f"tar://d/e/f.txt::{archive}")
+    assert (checked.complete, checked.records, checked.splits > 0) == (True, 3, True)
+
+
+def test_a_member_that_has_changed_is_an_error(path):
+    """Its size and its time are pinned."""
+    write(path, {"a.txt": b"1\n2\n"})
+    files = run_direct([f"tar://::{path}"], MatchFiles())
+    write(path, {"a.txt": b"1\n"})
+    with pytest.raises(SourceChangedError, match="has shrunk from 4 to 2 bytes"):
+        run_direct(files, ReadLines())
 
 
 def test_a_name_that_occurs_twice(path):

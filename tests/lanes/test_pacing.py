@@ -27,7 +27,7 @@ def pacing(sent):
 def test_each_lane_that_asks_gets_the_next_start_time(pacing, sent):
     """In seconds from now, for clocks need not agree."""
     for at, name in ((5.0, "a"), (5.0, "b"), (5.05, "c"), (7.0, "a")):
-        pacing.received(name, AskStart("api"), at)
+        pacing.received(name, AskStart("api", 0.0), at)
     assert sent == [
         ("a", "api", 0),
         ("b", "api", round(EACH, 9)),
@@ -38,15 +38,15 @@ def test_each_lane_that_asks_gets_the_next_start_time(pacing, sent):
 
 def test_limits_do_not_know_of_each_other(pacing, sent):
     """Each has its own start times."""
-    pacing.received("a", AskStart("api"), 5.0)
-    pacing.received("b", AskStart("other"), 5.0)
+    pacing.received("a", AskStart("api", 0.0), 5.0)
+    pacing.received("b", AskStart("other", 0.0), 5.0)
     assert [seconds for *_, seconds in sent] == [0, 0]
 
 
 def test_after_a_refusal_lanes_that_wait_get_later_start_times(pacing, sent):
     """In the same order, and at three quarters of the rate; a lane that is calling gets nothing."""
     for name in "abc":
-        pacing.received(name, AskStart("api"), 5.0)
+        pacing.received(name, AskStart("api", 0.0), 5.0)
     sent.clear()
     pacing.received("a", Refused("api", 0.04, 2.0), 5.05)
     assert sent == [("b", "api", 2.0), ("c", "api", round(2 + EACH / 0.75, 9))]
@@ -55,14 +55,14 @@ def test_after_a_refusal_lanes_that_wait_get_later_start_times(pacing, sent):
 def test_a_lane_that_is_lost_gets_no_later_start_time(pacing, sent):
     """Its name is forgotten."""
     for name in "abc":
-        pacing.received(name, AskStart("api"), 5.0)
+        pacing.received(name, AskStart("api", 0.0), 5.0)
     sent.clear()
     pacing.lost("b")
     pacing.received("a", Refused("api", 0.04, 2.0), 5.05)
     assert [name for name, *_ in sent] == ["c"]
 
 
-@pytest.mark.parametrize("message", [AskStart("mail"), Refused("mail", 0, 0)])
+@pytest.mark.parametrize("message", [AskStart("mail", 0.0), Refused("mail", 0, 0)])
 def test_a_limit_that_the_run_does_not_have_is_against_the_protocol(pacing, message):
     """Nothing else changes."""
     with pytest.raises(ProtocolError, match="no rate limit 'mail'"):
@@ -102,7 +102,7 @@ class Waits:
 def test_a_lane_asks_and_waits_for_its_start_time():
     """By its own clock."""
     waits = Waits()
-    assert waits.sent == [AskStart("api")]
+    assert waits.sent == [AskStart("api", 0.0)]
     assert waits.times.asked
     assert not waits.change(StartIn("api", 2.0))
     assert not waits.times.asked
@@ -137,9 +137,25 @@ def test_a_start_time_that_nobody_waits_for_lapses():
     other.start()
     other.join(0.1)
     assert other.is_alive()
-    assert waits.sent == [AskStart("api")] * 2
+    assert waits.sent == [AskStart("api", 0.0)] * 2
     with waits.changed:
         waits.times.receive(StartIn("api", 0.0))
         waits.changed.notify_all()
     other.join(10)
     assert not other.is_alive()
+
+
+def test_a_lane_tells_how_late_it_has_started():
+    """With its next question; the coordinator then spaces the calls by as much more."""
+    waits = Waits()
+    assert not waits.change(StartIn("api", 1.0))
+    assert waits.change(seconds=1.2)
+    other = threading.Thread(target=lambda: waits.times.wait("api"), daemon=True)
+    other.start()
+    while len(waits.sent) < 2:
+        other.join(0.001)
+    assert waits.sent[1].late_seconds == pytest.approx(0.2)
+    with waits.changed:
+        waits.times.receive(StartIn("api", 0.0))
+        waits.changed.notify_all()
+    other.join(10)

@@ -101,3 +101,20 @@ def test_a_server_that_refuses_everything_is_still_tried():
     for number in range(1, 101):
         pacer.refused(number / 1e6, (number - 0.5) / 1e6, 0.0)
     assert rate_at(pacer, 100 / 1e6) == pytest.approx(1)
+
+
+def test_the_calls_are_further_apart_while_callers_are_late():
+    """As on a busy machine; half of it is forgotten in ten seconds, and less than 20 ms counts as these."""
+    pacer = Pacer(1)
+    pacer.late(0.0, 0.2)
+    pacer.late(0.1, 0.001)
+    spacings = [pacer.start(at) and pacer.next_start - at for at in (10.0, 20.0, 1000.0)]
+    assert spacings == pytest.approx([1.1, 1.05, 1.02])
+
+
+def test_a_caller_that_slept_for_long_does_not_stop_the_others():
+    """A quarter of a second is the most that counts."""
+    pacer = Pacer(1)
+    pacer.late(5.0, 1000.0)
+    assert pacer.start(5.0) == 5.0
+    assert pacer.next_start == pytest.approx(6.25)

@@ -36,6 +36,27 @@ def sized(size):
     return type("SizedFn", (LeastFn,), {"restriction_size": lambda self, element, restriction: size})()
 
 
+@attrs.frozen
+class PinnedRange(OffsetRange):
+    size: int = 0
+
+
+@attrs.frozen
+class PinnedKeys(ByteKeyRange):
+    size: int = 0
+
+
+@pytest.mark.parametrize("restriction", [PinnedRange(0, 5, 7), PinnedKeys(b"a", b"b", 7)])
+def test_a_range_of_ones_own_needs_a_tracker_of_its_own(restriction):
+    """That of the class above it would give parts without its fields."""
+    kind = type(restriction)
+    text = (
+        f"LeastFn has no tracker for {kind.__name__}, a subclass of {kind.__mro__[1].__name__}, whose parts would lose"
+    )
+    with pytest.raises(InvalidTypeError, match=text):
+        LeastFn().create_tracker("a", restriction)
+
+
 @pytest.mark.parametrize("missing", ["get_initial_restriction", "process"])
 def test_two_methods_are_required(missing):
     """Without one of them there is no instance."""

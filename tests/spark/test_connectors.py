@@ -13,6 +13,7 @@ from support.compressed_files import bgzf
 from sdf import LiveRunner, StagedRunner, run_direct, run_sdf
 from sdf.io import (
     FileBlocks,
+    ListObjects,
     MatchFiles,
     ReadAvro,
     ReadCsv,
@@ -53,6 +54,16 @@ def match(folder):
     for number in range(30):
         write(folder / f"{number}.txt", b"")
     return MatchFiles(), [str(folder)]
+
+
+def objects(folder):
+    import fsspec
+
+    fs = fsspec.filesystem("s3", skip_instance_cache=True)
+    fs.call_s3("create_bucket", Bucket="many")
+    for number in range(40):
+        fs.call_s3("put_object", Bucket="many", Key=f"in/{number % 7}/{number}")
+    return ListObjects(page_size=5), ["s3://many/in"]
 
 
 def json_lines(folder):
@@ -174,13 +185,13 @@ def pages(folder):
 
 
 CONNECTORS = [
-    lines, blocks, match, json_lines, json_array, csv, slices, fixed_records, avro, parquet, bzip2, blocked_gzip,
-    plain_gzip, zstd, zstd_of_many_frames, xml, table, lmdb, kafka, warc, tar, pages,
+    lines, blocks, match, objects, json_lines, json_array, csv, slices, fixed_records, avro, parquet, bzip2,
+    blocked_gzip, plain_gzip, zstd, zstd_of_many_frames, xml, table, lmdb, kafka, warc, tar, pages,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", CONNECTORS, ids=lambda make: make.__name__)
-def test_every_way_of_running_gives_the_same_records(sc, tmp_path, make):
+def test_every_way_of_running_gives_the_same_records(s3_server, sc, tmp_path, make):
     """As a multiset; a second action of the lanes too."""
     fn, elements = make(tmp_path)
     expected = Counter(map(repr, run_direct(elements, fn)))

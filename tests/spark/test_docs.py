@@ -25,7 +25,7 @@ def name(path):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name not in ELSEWHERE], ids=name)
-def test_every_snippet_runs(sc, tmp_path, monkeypatch, page):
+def test_every_snippet_runs(s3_server, sc, tmp_path, monkeypatch, page):
     """In the order of the page, in an empty folder with notes.txt in it."""
     monkeypatch.chdir(tmp_path)
     Path("notes.txt").write_text("hello\nspark!\n")

@@ -7,7 +7,7 @@ import pytest
 
 from sdf import LiveRunner, group_by_key, run_sdf
 from sdf.errors import InvalidTypeError, InvalidValueError, SdfError
-from sdf.grouping import sorted_pairs
+from sdf.grouping.sorted_pairs import rows_of
 from sdf.io import ReadGroups
 
 pytest.importorskip("pyarrow")
@@ -137,6 +137,9 @@ def test_what_is_no_rdd_or_path_is_named(sc, tmp_path):
         group_by_key(sc.parallelize([("a", 1)]), path=None)
 
 
-def test_row_groups_are_small():
-    """So that a part of a key takes a moment."""
-    assert sorted_pairs._ROWS <= 20_000
+@pytest.mark.parametrize(
+    ("pairs", "files", "rows"), [(10**9, 8, 20_000), (300_000, 8, 1171), (10_000, 4, 78), (100, 4, 50), (0, 1, 50)]
+)
+def test_row_groups_are_small(pairs, files, rows):
+    """So that slots have pieces to share also of few pairs that cost much each."""
+    assert rows_of(pairs, files) == rows

@@ -129,6 +129,9 @@ class FileRangeTracker(RestrictionTracker):
     def try_claim(self, position: int) -> bool:
         return self._offsets.try_claim(position)
 
+    def _closing(self) -> Any:
+        return self._offsets.current_restriction().stop
+
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[FileRange, FileRange] | None:
         offsets = self._offsets
         start, stop = offsets.current_restriction()

@@ -45,6 +45,8 @@ class MatchFiles(Connector):
     Source: the directory scanner of Apache Apex Malhar's file splitter; the pattern syntax is fsspec's.
     """
 
+    _takes = "a path, a directory or a pattern"
+
     def __init__(
         self,
         *,
@@ -54,22 +56,23 @@ class MatchFiles(Connector):
         missing_ok: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
+        who = type(self).__name__
         if regex is not None and not isinstance(regex, str):
-            raise InvalidTypeError(f"MatchFiles regex must be a regular expression, as a string (got {show(regex)}).")
+            raise InvalidTypeError(f"{who} regex must be a regular expression, as a string (got {show(regex)}).")
         try:
             self.regex = None if regex is None else re.compile(regex)
         except re.error as error:
             raise InvalidValueError(
-                f"MatchFiles regex must be a regular expression (got {show(regex)}): {error}."
+                f"{who} regex must be a regular expression (got {show(regex)}): {error}."
             ) from error
         self.recursive = recursive
         self.hidden = hidden
         self.missing_ok = missing_ok
-        self.storage_options = as_options(storage_options, "MatchFiles")
+        self.storage_options = as_options(storage_options, who)
 
     def get_initial_restriction(self, element: Any) -> OffsetRange:
         if not isinstance(element, (str, os.PathLike)):
-            raise InvalidTypeError(f"MatchFiles lists a path, a directory or a pattern (got {show(element)}).")
+            raise InvalidTypeError(f"{type(self).__name__} lists {self._takes} (got {show(element)}).")
         return OffsetRange(0, 1)  # a listing is made in one piece
 
     def process(self, element: Any, tracker: Any) -> Iterator[FileInfo]:

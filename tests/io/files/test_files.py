@@ -26,8 +26,9 @@ from sdf.errors import (
     UnclaimedWorkError,
 )
 from sdf.io import FileBlock, FileBlocks, FileInfo, MatchFiles, ReadLines
-from sdf.io.files.file_fn import FileRange, FileRangeTracker
+from sdf.io.files.file_fn import FileFn, FileRange, FileRangeTracker
 from sdf.io.files.pinned import as_file_info, look_up, open_file
+from sdf.testing import check_dofn
 
 LINES = [f"line {number:06}" for number in range(20_000)]
 DATA = "\n".join(LINES).encode()
@@ -538,3 +539,21 @@ def test_a_reader_is_pickled_without_its_open_file(path):
     assert pickle.loads(pickle.dumps(fn))._kept.take(element) is None
     fn.teardown()
     assert fn._kept.take(element) is None
+
+
+class ReadChunks(FileFn):
+    """Chunks of a thousand bytes."""
+
+    def process(self, element, tracker):
+        part = tracker.current_restriction()
+        first = -(-part.start // 1000) * 1000
+        with self.open(part) as file:
+            for start in tracker.claims(range(first, part.file.size, 1000)):
+                file.seek(start)
+                yield file.read(1000)
+
+
+def test_a_reader_of_ones_own_may_loop_over_claims(path):
+    """Which claim the end of the file, too, as for a range of offsets."""
+    assert b"".join(run_direct([path], ReadChunks())) == DATA
+    check_dofn(ReadChunks(), path, seconds=20)

@@ -1,0 +1,1 @@
+"""Stores with millions of objects: listed by ranges of keys."""
