@@ -23,7 +23,7 @@ LAYERS = {
     "grouping": {"errors", "extras"},
     "sinks": {"errors", "extras", "numbers", "storage"},
     "limits": {"errors", "numbers"},
-    "model": {"errors", "numbers"},
+    "model": {"errors", "limits", "numbers"},
     "serialization": {"errors", "model"},
     "journal": {"errors", "model", "serialization", "storage"},
     "reporting": {"errors"},

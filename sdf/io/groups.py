@@ -25,13 +25,14 @@ class ReadGroups(Connector):
 
     Args:
         fn: called as ``fn(key, values)`` with an iterator of the values, in no particular order; gives
-            ``(key, fn(key, values))``. None: gives ``(key, value)`` for each pair, and any part of a key may be split.
+            ``(key, fn(key, values))``. It returns one result, and is no generator. None: gives ``(key, value)`` for
+            each pair, and any part of a key may be split.
         parts: call ``fn`` with parts of a group: then a key with many values is split among slots, and has several
             results. Combine them: ``run_sdf(groups, ReadGroups(fn, parts=True)).reduceByKey(merge)``. False: ``fn``
             always gets all values of a key. The report names the keys that are too big for that.
 
     Raises:
-        InvalidTypeError: for an option of the wrong type.
+        InvalidTypeError: for an option of the wrong type; when it runs, if ``fn`` returns an iterator.
         SourceError: when it runs, if the files of the groups are gone.
     """
 
@@ -63,7 +64,7 @@ class ReadGroups(Connector):
             elif self.parts:
                 for number in tracker.claims():
                     for key, pairs in groupby(reader.read(number), _key):
-                        yield key, self.fn(key, _values(pairs))
+                        yield key, _result(self.fn, key, _values(pairs))
             else:
                 yield from self._whole(self.fn, reader, element.row_groups, tracker)
 
@@ -82,7 +83,7 @@ class ReadGroups(Connector):
                     continue
                 rest = _Following(reader, key, number + 1, stop if key == last else 0)
                 values = chain(_values(found), rest)
-                yield key, fn(key, values)
+                yield key, _result(fn, key, values)
                 for _ in values:  # those that fn has left: the group ends after them
                     pass
                 done, reached = [key], max(reached, rest.reached)
@@ -105,6 +106,16 @@ class _Following:
                     return
                 yield pickle.loads(value)
             self.reached += 1
+
+
+def _result(fn: Callable[[Any, Iterator[Any]], Any], key: Any, values: Iterator[Any]) -> Any:
+    result = fn(key, values)
+    if isinstance(result, Iterator):
+        raise InvalidTypeError(
+            f"ReadGroups fn must return one result for a key, such as a number or a list (got {show(result)} for key "
+            f"{show(key)}): it would read its values when they are gone. Return list(...)."
+        )
+    return result
 
 
 def _key(pair: Any) -> Any:

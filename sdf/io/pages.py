@@ -146,7 +146,7 @@ class ReadPages(Connector):
         """Yield the records of a page; the error of a page names it."""
         with blame(lambda: f"ReadPages: fetch() of the page [{start}, {stop})", element):
             records = self.fetch(element, start, stop, **side_inputs)
-            if not isinstance(records, Iterable) or isinstance(records, (str, bytes, dict)):
+            if not isinstance(records, Iterable) or isinstance(records, (str, bytes, Mapping)) or _is_table(records):
                 raise InvalidTypeError(f"it must return an iterable of records, such as a list (got {show(records)}).")
             number = 0
             for number, record in enumerate(records, 1):  # noqa: B007
@@ -157,6 +157,11 @@ class ReadPages(Connector):
                     f"server has a limit for a page, pass page_size= for no more than that; if records come and go "
                     f"meanwhile, read a copy. Where a position is no record, let count() return a pair (start, stop)."
                 )
+
+
+def _is_table(records: Any) -> bool:
+    """Return whether this is a table, such as a DataFrame of pandas, which is iterated by the names of its columns."""
+    return hasattr(records, "__dataframe__") or hasattr(records, "columns")
 
 
 def _as_range(ends: Any, counted: Any) -> tuple[int, int]:

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from threading import Condition, Lock
 
+import attrs
+
 from sdf.lanes.messages import AskStart, FromLane, ProtocolError, Refused, StartIn, ToLane
 from sdf.limits.pacer import Pacer
 from sdf.limits.rate_limit import RateLimit
@@ -73,6 +75,16 @@ class Pacing:
         )
 
 
+@attrs.define(eq=False)
+class _Call:
+    """The next call of a limit: when it starts, whether its start was asked for, how late the call before it was."""
+
+    one_thread: Lock = attrs.field(factory=Lock)  # the coordinator gives an attempt one start time of a limit at a time
+    start: float = math.inf
+    asked: bool = False
+    late_seconds: float = 0.0
+
+
 class LaneStartTimes:
     """The lane's part: waits for a start time. Implements `sdf.limits.rate_limit.StartTimes`.
 
@@ -94,22 +106,26 @@ class LaneStartTimes:
         self._clock = clock
         self._changed = changed
         self._failure = failure
-        self._one_thread = Lock()
-        self._start = math.inf
-        self._late_seconds = 0.0
-        self.asked = False  # and has no answer yet
+        self._calls: dict[str, _Call] = {}
+
+    @property
+    def asked(self) -> bool:
+        """Whether the lane has asked for a start time, and has no answer yet."""
+        return any(call.asked for call in self._calls.values())
 
     def wait(self, limit: str) -> None:
         """Return when the next call of a limit may start; raise the lane's error if it fails."""
-        with self._one_thread, self._changed:
-            self._start, self.asked = math.inf, True
-            self._send(AskStart(limit, self._late_seconds))
-            while (seconds := self._start - self._clock()) > 0:
+        with self._changed:
+            call = self._calls.setdefault(limit, _Call())
+        with call.one_thread, self._changed:
+            call.start, call.asked = math.inf, True
+            self._send(AskStart(limit, call.late_seconds))
+            while (seconds := call.start - self._clock()) > 0:
                 failure = self._failure()
                 if failure is not None:
                     raise failure
                 self._changed.wait(min(seconds, _LONGEST_WAIT_SECONDS))
-            self._late_seconds = -seconds
+            call.late_seconds = -seconds
 
     def refused(self, limit: str, called_seconds_ago: float, retry_after_seconds: float) -> None:
         """Tell the coordinator that the server has refused a call."""
@@ -117,4 +133,5 @@ class LaneStartTimes:
 
     def receive(self, message: StartIn) -> None:
         """A start time has come, perhaps in place of the one before; one that nobody waits for lapses."""
-        self._start, self.asked = self._clock() + message.seconds, False
+        call = self._calls[message.limit]
+        call.start, call.asked = self._clock() + message.seconds, False

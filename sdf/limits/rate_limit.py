@@ -98,7 +98,8 @@ class RateLimit:
     def refused(self, retry_after_seconds: float = 1.0) -> None:
         """Tell that the server has refused the call that this thread acquired last. Then `acquire` for another try.
 
-        Nobody calls the server for ``retry_after_seconds``, and then all at three quarters of the rate. It grows back.
+        No lane of `LiveRunner`, elsewhere not this task, calls the server for ``retry_after_seconds``, and then all
+        at three quarters of the rate. It grows back.
         """
         seconds = as_number(retry_after_seconds)
         if not is_number(seconds) or not 0 <= seconds < math.inf:
@@ -222,7 +223,7 @@ def _share(limit: RateLimit, tasks: int, who: str) -> RateLimit:
     if tasks > most:
         raise InvalidValueError(
             f"{who} gives each of up to {tasks} tasks an equal share of {limit!r}, and all of them at once would call "
-            f"more often than it allows. Set max_tasks to at most {most}; or use LiveRunner(), whose lanes share it."
+            f"more often than it allows. Set max_tasks to at most {most}."
         )
     one = RateLimit(limit.name, per_second=limit.per_second)
     one.tasks = tasks

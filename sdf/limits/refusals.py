@@ -24,11 +24,13 @@ def retry_after_seconds(answer: Any) -> float | None:
     """
     response = getattr(answer, "response", None)  # of requests' and httpx's errors; one with an error's status is false
     answer = answer if response is None else response
+    headers: Any = getattr(answer, "headers", None)
+    if not hasattr(headers, "get"):
+        return None
     status = next((value for value in (getattr(answer, name, None) for name in _NAMES) if type(value) is int), 0)
     if status not in (_TOO_MANY, _UNAVAILABLE):
         return None
-    headers: Any = getattr(answer, "headers", None)
-    said = headers.get("Retry-After") if hasattr(headers, "get") else None
+    said = headers.get("Retry-After")
     if said is None:
         return _DEFAULT_SECONDS if status == _TOO_MANY else None
     return _seconds(str(said))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, blame, show
+from sdf.limits.rate_limit import RateLimit
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
 from sdf.model.restrictions import UNBOUNDED, ByteKeyRange, OffsetRange
@@ -225,6 +226,12 @@ def check_fn(fn: Any, side_inputs: Mapping[str, Any] | None, who: str) -> None:
     if not isinstance(fn, DoFn):
         raise InvalidTypeError(
             f"{who} needs a DoFn (got {show(fn)}). Subclass sdf.DoFn with get_initial_restriction() and process()."
+        )
+    limit = next((name for name, value in vars(fn).items() if isinstance(value, RateLimit)), None)
+    if limit is not None:
+        raise InvalidTypeError(
+            f"{type(fn).__name__}.{limit} is a RateLimit, and no run paces one in a DoFn. Pass it as a side input, "
+            f"side_inputs={{{limit!r}: RateLimit(...)}}, and take it in process(element, tracker, {limit})."
         )
     if side_inputs is not None and not isinstance(side_inputs, Mapping):
         raise InvalidTypeError(f"{who} side_inputs must map names to values (got {show(side_inputs)}).")

@@ -6,10 +6,12 @@ goes by (key, salt) to one of many files, each with a like share of the pairs. A
 
 from __future__ import annotations
 
+import os
 import random
 import uuid
 import zlib
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -64,6 +66,13 @@ def group_by_key(
         SinkError: if the driver does not see what the executors wrote.
         StageError: if a job fails.
     """
+    is_frame = hasattr(pairs, "columns")
+    if is_frame and key is None:
+        raise InvalidTypeError("group_by_key() needs the column to group a DataFrame by: pass key='its name'.")
+    if key is not None and not is_frame:
+        raise InvalidTypeError(
+            f"group_by_key() key is for DataFrames (got {show(pairs)}): an RDD has pairs (key, value). Leave it out."
+        )
     if key is not None:
         pairs = _pairs_of(pairs, key)
     check_rdd(pairs, "group_by_key()")
@@ -76,7 +85,8 @@ def group_by_key(
     fsspec = need("fsspec.core", "group_by_key")
     sc, run_id, options = pairs.context, uuid.uuid4().hex, dict(storage_options or {})
     number = wanted or max(pairs.getNumPartitions(), sc.defaultParallelism)
-    folder = f"{path.rstrip('/')}/groups-{run_id}"
+    base = path if "://" in path else os.path.abspath(path)
+    folder = f"{base.rstrip('/')}/groups-{run_id}"
     fs, inner = fsspec.url_to_fs(folder, **options)
     try:
         sampled = pairs.mapPartitionsWithIndex(_Sample(run_id, _SAMPLES * number)).collect()
@@ -84,7 +94,8 @@ def group_by_key(
         if any(kind != kinds[0] for kind in kinds):
             raise InvalidTypeError(f"group_by_key() keys must all have the same type (got {show(kinds)}).")
         cuts = _cuts(sampled, number)
-        salted = pairs.mapPartitionsWithIndex(_Salt(run_id))
+        repeated = frozenset().union(*(sample.repeated for sample in sampled))
+        salted = pairs.mapPartitionsWithIndex(_Salt(run_id, repeated))
         in_order = salted.repartitionAndSortWithinPartitions(number, _Place(cuts))
         written = in_order.mapPartitions(
             _Write(run_id, folder, options, rows_of(sum(sample.count for sample in sampled), number))
@@ -122,11 +133,16 @@ def _pairs_of(frame: Any, key: str) -> RDD[Any]:
 
 @attrs.frozen
 class _Sampled:
-    """Some pairs of a partition: the type of its keys, the number of its pairs, and some of these with a salt."""
+    """Some pairs of a partition: the type of its keys, the number of its pairs, and some of these with a salt.
+
+    Attributes:
+        repeated: checksums of values that some of them have in common.
+    """
 
     kind: Any
     count: int
     some: list[Salted]
+    repeated: frozenset[int]
 
 
 class _Sample:
@@ -141,6 +157,7 @@ class _Sample:
     def _run(self, partition: int, pairs: Iterable[Any]) -> Iterator[_Sampled]:
         choose = random.Random(partition)
         some: list[Salted] = []
+        values: list[Any] = []
         kind, count = None, 0
         for pair in pairs:
             if not isinstance(pair, tuple) or len(pair) != 2:
@@ -149,9 +166,12 @@ class _Sample:
             count += 1
             if len(some) < self._most:
                 some.append((pair[0], choose.randrange(_SALTS)))
+                values.append(pair[1])
             elif (at := choose.randrange(count)) < self._most:
                 some[at] = (pair[0], choose.randrange(_SALTS))
-        yield _Sampled(kind, count, some)
+                values[at] = pair[1]
+        seen = Counter(zlib.crc32(pickled(value)) for value in values)
+        yield _Sampled(kind, count, some, frozenset(checksum for checksum, times in seen.items() if times > 1))
 
 
 def _cuts(sampled: list[_Sampled], number: int) -> list[Salted]:
@@ -168,18 +188,27 @@ def _cuts(sampled: list[_Sampled], number: int) -> list[Salted]:
 
 
 class _Salt:
-    """Gives a pair its salt, by which Spark may run it again and find it in the same file."""
+    """Gives a pair its salt: a checksum of its value, so that Spark may run it again and find it in the same file.
 
-    def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
+    Pairs whose value is repeated are numbered, too. It does not matter which of them has which number.
+    """
+
+    def __init__(self, run_id: str, repeated: frozenset[int]) -> None:
+        self._run_id, self._repeated = run_id, repeated
 
     def __call__(self, partition: int, pairs: Iterable[Any]) -> Iterator[tuple[Salted, bytes]]:
         return marked(self._run_id, self._run(partition, pairs))
 
     def _run(self, partition: int, pairs: Iterable[Any]) -> Iterator[tuple[Salted, bytes]]:
+        times: Counter[int] = Counter()
         for key, value in pairs:
             data = pickled(value)
-            yield (key, zlib.crc32(data, partition)), data
+            checksum = zlib.crc32(data)
+            salt = zlib.crc32(data, partition)
+            if checksum in self._repeated:
+                times[checksum] += 1
+                salt = zlib.crc32(times[checksum].to_bytes(8, "big"), salt)
+            yield (key, salt), data
 
 
 class _Place:

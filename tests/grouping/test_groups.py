@@ -144,3 +144,15 @@ def test_an_element_of_another_kind_is_named():
         ReadGroups(3)
     with pytest.raises(InvalidTypeError, match="parts must be True or False"):
         ReadGroups(listed, parts=1)
+
+
+def generated(key, values):
+    yield from values
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("fn", [generated, lambda key, values: values, lambda key, values: map(str, values)])
+def test_a_function_that_reads_its_values_later_is_refused(tmp_path, fn, parts):
+    """They are gone then, and the group would be empty."""
+    with pytest.raises(InvalidTypeError, match=r"ReadGroups fn must return one result for a key.*for key 'a'"):
+        run_direct([groups_of(tmp_path, numbered("aab"))], ReadGroups(fn, parts=parts))

@@ -195,3 +195,11 @@ def test_wrong_page_size(value, error):
     """Options are checked at once."""
     with pytest.raises(error, match="ReadPages page_size must be"):
         reads_numbers(value)
+
+
+def test_a_page_that_is_a_table_is_refused():
+    """Its names would be taken for records."""
+    pandas = pytest.importorskip("pandas")
+    read = ReadPages(lambda element, start, stop: pandas.DataFrame({"id": [1], "v": [2]}), lambda element: (0, 4))
+    with pytest.raises(InvalidTypeError, match="must return an iterable of records, such as a list"):
+        run_direct(["users"], read)

@@ -159,3 +159,20 @@ def test_a_lane_tells_how_late_it_has_started():
         waits.times.receive(StartIn("api", 0.0))
         waits.changed.notify_all()
     other.join(10)
+
+
+def test_a_limit_does_not_wait_for_another_one():
+    """Threads of a lane may use several."""
+    waits = Waits()
+    other = threading.Thread(target=lambda: waits.times.wait("other"), daemon=True)
+    other.start()
+    while len(waits.sent) < 2:
+        other.join(0.001)
+    with waits.changed:
+        waits.times.receive(StartIn("other", 0.0))
+        waits.changed.notify_all()
+    other.join(10)
+    assert not other.is_alive()
+    assert waits.thread.is_alive()
+    assert waits.times.asked
+    assert waits.change(StartIn("api", 0.0))

@@ -156,7 +156,7 @@ def test_a_task_waits_before_its_first_call():
 
 def test_more_tasks_than_the_limit_allows_calls_are_an_error():
     """All at once would call more often."""
-    with pytest.raises(InvalidValueError, match=r"up to 8 tasks.*per_second=5\).*max_tasks to at most 5.*LiveRunner"):
+    with pytest.raises(InvalidValueError, match=r"up to 8 tasks.*per_second=5\).*max_tasks to at most 5"):
         shared({"api": RateLimit("api", per_second=5)}, 8, "StagedRunner")
 
 
@@ -201,3 +201,15 @@ def test_an_error_of_the_limit_names_the_dofn():
 
     with pytest.raises((InvalidValueError, ProcessError), match="WrongFn"):
         run_direct([5], WrongFn(), side_inputs={"api": RateLimit("api", per_second=FAST)})
+
+
+def test_a_limit_that_is_an_attribute_is_refused_everywhere():
+    """Before anything runs: no run would pace it."""
+
+    class HoldsFn(CallFn):
+        def __init__(self):
+            self.api = RateLimit("api", per_second=FAST)
+
+    for run in (lambda: run_direct([5], HoldsFn()), lambda: check_dofn(HoldsFn(), 5)):
+        with pytest.raises(InvalidTypeError, match=r"HoldsFn.api is a RateLimit.*take it in process\(.*, api\)"):
+            run()

@@ -7,9 +7,17 @@ import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import attrs
 import pytest
 
 from sdf.limits.refusals import retry_after_seconds
+
+
+@attrs.frozen
+class Item:
+    """An answer that was read already."""
+
+    code: int
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +105,7 @@ def test_the_header_may_be_a_date(url, get):
     assert 900 < retry_after_seconds(get(f"{url}/429/{date}")) <= 1000
 
 
-@pytest.mark.parametrize("answer", [None, 429, "429", ValueError("429"), {"status": 429}, object()])
+@pytest.mark.parametrize("answer", [None, 429, "429", ValueError("429"), {"status": 429}, object(), Item(429)])
 def test_anything_else_is_an_answer(answer):
     """It has no status."""
     assert retry_after_seconds(answer) is None

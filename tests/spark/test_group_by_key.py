@@ -121,7 +121,7 @@ def test_pairs_that_cannot_be_grouped_are_named(sc, tmp_path, pairs, message):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"files": 0}, "files must be an integer >= 1"), ({"key": "a"}, "key must name a column of a DataFrame")],
+    [({"files": 0}, "files must be an integer >= 1")],
 )
 def test_options_that_are_none_are_named(sc, tmp_path, options, message):
     """Before any job."""
@@ -135,6 +135,27 @@ def test_what_is_no_rdd_or_path_is_named(sc, tmp_path):
         group_by_key([("a", 1)], path=str(tmp_path))
     with pytest.raises(InvalidTypeError, match="path must be a directory or a URL"):
         group_by_key(sc.parallelize([("a", 1)]), path=None)
+
+
+@pytest.mark.parametrize("values", [1, 2])
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_no_file_is_much_longer_if_values_are_repeated(sc, tmp_path, values, partitions):
+    """As flags and ratings are."""
+    pairs = sc.parallelize(range(COUNT), partitions).map(lambda number: ("bot", number % values))
+    (element,) = group_by_key(pairs, path=str(tmp_path), files=8).collect()
+    import pyarrow.parquet
+
+    rows = [pyarrow.parquet.read_metadata(path).num_rows for path, _ in element.files]
+    assert (len(rows), sum(rows)) == (8, COUNT)
+    assert max(rows) < 1.5 * COUNT / 8
+
+
+def test_a_dataframe_needs_the_column_and_pairs_do_not(session, sc, tmp_path):
+    """The message says which."""
+    with pytest.raises(InvalidTypeError, match="pass key='its name'"):
+        group_by_key(session.createDataFrame([("a", 1)], "user string, amount int"), path=str(tmp_path))
+    with pytest.raises(InvalidTypeError, match="key is for DataFrames"):
+        group_by_key(sc.parallelize([("a", 1)]), key="user", path=str(tmp_path))
 
 
 @pytest.mark.parametrize(

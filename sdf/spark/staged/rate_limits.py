@@ -34,7 +34,7 @@ def shared_by_tasks(
     if max_tasks is None and (sc.master or "").split("[")[0] != "local":
         raise InvalidValueError(
             f"{who} needs max_tasks for {limits[0]!r}: each task has an equal share of it, and on a cluster more "
-            f"executors may come. Set max_tasks; or use LiveRunner(), whose lanes share the limit."
+            f"executors may come. Set max_tasks."
         )
     tasks = max_tasks or max(slot_counter(sc)(), least)
     copies = 2 if sc.getConf().get("spark.speculation", "false") == "true" else 1
