@@ -55,10 +55,10 @@ def delivery(
         else:
             seen.try_claim = own
 
-    found = claims_of(seen.try_claim, restriction, blocks, position, end, ended)
+    found = claims_of(seen.try_claim, restriction, blocks, position, end)
     seen.closing = False  # it was only asked whether there is an end
     forbid(seen, fault)
-    return found
+    return chain.from_iterable(_Once(found, ended))
 
 
 def forbid(seen: Any, fault: Callable[[str], ClaimError]) -> None:
@@ -69,6 +69,26 @@ def forbid(seen: Any, fault: Callable[[str], ClaimError]) -> None:
 
     seen.try_claim = refuse
     seen.delivering = True
+
+
+class _Once:
+    """Gives one iterator, and tells when nobody uses it any more, also if nobody ever did."""
+
+    def __init__(self, found: Iterator[Any], ended: Callable[[], None]) -> None:
+        self._found: Iterator[Any] | None = found
+        self._ended = ended
+
+    def __iter__(self) -> _Once:
+        return self
+
+    def __next__(self) -> Iterator[Any]:
+        found, self._found = self._found, None
+        if found is None:
+            raise StopIteration
+        return found
+
+    def __del__(self) -> None:
+        self._ended()
 
 
 class _Chunks:

@@ -23,7 +23,6 @@ def claims_of(
     blocks: Iterable[Any] | None,
     position: Callable[[Any], Any] | None,
     closing: Callable[[], Any],
-    ended: Callable[[], None] = lambda: None,
 ) -> Iterator[Any]:
     """Return an iterator of blocks that claims each.
 
@@ -34,7 +33,6 @@ def claims_of(
         position: returns the position of a block; None if a block is its position.
         closing: returns the position that is claimed when the blocks have ended, None for no such claim. None now, for
             a range without an end, means no such claim later: a split may bound the range while its blocks grow.
-        ended: called when the iterator is not used any more, if it ever was.
 
     Raises:
         InvalidTypeError: if blocks are no iterable, or ``position`` no function.
@@ -43,12 +41,12 @@ def claims_of(
     if blocks is None:
         if position is not None:
             raise InvalidValueError("tracker.claims() position needs blocks: claims(blocks, position=...).")
-        return _claimed(claim, positions_of(restriction()), None, _no_position, ended)
+        return _claimed(claim, positions_of(restriction()), None, _no_position)
     if not isinstance(blocks, Iterable):
         raise InvalidTypeError(f"tracker.claims() blocks must be an iterable of blocks in order (got {show(blocks)}).")
     if position is not None and not callable(position):
         raise InvalidTypeError(f"tracker.claims() position must be a function of a block (got {show(position)}).")
-    return _claimed(claim, blocks, position, _no_position if closing() is None else closing, ended)
+    return _claimed(claim, blocks, position, _no_position if closing() is None else closing)
 
 
 def _no_position() -> None:
@@ -60,24 +58,20 @@ def _claimed(
     blocks: Iterable[Any],
     position: Callable[[Any], Any] | None,
     closing: Callable[[], Any],
-    ended: Callable[[], None],
 ) -> Iterator[Any]:
-    try:
-        if position is None:
-            for block in blocks:
-                if not claim(block):
-                    return
-                yield block
-        else:
-            for block in blocks:
-                if not claim(position(block)):
-                    return
-                yield block
-        end = closing()
-        if end is not None:
-            claim(end)
-    finally:
-        ended()
+    if position is None:
+        for block in blocks:
+            if not claim(block):
+                return
+            yield block
+    else:
+        for block in blocks:
+            if not claim(position(block)):
+                return
+            yield block
+    end = closing()
+    if end is not None:
+        claim(end)
 
 
 def positions_of(restriction: Any) -> range:

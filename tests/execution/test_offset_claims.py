@@ -532,3 +532,28 @@ def test_user_errors_are_raised_as_ever():
 
     with pytest.raises(ProcessError, match="ZeroDivisionError"):
         list(Invoker(Fn(process), 5, OffsetRange(0, 5)).run())
+
+
+class DropsOneFn(DoFn):
+    """Makes an iterator of claims that it never uses, and then another one."""
+
+    def __init__(self, blocks):
+        self.blocks = blocks
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, element)
+
+    def process(self, element, tracker):
+        part = tracker.current_restriction()
+        given = [range(part.start, part.stop)] if self.blocks else []
+        tracker.claims(*given)
+        yield from tracker.claims(*given)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_claims_that_were_never_used_are_in_nobodys_way(blocks):
+    """Where claims are observed, and where they are not."""
+    fn = DropsOneFn(blocks)
+    assert run_direct([5], fn) == [0, 1, 2, 3, 4]
+    assert check_dofn(fn, 5).records == 5
+    assert list(Invoker(fn, 5, OffsetRange(0, 5)).run()) == [0, 1, 2, 3, 4]
