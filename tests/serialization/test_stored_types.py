@@ -13,6 +13,7 @@ STORED = [(module, name) for module, names in _TYPES.items() for name in names]
 NEVER_STORED = {  # what lives for one attempt, or in a worker
     ("sdf.io.text.block_text", "Block"),
     ("sdf.io.compressed.bzip2", "_Decoded"),
+    ("sdf.io.objects.keys", "Page"),
     ("sdf.io.follow.file_states", "FileState"),
     ("sdf.io.follow.file_states", "Finder"),
     ("sdf.io.tables.table", "_Table"),

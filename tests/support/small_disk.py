@@ -17,7 +17,7 @@ def small_disk(tmp_path):
     if mounted.returncode:
         pytest.skip(f"no disk can be mounted here: {mounted.stderr}")
     yield disk
-    subprocess.run(["umount", disk], check=True)
+    subprocess.run(["umount", "--lazy", disk], check=True)  # a process of Spark may still have a file open
 
 
 def fill(disk, leave):
