@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import suppress
 
 import pytest
@@ -24,11 +25,18 @@ ELEMENTS = [("a", 300), ("b", 5)]
 
 
 class FailsFn(SlowCountFn):
-    """Raises late, so that some is committed before."""
+    """Raises when some of it is written."""
+
+    def __init__(self, seconds, folder):
+        super().__init__(seconds)
+        self.folder = folder
 
     def process(self, element, tracker):
         for name, i in super().process(element, tracker):
             if (name, i) == ("a", 290):
+                until = time.monotonic() + 60
+                while not list(self.folder.rglob("*.jsonl")) and time.monotonic() < until:
+                    time.sleep(0.01)
                 raise ValueError("not yet")
             yield name, i
 
@@ -51,7 +59,7 @@ def fail(sc, folder, sink=JsonLinesFiles, fn=None, runner=None, error=ProcessErr
     """Begin a run that is not done; return the sink."""
     folder.mkdir(exist_ok=True)
     with pytest.raises(error):
-        save(sc, sink(folder / "out"), fn or FailsFn(0.001), runner)
+        save(sc, sink(folder / "out"), fn or FailsFn(0.001, folder), runner)
     assert list(folder.rglob("*.jsonl"))
     return JsonLinesFiles(folder / "out")
 
