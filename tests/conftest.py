@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.connect_server import connect, connect_server  # noqa: F401, fixtures
 from support.postgresql import postgresql  # noqa: F401, a fixture
 from support.small_disk import small_disk  # noqa: F401, a fixture
 
