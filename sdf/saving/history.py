@@ -9,6 +9,8 @@ Records of the log, as JSON lists:
     ["begin", app, identity]                   the token's app, and what the run is made of
     ["prepared"]                               the sinks have accepted the run
     ["driver", name]                           another driver takes over, and numbers the work items anew
+    ["operations", session, user, tag]         what this driver runs on a Spark Connect server, so that the next one can
+                                               interrupt it
     ["elements", blob]                         some elements with their initial work items
     ["expanded", n]                            there are n elements; before this record none of them counts
     ["split", item, primary, [residuals]]      a residual is [restriction, watermark, deferred, due]
@@ -84,6 +86,7 @@ class History:
         done: whether the run has ended.
         aborted: whether the run was given up.
         drivers: how many drivers have worked on the run.
+        operations: what its drivers have run on Spark Connect servers: session, user and tag.
         lost_seconds: seconds of work that were lost, as its drivers were last heard of.
     """
 
@@ -116,6 +119,7 @@ class History:
         self.aborted = False
         self.drivers = 0
         self.prepared = False
+        self.operations: list[tuple[str, str, str]] = []
         self.lost_seconds = self._running = 0.0
 
     def _enter(self, record: Any) -> None:
@@ -132,6 +136,9 @@ class History:
                 self.lost_seconds, self._running = self.lost_seconds + self._running, 0.0
                 self.blobs = self.blobs if self.expanded else []  # else the driver before had not expanded all
                 self._parts = self._parts.renumbered()
+            elif kind == "operations":
+                session, user, tag = values
+                self.operations.append((session, user, tag))
             elif kind == "elements":
                 self.blobs += values
             elif kind == "expanded":

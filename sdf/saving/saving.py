@@ -89,6 +89,10 @@ class Saving:
 
     # While it runs.
 
+    def note_operations(self, session: str, user: str, tag: str) -> None:
+        """Log what this driver is about to run on a Spark Connect server, before it runs there."""
+        self._log_now(["operations", session, user, tag])
+
     def begin(self, work: RunState, expand: Callable[[], Iterable[Expanded]]) -> list[tuple[WorkItem, float]]:
         """Fill the state of the run, from the log or with newly expanded elements.
 

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread, SparkContext
-from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.errors import PySparkException
 
 from sdf import errors
 from sdf.errors import SdfError, StageError
@@ -115,7 +115,7 @@ class _JobThread(InheritableThread):
 
 def explain(error: BaseException, what: str, run_id: str) -> BaseException:
     """Return a failure of Spark as the sdf error that a worker marked, or else as a StageError; others unchanged."""
-    if not isinstance(error, (Py4JJavaError, CapturedException)):  # the latter as soon as there is a SparkSession
+    if not isinstance(error, (Py4JJavaError, PySparkException)):  # the latter as soon as there is a SparkSession
         return error
     text = str(error.java_exception.getMessage() or error) if isinstance(error, Py4JJavaError) else str(error)
     start = text.find("Traceback (most recent call last)")
@@ -137,7 +137,8 @@ def explain(error: BaseException, what: str, run_id: str) -> BaseException:
             f"a job failed on the workers ({what}): {last}"
             if lacking is None
             else f"the Python workers cannot import {lacking.group(1)}. Install it on the executors, or ship it with "
-            f"spark-submit --py-files; on one machine set PYSPARK_PYTHON to this interpreter (docs/clusters.md)."
+            f"spark-submit --py-files; on one machine set PYSPARK_PYTHON to this interpreter (docs/clusters.md). On "
+            f"Spark Connect sdf.spark.ship(spark) sends it (docs/connect.md)."
         )
     explained.__cause__ = WorkerTraceback(f"{trace}\n")
     return explained

@@ -30,7 +30,7 @@ from sdf.spark import broadcasts, serde
 from sdf.spark.elements import BIG_BYTES, BigElement, WarnsOnce, big_element
 from sdf.spark.jobs import Ended, Jobs
 
-__all__ = ["Expand", "Payload", "expand_elements", "expanded", "marked", "sending"]
+__all__ = ["Expand", "Payload", "expand_elements", "expanded", "marked", "pickled_payload", "sending"]
 
 _KEPT = 8
 _TOGETHER = 10_000  # elements
@@ -50,10 +50,8 @@ class Payload:
 
     @classmethod
     def send(cls, sc: SparkContext, run_id: str, fn: DoFn, side_inputs: Mapping[str, Any]) -> Payload:
-        """Broadcast a DoFn and its side inputs, each pickled by itself: an error can say which one does not pickle."""
-        values = {name: serde.dumps(value, f"side input {name!r}") for name, value in side_inputs.items()}
-        who = type(fn).__name__
-        return cls(run_id, broadcasts.send(sc, serde.dumps((serde.dumps(fn, who), values), who)))
+        """Broadcast a DoFn and its side inputs."""
+        return cls(run_id, broadcasts.send(sc, pickled_payload(fn, side_inputs)))
 
     def load(self) -> tuple[DoFn, dict[str, Any]]:
         """Return the DoFn, set up, and the side inputs; both are loaded once per worker process."""
@@ -70,6 +68,13 @@ class Payload:
             _tear_down_oldest()
         loaded[self.run_id] = fn, side_inputs
         return fn, side_inputs
+
+
+def pickled_payload(fn: DoFn, side_inputs: Mapping[str, Any]) -> bytes:
+    """Pickle a DoFn and its side inputs, each by itself: an error can say which one does not pickle."""
+    values = {name: serde.dumps(value, f"side input {name!r}") for name, value in side_inputs.items()}
+    who = type(fn).__name__
+    return serde.dumps((serde.dumps(fn, who), values), who)
 
 
 @contextmanager

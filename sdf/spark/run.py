@@ -2,51 +2,66 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pyspark import RDD
 
 from sdf.errors import InvalidTypeError, show
 from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.reporting.progress import RunProgress
+from sdf.spark.connect.elements import as_elements, collected, is_dataframe
 from sdf.spark.display import display
-from sdf.spark.elements import check_rdd
+from sdf.spark.frames import run_on_frame
 from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
+from sdf.spark.runners import check_runner
 from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["run_sdf"]
 
 
 def run_sdf(
-    rdd: RDD[Any],
+    rdd: Any,
     fn: DoFn,
     *,
     runner: StagedRunner | LiveRunner | None = None,
     side_inputs: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
+    schema: Any = None,
+    staging: str | os.PathLike[str] | None = None,
+    element: Callable[[Any], Any] | None = None,
     progress: bool | Callable[[RunProgress], Any] | None = None,
 ) -> Any:
-    """Run a splittable DoFn over the elements of an RDD.
+    """Run a splittable DoFn over the elements of an RDD or a DataFrame.
 
     Works from several threads at once, and under the caller's job group and scheduler pool.
 
     Args:
-        rdd: the elements: small descriptors, such as paths. They are collected on the driver. For
-            a DataFrame pass ``df.rdd``.
+        rdd: an RDD of the elements: small descriptors, such as paths. They are collected on the driver. Or a
+            DataFrame, of Spark Connect too, whose rows they are.
         fn: the DoFn.
-        runner: a `StagedRunner` or a `LiveRunner`; None for a `StagedRunner` with its defaults.
-        side_inputs: values by name, passed to `process`; an RDD is collected, and passed as a list.
+        runner: a `StagedRunner` or a `LiveRunner`, on Spark Connect a `StagedRunner`; None for a `StagedRunner` with
+            its defaults.
+        side_inputs: values by name, passed to `process`; an RDD or a DataFrame is collected, and passed as a list.
         tags: names of further outputs, fed by ``yield TaggedOutput(name, value)``.
+        schema: for a DataFrame: the schema of the records, such as ``"id long, name string"``, or a `StructType`; with
+            tags a dict of "main" and each tag to one. What a record may be see `sdf.sinks.ParquetFiles`.
+        staging: for a DataFrame: a directory or URL that this client, the executors and Spark can reach. Each run
+            writes its results into a directory of its own there, and nobody removes them but you.
+        element: for a DataFrame: a function that makes an element of a `Row`. None: the value of its only column, or
+            the `Row`.
         progress: a function that gets a `RunProgress` about twice a second, in a thread of its own; True for a bar;
             None for a bar if there is a terminal or a notebook, and tqdm is installed; False for none.
 
     Returns:
         An RDD of the outputs, each exactly once, in no particular order; with ``tags`` a dict of RDDs, ``"main"`` and
-        one per tag. Each has a ``report``, a `RunReport`. With `StagedRunner` the records are computed, and stay in
-        Spark's storage until you call ``unpersist()`` on the RDD; an action after that computes them again. With
-        `LiveRunner` the RDD is lazy: the work runs in your actions.
+        one per tag. Each has a ``report``, a `RunReport`. With `StagedRunner` the records are
+        computed, and stay in Spark's storage until you call ``unpersist()`` on the RDD; an action after that computes
+        them again. With `LiveRunner` the RDD is lazy: the work runs in your actions.
+
+        For a DataFrame: DataFrames that read what is staged.
 
     Raises:
         InvalidTypeError, InvalidValueError, UnpicklableError: for wrong arguments, before any job runs.
@@ -56,18 +71,30 @@ def run_sdf(
             ``pyspark.errors.PythonException`` once there is a SparkSession, a ``Py4JJavaError`` otherwise.
         SdfError: any other error of sdf. No job is left running.
     """
-    check_rdd(rdd, "run_sdf()", "or run_direct(elements, fn) without Spark")
+    elements = as_elements(rdd, element, "run_sdf()")
     check_fn(fn, side_inputs, "run_sdf()")
     names = check_tags(tags, "run_sdf()")
-    if runner is not None and not isinstance(runner, (StagedRunner, LiveRunner)):
-        raise InvalidTypeError(
-            f"run_sdf() runner must be a StagedRunner or a LiveRunner (got {show(runner)}). Pass an instance, such as "
-            f"runner=LiveRunner()."
+    check_runner(runner, elements, "run_sdf()")
+    if is_dataframe(rdd):
+        outputs = run_on_frame(
+            rdd,
+            fn,
+            schema=schema,
+            staging=staging,
+            element=element,
+            runner=runner,
+            side_inputs=side_inputs,
+            tags=names,
+            progress=progress,
         )
-    values = {name: value.collect() if isinstance(value, RDD) else value for name, value in (side_inputs or {}).items()}
+        return outputs if names else outputs["main"]
+    for name, given in {"schema": schema, "staging": staging}.items():
+        if given is not None:
+            raise InvalidTypeError(f"run_sdf() {name}= is for a DataFrame of elements (got {show(given)} and an RDD).")
+    values = {name: collected(value) for name, value in (side_inputs or {}).items()}
     shown = display(progress, "run_sdf()")
     try:
-        outputs = (runner or StagedRunner()).run(rdd, fn, values, names, shown)
+        outputs = (runner or StagedRunner()).run(cast("RDD[Any]", elements), fn, values, names, shown)
     except Exception as error:
         raise unwound(error) from error.__cause__
     return outputs if names else outputs["main"]

@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
-from pyspark import RDD
 
-from sdf.errors import InvalidTypeError, InvalidValueError, JournalError, show
+from sdf.errors import InvalidValueError, JournalError, show
 from sdf.journal.pending import to_data
 from sdf.journal.run_log import RunLog
 from sdf.limits.rate_limit import RateLimit
@@ -28,10 +27,12 @@ from sdf.saving.history import History
 from sdf.saving.outputs import checkpoint_of, sinks_by_output, told
 from sdf.saving.saving import Saving
 from sdf.sinks.sink import Sink, Token
-from sdf.spark.display import display
-from sdf.spark.elements import check_rdd
+from sdf.spark.connect.elements import ConnectElements, as_elements, collected
+from sdf.spark.connect.run import save_on_connect
+from sdf.spark.display import Display, display
 from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
+from sdf.spark.runners import check_runner
 from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["SaveSummary", "abort_save", "save_sdf"]
@@ -73,7 +74,7 @@ class SaveSummary:
 
 
 def save_sdf(
-    elements: RDD[Any],
+    elements: Any,
     fn: DoFn,
     sink: Sink | Mapping[str, Sink],
     *,
@@ -82,25 +83,29 @@ def save_sdf(
     runner: StagedRunner | LiveRunner | None = None,
     side_inputs: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
+    element: Callable[[Any], Any] | None = None,
     progress: bool | Callable[[RunProgress], Any] | None = None,
 ) -> SaveSummary:
-    """Run a splittable DoFn over the elements of an RDD, and save its results.
+    """Run a splittable DoFn over the elements of an RDD or a DataFrame, and save its results.
 
     Nothing is visible before the end. If the driver, the cluster or the sink fails, make the same call again: it goes
     on with what was not committed. The same call after the end changes nothing, and returns the summary.
 
     Args:
-        elements: the elements, as for `run_sdf`. They are kept in the checkpoint: a resumed run goes on with those. At
-            its end it compares them with the elements of this call.
+        elements: an RDD of them, or a DataFrame, of Spark Connect too, whose rows they are. They are kept
+            in the checkpoint: a resumed run goes on with those. At its end it compares them with those of this call.
         fn: the DoFn.
         sink: where the records go (`sdf.sinks`); with tags a mapping of "main" and each tag to its sink.
         checkpoint: a directory or URL for the log of the run. None: beside the target, ``_<name>.sdf``; a sink that
             appends to what is there needs one given.
         commit_seconds: how long a worker writes before what it wrote is committed; about so much work per slot is done
             again after a crash.
-        runner: a `StagedRunner` or a `LiveRunner`; None for a `StagedRunner` with its defaults.
-        side_inputs: values by name, passed to `process`; an RDD is collected, and passed as a list.
+        runner: a `StagedRunner` or a `LiveRunner`, on Spark Connect a `StagedRunner`; None for a `StagedRunner` with
+            its defaults.
+        side_inputs: values by name, passed to `process`; an RDD or a DataFrame is collected, and passed as a list.
         tags: the names of further outputs; they may be left out, as ``sink`` names them.
+        element: for a DataFrame: a function that makes an element of a `Row`. None: the value of its only column, or
+            the `Row`.
         progress: as for `run_sdf`; a resumed run begins where the earlier one was.
 
     Returns:
@@ -116,18 +121,14 @@ def save_sdf(
         SdfError: any other error of sdf. No job is left running.
     """
     began = time.monotonic()
-    check_rdd(elements, "save_sdf()", "or run_direct(elements, fn) without Spark")
+    elements = as_elements(elements, element, "save_sdf()")
     check_fn(fn, side_inputs, "save_sdf()")
     sinks = sinks_by_output(sink, check_tags(tags, "save_sdf()"), "save_sdf()")
-    if runner is not None and not isinstance(runner, (StagedRunner, LiveRunner)):
-        raise InvalidTypeError(
-            f"save_sdf() runner must be a StagedRunner or a LiveRunner (got {show(runner)}). Pass an instance, such as "
-            f"runner=LiveRunner()."
-        )
+    check_runner(runner, elements, "save_sdf()")
     if not is_number(commit_seconds) or not 0 < commit_seconds < float("inf"):
         raise InvalidValueError(f"save_sdf() commit_seconds must be a positive number (got {show(commit_seconds)}).")
     storage = checkpoint_of(checkpoint, sinks, "save_sdf()")
-    values = {name: value.collect() if isinstance(value, RDD) else value for name, value in (side_inputs or {}).items()}
+    values = {name: collected(value) for name, value in (side_inputs or {}).items()}
     driver = uuid.uuid4().hex
     saving = Saving(
         RunLog(storage, driver=driver, clock=_milliseconds),
@@ -150,7 +151,7 @@ def save_sdf(
             if saving.history.committing is None:
                 shown = display(progress, "save_sdf()")
                 try:
-                    report = (runner or StagedRunner()).save(elements, fn, values, saving, shown)
+                    report = _save(runner or StagedRunner(), elements, fn, values, saving, shown)
                 except Exception as error:
                     saving.check_alone()
                     raise unwound(error) from error.__cause__
@@ -162,6 +163,20 @@ def save_sdf(
     summary = _summary(saving, report, time.monotonic() - began)
     log.info("%s: %s; the log took %.2f s", type(fn).__name__, summary, saving.log_seconds)
     return summary
+
+
+def _save(
+    runner: StagedRunner | LiveRunner,
+    elements: Any,
+    fn: DoFn,
+    side_inputs: Mapping[str, Any],
+    saving: Saving,
+    shown: Display | None,
+) -> RunReport:
+    if isinstance(elements, ConnectElements):
+        assert isinstance(runner, StagedRunner)
+        return save_on_connect(runner, elements, fn, side_inputs, saving, shown)
+    return runner.save(elements, fn, side_inputs, saving, shown)
 
 
 def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike[str] | None = None) -> None:

@@ -376,7 +376,7 @@ class RendezvousFn(DoFn):
 def test_new_slots_are_used_while_a_task_runs(sc, monkeypatch, tmp_path):
     """An executor came after the only slot had got its task, which ends only once there is another beside it."""
     counted = iter([1, 1])
-    monkeypatch.setattr("sdf.spark.staged.run.slot_counter", lambda sc: lambda: next(counted, 2))
+    monkeypatch.setattr("sdf.spark.staged.stage_jobs.slot_counter", lambda sc: lambda: next(counted, 2))
     result = run_sdf(sc.parallelize([str(tmp_path / "a"), str(tmp_path / "b")], 1), RendezvousFn())
     assert sorted(result.collect()) == ["a", "b"]
     assert [slots for _, slots in result.report.slots_over_time] == [1, 2]

@@ -18,11 +18,13 @@ import logging
 import math
 import time
 from collections import Counter
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import attrs
-from pyspark import RDD, SparkContext, StorageLevel
+from pyspark import RDD
 
+from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
 from sdf.model.dofn import DoFn
 from sdf.reporting.progress import RunProgress
@@ -34,13 +36,9 @@ from sdf.scheduling.factoring import Limits, Tuning
 from sdf.scheduling.run_state import RunState, enter
 from sdf.scheduling.stage_planner import PlannedStage, StagePlanner
 from sdf.spark.display import Display
-from sdf.spark.jobs import slot_counter
-from sdf.spark.payload import Payload
-from sdf.spark.staged.result import results
-from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt
 
-__all__ = ["StagedRun"]
+__all__ = ["Stages", "StagedRun"]
 
 log = logging.getLogger("sdf.staged")
 
@@ -48,85 +46,91 @@ _SLOTS_EVERY_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 3600.0  # a deferral for centuries would overflow the clock
 
 
+class Stages(Protocol):
+    """Runs stages on Spark: `StageJobs` as jobs over RDDs, `ConnectJobs` as jobs over DataFrames."""
+
+    @property
+    def count_slots(self) -> Callable[[], int]:
+        """Returns how many tasks Spark can run at once now."""
+
+    def expand(self, elements: Any) -> Iterator[Expanded]:
+        """Expand elements on the workers."""
+
+    def start(
+        self, number: int, bundles: Sequence[tuple[tuple[WorkItem, ...], float]], *, min_piece_seconds: float
+    ) -> RDD[Any] | None:
+        """Start a stage over the work items and the budget of each task; return its stored blocks, if it has some."""
+
+    def receive(self, timeout_seconds: float | None = None) -> list[Receipt]:
+        """Wait for receipts; raise the error of a failed job."""
+
+    def cancel(self) -> None:
+        """Cancel the running jobs."""
+
+    def close(self) -> None:
+        """Free what was needed to run stages; called once, at the end."""
+
+
 @attrs.define(eq=False)
 class _Stage:
     """A stage: its stored blocks, its plan, its start in monotonic seconds, and its receipts so far."""
 
-    rdd: RDD[Any]
+    blocks: RDD[Any] | None
     plan: PlannedStage
     began: float
     receipts: dict[int, Receipt] = attrs.field(factory=dict)
 
 
 class StagedRun:
-    """One call of `StagedRunner.run`.
+    """One call of `StagedRunner.run` or `StagedRunner.save`. Call `run_stages`, and then the other methods.
 
     Args:
-        rdd: the elements.
+        jobs: runs the stages.
+        elements: the elements, of the kind that ``jobs`` expands.
         fn: the DoFn.
-        payload: the DoFn as sent to workers.
-        tags: the declared tags.
         display: shows the progress, or None.
         runner: name of the runner, for the report.
         tuning, limits, tasks_per_slot: see `StagePlanner`.
-        storage_level: where Spark stores the blocks.
+        slots: the number of slots; None to ask ``jobs``.
         saving: the log and the sinks of a saved run, else None. A task is then a segment, so its budget is at most
             `Saving.commit_seconds`, and less where tasks are lost (`CommitInterval`).
     """
 
     def __init__(
         self,
-        rdd: RDD[Any],
+        jobs: Stages,
+        elements: Any,
         fn: DoFn,
-        payload: Payload,
-        tags: tuple[str, ...],
         display: Display | None,
         *,
         runner: str,
         tuning: Tuning,
         limits: Limits,
+        slots: int | None,
         tasks_per_slot: int,
-        storage_level: StorageLevel,
         saving: Saving | None = None,
     ) -> None:
         self._saving = saving
         self._interval = CommitInterval(math.inf if saving is None else saving.commit_seconds)
         self._lost_seconds = 0.0
         self._runner = runner
-        self._storage_level = storage_level
-        self._rdd = rdd
-        self._sc: SparkContext = rdd.context
-        self._fn = fn
+        self._elements = elements
         self._name = type(fn).__name__
-        self._tags = tags
-        self._payload = payload
-        targets = None if saving is None else saving.targets
-        self._jobs = StageJobs(self._sc, payload, self._name, tags=tags, targets=targets)
+        self._jobs = jobs
         self._work = RunState(fn)
         self._planner = StagePlanner(self._work, tuning, limits, tasks_per_slot=tasks_per_slot)
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self._stages: list[_Stage] = []
         self._display = display
         self._done_units = 0.0
-        self._count_slots = slot_counter(self._sc)
+        self._count_slots = jobs.count_slots if slots is None else lambda: slots
         self._slots = self._most_slots = self._count_slots()
         self._slots_over_time = [(0.0, self._slots)]
         self._called_at = time.time()
         self._slots_at = self._called = self._began = time.monotonic()
 
-    def run(self) -> dict[str, RDD[Any]]:
-        """Run all stages; return the records of each output."""
-        self._run_stages()
-        return self._result(time.monotonic() - self._called)
-
-    def save(self) -> RunReport:
-        """Run all stages of a saved run; its records are then written, and nothing is visible yet."""
-        self._run_stages()
-        assert self._saving is not None
-        self._saving.pulse(0.0, self._lost_seconds)
-        return self._report(time.monotonic() - self._called, self._all_receipts())
-
-    def _run_stages(self) -> None:
+    def run_stages(self) -> RunReport:
+        """Run all stages, to the proof that nothing was lost or doubled. No job is left running if one fails."""
         try:
             self._expand()
             self._began = time.monotonic()
@@ -137,12 +141,26 @@ class StagedRun:
             self._work.ledger.prove()
         except BaseException:
             self._jobs.cancel()
-            for stage in self._stages:
-                stage.rdd.unpersist()
+            for blocks in self.blocks():
+                blocks.unpersist()
             raise
         finally:
             self._jobs.close()
             self._show(ended=True)
+        if self._saving is not None:
+            self._saving.pulse(0.0, self._lost_seconds)
+        return self._report(time.monotonic() - self._called, self._all_receipts())
+
+    def blocks(self) -> list[RDD[Any]]:
+        """Return the stored blocks of each stage."""
+        return [stage.blocks for stage in self._stages if stage.blocks is not None]
+
+    def committed(self) -> list[tuple[Receipt, list[WorkItem]]]:
+        """Return for each task its receipt and the content that it committed, in the order of stages and tasks."""
+        return [
+            (receipt, self._work.ledger.content((receipt.stamp.stage, receipt.stamp.task)))
+            for receipt in self._all_receipts()
+        ]
 
     def _show(self, *, ended: bool = False) -> None:
         """Show the progress, if there is a display and it is due."""
@@ -166,9 +184,9 @@ class StagedRun:
     def _expand(self) -> None:
         """Make the work items and enter them in the ledger. The DoFn makes them only this once."""
         if self._saving is None:
-            enter(self._work, self._planner.backlog, self._jobs.expand(self._rdd))
+            enter(self._work, self._planner.backlog, self._jobs.expand(self._elements))
             return
-        for item, delay_seconds in self._saving.begin(self._work, lambda: self._jobs.expand(self._rdd)):
+        for item, delay_seconds in self._saving.begin(self._work, lambda: self._jobs.expand(self._elements)):
             self._queue(item, delay_seconds)
         self._done_units = self._work.done_before
 
@@ -242,10 +260,8 @@ class StagedRun:
             self._work.ledger.assign((number, task), planned.items)
         longest = self._interval.seconds(began)
         bundles = [(planned.items, min(planned.budget_seconds, longest)) for planned in plan.tasks]
-        rdd = self._jobs.start(
-            number, bundles, min_piece_seconds=plan.min_piece_seconds, storage_level=self._storage_level
-        )
-        self._stages.append(_Stage(rdd, plan, began))
+        blocks = self._jobs.start(number, bundles, min_piece_seconds=plan.min_piece_seconds)
+        self._stages.append(_Stage(blocks, plan, began))
 
     def _uncommitted_seconds(self) -> float:
         """Return about how many seconds the running tasks have run, together."""
@@ -255,16 +271,6 @@ class StagedRun:
 
     def _all_receipts(self) -> list[Receipt]:
         return [stage.receipts[task] for stage in self._stages for task in range(len(stage.plan.tasks))]
-
-    def _result(self, seconds: float) -> dict[str, RDD[Any]]:
-        receipts = self._all_receipts()
-        report = self._report(seconds, receipts)
-        log.info("%s", report)
-        committed = [
-            (receipt, self._work.ledger.content((receipt.stamp.stage, receipt.stamp.task))) for receipt in receipts
-        ]
-        stages = [stage.rdd for stage in self._stages]
-        return results(self._sc, self._payload, self._tags, stages, committed, report, slots=self._slots)
 
     def _report(self, seconds: float, receipts: list[Receipt]) -> RunReport:
         tasks = tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,11 +17,15 @@ from sdf.scheduling.factoring import Limits, Tuning
 from sdf.spark import broadcasts
 from sdf.spark.display import Display
 from sdf.spark.options import count, positive, runner
-from sdf.spark.payload import Payload, sending
+from sdf.spark.payload import sending
 from sdf.spark.staged.rate_limits import shared_by_tasks
-from sdf.spark.staged.run import StagedRun
+from sdf.spark.staged.result import results
+from sdf.spark.staged.run import StagedRun, Stages
+from sdf.spark.staged.stage_jobs import StageJobs
 
 __all__ = ["StagedRunner"]
+
+log = logging.getLogger("sdf.staged")
 
 _FIRST_BUDGET_SECONDS = 0.5
 
@@ -35,6 +40,8 @@ class StagedRunner:
     Args:
         budget_seconds: a task splits after this many seconds, give or take a block. None: after the seconds that it
             was planned to take, which fall towards the end of the run.
+        slots: how many tasks Spark can run at once. None: Spark is asked, or on Spark Connect its settings; where those
+            do not tell, the run finds it out.
         tasks_per_slot: how many tasks to keep in flight per slot. With more than 1 some wait in Spark's queue, which
             makes dynamic allocation request executors.
         min_tasks: keep at least this many tasks in flight while there is work to cut for them.
@@ -50,6 +57,7 @@ class StagedRunner:
     """
 
     budget_seconds: float | None = positive(None)
+    slots: int | None = count(None)
     tasks_per_slot: int = count(1)
     min_tasks: int = count(1)
     max_tasks: int | None = count(None)
@@ -77,41 +85,38 @@ class StagedRunner:
         display: Display | None,
     ) -> dict[str, RDD[Any]]:
         """Run all of it now and return one RDD per output, each with its ``report``. Called by `run_sdf`."""
-        with sending(
-            rdd.context, fn, shared_by_tasks(side_inputs, self.max_tasks, rdd.context, "StagedRunner")
-        ) as payload:
-            return self._run(rdd, fn, payload, tags, display, None).run()
+        sc = rdd.context
+        with sending(sc, fn, shared_by_tasks(side_inputs, self.max_tasks or self.slots, sc, "StagedRunner")) as payload:
+            jobs = StageJobs(sc, payload, type(fn).__name__, tags=tags, storage_level=self.storage_level)
+            run = self.staged(jobs, rdd, fn, display, None)
+            report = run.run_stages()
+            log.info("%s", report)
+            return results(sc, payload, tags, run.blocks(), run.committed(), report, slots=report.slots)
 
     def save(
         self, rdd: RDD[Any], fn: DoFn, side_inputs: Mapping[str, Any], saving: Saving, display: Display | None
     ) -> RunReport:
         """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
-        with sending(
-            rdd.context, fn, shared_by_tasks(side_inputs, self.max_tasks, rdd.context, "StagedRunner")
-        ) as payload:
-            report = self._run(rdd, fn, payload, saving.targets.tags, display, saving).save()
+        sc = rdd.context
+        with sending(sc, fn, shared_by_tasks(side_inputs, self.max_tasks or self.slots, sc, "StagedRunner")) as payload:
+            jobs = StageJobs(sc, payload, type(fn).__name__, tags=saving.targets.tags, targets=saving.targets)
+            report = self.staged(jobs, rdd, fn, display, saving).run_stages()
         broadcasts.free(payload.broadcast)
         return report
 
-    def _run(
-        self,
-        rdd: RDD[Any],
-        fn: DoFn,
-        payload: Payload,
-        tags: tuple[str, ...],
-        display: Display | None,
-        saving: Saving | None,
+    def staged(
+        self, jobs: Stages, elements: Any, fn: DoFn, display: Display | None, saving: Saving | None
     ) -> StagedRun:
+        """Return a run with these options; see `StagedRun`."""
         return StagedRun(
-            rdd,
+            jobs,
+            elements,
             fn,
-            payload,
-            tags,
             display,
             runner=type(self).__name__,
             tuning=Tuning(_FIRST_BUDGET_SECONDS, self.min_piece_seconds, self.budget_seconds),
             limits=Limits(self.min_tasks, self.max_tasks, self.max_items_per_stage),
+            slots=self.slots,
             tasks_per_slot=self.tasks_per_slot,
-            storage_level=self.storage_level,
             saving=saving,
         )

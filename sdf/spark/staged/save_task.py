@@ -29,7 +29,7 @@ class SaveTask:
         stage: number of the stage.
         targets: the sinks.
         min_piece_seconds: when the budget is spent, give back the remaining work only if it takes longer than this.
-        receipts: brings the task's receipt to the driver as the task ends.
+        receipts: brings the task's receipt to the driver as the task ends; None where the job itself does.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class SaveTask:
         stage: int,
         targets: Targets,
         min_piece_seconds: float,
-        receipts: Accumulator[list[Receipt]],
+        receipts: Accumulator[list[Receipt]] | None = None,
     ) -> None:
         self._payload = payload
         self._stage = stage
@@ -70,5 +70,6 @@ class SaveTask:
             stamp, bundle.outcome(), records, 0, worker_name(), wall, ended - began, messages,
             retries=retries, closing_seconds=ended - bundle.ended_at,
         )  # fmt: skip
-        self._receipts.add([receipt])
+        if self._receipts is not None:
+            self._receipts.add([receipt])
         yield receipt

@@ -22,7 +22,7 @@ from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
 from sdf.saving.segments import Targets
 from sdf.spark.elements import WarnsOnce
-from sdf.spark.jobs import Ended, Jobs
+from sdf.spark.jobs import Ended, Jobs, slot_counter
 from sdf.spark.payload import Payload, expand_elements
 from sdf.spark.staged.receipts import ReceiptParam, materialise, read_receipts
 from sdf.spark.staged.save_task import SaveTask
@@ -46,6 +46,9 @@ class _Stage:
 class StageJobs:
     """See the module's docstring. Call `close` at the end.
 
+    Attributes:
+        count_slots: returns how many tasks Spark can run at once now.
+
     Args:
         sc: the SparkContext.
         payload: the DoFn as sent to workers.
@@ -53,6 +56,7 @@ class StageJobs:
         tags: the declared tags.
         called: the word for a stage that users see in Spark's UI and in errors.
         targets: the sinks of a saved run, else None.
+        storage_level: where Spark stores the blocks, unless the run is saved.
     """
 
     def __init__(
@@ -64,7 +68,10 @@ class StageJobs:
         tags: tuple[str, ...] = (),
         called: str = "stage",
         targets: Targets | None = None,
+        storage_level: StorageLevel = StorageLevel.MEMORY_AND_DISK,
     ) -> None:
+        self._storage_level = storage_level
+        self.count_slots = slot_counter(sc)
         self._sc = sc
         self._payload = payload
         self._name = name
@@ -90,7 +97,6 @@ class StageJobs:
         bundles: Bundles,
         *,
         min_piece_seconds: float,
-        storage_level: StorageLevel,
         most: tuple[float, float] = (math.inf, math.inf),
     ) -> RDD[Any]:
         """Start a stage; return its blocks, which are stored unless the run is saved.
@@ -99,7 +105,6 @@ class StageJobs:
             number: number of the stage, unique.
             bundles: the work items and the budget of each task.
             min_piece_seconds: a task whose budget is spent gives back its remaining work only if that takes longer.
-            storage_level: where Spark stores the blocks.
             most: the records, and the bytes of them, after which a task's budget is spent; not in a saved run.
         """
         base = self._sc.parallelize(bundles, len(bundles))
@@ -107,7 +112,7 @@ class StageJobs:
         if self._targets is None:
             task = StageTask(self._payload, number, self._tags, min_piece_seconds, self._receipts, most)
             rdd = base.mapPartitionsWithIndex(task)
-            rdd.setName(f"{self._name}: {self._called} {number}").persist(storage_level)
+            rdd.setName(f"{self._name}: {self._called} {number}").persist(self._storage_level)
             job = partial(materialise, rdd)
         else:
             save = SaveTask(self._payload, number, self._targets, min_piece_seconds, self._receipts)

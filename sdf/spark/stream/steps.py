@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any
 
 import attrs
-from pyspark import RDD, Broadcast, SparkContext, StorageLevel
+from pyspark import RDD, Broadcast, SparkContext
 
 from sdf.errors import WatermarkError, blame, show
 from sdf.execution.executor import run_to_end
@@ -182,9 +182,7 @@ class Step:
             work.ledger.assign(task, items)
             budget = self.catch_up.budget_seconds if task in patient else self._batch_seconds
             bundles.append((tuple(items), budget))
-        self._stored = self._jobs.start(
-            batch, bundles, min_piece_seconds=0.0, storage_level=StorageLevel.MEMORY_AND_DISK, most=most
-        )
+        self._stored = self._jobs.start(batch, bundles, min_piece_seconds=0.0, most=most)
         receipts = self._finish(batch, len(bundles))
         now = clock()
         rest: list[list[tuple[Pending, int | None]]] = [[] for _ in receipts]

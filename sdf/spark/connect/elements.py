@@ -1,0 +1,91 @@
+"""Elements from the rows of a DataFrame, of classic Spark or of Spark Connect.
+
+On classic Spark they become an RDD, so that both runners and all else works as with RDDs. Spark Connect has no RDDs:
+there the client collects the elements. They are small descriptors, which the driver holds anyway.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from pyspark import RDD
+
+from sdf.errors import InvalidTypeError, show
+from sdf.spark.elements import check_rdd
+
+__all__ = ["ConnectElements", "as_elements", "collected", "is_dataframe"]
+
+
+class ConnectElements:
+    """The elements of a run on Spark Connect.
+
+    Args:
+        frame: the DataFrame.
+        element: makes an element of a row.
+
+    Attributes:
+        spark: the session.
+    """
+
+    def __init__(self, frame: Any, element: Callable[[Any], Any]) -> None:
+        self._frame = frame
+        self._element = element
+        self.spark = frame.sparkSession
+
+    @functools.cached_property
+    def _elements(self) -> list[Any]:
+        return list(map(self._element, self._frame.collect()))
+
+    def collect(self) -> list[Any]:
+        """Return the elements, in the order of the rows; the query runs once."""
+        return self._elements
+
+
+def is_dataframe(given: Any) -> bool:
+    """Tell whether a value is a DataFrame of Spark; its class is not imported, which may need PyArrow and more."""
+    return any(
+        kind.__module__.startswith("pyspark.sql.") and kind.__name__ == "DataFrame" for kind in type(given).__mro__
+    )
+
+
+def _is_connect(frame: Any) -> bool:
+    return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(frame).__mro__)
+
+
+def as_elements(given: Any, element: Callable[[Any], Any] | None, who: str) -> RDD[Any] | ConnectElements:
+    """Return the elements of a call.
+
+    Args:
+        given: an RDD or a DataFrame.
+        element: for a DataFrame: makes an element of a row. None: the value of the only column, or the `Row`.
+        who: name of the caller, for messages.
+
+    Raises:
+        InvalidTypeError: for anything else.
+    """
+    if element is not None and not callable(element):
+        raise InvalidTypeError(f"{who} element must be a function of a Row (got {show(element)}).")
+    if not is_dataframe(given):
+        check_rdd(given, who, "a DataFrame, or run_direct(elements, fn) without Spark")
+        if element is not None:
+            raise InvalidTypeError(f"{who} element= is for the rows of a DataFrame. Map an RDD yourself: rdd.map(...).")
+        return given  # type: ignore[no-any-return]
+    mapped = element or (_only if len(given.columns) == 1 else _itself)
+    return ConnectElements(given, mapped) if _is_connect(given) else given.rdd.map(mapped)
+
+
+def collected(value: Any) -> Any:
+    """Return a side input: the list of what an RDD or a DataFrame holds, any other value as it is."""
+    if is_dataframe(value):
+        return as_elements(value, None, "a side input").collect()
+    return value.collect() if isinstance(value, RDD) else value
+
+
+def _only(row: Any) -> Any:
+    return row[0]
+
+
+def _itself(row: Any) -> Any:
+    return row

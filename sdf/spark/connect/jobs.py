@@ -1,0 +1,147 @@
+"""ConnectJobs: the jobs of a saved run on Spark Connect; each task of a stage is a DataFrame job of its own.
+
+Spark Connect gives the rows of a job in the order of its partitions, and loses all if one fails. So receipts would wait
+for each other. A job costs about 0.2 s before its task begins, and many of them start at once.
+
+All jobs have the tag of the run, by which they can be interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+from pyspark.errors import PySparkException
+
+from sdf.execution.expansion import Expanded
+from sdf.execution.work_items import WorkItem
+from sdf.saving.segments import Targets
+from sdf.spark import serde
+from sdf.spark.connect.session import carried
+from sdf.spark.connect.slots import FoundSlots, configured_slots
+from sdf.spark.connect.tasks import RESULT, ExpandTask, SegmentTask, results_of
+from sdf.spark.elements import WarnsOnce
+from sdf.spark.jobs import Ended, explain
+from sdf.spark.payload import Payload, expanded
+from sdf.spark.staged.stored_blocks import Receipt
+
+__all__ = ["ConnectJobs"]
+
+_ELEMENTS_PER_TASK = 10_000
+
+log = logging.getLogger("sdf.connect")
+
+
+@attrs.frozen
+class _Task:
+    stage: int
+    task: int
+    submitted: float
+
+
+class ConnectJobs:
+    """See the module's docstring. Call `close` at the end.
+
+    Args:
+        spark: the session.
+        payload: the DoFn as sent to workers.
+        name: name of the DoFn.
+        targets: the sinks.
+        tag: the tag of the jobs.
+    """
+
+    def __init__(self, spark: Any, payload: Payload, name: str, targets: Targets, tag: str) -> None:
+        self._spark = spark
+        self._payload = payload
+        self._name = name
+        self._targets = targets
+        self._tag = tag
+        self._warn = WarnsOnce(name)
+        self._events: queue.SimpleQueue[Ended] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._cancelled = False
+        self._configured = configured_slots(spark)
+        self._found = FoundSlots(time.monotonic)
+
+    def count_slots(self) -> int:
+        """Return how many tasks the server runs at once now, as far as that is known."""
+        return self._configured or self._found.count()
+
+    def expand(self, elements: Sequence[Any]) -> Iterator[Expanded]:
+        """Expand elements, in their order; call this only while no stage runs."""
+        per_task = max(1, min(_ELEMENTS_PER_TASK, -(-len(elements) // self.count_slots())))
+        parts = [elements[start : start + per_task] for start in range(0, len(elements), per_task)]
+        for number, part in enumerate(parts):
+            sent = carried(self._spark, serde.dumps(part, f"the elements of {self._name}"))
+            self._start(number, f"{self._name}: expansion", ExpandTask(self._payload, sent))
+        found: dict[int, list[bytes]] = {}
+        while len(found) < len(parts):
+            ended = self._events.get()
+            if ended.error is not None:
+                raise ended.error
+            found[ended.key] = ended.value
+        return expanded((pickled for number in range(len(parts)) for pickled in found[number]), self._warn)
+
+    def start(
+        self, number: int, bundles: Sequence[tuple[tuple[WorkItem, ...], float]], *, min_piece_seconds: float
+    ) -> None:
+        """Start the tasks of a stage; see `Stages`. There are no stored blocks: the sinks hold the records."""
+        for task, bundle in enumerate(bundles):
+            sent = carried(self._spark, serde.dumps(bundle, f"the work items of {self._name}"))
+            key = _Task(number, task, time.monotonic())
+            run = SegmentTask(self._payload, number, task, self._targets, min_piece_seconds, sent)
+            self._start(key, f"{self._name}: stage {number}, task {task}", run)
+
+    def _start(self, key: Any, what: str, task: ExpandTask | SegmentTask) -> None:
+        def run() -> None:
+            try:
+                self._spark.addTag(self._tag)  # of this thread
+                if not self._cancelled:
+                    rows = self._spark.range(0, 1, 1, 1).mapInArrow(task, RESULT).collect()
+                    self._events.put(Ended(key, value=results_of(rows)))
+            except BaseException as error:  # of any kind: the waiting thread must get it
+                self._events.put(Ended(key, error=explain(error, what, self._payload.run_id)))
+
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        thread = threading.Thread(target=run, name=self._tag, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def receive(self, timeout_seconds: float | None = None) -> list[Receipt]:
+        """Wait for a receipt or the failure of a task; return all receipts that have arrived."""
+        found: list[Receipt] = []
+        try:
+            ended = self._events.get(timeout=timeout_seconds)
+            while True:
+                found.append(self._receipt(ended))
+                ended = self._events.get_nowait()
+        except queue.Empty:
+            return found
+
+    def _receipt(self, ended: Ended) -> Receipt:
+        if ended.error is not None:
+            raise ended.error
+        (pickled,) = ended.value
+        receipt: Receipt = serde.loads(pickled)
+        self._found.ended(ended.key.submitted, receipt.seconds)
+        return receipt
+
+    def cancel(self) -> None:
+        """Interrupt the running jobs and wait for their threads; if the server is gone, at most 1 s for each thread."""
+        self._cancelled = True
+        for thread in self._threads:
+            while thread.is_alive():
+                try:
+                    self._spark.interruptTag(self._tag)  # again: a job may have been about to start
+                except PySparkException:
+                    thread.join(1.0)
+                    break
+                thread.join(0.1)
+
+    def close(self) -> None:
+        """Nothing is left to free."""

@@ -1,0 +1,56 @@
+"""A saved run of StagedRunner on Spark Connect."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pyspark import Broadcast
+
+from sdf.errors import InvalidValueError
+from sdf.limits.rate_limit import limits_of, shared
+from sdf.model.dofn import DoFn
+from sdf.reporting.run_report import RunReport
+from sdf.saving.saving import Saving
+from sdf.spark.connect.elements import ConnectElements
+from sdf.spark.connect.jobs import ConnectJobs
+from sdf.spark.connect.session import Operations, carried, interrupt
+from sdf.spark.display import Display
+from sdf.spark.payload import Payload, pickled_payload
+from sdf.spark.staged.runner import StagedRunner
+
+__all__ = ["save_on_connect"]
+
+
+def save_on_connect(
+    runner: StagedRunner,
+    elements: ConnectElements,
+    fn: DoFn,
+    side_inputs: Mapping[str, Any],
+    saving: Saving,
+    display: Display | None,
+) -> RunReport:
+    """Run all that is not committed yet, and write its records to the sinks; see `StagedRunner.save`."""
+    spark = elements.spark
+    for orphans in saving.history.operations:
+        interrupt(spark, Operations(*orphans))
+    ours = Operations.of(spark, f"sdf-{uuid.uuid4().hex}")
+    saving.note_operations(ours.session_id, ours.user_id, ours.tag)
+    sent = carried(spark, pickled_payload(fn, _shared(side_inputs, runner, spark)))
+    payload = Payload(uuid.uuid4().hex, cast("Broadcast[bytes]", sent))
+    jobs = ConnectJobs(spark, payload, type(fn).__name__, saving.targets, ours.tag)
+    return runner.staged(jobs, elements.collect(), fn, display, saving).run_stages()
+
+
+def _shared(side_inputs: Mapping[str, Any], runner: StagedRunner, spark: Any) -> dict[str, Any]:
+    """Return side inputs whose rate limits are for one of the tasks that run at once; Spark may run each task twice."""
+    limits = limits_of(side_inputs)
+    tasks = runner.max_tasks or runner.slots
+    if limits and tasks is None:
+        raise InvalidValueError(
+            f"StagedRunner needs max_tasks for {limits[0]!r}: each task has an equal share of it, and Spark Connect "
+            f"does not tell how many can run at once. Set max_tasks."
+        )
+    copies = 2 if limits and spark.conf.get("spark.speculation", "false") == "true" else 1
+    return shared(side_inputs, (tasks or 1) * copies, "StagedRunner")

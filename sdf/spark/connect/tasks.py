@@ -1,0 +1,78 @@
+"""What Python workers run on Spark Connect: functions for ``mapInArrow`` over one row, whose results are rows of bytes.
+
+The row that comes in says nothing. What is to be done comes with the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from sdf.saving.segments import Targets
+from sdf.spark import serde
+from sdf.spark.connect.session import Carried, SentFile
+from sdf.spark.payload import Expand, Payload
+from sdf.spark.staged.save_task import SaveTask
+
+__all__ = ["RESULT", "ExpandTask", "SegmentTask", "results_of"]
+
+RESULT = "result binary"
+
+
+@attrs.frozen(eq=False)
+class ExpandTask:
+    """Expands some elements, pickled as a list."""
+
+    payload: Payload
+    elements: Carried | SentFile
+    unbounded: bool = False
+
+    def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """Yield one row for every 10,000 elements."""
+        _read_to_the_end(rows)
+        for pickled in Expand(self.payload, unbounded=self.unbounded)(serde.loads(self.elements.value)):
+            yield _row(pickled)
+
+
+@attrs.frozen(eq=False)
+class SegmentTask:
+    """Runs one task of a stage of a saved run; its one row is the pickled receipt.
+
+    Attributes:
+        payload: the run's DoFn.
+        stage, task: numbers of the stage, and of the task in it.
+        targets: the sinks.
+        min_piece_seconds: when the budget is spent, give back the remaining work only if it takes longer than this.
+        bundle: the work items and the budget in seconds, pickled.
+    """
+
+    payload: Payload
+    stage: int
+    task: int
+    targets: Targets
+    min_piece_seconds: float
+    bundle: Carried | SentFile
+
+    def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
+        _read_to_the_end(rows)
+        save = SaveTask(self.payload, self.stage, self.targets, self.min_piece_seconds)
+        (receipt,) = save(self.task, [serde.loads(self.bundle.value)])
+        yield _row(serde.dumps(receipt, "a receipt"))
+
+
+def _read_to_the_end(rows: Iterable[Any]) -> None:
+    for _ in rows:
+        pass
+
+
+def _row(data: bytes) -> Any:
+    import pyarrow  # type: ignore[import-untyped]
+
+    return pyarrow.RecordBatch.from_pydict({"result": [data]}, schema=pyarrow.schema([("result", pyarrow.binary())]))
+
+
+def results_of(rows: Sequence[Any]) -> list[bytes]:
+    """Return the bytes of collected rows; called on the driver."""
+    return [bytes(row[0]) for row in rows]

@@ -1,0 +1,32 @@
+"""The runners that a call of run_sdf or save_sdf takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sdf.errors import InvalidTypeError, show
+from sdf.spark.connect.elements import ConnectElements
+from sdf.spark.live.runner import LiveRunner
+from sdf.spark.staged.runner import StagedRunner
+
+__all__ = ["check_runner"]
+
+
+def check_runner(runner: Any, elements: Any, who: str) -> None:
+    """Raise InvalidTypeError unless a runner can run these elements.
+
+    Args:
+        runner: None for the default.
+        elements: as `as_elements` returns them.
+        who: name of the caller, for the message.
+    """
+    if runner is not None and not isinstance(runner, (StagedRunner, LiveRunner)):
+        raise InvalidTypeError(
+            f"{who} runner must be a StagedRunner or a LiveRunner (got {show(runner)}). Pass an instance, such as "
+            f"runner=LiveRunner()."
+        )
+    if isinstance(runner, LiveRunner) and isinstance(elements, ConnectElements):
+        raise InvalidTypeError(
+            f"{who} cannot use a LiveRunner on Spark Connect: its lanes need a port of the driver, and a client has "
+            f"none that the executors can reach (got {show(runner)}). Use StagedRunner(), or leave runner= out."
+        )
