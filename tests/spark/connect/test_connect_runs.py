@@ -1,16 +1,10 @@
 """run_sdf and save_sdf over DataFrames: on a real Spark Connect server, and on classic Spark."""
 
-import json
-import time
-from collections import Counter
-from pathlib import Path
-
 import pyarrow.parquet
 import pytest
 
-from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, TaggedOutput, run_sdf, save_sdf
-from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, ProcessError
-from sdf.sinks import JsonLinesFiles, ParquetFiles
+from sdf import DoFn, OffsetRange, run_sdf, save_sdf
+from sdf.sinks import ParquetFiles
 
 
 class CountFn(DoFn):
