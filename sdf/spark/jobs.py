@@ -26,6 +26,7 @@ from sdf.spark.actions import cancel
 __all__ = ["Ended", "Jobs", "explain", "slot_counter", "unwound"]
 
 _CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
+_END_OF_TRACE = re.compile(r"\n(?: SQLSTATE: 38000|\tat org\.apache\.spark)")
 _CELL_FRAME = re.compile(r'^  File "(.*)", line (\d+), in .*\n(?!    )', re.MULTILINE)  # a worker has no source of it
 
 
@@ -127,10 +128,14 @@ def explain(error: BaseException, what: str, run_id: str) -> BaseException:
     found = re.search(rf"^sdf\.errors\.(\w+): {mark} (.*?) {mark}", text, re.MULTILINE | re.DOTALL)
     if found is not None:
         explained = getattr(errors, found.group(1))(found.group(2))
-        trace = re.sub(mark, "", text[start : found.end()]).rsplit(_CAUSED, 1)[0].rstrip()  # what raised this error
+        told = text[found.end() :].lstrip()  # by the worker, where Spark drops the causes of errors
+        if told.startswith("Traceback"):
+            trace = _END_OF_TRACE.split(told)[0].rstrip()
+        else:
+            trace = re.sub(mark, "", text[start : found.end()]).rsplit(_CAUSED, 1)[0].rstrip()  # what raised this error
         trace = _CELL_FRAME.sub(_with_source, trace)
     else:
-        trace = re.split(r"\n(?: SQLSTATE: 38000|\tat org\.apache\.spark)", text[start:])[0].rstrip()
+        trace = _END_OF_TRACE.split(text[start:])[0].rstrip()
         last = trace.splitlines()[-1]
         lacking = re.match(r"ModuleNotFoundError: No module named '([^']*)'", last)
         explained = StageError(

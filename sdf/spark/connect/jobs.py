@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 import attrs
 from pyspark.errors import PySparkException
 
+from sdf.errors import StageError
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
 from sdf.saving.segments import Targets
@@ -65,6 +67,7 @@ class ConnectJobs:
         self._events: queue.SimpleQueue[Ended] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._cancelled = False
+        self._gone = False  # the server
         self._configured = configured_slots(spark)
         self._found = FoundSlots(time.monotonic)
 
@@ -105,12 +108,24 @@ class ConnectJobs:
                     rows = self._spark.range(0, 1, 1, 1).mapInArrow(task, RESULT).collect()
                     self._events.put(Ended(key, value=results_of(rows)))
             except BaseException as error:  # of any kind: the waiting thread must get it
-                self._events.put(Ended(key, error=explain(error, what, self._payload.run_id)))
+                self._events.put(Ended(key, error=self._explained(error, what)))
 
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(target=run, name=self._tag, daemon=True)
         self._threads.append(thread)
         thread.start()
+
+    def _explained(self, error: BaseException, what: str) -> BaseException:
+        if not (isinstance(error, PySparkException) and "StatusCode.UNAVAILABLE" in str(error)):
+            return explain(error, what, self._payload.run_id)
+        self._gone = True
+        details = re.search('details = "(.*)"', str(error))
+        explained = StageError(
+            f"the Spark Connect server cannot be reached any more ({what}): {details[1] if details else error}. What "
+            f"is committed stays: make the same call of save_sdf again, with a session on a server."
+        )
+        explained.__cause__ = error
+        return explained
 
     def receive(self, timeout_seconds: float | None = None) -> list[Receipt]:
         """Wait for a receipt or the failure of a task; return all receipts that have arrived."""
@@ -132,15 +147,14 @@ class ConnectJobs:
         return receipt
 
     def cancel(self) -> None:
-        """Interrupt the running jobs and wait for their threads; if the server is gone, at most 1 s for each thread."""
+        """Interrupt the running jobs and wait for their threads, unless the server is gone."""
         self._cancelled = True
         for thread in self._threads:
-            while thread.is_alive():
+            while thread.is_alive() and not self._gone:
                 try:
                     self._spark.interruptTag(self._tag)  # again: a job may have been about to start
                 except PySparkException:
-                    thread.join(1.0)
-                    break
+                    self._gone = True
                 thread.join(0.1)
 
     def close(self) -> None:

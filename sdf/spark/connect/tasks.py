@@ -5,11 +5,14 @@ The row that comes in says nothing. What is to be done comes with the function.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
 
+from sdf.errors import SdfError
 from sdf.saving.segments import Targets
 from sdf.spark import serde
 from sdf.spark.connect.session import Carried, SentFile
@@ -32,8 +35,9 @@ class ExpandTask:
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
         """Yield one row for every 10,000 elements."""
         _read_to_the_end(rows)
-        for pickled in Expand(self.payload, unbounded=self.unbounded)(serde.loads(self.elements.value)):
-            yield _row(pickled)
+        with _telling_causes():
+            for pickled in Expand(self.payload, unbounded=self.unbounded)(serde.loads(self.elements.value)):
+                yield _row(pickled)
 
 
 @attrs.frozen(eq=False)
@@ -58,8 +62,20 @@ class SegmentTask:
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
         _read_to_the_end(rows)
         save = SaveTask(self.payload, self.stage, self.targets, self.min_piece_seconds)
-        (receipt,) = save(self.task, [serde.loads(self.bundle.value)])
+        with _telling_causes():
+            (receipt,) = save(self.task, [serde.loads(self.bundle.value)])
         yield _row(serde.dumps(receipt, "a receipt"))
+
+
+@contextmanager
+def _telling_causes() -> Iterator[None]:
+    """Put the traceback of the user's code into the message of an sdf error: Spark SQL drops the causes of errors."""
+    try:
+        yield
+    except SdfError as error:
+        if error.__cause__ is None:
+            raise
+        raise type(error)(f"{error}\n{''.join(traceback.format_exception(error.__cause__))}") from error.__cause__
 
 
 def _read_to_the_end(rows: Iterable[Any]) -> None:

@@ -1,10 +1,16 @@
 """run_sdf and save_sdf over DataFrames: on a real Spark Connect server, and on classic Spark."""
 
+import json
+import time
+from collections import Counter
+from pathlib import Path
+
 import pyarrow.parquet
 import pytest
 
-from sdf import DoFn, OffsetRange, run_sdf, save_sdf
-from sdf.sinks import ParquetFiles
+from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, TaggedOutput, run_sdf, save_sdf
+from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, ProcessError
+from sdf.sinks import JsonLinesFiles, ParquetFiles
 
 
 class CountFn(DoFn):
@@ -53,3 +59,210 @@ def test_saved_once(spark, tmp_path):
     assert (summary.records, summary.resumed) == (1005, False)
     again = save_sdf(frame, CountFn(), ParquetFiles(tmp_path / "out"))
     assert (again.records, again.report) == (1005, None)
+
+
+def test_an_element_is_a_row_or_the_value_of_the_only_column_or_what_element_makes_of_it(spark, tmp_path):
+    class ShowsFn(DoFn):
+        def get_initial_restriction(self, element):
+            return OffsetRange(0, 1)
+
+        def process(self, element, tracker):
+            for _ in tracker.claims():
+                yield type(element).__name__, str(element)
+
+    pair, one = spark.createDataFrame([("a", 5)], "name string, count long"), spark.createDataFrame([(7,)], "n long")
+
+    def shown(frame, **options):
+        result = run_sdf(frame, ShowsFn(), schema="kind string, text string", staging=tmp_path, **options)
+        return [tuple(row) for row in result.collect()]
+
+    assert shown(pair) == [("Row", "Row(name='a', count=5)")]
+    assert shown(one) == [("int", "7")]
+    assert shown(pair, element=lambda row: row.name) == [("str", "a")]
+
+
+class OddEvenFn(CountFn):
+    def process(self, element, tracker, *, least=()):
+        for row in super().process(element, tracker):
+            if row["number"] >= sum(least):
+                yield TaggedOutput("odd", row) if row["number"] % 2 else row
+
+
+def test_each_output_is_a_dataframe_and_side_inputs_are_collected(spark, tmp_path):
+    frame = spark.createDataFrame(COUNTS, "name string, count long")
+    schema = "name string, number int"
+    results = run_sdf(
+        frame,
+        OddEvenFn(),
+        tags=["odd"],
+        schema={"main": schema, "odd": schema},
+        staging=tmp_path,
+        side_inputs={"least": spark.createDataFrame([(1,), (2,)], "n long")},
+    )
+    assert rows(results["main"]) == [row for row in NUMBERS if row[1] >= 3 and row[1] % 2 == 0]
+    assert rows(results["odd"]) == [row for row in NUMBERS if row[1] >= 3 and row[1] % 2]
+
+
+def test_no_element_and_no_record_give_an_empty_dataframe(spark, tmp_path):
+    for counts in ([], [("a", 0)]):
+        frame = spark.createDataFrame(counts, "name string, count long")
+        result = run_sdf(frame, CountFn(), schema="name string, number int", staging=tmp_path)
+        assert result.collect() == []
+        assert result.columns == ["name", "number"]
+
+
+class SlowFn(CountFn):
+    def process(self, element, tracker):
+        for row in super().process(element, tracker):
+            time.sleep(0.02)
+            yield row
+
+
+def test_a_straggler_is_split(spark, tmp_path):
+    """One element has nearly all the work; its parts run in several tasks."""
+    counts = [("big", 400), *((str(i), 1) for i in range(5))]
+    frame = spark.createDataFrame(counts, "name string, count long")
+    summary = save_sdf(frame, SlowFn(), JsonLinesFiles(tmp_path / "out"))
+    assert summary.records == 405
+    assert summary.report.splits >= 3
+    assert len(summary.report.tasks) >= 4
+
+
+class DefersFn(CountFn):
+    def process(self, element, tracker):
+        start, stop = tracker.current_restriction()
+        for number in range(start, stop):
+            if number - start == 5:
+                tracker.defer_remainder(0.01)
+                return
+            if not tracker.try_claim(number):
+                return
+            yield {"name": element[0], "number": number}
+
+
+def test_what_is_deferred_is_done(spark, tmp_path):
+    frame = spark.createDataFrame([("a", 17), ("b", 3)], "name string, count long")
+    result = run_sdf(frame, DefersFn(), schema="name string, number int", staging=tmp_path)
+    assert rows(result) == [("a", number) for number in range(17)] + [("b", number) for number in range(3)]
+
+
+class RaisesFn(CountFn):
+    def process(self, element, tracker):
+        for row in super().process(element, tracker):
+            yield row["number"] / (row["number"] - 3)
+
+
+class ClaimsTwiceFn(CountFn):
+    def process(self, element, tracker):
+        for number in range(*tracker.current_restriction()):
+            tracker.try_claim(number)
+            tracker.try_claim(number)
+            yield number
+
+
+class RestrictsWrongFn(CountFn):
+    def get_initial_restriction(self, element):
+        return [1, 2][element[1]]
+
+
+@pytest.mark.parametrize(
+    ("fn", "error", "message"),
+    [
+        (RaisesFn(), ProcessError, r"RaisesFn\.process\(\) on OffsetRange.* of element .*'a'.* ZeroDivisionError"),
+        (ClaimsTwiceFn(), ClaimError, r"ClaimsTwiceFn\.process\(\) on OffsetRange.* of element .*'a'"),
+        (RestrictsWrongFn(), ProcessError, r"get_initial_restriction\(\).*IndexError"),
+    ],
+    ids=["process", "claim", "expansion"],
+)
+def test_an_error_names_the_dofn_and_the_element_and_ends_in_the_users_code(spark, tmp_path, fn, error, message):
+    frame = spark.createDataFrame([("a", 9)], "name string, count long")
+    with pytest.raises(error, match=message) as caught:
+        save_sdf(frame, fn, JsonLinesFiles(tmp_path / "out"))
+    assert Path(__file__).name in str(caught.value.__cause__)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"staging": "x"}, InvalidTypeError, r"needs schema=, that of the records"),
+        ({"schema": 5, "staging": "x"}, InvalidTypeError, r"schema must be a string .* or a StructType \(got 5\)"),
+        ({"schema": "n long"}, InvalidTypeError, r"needs staging=, a directory or URL .* \(got None\)"),
+        (
+            {"schema": {"main": "n long"}, "staging": "x", "tags": ["a"]},
+            InvalidValueError,
+            r"each output \['main', 'a'\]",
+        ),
+        ({"schema": "n long", "staging": "x", "element": 5}, InvalidTypeError, r"element must be a function of a Row"),
+        ({"schema": "n long", "staging": "x", "runner": 5}, InvalidTypeError, r"runner must be a StagedRunner"),
+    ],
+)
+def test_wrong_arguments_are_named_before_any_work(spark, tmp_path, monkeypatch, options, error, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=message):
+        run_sdf(spark.createDataFrame([("a", 9)], "name string, count long"), CountFn(), **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_for_dataframes_is_refused_for_an_rdd(sc):
+    for option in ({"schema": "n long"}, {"staging": "x"}, {"element": str}):
+        with pytest.raises(InvalidTypeError, match=r"= is for .* DataFrame"):
+            run_sdf(sc.parallelize([("a", 9)]), CountFn(), **option)
+
+
+def test_lanes_are_refused_on_spark_connect(connect, tmp_path):
+    """And run over a DataFrame of classic Spark (see `test_save_sdf.py`)."""
+    frame = connect.createDataFrame([("a", 9)], "name string, count long")
+    with pytest.raises(InvalidTypeError, match=r"cannot use a LiveRunner on Spark Connect.* Use StagedRunner\(\)"):
+        save_sdf(frame, CountFn(), JsonLinesFiles(tmp_path / "out"), runner=LiveRunner())
+
+
+def test_much_data_reaches_the_workers_of_a_server(connect, tmp_path):
+    """A DoFn, a side input and elements that are too big for a plan."""
+
+    class BigFn(CountFn):
+        def __init__(self):
+            self.ballast = bytes(3_000_000)
+
+        def process(self, element, tracker, more):
+            for _ in tracker.claims():
+                yield len(self.ballast) + len(more) + len(element[0])
+
+    frame = connect.createDataFrame([("x" * 3_000_000, 1)], "name string, count long")
+    save_sdf(frame, BigFn(), JsonLinesFiles(tmp_path / "out"), side_inputs={"more": bytes(3_000_000)})
+    (line,) = (line for path in (tmp_path / "out").glob("*.json*") for line in path.read_text().splitlines())
+    assert json.loads(line) == 9_000_000
+
+
+def test_a_failure_leaves_no_task_on_the_server(connect, tmp_path):
+    """One task raises while others would go on for minutes."""
+
+    class HalfFn(CountFn):
+        def process(self, element, tracker):
+            for row in super().process(element, tracker):
+                if element[0] == "bad":
+                    raise ValueError("no")
+                for _ in range(1200):
+                    (tmp_path / element[0]).touch()
+                    time.sleep(0.1)
+                yield row
+
+    frame = connect.createDataFrame([("good", 1), ("bad", 1)], "name string, count long")
+    with pytest.raises(ProcessError, match="no"):
+        save_sdf(frame, HalfFn(), JsonLinesFiles(tmp_path / "out"), runner=StagedRunner(slots=2))
+    for _ in range(60):  # Spark gives a Python worker two seconds
+        (tmp_path / "good").unlink(missing_ok=True)
+        time.sleep(0.5)
+        if not (tmp_path / "good").exists():
+            break
+    assert not (tmp_path / "good").exists()
+
+
+def test_given_slots_are_used(connect, tmp_path):
+    class SlotsFn(SlowFn):
+        pass
+
+    frame = connect.createDataFrame([("big", 200)], "name string, count long")
+    summary = save_sdf(frame, SlotsFn(), JsonLinesFiles(tmp_path / "out"), runner=StagedRunner(slots=2))
+    assert summary.report.slots == 2
+    assert Counter(task.stage for task in summary.report.tasks)[0] == 2
