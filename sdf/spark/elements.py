@@ -36,9 +36,9 @@ def check_rdd(given: Any, who: str, otherwise: str = "") -> None:
     kinds = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(given).__mro__]
     if any(kind.startswith("pyspark.sql.connect.") for kind in kinds):
         raise InvalidTypeError(
-            f"{who} needs an RDD, and Spark Connect has none (got a {type(given).__name__} of it). Read through the "
-            f"DoFn with sdf.spark.source.data_source(fn, schema, elements=[...]), or use a classic session, made with "
-            f"SparkSession.builder.master(...) rather than remote(...)."
+            f"{who} needs an RDD, and Spark Connect has none (got a {type(given).__name__} of it). run_sdf() and "
+            f"save_sdf() take the DataFrame; or use a classic session, made with SparkSession.builder.master(...) "
+            f"rather than remote(...)."
         )
     if any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds):
         raise InvalidTypeError(  # no show(): the repr of a DataFrame may run it

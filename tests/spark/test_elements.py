@@ -28,26 +28,28 @@ class Connected:
 Connected.__module__, Connected.__qualname__, Connected.__name__ = "pyspark.sql.connect.dataframe", *["DataFrame"] * 2
 
 
-@RUNS
-def test_a_dataframe_has_an_rdd(sc, run):
-    """Its elements are Rows, which most DoFns do not expect."""
+def test_a_dataframe_has_an_rdd(sc):
+    """Its elements are Rows, which most DoFns do not expect. (run_sdf and save_sdf take DataFrames.)"""
     from pyspark.sql import SparkSession
 
     session = SparkSession(sc)
     try:
         with pytest.raises(InvalidTypeError, match=re.escape("Pass df.rdd, whose elements are Rows; where the DoFn")):
-            run(session.createDataFrame([("a", 1)], "name string, size int"))
+            stream(session.createDataFrame([("a", 1)], "name string, size int"))
     finally:
         session._jvm.SparkSession.clearDefaultSession()
 
 
-@RUNS
-def test_spark_connect_has_no_rdds(run):
+def test_spark_connect_has_no_rdds():
     """To advise df.rdd there would lead nowhere."""
     with pytest.raises(InvalidTypeError) as caught:
-        run(Connected())
+        stream(Connected())
     text = str(caught.value)
-    assert ("Spark Connect has none" in text, "data_source(" in text, "df.rdd" in text) == (True, True, False)
+    assert ("Spark Connect has none" in text, "run_sdf() and save_sdf() take" in text, "df.rdd" in text) == (
+        True,
+        True,
+        False,
+    )
 
 
 @RUNS

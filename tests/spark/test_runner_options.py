@@ -67,7 +67,9 @@ def test_a_count_is_an_integer_from_1_on(runner, option, value):
         runner(**{option: value})
 
 
-STAGED = "budget_seconds, tasks_per_slot, min_tasks, max_tasks, max_items_per_stage, min_piece_seconds, storage_level"
+STAGED = (
+    "budget_seconds, slots, tasks_per_slot, min_tasks, max_tasks, max_items_per_stage, min_piece_seconds, storage_level"
+)
 LIVE = "lanes, host, port, min_piece_seconds, patience_seconds"
 
 
