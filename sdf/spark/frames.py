@@ -49,7 +49,10 @@ def run_on_frame(
             f"run_sdf() over a DataFrame needs staging=, a directory or URL that this client, the executors and Spark "
             f"can reach (got {show(staging)}). The results are staged there, and the DataFrame reads them."
         )
-    place = f"{os.fspath(staging).rstrip('/')}/{type(fn).__name__}-{uuid.uuid4().hex}"
+    root = os.fspath(staging)
+    if "://" not in root:
+        root = os.path.abspath(root)  # Spark's working directory may be another
+    place = f"{root.rstrip('/')}/{type(fn).__name__}-{uuid.uuid4().hex}"
     sinks = {name: ParquetFiles(f"{place}/{name}", schema=_arrow(one)) for name, one in schemas.items()}
     summary = save_sdf(
         frame, fn, sinks, runner=runner, side_inputs=side_inputs, element=element, progress=progress

@@ -676,10 +676,13 @@ def test_what_has_no_importable_class_is_pickled_into_the_offset(spark):
     planner.stop()
 
 
-def test_the_page_in_the_documentation_runs(spark, monkeypatch, capsys):
+def test_the_page_in_the_documentation_runs(spark, monkeypatch, capsys, tmp_path):
     """All its snippets in one program, and what they print is what it says."""
     root = Path(__file__).parents[3]
-    monkeypatch.chdir(root)
+    (tmp_path / "docs").mkdir()
+    for page in [root / "README.md", *(root / "docs").glob("*.md")]:
+        (tmp_path / page.relative_to(root)).write_text(page.read_text())
+    monkeypatch.chdir(tmp_path)
     snippets = "".join(re.findall(r"```python\n(.*?)```", (root / "docs" / "dataframes.md").read_text(), re.DOTALL))
     exec(compile(snippets, "dataframes.md", "exec"), {"__name__": "dataframes"})
     printed = [line for line in capsys.readouterr().out.splitlines() if line[:1] not in "+|"]
