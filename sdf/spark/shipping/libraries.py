@@ -23,6 +23,7 @@ CORE = ("sdf", "attrs", "cloudpickle")  # what no worker can do without
 # Workers must have exactly these: what is pickled here names what lies inside them.
 _SAME = {"sdf", "cloudpickle"}
 _NEEDED = {**REQUIREMENTS, "attrs": "attrs>=22.2"}
+_PARTS = {"attrs": ("attr",)}  # what else is imported of a library, for one that does not say of what files it is
 _BESIDE = {"sqlalchemy": ("typing_extensions",)}  # what comes along, where the workers lack it
 _AS_WELL_WITHOUT = {"sqlalchemy"}  # their compiled parts only make them faster
 _NEED_COMPILED = {"adlfs", "apache_beam", "gcsfs", "pyiceberg", "s3fs"}  # pure, but what they need is not
@@ -87,9 +88,12 @@ def _library(name: str, owners: Sequence[str]) -> Library:
         if entry is not None and entry.resolve() == Path(spec.origin or "").resolve():
             same = fingerprint(spec) if name in _SAME else ""
             return _checked(Library(name, owner, distribution.version, same, files, ""))
-    files = dict(files_of(spec))  # a module of one's own, or one that is installed in editable mode
+    # A module of one's own, or a library that is installed in editable mode, or by a system that lists no files.
+    parts = [spec, *(part for other in _PARTS.get(name, ()) if (part := importlib.util.find_spec(other)) is not None)]
+    files = {path: file for part in parts for path, file in files_of(part)}
     version = importlib.metadata.version(owners[0]) if owners else ""
-    return _checked(Library(name, owners[0] if owners else known_as, version, fingerprint(spec), files, ""))
+    same = fingerprint(spec) if name in _SAME or name not in _NEEDED else ""
+    return _checked(Library(name, owners[0] if owners else known_as, version, same, files, ""))
 
 
 def _is_sent(path: Sequence[str]) -> bool:

@@ -78,7 +78,7 @@ def _run(spark: Any, function: Callable[..., str]) -> str:
             f"the Python workers run Python {other[1]}, but this client runs Python {other[2]}. DoFns are sent as "
             f"byte code, which only the same minor version understands. Start the client with Python {other[1]}, or "
             f"give the workers Python {other[2]}: on Databricks choose another environment version of the notebook or "
-            f"another runtime of the cluster; elsewhere set PYSPARK_PYTHON where the server starts (docs/connect.md)."
+            f"another runtime of the cluster; elsewhere set PYSPARK_PYTHON before the server starts (docs/connect.md)."
         ) from error
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow
@@ -246,14 +247,17 @@ def test_what_is_too_old_and_cannot_be_sent_is_named_with_its_version(with_worke
 
 
 def test_another_sdf_on_the_workers_gives_way_to_that_of_the_client(with_workers):
-    """Also if it calls itself by the same version: what counts is the source."""
+    """Also if it calls itself by the same version: what counts is the source. The same holds for cloudpickle."""
+    theirs = version("cloudpickle")
     spark = with_workers(
         {
             "sdf/__init__.py": "",
             "pyspark_sdf-0.1.0.dist-info/METADATA": "Name: pyspark-sdf\nVersion: 0.1.0\n",
+            "cloudpickle.py": "",
+            f"cloudpickle-{theirs}.dist-info/METADATA": f"Name: cloudpickle\nVersion: {theirs}\n",
         }
     )
-    assert "sdf" in ship(spark).sent
+    assert list(ship(spark).sent) == list(CORE)
     assert counted(spark) == COUNTED
 
 
@@ -292,6 +296,17 @@ def test_what_a_library_lacks_on_the_workers_is_named(spark, tmp_path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MissingExtraError, match=r"cannot import it: ModuleNotFoundError: No module named 'another'"):
         ship(spark, "needy")
+
+
+def test_an_error_of_the_job_is_told(with_workers, tmp_path, monkeypatch):
+    """The last line of its traceback; the whole is the cause."""
+    (tmp_path / "broken.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    spark = with_workers(
+        {"sitecustomize.py": "import sys, types\nsys.modules['broken'] = types.ModuleType('broken')\n"}
+    )
+    with pytest.raises(StageError, match=r"not run a job on the Python workers: ValueError: broken.__spec__ is None$"):
+        ship(spark, "broken")
 
 
 def another_python():
@@ -357,6 +372,8 @@ def test_the_name_of_an_archive_names_its_bytes(tmp_path, monkeypatch):
 
     first = pack("__init__.py", "b.py", "a.py")
     assert pack("a.py", "b.py", "__init__.py") == first
+    both = libraries(["packed_here", "attrs"])
+    assert packed(both.values()) == packed(reversed(both.values()))
     other = pack("a.py", text="x = 1\n")
     assert other[0] != first[0]
     assert other[1] != first[1]
@@ -372,6 +389,42 @@ def test_the_source_of_sdf_has_one_fingerprint_in_a_folder_and_in_an_archive(tmp
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True, env={**os.environ}
     )
     assert run.stdout.strip() == workers.fingerprint(importlib.util.find_spec("sdf"))
+
+
+def files_where(name, installed, tmp_path, files=None):
+    """Return the files of a library that would be sent from an environment with some packages of ours, and files."""
+    python = environment(tmp_path / "environment", files)
+    packages = next((tmp_path / "environment").glob("lib/python*/site-packages"))
+    for one in installed:
+        (packages / one).symlink_to(Path(importlib.util.find_spec(one).origin).parent)
+    code = (
+        "import sys; from sdf.spark.shipping.libraries import libraries; one = libraries(sys.argv[1:])[sys.argv[1]]; "
+    )
+    code += "print(one.version, *one.files, sep='\\n')"
+    run = subprocess.run([python, "-c", code, name], capture_output=True, text=True, check=True, env={}, cwd=tmp_path)
+    version, *files = run.stdout.splitlines()
+    return version, set(files)
+
+
+def test_attrs_is_whole_where_nothing_lists_its_files(tmp_path):
+    """As installed by some systems: it is imported by two names."""
+    _, files = files_where("attrs", ["sdf", "attr", "attrs"], tmp_path)
+    assert {"attr/__init__.py", "attrs/__init__.py"} <= files
+
+
+def test_what_pip_has_installed_is_sent_with_what_says_its_version(tmp_path):
+    """Not with what says how it came there, nor with its commands."""
+    info = "pyspark_sdf-7.8.dist-info"
+    record = ["sdf/__init__.py", "sdf/errors.py", "sdf/__pycache__/errors.pyc", f"{info}/RECORD", "../../../bin/sdf"]
+    record += [f"{info}/METADATA", f"{info}/entry_points.txt"]
+    written = {
+        f"{info}/METADATA": "Name: pyspark-sdf\nVersion: 7.8\n",
+        f"{info}/entry_points.txt": "",
+        f"{info}/RECORD": "".join(f"{path},,\n" for path in record),
+    }
+    version, files = files_where("sdf", ["sdf", "attr", "attrs"], tmp_path, written)
+    assert version == "7.8"
+    assert files == {"sdf/__init__.py", "sdf/errors.py", f"{info}/METADATA", f"{info}/entry_points.txt"}
 
 
 def test_what_runs_on_workers_needs_python_alone():
