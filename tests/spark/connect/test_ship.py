@@ -11,7 +11,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-import pyarrow
+import pyarrow.parquet
 import pytest
 from support.connect_server import ConnectServer
 from support.environments import environment
@@ -19,9 +19,10 @@ from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser
 
 import sdf
-from sdf import DoFn, OffsetRange, run_direct
+from sdf import DoFn, OffsetRange, run_direct, run_sdf, save_sdf
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, StageError
 from sdf.io import ReadLines, ReadTable
+from sdf.sinks import ParquetFiles
 from sdf.spark import ship
 from sdf.spark.shipping import libraries as shipping_libraries
 from sdf.spark.shipping import workers
@@ -114,6 +115,22 @@ def test_workers_without_sdf_run_a_dofn_after_ship(spark):
     assert list(shipped.sent) == list(CORE)
     assert list(shipped.there) == ["pyarrow"]
     assert counted(spark) == COUNTED
+
+
+def test_runs_over_dataframes_work_after_ship(spark, tmp_path):
+    """Before, the error names ship, and nothing is lost: the same call goes on."""
+    elements = [("a", 3), ("b", 4)]
+    frame = spark.createDataFrame(elements, "name string, count long")
+    fn = counting()
+    with pytest.raises(StageError, match=r"cannot import sdf\. .* sdf\.spark\.ship\(spark\) sends it"):
+        save_sdf(frame, fn, ParquetFiles(tmp_path / "saved"))
+    ship(spark)
+    expected = run_direct(elements, fn)
+    assert save_sdf(frame, fn, ParquetFiles(tmp_path / "saved")).records == len(expected)
+    saved = pyarrow.parquet.read_table(tmp_path / "saved")
+    assert sorted(zip(*saved.to_pydict().values(), strict=True)) == expected
+    result = run_sdf(frame, fn, schema="name string, i long", staging=tmp_path)
+    assert sorted(map(tuple, result.collect())) == expected
 
 
 def test_spark_plans_and_reads_a_data_source_with_what_was_sent(spark):
