@@ -105,6 +105,8 @@ LAYERS = {
         "spark.runners",
         "spark.staged",
     },
+    "spark.shipping": {"errors"},
+    "spark.__init__": {"spark.shipping"},
     "spark.command": {"errors", "model", "spark.live", "spark.run", "spark.staged"},
     "__init__": {
         "direct",

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"])
 FENCE = re.compile(r"^```(\{code-block\} )?(\w*)\n(?::caption: (\S+)\n)?(.*?)^```$", re.DOTALL | re.MULTILINE)
 TUTORIAL = ROOT / "docs" / "tutorial.md"
-ELSEWHERE = {"tutorial.md", "coming-from-beam.md", "dataframes.md"}  # those have tests of their own
+ELSEWHERE = {"tutorial.md", "coming-from-beam.md", "connect.md", "dataframes.md"}  # those have tests of their own
 NOT_FOR_PYTHON = {"text", "", "console"}  # commands; those of the tutorial are run
 
 

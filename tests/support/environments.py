@@ -1,0 +1,31 @@
+"""Virtual environments for workers: with what Spark's own need, and nothing else; nothing is downloaded for them."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+_SPARKS_OWN = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "dateutil", "pytz", "tzdata", "six")
+
+
+def environment(folder, files=None):
+    """Make an environment and return its Python. It has neither sdf nor attrs.
+
+    Args:
+        folder: where to make it.
+        files: texts by path, written among its packages.
+    """
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    packages = next(Path(folder).glob("lib/python*/site-packages"))
+    for name in _SPARKS_OWN:
+        spec = importlib.util.find_spec(name)
+        if spec is None:
+            continue
+        origin = Path(spec.origin)
+        own = origin if origin.name != "__init__.py" else origin.parent
+        for each in {own, *own.parent.glob(f"{name}.libs"), *own.parent.glob(f"{name}-*.dist-info")}:
+            (packages / each.name).symlink_to(each)
+    for path, text in (files or {}).items():
+        (packages / path).parent.mkdir(parents=True, exist_ok=True)
+        (packages / path).write_text(text)
+    return str(Path(folder) / "bin" / "python")
