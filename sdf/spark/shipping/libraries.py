@@ -83,6 +83,8 @@ def _library(name: str, owners: Sequence[str]) -> Library:
         return Library(name, known_as)
     for owner in owners:
         distribution = importlib.metadata.distribution(owner)
+        if distribution.read_text("RECORD") is None:
+            continue  # what the checkout of a library lists is as old as its last build
         files = {str(file): Path(str(file.locate())) for file in distribution.files or () if _is_sent(file.parts)}
         entry = files.get(f"{name}/__init__.py") or files.get(f"{name}.py")
         if entry is not None and entry.resolve() == Path(spec.origin or "").resolve():

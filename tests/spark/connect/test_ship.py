@@ -520,3 +520,10 @@ def test_every_snippet_of_the_page_runs(spark, tmp_path, monkeypatch):
     for snippet in Sybil([PythonCodeBlockParser()]).parse(PAGE).examples():
         snippet.namespace.update(__name__="__main__", spark=spark)
         snippet.evaluate()
+
+
+def test_every_module_of_sdf_is_sent():
+    """Of a checkout too, whose list of files is as old as its last build."""
+    package = Path(sdf.__file__).parent
+    modules = {str(path.relative_to(package.parent)) for path in package.rglob("*.py")}
+    assert modules <= set(libraries(["sdf"])["sdf"].files)
