@@ -123,7 +123,7 @@ LAYERS = {
     "io": {"__init__", "errors", "numbers"},
     "io.files": {"__init__", "errors", "extras", "io", "numbers"},
     "io.compressed": {"errors", "extras", "io.files"},
-    "io.text": {"__init__", "errors", "io", "io.compressed", "io.files"},
+    "io.text": {"__init__", "errors", "extras", "io", "io.compressed", "io.files"},
     "io.follow": {"__init__", "errors", "io", "io.compressed", "io.files", "io.text"},
     "io.kafka": {"__init__", "errors", "extras", "io", "io.files", "io.follow", "numbers"},
     "io.tables": {"__init__", "errors", "extras", "io", "io.files", "numbers"},

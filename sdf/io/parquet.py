@@ -6,6 +6,7 @@ driver read it to plan a run, it would have to wait for thousands of footers.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -59,6 +60,21 @@ class ReadParquet(FileFn):
         self.columns = None if columns is None else _as_names(columns)
         self.batches = batches
         self.with_position = with_position
+
+    def for_schema(self, schema: Any, texts: Any) -> ReadParquet:
+        """Return a reader of the columns of a table in batches; called by `data_source` for each read.
+
+        Args:
+            schema: the `pyarrow.Schema` of the table.
+            texts: of no use here.
+        """
+        if type(self).process is not ReadParquet.process or self.with_position:
+            return self
+        reader = copy.copy(self)
+        reader.batches = True
+        if self.columns is None or set(schema.names) <= set(self.columns):
+            reader.columns = schema.names
+        return reader
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
         restriction: FileRange = tracker.current_restriction()

@@ -6,6 +6,7 @@ possible, and how keys become positions.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -129,6 +130,18 @@ class ReadTable(Connector):
         self.columns = _as_columns(columns, name)
         self.with_position = with_position
         self.engine_options = dict(engine_options or {})
+
+    def for_schema(self, schema: Any, texts: Any) -> ReadTable:
+        """Return a reader of the columns of a table in Spark only; called by `data_source` for each read.
+
+        Args:
+            schema: its `pyarrow.Schema`.
+            texts: of no use here.
+        """
+        reader = copy.copy(self)
+        if self.columns is None or set(schema.names) <= set(self.columns):
+            reader.columns = tuple(schema.names)
+        return reader
 
     def setup(self) -> None:
         name = type(self).__name__

@@ -39,4 +39,4 @@ class BatchReader(DataSourceReader):
             return list(map(InputPartition, even_shares(fns[-1], last, self._settings.partitions)))
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        return read(self._chain, self._schema, partition)
+        return read(self._chain, self._schema, self._settings.texts, partition)

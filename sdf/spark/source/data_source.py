@@ -97,12 +97,14 @@ class SdfDataSource(DataSource):
         return self._schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(self._chain, schema, self._settings())
+        settings = self._settings()
+        return BatchReader(self._chain.reading(schema, settings.texts), schema, settings)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, Spark's name
         from sdf.spark.source.stream_reader import StreamReader  # needs a later Spark than batch reads do
 
-        return StreamReader(self._chain, schema, self._settings())
+        settings = self._settings()
+        return StreamReader(self._chain.reading(schema, settings.texts), schema, settings)
 
     def _settings(self) -> Settings:
         return Settings.of(self.options, self._format_name, self._elements, self._slots.number())
