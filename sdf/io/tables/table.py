@@ -93,6 +93,8 @@ class ReadTable(Connector):
         ReadError: when it runs, if a key or a value is not of the column's type, as SQLite allows.
     """
 
+    _range: tuple[Any, Any] = (None, None)  # of keys; see for_ranges()
+
     def __init__(
         self,
         url: str,
@@ -143,6 +145,16 @@ class ReadTable(Connector):
             reader.columns = tuple(schema.names)
         return reader
 
+    def for_ranges(self, ranges: Mapping[str, tuple[Any, Any]]) -> ReadTable:
+        """Return a reader of the keys in their range; called by `data_source` for a query.
+
+        Args:
+            ranges: by the name of a column, its lowest and highest value; None where there is no bound.
+        """
+        reader = copy.copy(self)
+        reader._range = ranges.get(self.key, (None, None))
+        return reader
+
     def setup(self) -> None:
         name = type(self).__name__
         sa = sqlalchemy(name)
@@ -166,7 +178,7 @@ class ReadTable(Connector):
                     f"TableQuery(where='{self.key} IS NOT NULL')."
                 )
             low, high = (connection.scalar(end) for end in table.ends())
-            return table.keys.whole(low, high)
+            return table.keys.whole(*_within(self._range, low, high))
 
     def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
         if isinstance(restriction, ByteKeyRange):
@@ -248,6 +260,15 @@ class _Table:
         order = self.keys.order
         found = self.rows.with_only_columns(order).where(order.is_not(None)).limit(1)
         return found.order_by(order), found.order_by(order.desc())
+
+
+def _within(bounds: tuple[Any, Any], low: Any, high: Any) -> tuple[Any, Any]:
+    """Return the lowest and the highest key that lie within bounds of the same type; None and None if none can."""
+    if type(low) is not type(high) or low is None:
+        return low, high  # no row, or one whose key is not of the column's type, which is an error
+    low = max([low, *(bound for bound in bounds[:1] if type(bound) is type(low))])
+    high = min([high, *(bound for bound in bounds[1:] if type(bound) is type(high))])
+    return (low, high) if low <= high else (None, None)
 
 
 def _check_there(who: str, url: Any) -> None:

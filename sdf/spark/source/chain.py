@@ -138,6 +138,11 @@ class Chain:
             return self
         return self.with_last(for_schema(to_arrow_schema(schema, timezone="UTC"), texts))
 
+    def within(self, ranges: Mapping[str, tuple[Any, Any]]) -> Chain:
+        """Return the chain for a query with filters: a last DoFn with ``for_ranges()`` may leave out rows outside."""
+        for_ranges = getattr(serde.loads(self.pickled[-1]), "for_ranges", None)
+        return self if for_ranges is None or not ranges else self.with_last(for_ranges(ranges))
+
     def with_last(self, fn: DoFn) -> Chain:
         """Return the chain with another last DoFn of the same name; equal ones are the same to workers."""
         pickled = serde.dumps(fn, self.names[-1])
