@@ -22,8 +22,8 @@ from sdf.spark.source import data_source
 SLOTS = 2
 SCHEMA = (
     "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int, "
-    "arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, air_time int, distance int, "
-    "hour int, minute int, time_hour timestamp"
+    "arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, air_time int, "
+    "distance int, hour int, minute int, time_hour timestamp"
 )
 KINDS = dict(column.split() for column in SCHEMA.split(", "))
 CARRIERS, ORIGINS, DESTINATIONS = ["UA", "AA", "B6", "DL"], ["EWR", "JFK", "LGA"], ["IAH", "MIA", "ATL", "ORD", "SFO"]

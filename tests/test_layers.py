@@ -66,7 +66,7 @@ LAYERS = {
         "spark.staged",
         "storage",
     },
-    "spark.source": {"errors", "execution", "journal", "model", "numbers", "scheduling", "spark"},
+    "spark.source": {"errors", "execution", "journal", "model", "numbers", "scheduling", "sinks", "spark"},
     "spark.connect": {
         "errors",
         "execution",

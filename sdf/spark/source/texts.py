@@ -97,10 +97,12 @@ class Texts:
     def _cast(self, texts: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array:
         if not pyarrow.types.is_timestamp(kind) or kind.tz is None:
             return texts.cast(kind)
+        local = pyarrow.timestamp(kind.unit)
         try:
-            times = texts.cast(pyarrow.timestamp(kind.unit))
+            texts.drop_null()[:1].cast(local)  # of a whole column it would take long to fail
         except pyarrow.ArrowInvalid:
             return texts.cast(kind)  # each names its zone
+        times = texts.cast(local)
         zone = self.zone or ("UTC" if not time.timezone and not time.daylight else None)
         if zone is None:
             return pyarrow.array([None if one is None else one.astimezone() for one in times.to_pylist()], kind)
