@@ -21,6 +21,7 @@ from sdf.spark.source.texts import Texts
 __all__ = ["Rows"]
 
 _ROWS = 1024  # records in one Arrow batch: a task holds so many at a time
+_ROWS_TOGETHER = 10_000  # that smaller batches are joined to, as in Spark's own: each costs the JVM about a millisecond
 
 
 class Rows:
@@ -58,16 +59,24 @@ class Rows:
             OutputError: for a record with a tag.
         """
         rows: list[Any] = []
+        small: list[pyarrow.RecordBatch] = []  # cast, and not yielded yet
         for record in records:
             if isinstance(record, pyarrow.RecordBatch):
                 yield from self._made(rows)
                 rows = []
-                yield self._cast(record)
+                small.append(self._cast(record))
+                if sum(batch.num_rows for batch in small) < _ROWS_TOGETHER:
+                    continue
             else:
                 rows.append(record)
-                if len(rows) == _ROWS:
-                    yield from self._made(rows)
-                    rows = []
+                if len(rows) < _ROWS and not small:
+                    continue
+            yield from _together(small)
+            small = []
+            if len(rows) == _ROWS:
+                yield from self._made(rows)
+                rows = []
+        yield from _together(small)
         yield from self._made(rows)
 
     def _made(self, records: list[Any]) -> Iterator[pyarrow.RecordBatch]:
@@ -186,3 +195,9 @@ class Rows:
             f"{self._schema.simpleString()}: {why}. Give data_source() the schema that the records have, or yield "
             f"records that fit it."
         )
+
+
+def _together(batches: list[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """Yield batches as one; nothing for none."""
+    if batches:
+        yield from pyarrow.Table.from_batches(batches).combine_chunks().to_batches()

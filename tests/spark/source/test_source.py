@@ -157,6 +157,14 @@ def test_times_are_those_of_spark(load):
     assert load(RecordsFn([record]), "t timestamp, d date", elements=[0]).collect() == [record]
 
 
+def test_small_batches_are_joined(spark):
+    """To some ten thousand rows, in their order; each batch costs Spark time."""
+    small = [pyarrow.RecordBatch.from_pydict({"x": range(start, start + 1500)}) for start in range(0, 30_000, 1500)]
+    batches = list(Rows(StructType.fromDDL("x long"), "RecordsFn", Texts()).batches(small))
+    assert [batch.num_rows for batch in batches] == [10_500, 10_500, 9_000]
+    assert [x for batch in batches for x in batch.column("x").to_pylist()] == list(range(30_000))
+
+
 @pytest.mark.parametrize(
     ("record", "why"),
     [
