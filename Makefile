@@ -9,7 +9,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 BENCH := "claims.py" "throughput.py" "saving.py" "startup.py --slots 2" "startup.py --slots 8" "connectors.py" "memory.py" \
-	"streams.py" "catch_up.py" "many_files.py" "list_objects.py" "hot_keys.py" "rate_limit.py" "growth.py" "report.py" \
+	"streams.py" "catch_up.py" "many_files.py" "list_objects.py" "sql_csv.py" "hot_keys.py" "rate_limit.py" "growth.py" "report.py" \
 	"lanes.py" "simulate.py" \
 	"skew.py --kind cpu --slots 2" "skew.py --kind wait --slots 8" \
 	"skew.py --kind wait --slots 4 --seconds 1 --rounds 3 --ways StagedRunner LiveRunner" \

@@ -6,6 +6,7 @@ driver read it to plan a run, it would have to wait for thousands of footers.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any
 from sdf.errors import InvalidTypeError, ReadError, show
 from sdf.extras import need
 from sdf.io.files.file_fn import FileFn, FileRange
+from sdf.io.parquet_statistics import is_outside
 
 __all__ = ["ReadParquet"]
 
@@ -45,6 +47,9 @@ class ReadParquet(FileFn):
     Source: the Apache Parquet format; the position of a row group is as in parquet-mr's splits.
     """
 
+    _schema: Any = None  # of the batches; see for_schema()
+    _ranges: Mapping[str, tuple[Any, Any, Any]] = {}
+
     def __init__(
         self,
         *,
@@ -59,6 +64,33 @@ class ReadParquet(FileFn):
         self.columns = None if columns is None else _as_names(columns)
         self.batches = batches
         self.with_position = with_position
+
+    def for_schema(self, schema: Any, texts: Any) -> ReadParquet:
+        """Return a reader of the columns of a table in batches; called by `data_source` for each read.
+
+        Args:
+            schema: the `pyarrow.Schema` of the table.
+            texts: of no use here.
+        """
+        if type(self).process is not ReadParquet.process or self.with_position:
+            return self
+        reader = copy.copy(self)
+        reader.batches, reader._schema = True, schema
+        if self.columns is None or set(schema.names) <= set(self.columns):
+            reader.columns = schema.names
+        return reader
+
+    def for_ranges(self, ranges: Mapping[str, tuple[Any, Any]]) -> ReadParquet:
+        """Return a reader that leaves out row groups without a row in a range; called by `data_source` for a query.
+
+        Args:
+            ranges: by the name of a column of the schema, its lowest and highest value; None where there is no bound.
+        """
+        if self._schema is None:
+            return self
+        reader = copy.copy(self)
+        reader._ranges = {name: (self._schema.field(name).type, *bounds) for name, bounds in ranges.items()}
+        return reader
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
         restriction: FileRange = tracker.current_restriction()
@@ -78,6 +110,8 @@ class ReadParquet(FileFn):
                     continue
                 if not tracker.try_claim(at):
                     return
+                if is_outside(file, number, self._ranges):
+                    continue
                 with _blame(f"{path}: row group {number} at byte {at}"):
                     for batch in file.iter_batches(
                         _ROWS_OF_BATCH,

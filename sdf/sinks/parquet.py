@@ -79,6 +79,8 @@ class ParquetFiles(FileSink):
         SinkError: when it runs, if the target is not empty or cannot be written.
     """
 
+    takes_batches = True
+
     schema: Any = attrs.field(default=None, kw_only=True, converter=as_schema)
     compression: str = attrs.field(default="zstd", kw_only=True, converter=_as_codec)
     row_group_bytes: int = attrs.field(default=_ROW_GROUP_BYTES, kw_only=True, converter=_as_row_group_bytes)
@@ -95,6 +97,9 @@ class ParquetFiles(FileSink):
     @property
     def rejects(self) -> bool:
         return self.on_error == "tag"
+
+    def for_schema(self, schema: Any) -> ParquetFiles:
+        return self if self.schema is not None else attrs.evolve(self, schema=schema)
 
     @property
     def ending(self) -> str:

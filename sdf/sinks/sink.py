@@ -73,9 +73,11 @@ class Sink(ABC):
 
     Attributes:
         appends: whether the sink adds to what is there, so that several commits can follow each other.
+        takes_batches: whether a record may be a `pyarrow.RecordBatch`, whose rows are written.
     """
 
     appends: bool = False
+    takes_batches: bool = False
 
     @property
     def rejects(self) -> bool:
@@ -85,6 +87,15 @@ class Sink(ABC):
     @abstractmethod
     def identity(self) -> Any:
         """Return what tells this sink from others, as JSON data without secrets: a resumed run must have the same."""
+
+    def for_schema(self, schema: Any) -> Sink:
+        """Return the sink for records of a `pyarrow.Schema`, if it would else find out their types from the first ones.
+
+        Raises:
+            InvalidValueError: if it cannot store a type.
+            SinkError: if the target cannot be looked at.
+        """
+        return self
 
     def beside(self) -> str | None:
         """Return the path or URL of the default checkpoint; None if there is none, as for a sink that appends."""

@@ -61,6 +61,10 @@ class TableSink(ParquetFiles):
     def _add(self, table: Any, files: TableFiles, messages: Sequence[Any], token: Token) -> Exception | None:
         """Ask once for a change of the table; return the error if it was refused, as it is when others were faster."""
 
+    def for_schema(self, schema: Any) -> ParquetFiles:
+        with self._blaming("look at"):
+            return self if self._load() is not None else super().for_schema(schema)
+
     def beside(self) -> str | None:
         return None
 

@@ -12,6 +12,8 @@ from sdf.serialization.stored_types import _BEFORE, _TYPES, located, stored_name
 STORED = [(module, name) for module, names in _TYPES.items() for name in names]
 NEVER_STORED = {  # what lives for one attempt, or in a worker
     ("sdf.io.text.block_text", "Block"),
+    ("sdf.io.text.csv_batches", "CsvColumns"),
+    ("sdf.io.text.csv_batches", "Misfit"),
     ("sdf.io.compressed.bzip2", "_Decoded"),
     ("sdf.io.objects.keys", "Page"),
     ("sdf.io.follow.file_states", "FileState"),

@@ -6,6 +6,7 @@ possible, and how keys become positions.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -92,6 +93,8 @@ class ReadTable(Connector):
         ReadError: when it runs, if a key or a value is not of the column's type, as SQLite allows.
     """
 
+    _range: tuple[Any, Any] = (None, None)  # of keys; see for_ranges()
+
     def __init__(
         self,
         url: str,
@@ -130,6 +133,28 @@ class ReadTable(Connector):
         self.with_position = with_position
         self.engine_options = dict(engine_options or {})
 
+    def for_schema(self, schema: Any, texts: Any) -> ReadTable:
+        """Return a reader of the columns of a table in Spark only; called by `data_source` for each read.
+
+        Args:
+            schema: its `pyarrow.Schema`.
+            texts: of no use here.
+        """
+        reader = copy.copy(self)
+        if self.columns is None or set(schema.names) <= set(self.columns):
+            reader.columns = tuple(schema.names)
+        return reader
+
+    def for_ranges(self, ranges: Mapping[str, tuple[Any, Any]]) -> ReadTable:
+        """Return a reader of the keys in their range; called by `data_source` for a query.
+
+        Args:
+            ranges: by the name of a column, its lowest and highest value; None where there is no bound.
+        """
+        reader = copy.copy(self)
+        reader._range = ranges.get(self.key, (None, None))
+        return reader
+
     def setup(self) -> None:
         name = type(self).__name__
         sa = sqlalchemy(name)
@@ -153,7 +178,7 @@ class ReadTable(Connector):
                     f"TableQuery(where='{self.key} IS NOT NULL')."
                 )
             low, high = (connection.scalar(end) for end in table.ends())
-            return table.keys.whole(low, high)
+            return table.keys.whole(*_within(self._range, low, high))
 
     def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
         if isinstance(restriction, ByteKeyRange):
@@ -235,6 +260,15 @@ class _Table:
         order = self.keys.order
         found = self.rows.with_only_columns(order).where(order.is_not(None)).limit(1)
         return found.order_by(order), found.order_by(order.desc())
+
+
+def _within(bounds: tuple[Any, Any], low: Any, high: Any) -> tuple[Any, Any]:
+    """Return the lowest and the highest key that lie within bounds of the same type; None and None if none can."""
+    if type(low) is not type(high) or low is None:
+        return low, high  # no row, or one whose key is not of the column's type, which is an error
+    low = max([low, *(bound for bound in bounds[:1] if type(bound) is type(low))])
+    high = min([high, *(bound for bound in bounds[1:] if type(bound) is type(high))])
+    return (low, high) if low <= high else (None, None)
 
 
 def _check_there(who: str, url: Any) -> None:

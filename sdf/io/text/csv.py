@@ -11,22 +11,25 @@ from __future__ import annotations
 import copy
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, repeat
+from itertools import repeat
 from typing import Any
 
 import attrs
 
+from sdf import TaggedOutput
 from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, show
 from sdf.io.files.file_fn import FileBlock, FileRange
+from sdf.io.text.csv_batches import CsvColumns, Misfit, Texts
+from sdf.io.text.csv_lines import UNREADABLE, CsvLines
+from sdf.io.text.csv_options import as_names, check_signs
 from sdf.io.text.lines import as_encoding, as_errors
 from sdf.io.text.text_fn import TextFn
 
 __all__ = ["ReadCsv"]
 
-_BOM = "\ufeff"
 _LONGEST_FIELD = 2**31 - 1  # the largest limit that the parser accepts on every platform
 _CHUNK_BYTES = 1 << 15  # parsed at once: parsing a whole cell before its first row is used takes a fifth longer
-_UNREADABLE = (UnicodeDecodeError, csv.Error)
+_ROWS_OF_BATCH = 1 << 12  # that Python's parser gives; pyarrow's batches are cells
 
 
 class ReadCsv(TextFn):
@@ -39,6 +42,8 @@ class ReadCsv(TextFn):
     Args:
         header: True: the first row of the file names its columns. A sequence of names: the file has no such row.
             False: rows are lists.
+        columns: give only these; None: all. A file that lacks one is an error.
+        batches: yield `pyarrow.RecordBatch` of strings, with one for each cell, instead of rows; several times as fast.
         separator: the character between fields.
         quotechar: the character around a field that holds separators; None if there are no quotes.
         doublequote: a quote inside a quoted field is written twice.
@@ -61,11 +66,15 @@ class ReadCsv(TextFn):
     """
 
     _restriction: FileRange  # of an attempt; see process()
+    _schema: Any = None  # of the batches; see for_schema()
+    _texts: Texts | None = None
 
     def __init__(
         self,
         *,
         header: bool | Sequence[str] = True,
+        columns: Sequence[str] | None = None,
+        batches: bool = False,
         separator: str = ",",
         quotechar: str | None = '"',
         doublequote: bool = True,
@@ -79,9 +88,17 @@ class ReadCsv(TextFn):
         super().__init__(**options)
         if quoted_newlines and self.block_size is not None:
             raise InvalidValueError("ReadCsv block_size is of no use with quoted_newlines: files are not split then.")
-        _check_signs(separator=separator, quotechar=quotechar, escapechar=escapechar)
+        check_signs(separator=separator, quotechar=quotechar, escapechar=escapechar)
         self.header = header is True
-        self.names = None if isinstance(header, bool) else _as_names(header)
+        self.names = None if isinstance(header, bool) else as_names(header, "header must be True, False")
+        self.columns = None if columns is None else as_names(columns, "columns must be None")
+        if (columns is not None or batches) and header is False:
+            raise InvalidValueError(
+                "ReadCsv columns and batches need names of columns (got header=False): name them in header=['a', 'b']."
+            )
+        if batches and self.with_position:
+            raise InvalidValueError("ReadCsv batches hold many rows, which have no one position: drop with_position.")
+        self.batches = batches
         self.dialect: dict[str, Any] = {
             "delimiter": separator,
             "quotechar": quotechar,
@@ -96,10 +113,42 @@ class ReadCsv(TextFn):
             raise InvalidTypeError(f"ReadCsv encoding must be a name such as 'utf-8' (got {show(encoding)}).")
         self.encoding = as_encoding(encoding, self.delimiter, "ReadCsv")
         self.errors = as_errors(errors, "ReadCsv")
+        self._parser = CsvLines(self.dialect, self.encoding, self.errors)
+        if self.names is not None and not set(self.columns or ()) <= set(self.names):
+            raise _not_in_header(self.columns, self.names)
 
     @classmethod
     def option_names(cls) -> set[str]:
         return super().option_names() - {"delimiter"}  # rows end in LF or CRLF
+
+    def for_schema(self, schema: Any, texts: Texts) -> ReadCsv:
+        """Return a reader of batches for a table; called by `data_source` for each read.
+
+        A text that does not cast is an error that names its row, or makes the row bad, as ``on_error`` says.
+
+        Args:
+            schema: the `pyarrow.Schema` of the table; its columns are read by name, without names in place of a header
+                also by position.
+            texts: casts the texts of a column to its type.
+        """
+        for field in schema:
+            if not texts.casts_to(field.type):
+                raise InvalidValueError(
+                    f"column {field.name!r} of type {field.type} cannot be read from text, which is all that ReadCsv "
+                    f"gives. Name a type of numbers, truth values, dates, times or strings."
+                )
+        own = type(self).process is ReadCsv.process and type(self).records is ReadCsv.records
+        if not own or self.with_position or self.with_block_id:
+            return self
+        reader = copy.copy(self)
+        if self.names is None and not self.header:
+            reader.names = tuple(schema.names)
+        else:
+            reader.columns = tuple(schema.names)
+            if self.names is not None and not set(schema.names) <= set(self.names):
+                raise _not_in_header(schema.names, self.names)
+        reader.batches, reader._schema, reader._texts = True, schema, texts
+        return reader
 
     def setup(self) -> None:
         # The parser's limit, 131,072 characters a field, is per process; max_record_bytes is checked here, per row.
@@ -125,7 +174,8 @@ class ReadCsv(TextFn):
             attempt._restriction = restriction
             return super(ReadCsv, attempt).process(element, tracker)
         rows = attempt._rows_of(restriction) if tracker.try_claim(0) else ()
-        outputs = attempt._outputs(restriction.file.path, rows)
+        path = restriction.file.path
+        outputs = attempt._careful_batches(path, rows) if self.batches else attempt._outputs(path, rows)
         return self.named(element, restriction, 0, outputs) if self.with_block_id else outputs
 
     def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
@@ -135,7 +185,61 @@ class ReadCsv(TextFn):
             offset, data = end, data[end:]
         elif self.header and self.names is None:
             self.names = self._names_in(path, self._first_line())
-        return self._chunks(path, offset, data)
+        return self._batches(path, offset, data) if self.batches else self._chunks(path, offset, data)
+
+    def _batches(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
+        """Return the batch of the lines of a cell; several, and bad rows, if that is not known to be right."""
+        columns, names = self._columns_of_batches()
+        try:
+            text = self._parser.text(offset, data).encode()
+        except UnicodeError:
+            text = b""
+        found = columns.parsed(text, names, self.dialect) if text else None
+        if found is not None:
+            batch, misfits = columns.cast(found)
+            if not misfits:
+                return (batch,)
+        return self._careful_batches(path, self._parser.one_by_one(path, offset, data, self._parser.rows(offset, data)))
+
+    def _careful_batches(self, path: str, rows: Iterable[tuple[int, Iterable[bytes], Any]]) -> Iterator[Any]:
+        """Yield batches for rows, or for errors in place of rows, each with its offset and its lines; and bad rows."""
+        good: list[tuple[int, bytes, list[str]]] = []
+        for at, lines, row in rows:
+            flaw = self._flaw_of(row)
+            if flaw is not None:
+                yield self.bad(path, at, b"".join(lines).removesuffix(b"\n"), flaw)
+            elif row:
+                good.append((at, b"".join(lines), row))
+            if len(good) == _ROWS_OF_BATCH:
+                yield from self._batch_of(path, good)
+                good = []
+        if good:
+            yield from self._batch_of(path, good)
+
+    def _batch_of(self, path: str, good: list[tuple[int, bytes, list[str]]]) -> Iterator[Any]:
+        """Yield the batch of parsed rows, each with its offset and its lines, and bad rows where one does not cast."""
+        columns, names = self._columns_of_batches()
+        batch, misfits = columns.cast(columns.of_rows([row for _, _, row in good], names))
+        for number, misfit in sorted(misfits.items()):
+            yield self._misfit(path, *good[number][:2], misfit)
+        if misfits:
+            fit = [row for number, (_, _, row) in enumerate(good) if number not in misfits]
+            batch, _ = columns.cast(columns.of_rows(fit, names))
+        if batch.num_rows:
+            yield batch
+
+    def _columns_of_batches(self) -> tuple[CsvColumns, tuple[str, ...]]:
+        """Return the columns of batches, and the names of all columns of the file."""
+        names = self.names or ()  # known, as there is a row
+        return CsvColumns(self.columns or names, self._schema, self._texts), names
+
+    def _misfit(self, path: str, at: int, line: bytes, misfit: Misfit) -> TaggedOutput:
+        if self.on_error == "tag":
+            return self.bad(path, at, line.removesuffix(b"\n"), ValueError(str(misfit)))
+        raise ReadError(
+            f"{path} at byte {at}: {misfit} (in {show(line)}). If that text stands for null, name it in the option "
+            f"nullValue of the read; its option mode='PERMISSIVE' makes null of all that is no value of its column."
+        )
 
     def _chunks(self, path: str, offset: int, data: bytes) -> Iterator[Any]:
         start = 0
@@ -146,54 +250,14 @@ class ReadCsv(TextFn):
 
     def _lines(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
         """Return the outputs for lines, each of which should be a row."""
-        names, rows = self.names, self._parse(offset, data)
+        names, rows = self.names, self._parser.rows(offset, data)
         if rows is not None and not self.with_position:
             if names is None:
                 return rows
             if set(map(len, rows)) <= {0, len(names)}:
-                return map(dict, map(zip, repeat(names), filter(None, rows)))
-        return self._outputs(path, self._one_by_one(path, offset, data, rows))
-
-    def _parse(self, offset: int, data: bytes) -> list[list[str]] | None:
-        """Return the rows of all lines; None if a line is no row by itself, so that each has to be parsed alone."""
-        try:
-            lines = self._text(offset, data).split("\n")
-            if not lines[-1]:
-                lines.pop()  # the text ended in a newline
-            rows = list(csv.reader(lines, **self.dialect))
-        except _UNREADABLE:
-            return None
-        count = data.count(b"\n") + (not data.endswith(b"\n"))
-        return rows if len(rows) == len(lines) == count else None
-
-    def _one_by_one(
-        self, path: str, offset: int, data: bytes, rows: list[list[str]] | None
-    ) -> Iterator[tuple[int, tuple[bytes], Any]]:
-        """Return for each line its offset, the line, and its row or the error that parsing it raised."""
-        lines = data.split(b"\n")
-        if not lines[-1]:
-            lines.pop()
-        starts = list(accumulate((len(line) + 1 for line in lines), initial=offset))  # and the end of the last
-        given = map(self._row, repeat(path), starts, lines) if rows is None else rows
-        return zip(starts, zip(lines, strict=True), given, strict=False)
-
-    def _row(self, path: str, offset: int, line: bytes) -> list[str] | Exception:
-        """Return the row of a line, or the error that parsing it raised.
-
-        Raises:
-            ReadError: if the row goes on in the next line.
-        """
-        try:
-            row: list[str] = next(csv.reader(_one_line(self._text(offset, line)), **self.dialect))
-        except _UNREADABLE as error:
-            return error
-        except _GoesOnError:
-            raise ReadError(
-                f"{path} at byte {offset}: this row does not end with its line, since a quoted field holds a newline "
-                f"or a quote is missing (in {show(line)}). If fields may hold newlines pass quoted_newlines=True to "
-                f"ReadCsv; files are not split then."
-            ) from None
-        return row
+                records = map(dict, map(zip, repeat(names), filter(None, rows)))
+                return records if self.columns is None else map(self._chosen, records)
+        return self._outputs(path, self._parser.one_by_one(path, offset, data, rows))
 
     def _rows_of(self, restriction: FileRange) -> Iterator[tuple[int, list[bytes], Any]]:
         """Yield the rows of a whole file, each with its offset and its lines."""
@@ -211,7 +275,7 @@ class ReadCsv(TextFn):
                         f"{path} at byte {start}: this row has more than {longest} bytes. If no quote is missing, "
                         f"allow more with max_record_bytes."
                     )
-                yield self._text(end - len(line), line)
+                yield self._parser.text(end - len(line), line)
 
         with self.open_text(restriction) as file:
             try:
@@ -222,7 +286,7 @@ class ReadCsv(TextFn):
                         yield start, row_lines, row
                     row_lines.clear()
                     start = end
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 read = b"".join(row_lines)[:200]
                 raise ReadError(
                     f"{path} at byte {start}: {error} (in {show(read)}). {self.advice(error, start, read)}"
@@ -233,22 +297,23 @@ class ReadCsv(TextFn):
     def _outputs(self, path: str, rows: Iterable[tuple[int, Iterable[bytes], Any]]) -> Iterator[Any]:
         """Yield the outputs for rows, or for errors in place of rows, each with its offset and its lines."""
         for at, lines, row in rows:
-            names = self.names
-            if isinstance(row, Exception):
-                flaw = row
-            elif names is None or len(row) == len(names):
-                record = row if names is None else dict(zip(names, row, strict=False))
+            names, flaw = self.names, self._flaw_of(row)
+            if flaw is not None:
+                yield self.bad(path, at, b"".join(lines).removesuffix(b"\n"), flaw)
+            elif names is None or row:
+                record = row if names is None else self._chosen(dict(zip(names, row, strict=True)))
                 yield ((path, at), record) if self.with_position else record
-                continue
-            elif row:
-                flaw = ValueError(f"expected {len(names)} fields, found {len(row)}")
-            else:
-                continue
-            yield self.bad(path, at, b"".join(lines).removesuffix(b"\n"), flaw)
 
-    def _text(self, offset: int, data: bytes) -> str:
-        text = data.decode(self.encoding, self.errors)
-        return text.removeprefix(_BOM) if offset == 0 else text
+    def _flaw_of(self, row: Any) -> Exception | None:
+        """Return what is wrong with a row, or the error in place of one; None for good and blank rows."""
+        if isinstance(row, Exception):
+            return row
+        if self.names is None or len(row) in (0, len(self.names)):
+            return None
+        return ValueError(f"expected {len(self.names)} fields, found {len(row)}")
+
+    def _chosen(self, record: dict[str, str]) -> dict[str, str]:
+        return record if self.columns is None else {name: record[name] for name in self.columns}
 
     def _first_line(self) -> bytes:
         with self.open_text(self._restriction) as file:
@@ -261,7 +326,7 @@ class ReadCsv(TextFn):
         return line
 
     def _names_in(self, path: str, line: bytes) -> tuple[str, ...]:
-        row = self._row(path, 0, line.removesuffix(b"\n"))
+        row = self._parser.row(path, 0, line.removesuffix(b"\n"))
         if isinstance(row, Exception):
             raise ReadError(
                 f"{path}: its first line, which should name the columns, cannot be read: {row}. "
@@ -275,36 +340,13 @@ class ReadCsv(TextFn):
                 f"{path}: its first line must name each column, no two alike (got {show(row)}). If it is a row "
                 f"like the others pass header=['a', 'b', ...] or header=False to ReadCsv."
             )
+        lacking = [name for name in self.columns or () if name not in row]
+        if lacking:
+            raise ReadError(f"{path} has no column {lacking[0]!r}; it has {show(row)}.")
         return tuple(row)
 
 
-class _GoesOnError(Exception):
-    """The parser asks for the next line."""
-
-
-def _one_line(line: str) -> Iterator[str]:
-    yield line
-    raise _GoesOnError
-
-
-def _as_names(header: Any) -> tuple[str, ...]:
-    strings = isinstance(header, Sequence) and not isinstance(header, str) and all(isinstance(n, str) for n in header)
-    if not strings:
-        raise InvalidTypeError(f"ReadCsv header must be True, False or a list of names (got {show(header)}).")
-    if not header or len(set(header)) < len(header):
-        raise InvalidValueError(f"ReadCsv header must name each column, no two alike (got {show(header)}).")
-    return tuple(header)
-
-
-def _check_signs(**signs: str | None) -> None:
-    """Raise unless each special character of CSV is one character, no end of a line, and differs from the others."""
-    for name, sign in signs.items():
-        if sign is None and name != "separator":
-            continue
-        if not isinstance(sign, str):
-            raise InvalidTypeError(f"ReadCsv {name} must be a character (got {show(sign)}).")
-        if len(sign) != 1 or sign in "\r\n":
-            raise InvalidValueError(f"ReadCsv {name} must be one character, not the end of a line (got {sign!r}).")
-    given = [sign for sign in signs.values() if sign is not None]
-    if len(set(given)) < len(given):
-        raise InvalidValueError(f"ReadCsv needs different characters for {', '.join(signs)} (got {show(given)}).")
+def _not_in_header(columns: Any, names: Sequence[str]) -> InvalidValueError:
+    return InvalidValueError(
+        f"ReadCsv columns must be names in header, {show(list(names))} (got {show(list(columns))})."
+    )

@@ -7,16 +7,17 @@ it cuts work that is too big for one. One task per partition then runs its parts
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow  # type: ignore[import-untyped]
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from sdf.scheduling.even_shares import even_shares
 from sdf.spark.source.chain import Chain, Settings, expanded, finished, read, started
+from sdf.spark.source.filters import ranges_of
 
-__all__ = ["BatchReader"]
+__all__ = ["BatchReader", "FilteringReader"]
 
 
 class BatchReader(DataSourceReader):
@@ -39,4 +40,12 @@ class BatchReader(DataSourceReader):
             return list(map(InputPartition, even_shares(fns[-1], last, self._settings.partitions)))
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        return read(self._chain, self._schema, partition)
+        return read(self._chain, self._schema, self._settings.texts, partition)
+
+
+class FilteringReader(BatchReader):
+    """Reads less where the last DoFn has ``for_ranges()``. Spark applies all filters again, as ranges are coarse."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802, Spark's name
+        self._chain = self._chain.within(ranges_of(filters, self._schema))
+        return filters

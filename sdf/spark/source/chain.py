@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 import uuid
@@ -13,6 +14,7 @@ import attrs
 import pyarrow  # type: ignore[import-untyped]
 from pyspark import Broadcast
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sdf.errors import InvalidValueError, show
@@ -24,6 +26,7 @@ from sdf.model.dofn import DoFn, call_hook
 from sdf.spark import serde
 from sdf.spark.payload import Payload
 from sdf.spark.source.rows import Rows
+from sdf.spark.source.texts import Texts
 
 __all__ = ["Chain", "Settings", "expanded", "finished", "read", "started"]
 
@@ -37,12 +40,14 @@ class Settings:
         elements: elements that are no paths, pickled; None for none.
         partitions: number of partitions to deal the work out to.
         max_size: largest size of the work in a batch of a stream; None for no bound.
+        texts: how values that are text become values of the columns.
     """
 
     paths: tuple[str, ...]
     elements: bytes | None
     partitions: int
     max_size: int | None
+    texts: Texts
 
     @classmethod
     def of(cls, options: Mapping[str, str], who: str, elements: bytes | None, slots: int) -> Settings:
@@ -62,7 +67,7 @@ class Settings:
                 f".option('elements', '[...]') as JSON, or give data_source() elements."
             )
         partitions = _count(options, "numPartitions", who) or slots
-        return cls(paths, elements, partitions, _count(options, "maxSizePerTrigger", who))
+        return cls(paths, elements, partitions, _count(options, "maxSizePerTrigger", who), Texts.of(options, who))
 
 
 def _list(options: Mapping[str, str], name: str, who: str) -> list[Any]:
@@ -125,6 +130,25 @@ class Chain:
         pickled = tuple(serde.dumps(fn, name) for fn, name in zip(every, names, strict=True))
         return cls(uuid.uuid4().hex, names, pickled, len(lists))
 
+    def reading(self, schema: StructType, texts: Texts) -> Chain:
+        """Return the chain for one read: a last DoFn with ``for_schema()`` reads the columns of the schema only."""
+        fn = serde.loads(self.pickled[-1])
+        for_schema = getattr(fn, "for_schema", None)
+        if for_schema is None:
+            return self
+        return self.with_last(for_schema(to_arrow_schema(schema, timezone="UTC"), texts))
+
+    def within(self, ranges: Mapping[str, tuple[Any, Any]]) -> Chain:
+        """Return the chain for a query with filters: a last DoFn with ``for_ranges()`` may leave out rows outside."""
+        for_ranges = getattr(serde.loads(self.pickled[-1]), "for_ranges", None)
+        return self if for_ranges is None or not ranges else self.with_last(for_ranges(ranges))
+
+    def with_last(self, fn: DoFn) -> Chain:
+        """Return the chain with another last DoFn of the same name; equal ones are the same to workers."""
+        pickled = serde.dumps(fn, self.names[-1])
+        named = hashlib.sha256(self.id.encode() + pickled).hexdigest()[:32]
+        return attrs.evolve(self, id=named, pickled=(*self.pickled[:-1], pickled))
+
     @contextmanager
     def set_up(self) -> Iterator[list[DoFn]]:
         """Give the DoFns for planning, set up in this process for the time of a ``with`` statement."""
@@ -171,8 +195,8 @@ def finished(fn: DoFn, parts: Iterable[Pending]) -> Iterator[Any]:
     return run_to_end(fn, items, clock=time.monotonic, sleep=time.sleep)
 
 
-def read(chain: Chain, schema: StructType, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+def read(chain: Chain, schema: StructType, texts: Texts, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
     """Yield the records of a partition; called on executors."""
     fn = chain.last()
     parts = partition.value or ()  # None: if there are no partitions, Spark makes one
-    return Rows(schema, type(fn).__name__).batches(finished(fn, parts))
+    return Rows(schema, type(fn).__name__, texts).batches(finished(fn, parts))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from pyspark import SparkContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from sdf.errors import InvalidTypeError, show
+from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.dofn import DoFn, check_fn
+from sdf.numbers import as_integer, is_integer
 from sdf.spark import serde
-from sdf.spark.jobs import slot_counter
-from sdf.spark.source.batch_reader import BatchReader
+from sdf.spark.source.batch_reader import BatchReader, FilteringReader
 from sdf.spark.source.chain import Chain, Settings
+from sdf.spark.source.filters import hands_over_filters
+from sdf.spark.source.slots import Slots
 
 __all__ = ["SdfDataSource", "data_source"]
 
@@ -26,6 +26,7 @@ def data_source(
     *,
     name: str = "sdf",
     elements: Iterable[Any] | None = None,
+    slots: int | None = None,
 ) -> type[SdfDataSource]:
     """Return a data source that reads through a DoFn, for ``spark.dataSource.register``.
 
@@ -39,9 +40,11 @@ def data_source(
         schema: schema of the last one's records: a string such as ``"id long, name string"``, or a `StructType`.
         name: name of the format.
         elements: elements for reads that name none; anything that pickles.
+        slots: how many partitions a read has that does not say so in its option ``numPartitions``. None: Spark's number
+            of slots when the class is registered; 32 where no SparkContext of this process tells, as on Spark Connect.
 
     Returns:
-        A class. It holds the DoFns, and Spark's number of slots, as they are now.
+        A class. It holds the DoFns as they are now.
 
     Raises:
         InvalidTypeError, InvalidValueError: for wrong arguments.
@@ -60,13 +63,16 @@ def data_source(
         raise InvalidTypeError(f"data_source() name must be a name such as 'sdf' (got {show(name)}).")
     if isinstance(elements, (str, bytes)) or not (elements is None or isinstance(elements, Iterable)):
         raise InvalidTypeError(f"data_source() elements must be a list of them (got {show(elements)}).")
+    number = None if slots is None else as_integer(slots)
+    if number is not None and not is_integer(number):
+        raise InvalidTypeError(f"data_source() slots must be an integer, or None (got {show(slots)}).")
+    if number is not None and number < 1:
+        raise InvalidValueError(f"data_source() slots must be >= 1 (got {show(slots)}).")
     given = None if elements is None else serde.dumps(list(elements), "the elements of data_source()")
-    sc = SparkContext._active_spark_context
-    slots = (os.cpu_count() or 1) if sc is None else slot_counter(sc)()
 
     class BoundDataSource(SdfDataSource):  # has no importable name, so it is pickled by value
         _chain = Chain.of(chain)
-        _format_name, _schema, _elements, _slots = name, schema, given, slots
+        _format_name, _schema, _elements, _slots = name, schema, given, Slots(number)
 
     return BoundDataSource
 
@@ -74,7 +80,7 @@ def data_source(
 class SdfDataSource(DataSource):
     """The base of the classes that `data_source` returns. Spark makes an instance per read, with the read's options.
 
-    Options of a read: ``path`` (or `load`); ``elements``; ``numPartitions``, by default Spark's number of slots; for
+    Options of a read: ``path`` (or `load`); ``elements``; ``numPartitions``, by default the slots of `data_source`; for
     streams ``maxSizePerTrigger``.
     """
 
@@ -82,7 +88,7 @@ class SdfDataSource(DataSource):
     _format_name: ClassVar[str]
     _schema: ClassVar[str | StructType]
     _elements: ClassVar[bytes | None]
-    _slots: ClassVar[int]
+    _slots: ClassVar[Slots]
 
     @classmethod
     def name(cls) -> str:
@@ -92,12 +98,15 @@ class SdfDataSource(DataSource):
         return self._schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(self._chain, schema, self._settings())
+        settings = self._settings()
+        kind = FilteringReader if hands_over_filters() else BatchReader
+        return kind(self._chain.reading(schema, settings.texts), schema, settings)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, Spark's name
         from sdf.spark.source.stream_reader import StreamReader  # needs a later Spark than batch reads do
 
-        return StreamReader(self._chain, schema, self._settings())
+        settings = self._settings()
+        return StreamReader(self._chain.reading(schema, settings.texts), schema, settings)
 
     def _settings(self) -> Settings:
-        return Settings.of(self.options, self._format_name, self._elements, self._slots)
+        return Settings.of(self.options, self._format_name, self._elements, self._slots.number())

@@ -115,7 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(map(InputPartition, even_shares(self._set_up()[-1], parts, self._settings.partitions)))
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        return read(self._chain, self._schema, partition)
+        return read(self._chain, self._schema, self._settings.texts, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         fns = self._set_up()

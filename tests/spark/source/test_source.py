@@ -5,6 +5,7 @@ import decimal
 import json
 import os
 import re
+import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from sdf.spark.source import data_source
 from sdf.spark.source.chain import Chain, Settings, finished
 from sdf.spark.source.rows import Rows
 from sdf.spark.source.stream_reader import StreamReader
+from sdf.spark.source.texts import Texts
 
 ELEMENTS = [("a", 50), ("b", 0), ("c", 1), ("d", 300)]
 COUNTED = "name string, i long"
@@ -86,7 +88,7 @@ def rows(spark):
     """Make rows of records, without a query."""
 
     def rows(schema, records):
-        batches = Rows(StructType.fromDDL(schema), "RecordsFn").batches(records)
+        batches = Rows(StructType.fromDDL(schema), "RecordsFn", Texts()).batches(records)
         return [row for batch in batches for row in batch.to_pylist()]
 
     return rows
@@ -139,7 +141,7 @@ def test_a_record_without_a_value_that_must_be_there_is_an_error(spark):
     """A column that is not null."""
     schema = StructType().add("x", "long", False).add("y", "string")
     with pytest.raises(InvalidTypeError, match=r"gave the record \{'y': 'b'\}, which does not fit"):
-        list(Rows(schema, "RecordsFn").batches([{"x": 1}, {"y": "b"}]))
+        list(Rows(schema, "RecordsFn", Texts()).batches([{"x": 1}, {"y": "b"}]))
 
 
 def test_rows_and_batches_may_mix(load):
@@ -155,6 +157,14 @@ def test_times_are_those_of_spark(load):
     assert load(RecordsFn([record]), "t timestamp, d date", elements=[0]).collect() == [record]
 
 
+def test_small_batches_are_joined(spark):
+    """To some ten thousand rows, in their order; each batch costs Spark time."""
+    small = [pyarrow.RecordBatch.from_pydict({"x": range(start, start + 1500)}) for start in range(0, 30_000, 1500)]
+    batches = list(Rows(StructType.fromDDL("x long"), "RecordsFn", Texts()).batches(small))
+    assert [batch.num_rows for batch in batches] == [10_500, 10_500, 9_000]
+    assert [x for batch in batches for x in batch.column("x").to_pylist()] == list(range(30_000))
+
+
 @pytest.mark.parametrize(
     ("record", "why"),
     [
@@ -162,12 +172,12 @@ def test_times_are_those_of_spark(load):
         (7, "it is one value"),
         ({"z": 7}, "it has none of the columns"),
         ((1, 7), "column 'y' is to be a string"),
-        (("one", "b"), "field x: LongType() can not accept object 'one'"),
+        (("one", "b"), "column 'x' must be of type int64 (got 'one'). If that text stands for null"),
         ((1.5, "b"), "field x: LongType() can not accept object 1.5"),
         ((decimal.Decimal("1.5"), "b"), "field x: LongType() can not accept object Decimal"),
         ((1 << 70, "b"), "between -9223372036854775808 and 9223372036854775807"),
         (BATCH.select(["x"]), "it has no column 'y'; it has ['x']"),
-        (pyarrow.RecordBatch.from_pydict({"x": ["one"], "y": ["b"]}), "Failed to parse string: 'one'"),
+        (pyarrow.RecordBatch.from_pydict({"x": ["one"], "y": ["b"]}), "column 'x' must be of type int64 (got 'one')"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -248,6 +258,10 @@ def test_a_table(load, tmp_path):
     connection.close()
     frame = load(ReadTable(f"sqlite:///{tmp_path / 'a.db'}", key="id"), "id long, name string", "rows")
     assert sorted(frame.collect()) == [(i, f"n{i}") for i in range(1000)]
+    with pytest.raises(PySparkException, match=r"has no column 'nam'; it has \['id', 'name'\]"):
+        load(ReadTable(f"sqlite:///{tmp_path / 'a.db'}", key="id"), "nam string", "rows").collect()
+    few = load(ReadTable(f"sqlite:///{tmp_path / 'a.db'}", key="id", columns=["name"]), "name string", "rows")
+    assert few.count() == 1000
 
 
 @pytest.mark.parametrize(("options", "partitions"), [({}, 4), ({"numPartitions": 7}, 7), ({"numPartitions": 1}, 1)])
@@ -636,7 +650,7 @@ class SlowEndlessFn(EndlessFn):
 
 def reader(fn, elements, max_size=None):
     """Give the planner of a stream, without Spark around it."""
-    settings = Settings((), serde.dumps(elements, "the elements"), 2, max_size)
+    settings = Settings((), serde.dumps(elements, "the elements"), 2, max_size, Texts())
     return StreamReader(Chain.of([fn]), StructType().add("name", "string").add("i", "long"), settings)
 
 
@@ -679,11 +693,13 @@ def test_what_has_no_importable_class_is_pickled_into_the_offset(spark):
 def test_the_page_in_the_documentation_runs(spark, monkeypatch, capsys, tmp_path):
     """All its snippets in one program, and what they print is what it says."""
     root = Path(__file__).parents[3]
-    (tmp_path / "docs").mkdir()
-    for page in [root / "README.md", *(root / "docs").glob("*.md")]:
-        (tmp_path / page.relative_to(root)).write_text(page.read_text())
+    shutil.copy(root / "README.md", tmp_path)
+    shutil.copytree(root / "docs", tmp_path / "docs")
     monkeypatch.chdir(tmp_path)
-    snippets = "".join(re.findall(r"```python\n(.*?)```", (root / "docs" / "dataframes.md").read_text(), re.DOTALL))
+    page = (root / "docs" / "dataframes.md").read_text()
+    snippets = "".join(
+        re.findall(r"^(?:```|<!--- invisible-code-block: )python\n(.*?)^(?:```|--->)", page, re.M | re.S)
+    )
     exec(compile(snippets, "dataframes.md", "exec"), {"__name__": "dataframes"})
     printed = [line for line in capsys.readouterr().out.splitlines() if line[:1] not in "+|"]
     assert printed == re.findall(r"print\(.*\)  # (.*)", snippets)

@@ -1,0 +1,84 @@
+"""Lines of CSV as rows, by Python's parser: all lines of a text at once, or one after the other."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from itertools import accumulate, repeat
+from typing import Any
+
+from sdf.errors import ReadError, show
+
+__all__ = ["UNREADABLE", "CsvLines"]
+
+UNREADABLE = (UnicodeDecodeError, csv.Error)
+_BOM = "\ufeff"
+
+
+class CsvLines:
+    """Parses lines of which each should be a row.
+
+    Args:
+        dialect: as for `csv.reader`.
+        encoding: encoding of the text.
+        errors: as for `bytes.decode`.
+    """
+
+    def __init__(self, dialect: Mapping[str, Any], encoding: str, errors: str) -> None:
+        self._dialect = dialect
+        self._encoding = encoding
+        self._errors = errors
+
+    def rows(self, offset: int, data: bytes) -> list[list[str]] | None:
+        """Return the rows of all lines; None if a line is no row by itself, so that each has to be parsed alone."""
+        try:
+            lines = self.text(offset, data).split("\n")
+            if not lines[-1]:
+                lines.pop()  # the text ended in a newline
+            rows = list(csv.reader(lines, **self._dialect))
+        except UNREADABLE:
+            return None
+        count = data.count(b"\n") + (not data.endswith(b"\n"))
+        return rows if len(rows) == len(lines) == count else None
+
+    def one_by_one(
+        self, path: str, offset: int, data: bytes, rows: list[list[str]] | None
+    ) -> Iterator[tuple[int, tuple[bytes], Any]]:
+        """Return for each line its offset, the line, and its row or the error that parsing it raised."""
+        lines = data.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        starts = list(accumulate((len(line) + 1 for line in lines), initial=offset))  # and the end of the last
+        given = map(self.row, repeat(path), starts, lines) if rows is None else rows
+        return zip(starts, zip(lines, strict=True), given, strict=False)
+
+    def row(self, path: str, offset: int, line: bytes) -> list[str] | Exception:
+        """Return the row of a line, or the error that parsing it raised.
+
+        Raises:
+            ReadError: if the row goes on in the next line.
+        """
+        try:
+            row: list[str] = next(csv.reader(_one_line(self.text(offset, line)), **self._dialect))
+        except UNREADABLE as error:
+            return error
+        except _GoesOnError:
+            raise ReadError(
+                f"{path} at byte {offset}: this row does not end with its line, since a quoted field holds a newline "
+                f"or a quote is missing (in {show(line)}). If fields may hold newlines pass quoted_newlines=True to "
+                f"ReadCsv; files are not split then."
+            ) from None
+        return row
+
+    def text(self, offset: int, data: bytes) -> str:
+        text = data.decode(self._encoding, self._errors)
+        return text.removeprefix(_BOM) if offset == 0 else text
+
+
+class _GoesOnError(Exception):
+    """The parser asks for the next line."""
+
+
+def _one_line(line: str) -> Iterator[str]:
+    yield line
+    raise _GoesOnError
