@@ -58,26 +58,29 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture
-def spark(server):
-    """A session; its workers have no sdf and no attrs."""
-    spark = server.session()
-    yield spark
-    spark.stop()
+def start(server):
+    """Start a session with some settings; all are stopped before the server, which a client would else wait for."""
+    started = []
+
+    def session(**settings):
+        started.append(server.session(**settings))
+        return started[-1]
+
+    yield session
+    for one in started:
+        one.stop()
 
 
 @pytest.fixture
-def with_workers(server, tmp_path):
-    """A session with workers whose environment has some files more."""
-    sessions = []
+def spark(start):
+    """A session; its workers have no sdf and no attrs."""
+    return start()
 
-    def make(files):
-        python = environment(tmp_path / "environment", files)
-        sessions.append(server.session(**{INTERPRETER: python}))
-        return sessions[-1]
 
-    yield make
-    for session in sessions:
-        session.stop()
+@pytest.fixture
+def with_workers(start, tmp_path):
+    """Start a session with workers whose environment has some files more."""
+    return lambda files: start(**{INTERPRETER: environment(tmp_path / "environment", files)})
 
 
 def counted(spark):
@@ -153,12 +156,10 @@ def test_the_second_call_sends_nothing(spark):
     assert str(second).startswith("sent nothing; there already: sdf, attrs ")
 
 
-def test_another_session_has_to_be_sent_it_again(server, spark):
+def test_another_session_has_to_be_sent_it_again(start):
     """What is sent holds for one session."""
-    ship(spark)
-    other = server.session()
-    assert list(ship(other).sent) == list(CORE)
-    other.stop()
+    ship(start())
+    assert list(ship(start()).sent) == list(CORE)
 
 
 def test_the_path_of_the_client_stays_as_it_is(spark):
@@ -334,16 +335,14 @@ def another_python():
     return kept[0] if kept else None
 
 
-def test_another_minor_version_of_python_is_refused(server):
+def test_another_minor_version_of_python_is_refused(start):
     """Before anything is sent: it could not read a function of this client."""
     python = another_python()
     if python is None:
         pytest.skip("there is no other Python here")
-    spark = server.session(**{INTERPRETER: python})
     ours = ".".join(map(str, sys.version_info[:2]))
     with pytest.raises(StageError, match=rf"the Python workers run Python 3\.\d+, but this client runs Python {ours}"):
-        ship(spark)
-    spark.stop()
+        ship(start(**{INTERPRETER: python}))
 
 
 def test_a_session_without_a_server_is_told(server):
@@ -406,6 +405,19 @@ def test_the_source_of_sdf_has_one_fingerprint_in_a_folder_and_in_an_archive(tmp
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True, env={**os.environ}
     )
     assert run.stdout.strip() == workers.fingerprint(importlib.util.find_spec("sdf"))
+
+
+def test_two_modules_are_the_same_if_their_source_is(tmp_path, monkeypatch):
+    """Other files are sent too, but what Python has compiled neither is sent nor counts."""
+    (tmp_path / "sourced" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "sourced" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = libraries(["sourced"])["sourced"].fingerprint
+    (tmp_path / "sourced" / "__pycache__" / "old.py").write_text("")
+    (tmp_path / "sourced" / "table.json").write_text("{}")
+    after = libraries(["sourced"])["sourced"]
+    assert after.fingerprint == before
+    assert set(after.files) == {"sourced/__init__.py", "sourced/table.json"}
 
 
 def files_where(name, installed, tmp_path, files=None):
