@@ -145,7 +145,9 @@ def test_a_server_that_was_killed_is_an_error_and_another_one_ends_the_run(tmp_p
     assert not (tmp_path / "out").exists()
     server = ConnectServer()
     try:
-        summary = save(server.session(), tmp_path)
+        spark = server.session()
+        summary = save(spark, tmp_path)
+        spark.stop()  # a session whose server is gone would keep this process at its end
     finally:
         server.stop()
     assert summary.resumed
