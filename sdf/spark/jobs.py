@@ -114,8 +114,15 @@ class _JobThread(InheritableThread):
             self._failed(error)
 
 
-def explain(error: BaseException, what: str, run_id: str) -> BaseException:
-    """Return a failure of Spark as the sdf error that a worker marked, or else as a StageError; others unchanged."""
+def explain(error: BaseException, what: str, run_id: str, read: Callable[[str], str] = str) -> BaseException:
+    """Return a failure of Spark as the sdf error that a worker marked, or else as a StageError; others unchanged.
+
+    Args:
+        error: the failure.
+        what: what failed, for messages.
+        run_id: the id of the run, which the mark has.
+        read: makes of the text that a worker has sent what it was.
+    """
     if not isinstance(error, (Py4JJavaError, PySparkException)):  # the latter as soon as there is a SparkSession
         return error
     text = str(error.java_exception.getMessage() or error) if isinstance(error, Py4JJavaError) else str(error)
@@ -127,10 +134,10 @@ def explain(error: BaseException, what: str, run_id: str) -> BaseException:
     mark = rf"\[{run_id.partition('-')[0]}(?:-\d+)?\]"  # of any step of a stream
     found = re.search(rf"^sdf\.errors\.(\w+): {mark} (.*?) {mark}", text, re.MULTILINE | re.DOTALL)
     if found is not None:
-        explained = getattr(errors, found.group(1))(found.group(2))
+        explained = getattr(errors, found.group(1))(read(found.group(2)))
         told = text[found.end() :].lstrip()  # by the worker, where Spark drops the causes of errors
         if told.startswith("Traceback"):
-            trace = _END_OF_TRACE.split(told)[0].rstrip()
+            trace = read(_END_OF_TRACE.split(told)[0].rstrip())
         else:
             trace = re.sub(mark, "", text[start : found.end()]).rsplit(_CAUSED, 1)[0].rstrip()  # what raised this error
         trace = _CELL_FRAME.sub(_with_source, trace)

@@ -26,7 +26,7 @@ from sdf.saving.segments import Targets
 from sdf.spark import serde
 from sdf.spark.connect.session import carried
 from sdf.spark.connect.slots import FoundSlots, configured_slots
-from sdf.spark.connect.tasks import RESULT, ExpandTask, SegmentTask, results_of
+from sdf.spark.connect.tasks import RESULT, ExpandTask, SegmentTask, results_of, unescaped
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.jobs import Ended, explain
 from sdf.spark.payload import Payload, expanded
@@ -35,6 +35,7 @@ from sdf.spark.staged.stored_blocks import Receipt
 __all__ = ["ConnectJobs"]
 
 _ELEMENTS_PER_TASK = 10_000
+_UNREACHABLE = re.compile(r"<\w+ of RPC that terminated with:\s+status = StatusCode\.UNAVAILABLE")  # not a user's error
 
 log = logging.getLogger("sdf.connect")
 
@@ -116,13 +117,14 @@ class ConnectJobs:
         thread.start()
 
     def _explained(self, error: BaseException, what: str) -> BaseException:
-        if not (isinstance(error, PySparkException) and "StatusCode.UNAVAILABLE" in str(error)):
-            return explain(error, what, self._payload.run_id)
+        if not (isinstance(error, PySparkException) and _UNREACHABLE.match(str(error))):
+            return explain(error, what, self._payload.run_id, unescaped)
         self._gone = True
         details = re.search('details = "(.*)"', str(error))
         explained = StageError(
             f"the Spark Connect server cannot be reached any more ({what}): {details[1] if details else error}. What "
-            f"is committed stays: make the same call of save_sdf again, with a session on a server."
+            f"is committed stays: make the same call again, with a session on a server. save_sdf() then goes on where "
+            f"this call was, run_sdf() begins anew."
         )
         explained.__cause__ = error
         return explained

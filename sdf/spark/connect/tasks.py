@@ -19,7 +19,7 @@ from sdf.spark.connect.session import Carried, SentFile
 from sdf.spark.payload import Expand, Payload
 from sdf.spark.staged.save_task import SaveTask
 
-__all__ = ["RESULT", "ExpandTask", "SegmentTask", "results_of"]
+__all__ = ["RESULT", "ExpandTask", "SegmentTask", "results_of", "unescaped"]
 
 RESULT = "result binary"
 
@@ -35,7 +35,7 @@ class ExpandTask:
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
         """Yield one row for every 10,000 elements."""
         _read_to_the_end(rows)
-        with _telling_causes():
+        with _telling():
             for pickled in Expand(self.payload, unbounded=self.unbounded)(serde.loads(self.elements.value)):
                 yield _row(pickled)
 
@@ -62,20 +62,33 @@ class SegmentTask:
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
         _read_to_the_end(rows)
         save = SaveTask(self.payload, self.stage, self.targets, self.min_piece_seconds)
-        with _telling_causes():
+        with _telling():
             (receipt,) = save(self.task, [serde.loads(self.bundle.value)])
         yield _row(serde.dumps(receipt, "a receipt"))
 
 
 @contextmanager
-def _telling_causes() -> Iterator[None]:
-    """Put the traceback of the user's code into the message of an sdf error: Spark SQL drops the causes of errors."""
+def _telling() -> Iterator[None]:
+    """Make the text of an sdf error one that reaches the client.
+
+    The traceback of the user's code goes into the message, since Spark SQL drops the causes of errors. All is escaped
+    to ASCII: the server sends the first 2,048 characters in a header, where each other character takes up to 12 bytes,
+    and a client drops the connection if headers have more than 16 kB.
+    """
     try:
         yield
     except SdfError as error:
-        if error.__cause__ is None:
-            raise
-        raise type(error)(f"{error}\n{''.join(traceback.format_exception(error.__cause__))}") from error.__cause__
+        trace = "" if error.__cause__ is None else "".join(traceback.format_exception(error.__cause__))
+        raise type(error)(_escaped(f"{error}\n{trace}" if trace else str(error))) from error.__cause__
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").encode("ascii", "backslashreplace").decode()
+
+
+def unescaped(text: str) -> str:
+    """Return the text of an sdf error as it was before a task escaped it; called on the driver."""
+    return text.encode("ascii").decode("unicode_escape")
 
 
 def _read_to_the_end(rows: Iterable[Any]) -> None:
