@@ -12,7 +12,8 @@ from typing import Any
 
 from pyspark import RDD
 
-from sdf.errors import InvalidTypeError, show
+from sdf.errors import InvalidTypeError, ProcessError, show
+from sdf.spark import serde
 from sdf.spark.elements import check_rdd
 
 __all__ = ["ConnectElements", "as_elements", "collected", "is_dataframe"]
@@ -36,7 +37,13 @@ class ConnectElements:
 
     @functools.cached_property
     def _elements(self) -> list[Any]:
-        return list(map(self._element, self._frame.collect()))
+        return list(map(self._made, self._frame.collect()))
+
+    def _made(self, row: Any) -> Any:
+        try:
+            return self._element(row)
+        except Exception as error:
+            raise ProcessError(f"element= raised {type(error).__name__} for {show(row)}: {error}") from error
 
     def collect(self) -> list[Any]:
         """Return the elements, in the order of the rows; the query runs once."""
@@ -64,6 +71,7 @@ def as_elements(given: Any, element: Callable[[Any], Any] | None, who: str) -> R
 
     Raises:
         InvalidTypeError: for anything else.
+        UnpicklableError: if ``element`` cannot be sent to the workers of classic Spark.
     """
     if element is not None and not callable(element):
         raise InvalidTypeError(f"{who} element must be a function of a Row (got {show(element)}).")
@@ -72,8 +80,16 @@ def as_elements(given: Any, element: Callable[[Any], Any] | None, who: str) -> R
         if element is not None:
             raise InvalidTypeError(f"{who} element= is for the rows of a DataFrame. Map an RDD yourself: rdd.map(...).")
         return given  # type: ignore[no-any-return]
+    if given.isStreaming:
+        raise InvalidTypeError(
+            f"{who} needs a DataFrame that ends (got one with a streaming source). Use stream_sdf() over an RDD of "
+            f"what is watched, or a data source of sdf (docs/dataframes.md)."
+        )
     mapped = element or (_only if len(given.columns) == 1 else _itself)
-    return ConnectElements(given, mapped) if _is_connect(given) else given.rdd.map(mapped)
+    if _is_connect(given):
+        return ConnectElements(given, mapped)
+    serde.dumps(mapped, f"{who} element=")  # else Spark's own error says so, and that in the middle of the run
+    return given.rdd.map(mapped)  # type: ignore[no-any-return]
 
 
 def collected(value: Any) -> Any:
