@@ -7,10 +7,14 @@ runs once, as a saved run, and the plan that the user gets only reads.
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import quote
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
@@ -49,17 +53,15 @@ def run_on_frame(
             f"run_sdf() over a DataFrame needs staging=, a directory or URL that this client, the executors and Spark "
             f"can reach (got {show(staging)}). The results are staged there, and the DataFrame reads them."
         )
-    root = os.fspath(staging)
-    if "://" not in root:
-        root = os.path.abspath(root)  # Spark's working directory may be another
-    place = f"{root.rstrip('/')}/{type(fn).__name__}-{uuid.uuid4().hex}"
-    sinks = {name: ParquetFiles(f"{place}/{name}", schema=_arrow(one)) for name, one in schemas.items()}
+    place = f"{_root(os.fspath(staging))}/{type(fn).__name__}-{uuid.uuid4().hex}"
+    places = {"main": f"{place}/main", **{tag: f"{place}/tag-{quote(tag, safe='')}" for tag in tags}}
+    sinks = {name: ParquetFiles(places[name], schema=_arrow(one)) for name, one in schemas.items()}
     summary = save_sdf(
         frame, fn, sinks, runner=runner, side_inputs=side_inputs, element=element, progress=progress
     )  # fmt: skip
     found: dict[str, Any] = {}
     for name in names:
-        found[name] = spark.read.schema(schemas[name]).parquet(_for_spark(f"{place}/{name}"))
+        found[name] = spark.read.schema(schemas[name]).parquet(_for_spark(places[name]))
         found[name].report = summary.report
     return found
 
@@ -79,22 +81,60 @@ def _by_output(schema: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _as_struct(spark: Any, schema: Any) -> StructType:
-    if isinstance(schema, StructType):
-        return schema
-    if not isinstance(schema, str):
+    if isinstance(schema, str):
+        try:
+            schema = spark.createDataFrame([], schema).schema  # the session parses it
+        except (PySparkException, Py4JJavaError) as error:  # the latter for what Spark takes to be a bug of its own
+            raise InvalidValueError(f"run_sdf() schema {schema!r} is none that Spark takes: {_said(error)}") from error
+    if not isinstance(schema, StructType):
         raise InvalidTypeError(
             f"run_sdf() schema must be a string such as 'id long, name string', or a StructType (got {show(schema)})."
         )
-    parsed: StructType = spark.createDataFrame([], schema).schema  # the session parses it
-    return parsed
+    folded = [name.lower() for name in schema.names]
+    twice = [name for name in schema.names if folded.count(name.lower()) > 1]
+    if twice and (len(set(schema.names)) < len(folded) or spark.conf.get("spark.sql.caseSensitive") != "true"):
+        raise InvalidValueError(
+            f"run_sdf() schema must give each column a name of its own (got {twice}). Spark takes upper and lower case "
+            f"for the same unless spark.sql.caseSensitive is true."
+        )
+    return schema
 
 
 def _arrow(schema: StructType) -> Any:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema, timezone="UTC")
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except PySparkException as error:
+        raise InvalidValueError(
+            f"run_sdf() schema {schema.simpleString()} has a type that cannot be staged: {_said(error)}"
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    """Return the line of an error of Spark that says what is wrong; raise the error if there is none.
+
+    Such as of a server that cannot be reached.
+    """
+    for line in str(error).splitlines():
+        if line.startswith("[") or "Exception: [" in line:
+            return line
+    raise error
+
+
+def _root(staging: str) -> str:
+    if "://" in staging:
+        return staging.rstrip("/")
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", staging)
+    if scheme is not None:
+        raise InvalidValueError(
+            f"run_sdf() staging must be a path, or a URL with // (got {staging!r}). A path of the file system that "
+            f"{scheme[1]}: is mounted on also works, such as /dbfs/... for dbfs:/."
+        )
+    return os.path.abspath(staging)  # Spark's working directory may be another
 
 
 def _for_spark(path: str) -> str:
-    """Return a path as Spark calls it: the scheme of Hadoop's file system for S3 is s3a."""
+    """Return a path as Spark calls it: a glob, and the scheme of Hadoop's file system for S3 is s3a."""
+    path = re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
     return f"s3a:{path.removeprefix('s3:')}" if path.startswith("s3:") else path

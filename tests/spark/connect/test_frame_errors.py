@@ -5,9 +5,10 @@ import threading
 import time
 
 import pytest
+from pyspark.sql.types import IntegerType, StructField, StructType
 
-from sdf import DoFn, OffsetRange, StagedRunner, run_sdf, save_sdf
-from sdf.errors import InvalidTypeError, ProcessError, UnpicklableError
+from sdf import DoFn, OffsetRange, StagedRunner, TaggedOutput, run_sdf, save_sdf
+from sdf.errors import InvalidTypeError, InvalidValueError, ProcessError, UnpicklableError
 from sdf.sinks import JsonLinesFiles
 
 
@@ -78,6 +79,74 @@ def test_an_unavailable_server_of_the_users_is_not_that_of_spark(connect, tmp_pa
         if not (tmp_path / "running").exists():
             break
     assert not (tmp_path / "running").exists()
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("a foo", r"schema 'a foo' is none that Spark takes: \[UNSUPPORTED_DATATYPE\]"),
+        ("a", r"schema 'a' is none that Spark takes: \[PARSE_SYNTAX_ERROR\]"),
+        ("a char(3)", r"schema 'a char\(3\)' is none that Spark takes: .*char/varchar"),
+        ("a int, b int, A int", r"each column a name of its own \(got \['a', 'A'\]\)"),
+        (StructType([StructField("a", IntegerType())] * 2), r"each column a name of its own \(got \['a', 'a'\]\)"),
+        ("a interval year to month", r"has a type that cannot be staged: \[UNSUPPORTED_DATA_TYPE"),
+    ],
+)
+def test_a_schema_that_cannot_be_is_refused_before_any_work(spark, tmp_path, schema, message):
+    with pytest.raises(InvalidValueError, match=message):
+        run_sdf(spark.range(1), OneFn(), schema=schema, staging=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_that_differ_in_case_are_two_where_spark_says_so(classic, tmp_path):
+    spark = classic.newSession()
+    spark.conf.set("spark.sql.caseSensitive", "true")
+
+    class TwoFn(OneFn):
+        def process(self, element, tracker):
+            for _ in tracker.claims():
+                yield {"a": 1, "A": 2}
+
+    result = run_sdf(spark.range(1), TwoFn(), schema="a int, A int", staging=tmp_path)
+    assert [tuple(row) for row in result.collect()] == [(1, 2)]
+
+
+@pytest.mark.parametrize("staging", ["dbfs:/tmp", "file:/tmp"])
+def test_a_url_without_slashes_is_refused(connect, tmp_path, monkeypatch, staging):
+    """It would make a directory of that name on the client."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidValueError, match=rf"a URL with // \(got '{staging}'\)"):
+        run_sdf(connect.range(1), OneFn(), schema="n int", staging=staging)
+    assert list(tmp_path.iterdir()) == []
+
+
+class TagsFn(OneFn):
+    def __init__(self, tag):
+        self.tag = tag
+
+    def process(self, element, tracker):
+        for _ in tracker.claims():
+            yield (1,)
+            yield TaggedOutput(self.tag, (2,))
+
+
+@pytest.mark.parametrize("folder", ["plain", "a[b]c", "{a,b}", "star*", "what?", "back\\slash", "p=1", "50%"])
+def test_any_name_of_staging_can_be_read(classic, tmp_path, folder):
+    """Spark takes paths for globs."""
+    (tmp_path / "starry").mkdir()
+    result = run_sdf(classic.range(1), OneFn(), schema="n int", staging=tmp_path / folder)
+    assert [tuple(row) for row in result.collect()] == [(1,)]
+
+
+@pytest.mark.parametrize("tag", ["..", "../../x", "a[b]", "_x", "a=1"])
+def test_a_tag_of_any_name_stays_in_the_directory_of_its_run(classic, tmp_path, tag):
+    schemas = {"main": "n int", tag: "n int"}
+    results = run_sdf(classic.range(1), TagsFn(tag), schema=schemas, tags=[tag], staging=tmp_path / "staging")
+    assert {name: [tuple(row) for row in result.collect()] for name, result in results.items()} == {
+        "main": [(1,)],
+        tag: [(2,)],
+    }
+    assert len(list((tmp_path / "staging").iterdir())) == len(list(tmp_path.iterdir())) == 1
 
 
 def test_an_element_that_cannot_be_made_is_named(connect, tmp_path):
