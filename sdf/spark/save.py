@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import InvalidValueError, JournalError, show
+from sdf.errors import InvalidValueError, JournalError, UnpicklableError, show
 from sdf.journal.pending import to_data
 from sdf.journal.run_log import RunLog
 from sdf.limits.rate_limit import RateLimit
@@ -27,6 +27,7 @@ from sdf.saving.history import History
 from sdf.saving.outputs import checkpoint_of, sinks_by_output, told
 from sdf.saving.saving import Saving
 from sdf.sinks.sink import Sink, Token
+from sdf.spark import serde
 from sdf.spark.connect.elements import ConnectElements, as_elements, collected
 from sdf.spark.connect.run import save_on_connect
 from sdf.spark.display import Display, display
@@ -228,9 +229,11 @@ def _identity(fn: DoFn, side_inputs: Mapping[str, Any], sinks: list[tuple[str, S
     fields = _fields(fn)
     return {
         "the DoFn": f"{type(fn).__module__}.{type(fn).__qualname__}",
-        "the DoFn's fields": {name: _described(value) for name, value in sorted(fields.items())},
+        "the DoFn's fields": {name: _described(value, fn, type(fn).__name__) for name, value in sorted(fields.items())},
         "side inputs": {
-            name: _described(value) for name, value in sorted(side_inputs.items()) if not isinstance(value, RateLimit)
+            name: _described(value, value, f"side input {name!r}")
+            for name, value in sorted(side_inputs.items())
+            if not isinstance(value, RateLimit)
         },
         "the sinks": {name: told(one) for name, one in sinks},
     }
@@ -241,9 +244,17 @@ def _fields(fn: DoFn) -> dict[str, Any]:
     return {**getattr(fn, "__dict__", {}), **{name: getattr(fn, name) for name in slots if hasattr(fn, name)}}
 
 
-def _described(value: Any) -> Any:
-    """Return a value as JSON data if that is always the same for equal values, else only its type."""
-    data = to_data(value)
+def _described(value: Any, whole: Any, who: str) -> Any:
+    """Return a value as JSON data if that is always the same for equal values, else only its type.
+
+    Raises:
+        UnpicklableError: naming ``who``, which is what ``whole`` is called, if that does not pickle.
+    """
+    try:
+        data = to_data(value)
+    except UnpicklableError:
+        serde.dumps(whole, who)  # says where in it
+        raise
     pickled = isinstance(data, list) and data and data[0] == "pickle"
     return f"a {type(value).__name__}" if pickled else _ordered(data)
 

@@ -164,6 +164,12 @@ def test_an_element_function_that_does_not_pickle_is_refused(classic, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_does_not_pickle_is_named_as_it_is_with_an_rdd(spark, tmp_path):
+    with pytest.raises(UnpicklableError, match=r"SaysFn cannot be sent to the workers: attribute 'text' \(lock"):
+        run_sdf(spark.range(1), SaysFn(threading.Lock()), schema="n int", staging=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_stream_is_refused(spark, tmp_path):
     with pytest.raises(InvalidTypeError, match=re.escape("run_sdf() needs a DataFrame that ends")):
         run_sdf(spark.readStream.format("rate").load(), OneFn(), schema="n int", staging=tmp_path)
