@@ -46,11 +46,10 @@ def save_on_connect(
 def _shared(side_inputs: Mapping[str, Any], runner: StagedRunner, spark: Any) -> dict[str, Any]:
     """Return side inputs whose rate limits are for one of the tasks that run at once; Spark may run each task twice."""
     limits = limits_of(side_inputs)
-    tasks = runner.max_tasks or runner.slots
-    if limits and tasks is None:
+    if limits and runner.max_tasks is None:
         raise InvalidValueError(
             f"StagedRunner needs max_tasks for {limits[0]!r}: each task has an equal share of it, and Spark Connect "
-            f"does not tell how many can run at once. Set max_tasks."
+            f"does not tell how many can run at once. slots= is no bound: a task may wait for a slot. Set max_tasks."
         )
     copies = 2 if limits and spark.conf.get("spark.speculation", "false") == "true" else 1
-    return shared(side_inputs, (tasks or 1) * copies, "StagedRunner")
+    return shared(side_inputs, (runner.max_tasks or 1) * copies, "StagedRunner")

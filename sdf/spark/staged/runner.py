@@ -86,7 +86,7 @@ class StagedRunner:
     ) -> dict[str, RDD[Any]]:
         """Run all of it now and return one RDD per output, each with its ``report``. Called by `run_sdf`."""
         sc = rdd.context
-        with sending(sc, fn, shared_by_tasks(side_inputs, self.max_tasks or self.slots, sc, "StagedRunner")) as payload:
+        with sending(sc, fn, shared_by_tasks(side_inputs, self.max_tasks, sc, "StagedRunner")) as payload:
             jobs = StageJobs(sc, payload, type(fn).__name__, tags=tags, storage_level=self.storage_level)
             run = self.staged(jobs, rdd, fn, display, None)
             report = run.run_stages()
@@ -98,7 +98,7 @@ class StagedRunner:
     ) -> RunReport:
         """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
         sc = rdd.context
-        with sending(sc, fn, shared_by_tasks(side_inputs, self.max_tasks or self.slots, sc, "StagedRunner")) as payload:
+        with sending(sc, fn, shared_by_tasks(side_inputs, self.max_tasks, sc, "StagedRunner")) as payload:
             jobs = StageJobs(sc, payload, type(fn).__name__, tags=saving.targets.tags, targets=saving.targets)
             report = self.staged(jobs, rdd, fn, display, saving).run_stages()
         broadcasts.free(payload.broadcast)

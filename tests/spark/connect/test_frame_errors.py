@@ -7,7 +7,7 @@ import time
 import pytest
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from sdf import DoFn, OffsetRange, StagedRunner, TaggedOutput, run_sdf, save_sdf
+from sdf import DoFn, OffsetRange, RateLimit, StagedRunner, TaggedOutput, run_sdf, save_sdf
 from sdf.errors import InvalidTypeError, InvalidValueError, ProcessError, UnpicklableError
 from sdf.sinks import JsonLinesFiles
 
@@ -173,3 +173,21 @@ def test_what_does_not_pickle_is_named_as_it_is_with_an_rdd(spark, tmp_path):
 def test_a_stream_is_refused(spark, tmp_path):
     with pytest.raises(InvalidTypeError, match=re.escape("run_sdf() needs a DataFrame that ends")):
         run_sdf(spark.readStream.format("rate").load(), OneFn(), schema="n int", staging=tmp_path)
+
+
+def test_a_rate_limit_needs_max_tasks(connect, tmp_path):
+    """A task may wait for a slot, so there may be more tasks than slots."""
+    limit = {"api": RateLimit("api", per_second=20)}
+
+    class CallsFn(OneFn):
+        def process(self, element, tracker, api):
+            for _ in tracker.claims():
+                yield (1,)
+
+    def saved(**options):
+        runner = StagedRunner(**options)
+        return save_sdf(connect.range(1), CallsFn(), JsonLinesFiles(tmp_path / "out"), runner=runner, side_inputs=limit)
+
+    with pytest.raises(InvalidValueError, match=r"needs max_tasks .* slots= is no bound"):
+        saved(slots=2)
+    assert saved(max_tasks=2).records == 1
