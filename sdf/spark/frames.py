@@ -90,14 +90,13 @@ def _as_struct(spark: Any, schema: Any) -> StructType:
         raise InvalidTypeError(
             f"run_sdf() schema must be a string such as 'id long, name string', or a StructType (got {show(schema)})."
         )
-    folded = [name.lower() for name in schema.names]
-    twice = [name for name in schema.names if folded.count(name.lower()) > 1]
-    if twice and (len(set(schema.names)) < len(folded) or spark.conf.get("spark.sql.caseSensitive") != "true"):
+    try:
+        readable: StructType = spark.read.schema(schema).parquet().schema  # of no file: it only looks at the schema
+    except (PySparkException, Py4JJavaError) as error:
         raise InvalidValueError(
-            f"run_sdf() schema must give each column a name of its own (got {twice}). Spark takes upper and lower case "
-            f"for the same unless spark.sql.caseSensitive is true."
-        )
-    return schema
+            f"run_sdf() schema {schema.simpleString()} is none that Spark reads from Parquet files: {_said(error)}"
+        ) from error
+    return readable
 
 
 def _arrow(schema: StructType) -> Any:

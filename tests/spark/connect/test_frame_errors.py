@@ -87,8 +87,10 @@ def test_an_unavailable_server_of_the_users_is_not_that_of_spark(connect, tmp_pa
         ("a foo", r"schema 'a foo' is none that Spark takes: \[UNSUPPORTED_DATATYPE\]"),
         ("a", r"schema 'a' is none that Spark takes: \[PARSE_SYNTAX_ERROR\]"),
         ("a char(3)", r"schema 'a char\(3\)' is none that Spark takes: .*char/varchar"),
-        ("a int, b int, A int", r"each column a name of its own \(got \['a', 'A'\]\)"),
-        (StructType([StructField("a", IntegerType())] * 2), r"each column a name of its own \(got \['a', 'a'\]\)"),
+        ("a int, b int, A int", r"is none that Spark reads from Parquet files: \[COLUMN_ALREADY_EXISTS\].*`a`"),
+        ("s struct<a: int, A: int>", r"\[COLUMN_ALREADY_EXISTS\].*`a`"),
+        (StructType([StructField("a", IntegerType())] * 2), r"\[COLUMN_ALREADY_EXISTS\].*`a`"),
+        ("a time", r"is none that Spark reads from Parquet files: \[UNSUPPORTED_TIME_TYPE\]"),
         ("a interval year to month", r"has a type that cannot be staged: \[UNSUPPORTED_DATA_TYPE"),
     ],
 )
