@@ -13,6 +13,7 @@ import logging
 import os
 import queue
 import re
+import traceback
 import uuid
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -123,8 +124,17 @@ def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
     except SdfError as error:
         if str(error).startswith(f"[{run_id.partition('-')[0]}"):  # another step of the stream has done so
             raise
-        text = f"[{run_id}] {error} [{run_id}]"
-        raise type(error)(text).with_traceback(error.__traceback__) from _from_users_code(error.__cause__)
+        told = type(error)(_as_utf8(f"[{run_id}] {error} [{run_id}]")).with_traceback(error.__traceback__)
+        cause = _from_users_code(error.__cause__)
+        trace = "" if cause is None else "".join(traceback.format_exception(cause))
+        if trace != _as_utf8(trace):  # PySpark could not send it, and the job would hang
+            raise type(error)(f"{told}\n{_as_utf8(trace)}") from None
+        raise told from cause
+
+
+def _as_utf8(text: str) -> str:
+    """Return a text with lone surrogates, which UTF-8 does not have, escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _from_users_code(error: BaseException | None) -> BaseException | None:

@@ -91,6 +91,19 @@ def test_a_line_of_a_notebooks_cell_is_shown(sc, tmp_path):
     assert f'File "{name}", line 2, in broken\n    return 1 / 0\n' in str(caught.value.__cause__)
 
 
+def test_an_error_whose_text_is_no_utf8_arrives_escaped(sc, tmp_path):
+    """As one that names a file whose name is not. PySpark cannot send it, and the job would hang."""
+
+    class SurrogateFn(CrestFn):
+        def process(self, element, tracker):
+            raise FileNotFoundError("caf\udce9.txt")
+            yield
+
+    with pytest.raises(ProcessError, match=r"raised FileNotFoundError: caf\\udce9\.txt") as caught:
+        ran(sc.parallelize(["a"]), SurrogateFn(), StagedRunner(), tmp_path)
+    assert 'raise FileNotFoundError("caf' in str(caught.value.__cause__)
+
+
 def test_an_error_of_the_driver_keeps_its_frames(sc):
     """Only what comes from a worker is cut off."""
 
