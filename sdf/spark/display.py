@@ -101,7 +101,7 @@ def display(progress: bool | Callable[[Any], Any] | None, who: str) -> Display |
         return Display(progress)
     if progress is not None and progress is not True:
         raise InvalidTypeError(f"{who} progress must be True, False, None or a function (got {show(progress)}).")
-    if progress is None and not (_is_terminal(sys.stderr) or "ipykernel" in sys.modules):
+    if progress is None and not (_is_terminal(sys.stderr) or _is_notebook()):
         return None
     try:
         with warnings.catch_warnings():
@@ -123,6 +123,12 @@ def _is_terminal(stream: Any) -> bool:
         return bool(stream.isatty())
     except (AttributeError, ValueError, OSError):
         return False
+
+
+def _is_notebook() -> bool:
+    """Tell whether this process is the kernel of a notebook. A program that runs notebooks imports ipykernel too."""
+    kernel = sys.modules.get("ipykernel.kernelapp")
+    return kernel is not None and kernel.IPKernelApp.initialized()
 
 
 class _Bar:

@@ -278,6 +278,14 @@ def test_nothing_is_drawn_where_there_is_no_terminal(sc, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_a_program_that_runs_notebooks_is_none(sc, capsys):
+    """It imports ipykernel, to find out how to start a kernel."""
+    import ipykernel.kernelapp  # noqa: F401
+
+    report_of(sc, SlowCountFn(0.002), StagedRunner())
+    assert capsys.readouterr().err == ""
+
+
 class Closed(io.StringIO):
     """A stream that a program has closed."""
 

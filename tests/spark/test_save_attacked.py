@@ -25,7 +25,7 @@ def test_equal_sets_and_dicts_are_the_same_run_in_any_process():
     program = (
         "from sdf.spark.save import _described as d\n"
         "names = {'alpha', 'beta', 'gamma', 'delta', 'epsilon'}\n"
-        "print(d({'k': [names, frozenset(names)], 'x': {1: names, 2: 'b'}}))"
+        "print(d({'k': [names, frozenset(names)], 'x': {1: names, 2: 'b'}}, None, 'x'))"
     )
     seen = {
         subprocess.run(
@@ -36,9 +36,12 @@ def test_equal_sets_and_dicts_are_the_same_run_in_any_process():
     assert len(seen) == 1
     from sdf.spark.save import _described
 
-    assert _described({"a": 1, "b": 2}) == _described({"b": 2, "a": 1})
-    assert _described({"a": 1, "b": 2}) != _described({"a": 2, "b": 1})
-    assert _described(["set", 2, 1]) != _described(["set", 1, 2])
+    def described(value):
+        return _described(value, value, "x")
+
+    assert described({"a": 1, "b": 2}) == described({"b": 2, "a": 1})
+    assert described({"a": 1, "b": 2}) != described({"a": 2, "b": 1})
+    assert described(["set", 2, 1]) != described(["set", 1, 2])
 
 
 def test_a_result_that_was_removed_is_not_there(sc, tmp_path):
