@@ -40,7 +40,8 @@ def actions(spark, workload, spend, slots, staging):
 
     def by_hand(shares):
         shares = [share for share in shares if len(share)]
-        tasks = spark.range(0, len(shares), 1, len(shares)).mapInPandas(Task(shares, workload, spend), "id long")
+        partitions = min(len(shares), 32 * slots)
+        tasks = spark.range(0, len(shares), 1, partitions).mapInPandas(Task(shares, workload, spend), "id long")
         return lambda: sum(row.id for row in tasks.collect())
 
     def sdf():
