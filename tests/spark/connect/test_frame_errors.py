@@ -54,8 +54,9 @@ def test_the_text_of_an_error_reaches_the_client_as_it_is(connect, tmp_path, tex
     """Spark Connect sends a part of it in a header, and drops the connection if that is too long."""
     with pytest.raises(ProcessError) as caught:
         save_sdf(connect.range(1), SaysFn(text), JsonLinesFiles(tmp_path / "out"))
-    assert str(caught.value).endswith("raised ValueError: " + text.encode("utf-8", "backslashreplace").decode())
-    assert f"ValueError: {text}" in str(caught.value.__cause__)
+    told = text.encode("utf-8", "backslashreplace").decode()
+    assert str(caught.value).endswith(f"raised ValueError: {told}")
+    assert f"ValueError: {told}" in str(caught.value.__cause__)
 
 
 def test_an_unavailable_server_of_the_users_is_not_that_of_spark(connect, tmp_path):
