@@ -13,7 +13,7 @@ from sdf.errors import InvalidTypeError, show
 from sdf.model.dofn import DoFn
 from sdf.spark import serde
 
-__all__ = ["BIG_BYTES", "BigElement", "WarnsOnce", "big_element", "check_rdd"]
+__all__ = ["BIG_BYTES", "BigElement", "WarnsOnce", "big_element", "check_rdd", "is_connect", "is_dataframe"]
 
 BIG_BYTES = 1 << 20
 _TOGETHER = 100  # elements pickled together to measure them: one by one costs microseconds each
@@ -21,10 +21,20 @@ _TOGETHER = 100  # elements pickled together to measure them: one by one costs m
 log = logging.getLogger("sdf.elements")
 
 
+def is_dataframe(given: Any) -> bool:
+    """Tell whether a value is a DataFrame of Spark; its class is not imported, which may need PyArrow and more."""
+    return any(
+        kind.__module__.startswith("pyspark.sql.") and kind.__name__ == "DataFrame" for kind in type(given).__mro__
+    )
+
+
+def is_connect(given: Any) -> bool:
+    """Tell whether a value is of a class of Spark Connect; see `is_dataframe`."""
+    return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(given).__mro__)
+
+
 def check_rdd(given: Any, who: str, otherwise: str = "") -> None:
     """Raise InvalidTypeError unless the elements are an RDD.
-
-    A DataFrame is recognised by the name of its module: importing its class may need PyArrow and more (Spark Connect).
 
     Args:
         given: the elements.
@@ -33,14 +43,13 @@ def check_rdd(given: Any, who: str, otherwise: str = "") -> None:
     """
     if isinstance(given, RDD):
         return
-    kinds = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(given).__mro__]
-    if any(kind.startswith("pyspark.sql.connect.") for kind in kinds):
+    if is_connect(given):
         raise InvalidTypeError(
             f"{who} needs an RDD, and Spark Connect has none (got a {type(given).__name__} of it). run_sdf() and "
             f"save_sdf() take the DataFrame; or use a classic session, made with SparkSession.builder.master(...) "
             f"rather than remote(...)."
         )
-    if any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds):
+    if is_dataframe(given):
         raise InvalidTypeError(  # no show(): the repr of a DataFrame may run it
             f"{who} needs an RDD (got a DataFrame). Pass df.rdd, whose elements are Rows; where the DoFn expects "
             f"something else, such as a path, map them to it: df.rdd.map(lambda row: row.path)."

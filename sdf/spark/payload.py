@@ -31,7 +31,7 @@ from sdf.spark import broadcasts, serde
 from sdf.spark.elements import BIG_BYTES, BigElement, WarnsOnce, big_element
 from sdf.spark.jobs import Ended, Jobs
 
-__all__ = ["Expand", "Payload", "expand_elements", "expanded", "marked", "pickled_payload", "sending"]
+__all__ = ["Carried", "Expand", "Payload", "expand_elements", "expanded", "marked", "pickled_payload", "sending"]
 
 _KEPT = 8
 _TOGETHER = 10_000  # elements
@@ -40,6 +40,13 @@ log = logging.getLogger("sdf.worker")
 
 # By process id. A forked process keeps the entries it inherits, so that they are not finalized there, but uses its own.
 _loaded: defaultdict[int, OrderedDict[str, tuple[DoFn, dict[str, Any]]]] = defaultdict(OrderedDict)
+
+
+@attrs.frozen
+class Carried:
+    """Bytes that travel with what is sent, with the interface of a broadcast: for what runs without a SparkContext."""
+
+    value: bytes
 
 
 @attrs.frozen

@@ -11,8 +11,9 @@ from pyspark import RDD
 from sdf.errors import InvalidTypeError, show
 from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.reporting.progress import RunProgress
-from sdf.spark.connect.elements import as_elements, collected, is_dataframe
+from sdf.spark.connect.elements import as_elements, collected
 from sdf.spark.display import display
+from sdf.spark.elements import is_dataframe
 from sdf.spark.frames import run_on_frame
 from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner

@@ -14,9 +14,9 @@ from pyspark import RDD
 
 from sdf.errors import InvalidTypeError, ProcessError, show
 from sdf.spark import serde
-from sdf.spark.elements import check_rdd
+from sdf.spark.elements import check_rdd, is_connect, is_dataframe
 
-__all__ = ["ConnectElements", "as_elements", "collected", "is_dataframe"]
+__all__ = ["ConnectElements", "as_elements", "collected"]
 
 
 class ConnectElements:
@@ -50,17 +50,6 @@ class ConnectElements:
         return self._elements
 
 
-def is_dataframe(given: Any) -> bool:
-    """Tell whether a value is a DataFrame of Spark; its class is not imported, which may need PyArrow and more."""
-    return any(
-        kind.__module__.startswith("pyspark.sql.") and kind.__name__ == "DataFrame" for kind in type(given).__mro__
-    )
-
-
-def _is_connect(frame: Any) -> bool:
-    return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(frame).__mro__)
-
-
 def as_elements(given: Any, element: Callable[[Any], Any] | None, who: str) -> RDD[Any] | ConnectElements:
     """Return the elements of a call.
 
@@ -86,7 +75,7 @@ def as_elements(given: Any, element: Callable[[Any], Any] | None, who: str) -> R
             f"what is watched, or a data source of sdf (docs/dataframes.md)."
         )
     mapped = element or (_only if len(given.columns) == 1 else _itself)
-    if _is_connect(given):
+    if is_connect(given):
         return ConnectElements(given, mapped)
     serde.dumps(mapped, f"{who} element=")  # else Spark's own error says so, and that in the middle of the run
     return given.rdd.map(mapped)  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """ConnectJobs: the jobs of a saved run on Spark Connect; each task of a stage is a DataFrame job of its own.
 
-Spark Connect gives the rows of a job in the order of its partitions, and loses all if one fails. So receipts would wait
-for each other. A job costs about 0.2 s before its task begins, and many of them start at once.
+Spark Connect gives the rows of a job in the order of its partitions, and none if one task fails. In one job per stage
+the receipts would wait for each other. A job takes about 0.2 s before its task begins; jobs start side by side.
 
 All jobs have the tag of the run, by which they can be interrupted.
 """

@@ -16,18 +16,13 @@ from typing import Any
 import attrs
 from pyspark import SparkFiles
 
-__all__ = ["Carried", "Operations", "SentFile", "carried", "interrupt"]
+from sdf.spark.payload import Carried
+
+__all__ = ["Operations", "SentFile", "carried", "interrupt"]
 
 _IN_THE_PLAN_BYTES = 1 << 20  # a plan with a closure of 60 MB has killed a server, and each job sends its plan
 
 log = logging.getLogger("sdf.connect")
-
-
-@attrs.frozen
-class Carried:
-    """Bytes that travel in the plan of a job, with the interface of a broadcast."""
-
-    value: bytes
 
 
 @attrs.frozen

@@ -15,8 +15,8 @@ import attrs
 from sdf.errors import SdfError
 from sdf.saving.segments import Targets
 from sdf.spark import serde
-from sdf.spark.connect.session import Carried, SentFile
-from sdf.spark.payload import Expand, Payload
+from sdf.spark.connect.session import SentFile
+from sdf.spark.payload import Carried, Expand, Payload
 from sdf.spark.staged.save_task import SaveTask
 
 __all__ = ["RESULT", "ExpandTask", "SegmentTask", "results_of", "unescaped"]

@@ -24,7 +24,7 @@ from sdf.execution.work_items import WorkItem
 from sdf.journal.pending import Pending
 from sdf.model.dofn import DoFn, call_hook
 from sdf.spark import serde
-from sdf.spark.payload import Payload
+from sdf.spark.payload import Carried, Payload
 from sdf.spark.source.rows import Rows
 from sdf.spark.source.texts import Texts
 
@@ -98,13 +98,6 @@ def _as_tuples(value: Any) -> Any:
 
 
 @attrs.frozen
-class _Carried:
-    """Stands for the broadcast in a `Payload`: a data source is sent before there is a job to broadcast for."""
-
-    value: bytes
-
-
-@attrs.frozen
 class Chain:
     """The DoFns of a data source, pickled.
 
@@ -165,7 +158,7 @@ class Chain:
 
     def last(self) -> DoFn:
         """Return the last DoFn, set up once for all tasks that this Python worker runs."""
-        carried = _Carried(serde.dumps((self.pickled[-1], {}), self.names[-1]))
+        carried = Carried(serde.dumps((self.pickled[-1], {}), self.names[-1]))
         return Payload(self.id, cast("Broadcast[bytes]", carried)).load()[0]
 
 

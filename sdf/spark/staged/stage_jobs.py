@@ -46,9 +46,6 @@ class _Stage:
 class StageJobs:
     """See the module's docstring. Call `close` at the end.
 
-    Attributes:
-        count_slots: returns how many tasks Spark can run at once now.
-
     Args:
         sc: the SparkContext.
         payload: the DoFn as sent to workers.
@@ -57,6 +54,9 @@ class StageJobs:
         called: the word for a stage that users see in Spark's UI and in errors.
         targets: the sinks of a saved run, else None.
         storage_level: where Spark stores the blocks, unless the run is saved.
+
+    Attributes:
+        count_slots: returns how many tasks Spark can run at once now.
     """
 
     def __init__(

@@ -259,10 +259,7 @@ def test_a_failure_leaves_no_task_on_the_server(connect, tmp_path):
 
 
 def test_given_slots_are_used(connect, tmp_path):
-    class SlotsFn(SlowFn):
-        pass
-
     frame = connect.createDataFrame([("big", 200)], "name string, count long")
-    summary = save_sdf(frame, SlotsFn(), JsonLinesFiles(tmp_path / "out"), runner=StagedRunner(slots=2))
+    summary = save_sdf(frame, SlowFn(), JsonLinesFiles(tmp_path / "out"), runner=StagedRunner(slots=2))
     assert summary.report.slots == 2
     assert Counter(task.stage for task in summary.report.tasks)[0] == 2

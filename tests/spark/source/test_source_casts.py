@@ -17,6 +17,8 @@ from sdf.spark.source import data_source
 from sdf.spark.source.rows import Rows
 from sdf.spark.source.texts import Texts
 
+pytestmark = pytest.mark.usefixtures("sc")  # without a context PySpark parses no schema
+
 FLIGHTS = """origin,dep_delay,ratio,paid,left,at,unused
 EWR,2,0.5,1.10,true,2013-01-01,x
 JFK,,,,,,
