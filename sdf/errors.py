@@ -16,6 +16,7 @@
     |   |-- WatermarkError      ValueError     a watermark that went backwards
     |   `-- CheckError          AssertionError check_dofn() found broken rules
     |-- ProcessError            RuntimeError   the user's own code raised
+    |   `-- TooManyFailuresError               more blocks failed than max_failures
     |-- MissingExtraError       ImportError    an optional library is needed but not installed
     |-- SourceError             OSError        the input does not exist or cannot be read
     |   |-- SourceAwayError                    the server of the input does not answer
@@ -71,6 +72,7 @@ __all__ = [
     "SplitError",
     "StageError",
     "TilingError",
+    "TooManyFailuresError",
     "UnboundedError",
     "UnclaimedWorkError",
     "UnpicklableError",
@@ -153,6 +155,10 @@ class CheckError(ContractError, AssertionError):
 
 class ProcessError(SdfError, RuntimeError):
     """Code of the user's DoFn raised; the cause is the original exception or, from a worker, its traceback."""
+
+
+class TooManyFailuresError(ProcessError):
+    """With on_failure="quarantine": more blocks failed than max_failures; the message has the first errors."""
 
 
 class MissingExtraError(SdfError, ImportError):

@@ -29,6 +29,7 @@ LAYERS = {
     "reporting": {"errors"},
     "execution": {"errors", "model"},
     "scheduling": {"errors", "execution", "journal", "model", "reporting"},
+    "quarantine": {"errors", "execution", "scheduling"},
     "saving": {"errors", "execution", "journal", "model", "scheduling", "sinks", "storage"},
     "journal.__main__": {"journal", "saving"},
     "lanes": {"errors", "execution", "limits", "model", "reporting", "scheduling", "serialization"},

@@ -37,9 +37,12 @@ class Bundle:
         items: the task's work items, in the order to run them.
         side_inputs: keyword arguments for `process`.
         clock: monotonic seconds.
+        on_start: called with each work item before it runs, or None.
+        on_claim: see `Executor`.
 
     Attributes:
         ended_at: when its outputs had ended, by ``clock``.
+        raised: whether the user's code raised while `outputs` ran; not a reader of the outputs.
     """
 
     def __init__(
@@ -49,10 +52,14 @@ class Bundle:
         *,
         side_inputs: Mapping[str, Any] | None = None,
         clock: Callable[[], float],
+        on_start: Callable[[WorkItem], None] | None = None,
+        on_claim: Callable[[Any], None] | None = None,
     ) -> None:
         self._fn = fn
         self._items = items
-        self._executor = Executor(fn, side_inputs=side_inputs, clock=clock)
+        self._executor = Executor(fn, side_inputs=side_inputs, clock=clock, on_claim=on_claim)
+        self._on_start = on_start
+        self.raised = False
         self._clock = clock
         self._lock = Lock()
         self._stop = len(items)  # work items from here on are not started
@@ -63,20 +70,26 @@ class Bundle:
 
     def outputs(self) -> Iterator[Any]:
         """Yield all outputs. `outcome` is complete only once they have ended."""
-        call_hook(self._fn, "start_bundle")
-        while True:
-            with self._lock:
-                if self._next == self._stop:
-                    break
-                item = self._items[self._next]
-                self._next += 1
-            with self._executor.start(item).outputs() as outputs:
-                yield from outputs
-            with self._lock:
-                part = self._executor.end()
-            if part is not None:
-                self._parts.append(part)
-        call_hook(self._fn, "finish_bundle")
+        try:
+            call_hook(self._fn, "start_bundle")
+            while True:
+                with self._lock:
+                    if self._next == self._stop:
+                        break
+                    item = self._items[self._next]
+                    self._next += 1
+                if self._on_start is not None:
+                    self._on_start(item)
+                with self._executor.start(item).outputs() as outputs:
+                    yield from outputs
+                with self._lock:
+                    part = self._executor.end()
+                if part is not None:
+                    self._parts.append(part)
+            call_hook(self._fn, "finish_bundle")
+        except Exception:
+            self.raised = True
+            raise
         self.ended_at = self._clock()
 
     def outcome(self) -> Outcome:
@@ -85,6 +98,21 @@ class Bundle:
         seconds = self._clock() - self._began
         executor = self._executor
         return Outcome(self._stop, tuple(self._parts), executor.units, seconds, ran, slow, self._refused, executor.late)
+
+    def last_started(self) -> tuple[WorkItem | None, Any]:
+        """Return the work item that was started last, and the position that it claimed last if it has not ended."""
+        if self._next == 0:
+            return None, None
+        running = self._executor.running
+        return self._items[self._next - 1], None if running is None else running.invoker.last_claimed
+
+    def progress(self) -> tuple[Any, ...]:
+        """Return a value that changes with each claim and record."""
+        with self._lock:
+            running = self._executor.running
+            if running is None:
+                return (self._next,)
+            return self._next, running.invoker.records, running.units()
 
     def held(self) -> list[WorkItem]:
         """Return the work items started so far, in order, each cut to what this attempt ran of it."""

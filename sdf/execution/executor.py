@@ -17,7 +17,7 @@ from sdf.execution.deferrals import Deferrals
 from sdf.execution.expansion import checked_size
 from sdf.execution.invoker import Residual
 from sdf.execution.measured_run import Running
-from sdf.execution.work_items import Part, Ran, SlowBlock, WorkItem, slowest, units
+from sdf.execution.work_items import SUSPECT, Part, Ran, SlowBlock, WorkItem, slowest, units
 from sdf.model.dofn import DoFn, call_hook
 
 __all__ = ["Executor", "residual_item", "run_to_end"]
@@ -30,6 +30,7 @@ class Executor:
         fn: the DoFn, set up.
         side_inputs: keyword arguments for `process`.
         clock: monotonic seconds.
+        on_claim: called with each position that a `SUSPECT` claims, which costs time per record; or None.
 
     Attributes:
         running: the work item that runs, None between two work items.
@@ -40,8 +41,16 @@ class Executor:
         late: number of records that were late, as of `WatermarkEstimator`.
     """
 
-    def __init__(self, fn: DoFn, *, side_inputs: Mapping[str, Any] | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        fn: DoFn,
+        *,
+        side_inputs: Mapping[str, Any] | None,
+        clock: Callable[[], float],
+        on_claim: Callable[[Any], None] | None = None,
+    ) -> None:
         self._fn = fn
+        self._on_claim = on_claim
         self._side_inputs = side_inputs
         self._clock = clock
         self._began = clock()
@@ -62,8 +71,15 @@ class Executor:
             side_inputs=self._side_inputs,
             clock=self._clock,
             expected_seconds=self._expected_seconds(item),
+            on_claim=self._observer(item),
         )
         return self.running
+
+    def _observer(self, item: WorkItem) -> Callable[[int, Any], None] | None:
+        on_claim = self._on_claim
+        if on_claim is None or item.origin != SUSPECT:
+            return None
+        return lambda claims, position: on_claim(position)
 
     def _expected_seconds(self, item: WorkItem) -> float:
         """Return units * the mean seconds per unit so far; 0 if there is no estimate.

@@ -14,11 +14,13 @@ from typing import Any
 import attrs
 
 from sdf.errors import InvalidTypeError, InvalidValueError, SplitError, UnboundedError, blame, show
+from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.dofn import DoFn
+from sdf.model.offset_trackers import OffsetRangeTracker
 from sdf.model.restrictions import as_restriction, tiling_flaw
 from sdf.model.trackers import RestrictionTracker, as_pair
 
-__all__ = ["Expanded", "checked_size", "cut", "expand"]
+__all__ = ["Expanded", "checked_size", "cut", "cut_out", "expand"]
 
 
 @attrs.frozen
@@ -110,3 +112,28 @@ def cut(fn: DoFn, element: Any, restriction: Any, fraction: float | Fraction) ->
         if flaw is not None:
             raise SplitError(f"try_split() gave parts that do not add up: {flaw}")
         return pair
+
+
+def cut_out(fn: DoFn, element: Any, restriction: Any, position: Any) -> tuple[Any, Any, Any] | None:
+    """Cut out the block at a position that was claimed; return what lies before it, the block, and what lies after it.
+
+    Either side is None if nothing lies there. The trackers of offsets and keys can be cut at any position; for others
+    the result is None.
+
+    Raises:
+        SplitError: if the parts do not add up.
+    """
+    start, stop = getattr(restriction, "start", None), getattr(restriction, "stop", None)
+    with blame(lambda: f"{type(fn).__name__}'s tracker, cutting {show(restriction)} of element {show(element)},"):
+        if type(fn.create_tracker(element, restriction)) not in (OffsetRangeTracker, ByteKeyRangeTracker):
+            return None
+        kind = type(restriction)
+        before = None if position == start else kind(start, position)
+        tracker = fn.create_tracker(element, kind(position, stop))
+        tracker.try_claim(position)
+        block, after = as_pair(tracker.try_split(0)) or (kind(position, stop), None)
+        parts = [part for part in (before, block, after) if part is not None]
+        flaw = tiling_flaw(restriction, parts, lambda part: checked_size(fn, element, part))
+        if flaw is not None:
+            raise SplitError(f"it gave parts that do not add up: {flaw}")
+        return before, block, after

@@ -36,6 +36,7 @@ class Running:
         clock: monotonic seconds.
         expected_seconds: estimated seconds of the work item, from those that ran before it; 0 if there is no estimate.
             It is used until some units are done, or until the work item has run longer than that.
+        on_claim: see `Invoker`.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Running:
         side_inputs: Mapping[str, Any] | None,
         clock: Callable[[], float],
         expected_seconds: float = 0.0,
+        on_claim: Callable[[int, Any], None] | None = None,
     ) -> None:
         self._fn = fn
         self.item = item
@@ -57,6 +59,7 @@ class Running:
             side_inputs=side_inputs,
             watermark=item.watermark,
             late_below=item.late_below,
+            on_claim=on_claim,
         )
         self._clock = clock
         self._began = clock()

@@ -20,6 +20,7 @@ __all__ = [
     "NOTHING_CLAIMED",
     "PLANNED",
     "STAYS",
+    "SUSPECT",
     "TOO_LITTLE",
     "UNTOLD",
     "WHILE_IT_RAN",
@@ -34,6 +35,7 @@ __all__ = [
 
 # How a work item came about.
 INITIAL, PLANNED, WHILE_IT_RAN, DEFERRED = "initial", "cut before it ran", "cut while it ran", "deferred"
+SUSPECT = "failed before, runs alone"  # only of the copy that a worker gets
 
 # Why a work item was not split when it should have been.
 NOTHING_CLAIMED = "nothing was claimed yet"

@@ -51,6 +51,14 @@ class RunReport(RunFacts):
         data["tasks"] = [attrs.asdict(task) for task in self.tasks]
         data["notes"] = [[show(element), text] for element, text in self.notes]
         data["slow_blocks"] = [[show(element), *rest] for element, *rest in self.slow_blocks]
+        data["failures"] = [
+            {
+                **attrs.asdict(block, recurse=False),
+                "element": show(block.element),
+                "restriction": show(block.restriction),
+            }
+            for block in self.failures
+        ]
         data["pieces"] = [
             {**attrs.asdict(piece, recurse=False, filter=_not_element), "restriction": show(piece.restriction)}
             for piece in self.pieces
@@ -79,7 +87,23 @@ class RunReport(RunFacts):
         if self.comparable:
             all_busy = f"{self.ideal_seconds:.2f} s with all slots busy to the end"
             lines.append(f"the work alone: {all_busy}, about {self.unsplit_seconds:.2f} s without splitting")
-        return [*lines, *findings(self)]
+        return [*lines, *findings(self), *self._failed()]
+
+    def _failed(self) -> list[str]:
+        """Return lines on the blocks that were set aside, at most `_MOST_LINES` of them by name."""
+        if not self.failures:
+            return []
+        lines = [
+            f"set aside after {count_of(block.attempts, 'attempt')}: {show(block.restriction, 100)} of "
+            f"{show(block.element, 100)}: {block.error.splitlines()[0][:200]}"
+            for block in self.failures[:_MOST_LINES]
+        ]
+        more = len(self.failures) - _MOST_LINES
+        return [
+            f"{count_of(len(self.failures), 'block')} failed; everything but these is here exactly once",
+            *lines,
+            *([f"... and {count_of(more, 'block')} more that failed"] if more > 0 else []),
+        ]
 
     def _details(self) -> list[str]:
         """Return lines on what was slow, what was not split, and remarks."""

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from sdf.execution.deferrals import Deferrals
-from sdf.execution.expansion import Expanded, checked_size, cut
+from sdf.execution.expansion import Expanded, checked_size, cut, cut_out
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import Outcome, Ran, SlowBlock, WorkItem, slowest, units
 from sdf.model.dofn import DoFn
@@ -100,11 +100,31 @@ class RunState:
             pair = cut(self._fn, item.element, item.restriction, fraction)
         if pair is None:
             return None
-        front, rest = pair
-        (child,) = self.ledger.split(None, item.id, front, [Residual(rest, 0, item.watermark)])
-        self.known_units += units(self.ledger.item(item.id)) + units(child) - units(item)
-        self.note_split(item.id, 1)
-        return self.ledger.item(item.id), child
+        front, rest = self._parts(item, pair)
+        return front, rest
+
+    def cut_out(self, item: WorkItem, position: Any) -> tuple[WorkItem | None, WorkItem, WorkItem | None] | None:
+        """Cut the block at a claimed position out of a work item that nobody owns, and enter the parts in the ledger.
+
+        Returns:
+            What lies before the block, the block, and what lies after it; None if it cannot be cut out, or is all.
+        """
+        found = cut_out(self._fn, item.element, item.restriction, position)
+        if found is None or found[0] is found[2] is None:
+            return None
+        parts = iter(self._parts(item, [part for part in found if part is not None]))
+        before, block, after = (None if part is None else next(parts) for part in found)
+        assert block is not None
+        return before, block, after
+
+    def _parts(self, item: WorkItem, parts: Sequence[Any]) -> list[WorkItem]:
+        """Enter the parts, in order, that a work item which nobody owns was cut into; the first keeps its id."""
+        residuals = [Residual(part, 0, item.watermark) for part in reversed(parts[1:])]
+        children = self.ledger.split(None, item.id, parts[0], residuals)
+        found = [self.ledger.item(item.id), *reversed(children)]
+        self.known_units += sum(map(units, found)) - units(item)
+        self.note_split(item.id, len(children))
+        return found
 
     def split(
         self, owner: Any, item_id: int, primary: Any, residuals: Sequence[Residual]

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
 
 import attrs
 
+from sdf.execution.work_items import WorkItem
 from sdf.scheduling.factoring import Limits, PlannedTask, Tuning, plan_stage, tasks_allowed
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
@@ -174,6 +176,27 @@ class StagePlanner:
             self.in_flight.add(end)
         least_seconds = 0.0 if known else _FIRST_STAGE_SLACK * planned[0].budget_seconds
         return PlannedStage(tuple(planned), ends, max(tuning.min_piece_seconds, least_seconds), max(0, idle))
+
+    def plan_alone(self, items: Sequence[WorkItem], width: int, now: float) -> PlannedStage:
+        """Count tasks of one work item each as in flight, for work that must run alone.
+
+        Each has a small share of its own estimate as budget, so that what it does not reach is shared out.
+
+        Args:
+            items: the work items, no more than there are idle slots.
+            width: how many tasks may run at once.
+            now: as of `plan`.
+        """
+        least = self._tuning.first_budget_seconds
+        tasks = []
+        for item in items:
+            seconds = self._work.costs.seconds_of(item)
+            budget = min(max(least, seconds / (2 * width)), self._tuning.longest())
+            tasks.append(PlannedTask((item,), min(seconds, budget), budget))
+        ends = tuple(now + task.expected_seconds for task in tasks)
+        for end in ends:
+            self.in_flight.add(end)
+        return PlannedStage(tuple(tasks), ends, self._tuning.min_piece_seconds, 0)
 
     def seconds_until_due(self, now: float) -> float:
         """Return in how many seconds to plan the next stage unless a task ends before; inf: not before a task ends."""

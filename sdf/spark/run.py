@@ -10,6 +10,7 @@ from pyspark import RDD
 
 from sdf.errors import InvalidTypeError, show
 from sdf.model.dofn import DoFn, check_fn, check_tags
+from sdf.quarantine.options import check_quarantine
 from sdf.reporting.progress import RunProgress
 from sdf.spark.connect.elements import as_elements, collected
 from sdf.spark.display import display
@@ -33,6 +34,9 @@ def run_sdf(
     schema: Any = None,
     staging: str | os.PathLike[str] | None = None,
     element: Callable[[Any], Any] | None = None,
+    on_failure: str = "raise",
+    max_failures: int = 100,
+    block_seconds: float | None = None,
     progress: bool | Callable[[RunProgress], Any] | None = None,
 ) -> Any:
     """Run a splittable DoFn over the elements of an RDD or a DataFrame.
@@ -53,12 +57,18 @@ def run_sdf(
             writes its results into a directory of its own there, and nobody removes them but you.
         element: for a DataFrame: a function that makes an element of a `Row`. None: the value of its only column, or
             the `Row`.
+        on_failure: "raise", or "quarantine" to set blocks aside that fail each time they run: `process` raises, its
+            process dies or is killed, or the block hangs. Each attempt then runs in a process of its own. Needs a
+            `StagedRunner`.
+        max_failures: how many blocks may be set aside; if there are more, the call raises.
+        block_seconds: with quarantine: a block hangs if there is neither a claim nor a record for so long. None: for
+            ever.
         progress: a function that gets a `RunProgress` about twice a second, in a thread of its own; True for a bar;
             None for a bar if there is a terminal or a notebook, and tqdm is installed; False for none.
 
     Returns:
-        An RDD of the outputs, each exactly once, in no particular order; with ``tags`` a dict of RDDs, ``"main"`` and
-        one per tag. Each has a ``report``, a `RunReport`. With `StagedRunner` the records are
+        An RDD of the outputs, each exactly once, in no particular order; with ``tags`` or quarantine a dict of RDDs, ``"main"`` and
+        one per tag, and with quarantine ``"failed"``, whose records are `FailedBlock`. Each has a ``report``, a `RunReport`. With `StagedRunner` the records are
         computed, and stay in Spark's storage until you call ``unpersist()`` on the RDD; an action after that computes
         them again. With `LiveRunner` the RDD is lazy: the work runs in your actions.
 
@@ -67,6 +77,7 @@ def run_sdf(
     Raises:
         InvalidTypeError, InvalidValueError, UnpicklableError: for wrong arguments, before any job runs.
         UnboundedError: if the work of an element has no end; use ``stream_sdf`` for it.
+        TooManyFailuresError: if more than ``max_failures`` blocks failed.
         ProcessError: if user code raised; the worker's traceback is its cause. With `LiveRunner` your action
             raises Spark's own exception instead, with the text of this error in it: a
             ``pyspark.errors.PythonException`` once there is a SparkSession, a ``Py4JJavaError`` otherwise.
@@ -75,7 +86,8 @@ def run_sdf(
     elements = as_elements(rdd, element, "run_sdf()")
     check_fn(fn, side_inputs, "run_sdf()")
     names = check_tags(tags, "run_sdf()")
-    check_runner(runner, elements, "run_sdf()")
+    quarantine = check_quarantine(on_failure, max_failures, block_seconds, "run_sdf()", tags=names)
+    check_runner(runner, elements, "run_sdf()", quarantine)
     if is_dataframe(rdd):
         outputs = run_on_frame(
             rdd,
@@ -95,7 +107,11 @@ def run_sdf(
     values = {name: collected(value) for name, value in (side_inputs or {}).items()}
     shown = display(progress, "run_sdf()")
     try:
-        outputs = (runner or StagedRunner()).run(cast("RDD[Any]", elements), fn, values, names, shown)
+        if isinstance(runner, LiveRunner):
+            outputs = runner.run(cast("RDD[Any]", elements), fn, values, names, shown)
+        else:
+            runner = runner or StagedRunner()
+            outputs = runner.run(cast("RDD[Any]", elements), fn, values, names, shown, quarantine)
     except Exception as error:
         raise unwound(error) from error.__cause__
-    return outputs if names else outputs["main"]
+    return outputs if len(outputs) > 1 else outputs["main"]

@@ -21,6 +21,7 @@ from sdf.journal.run_log import RunLog
 from sdf.limits.rate_limit import RateLimit
 from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.numbers import is_number
+from sdf.quarantine.options import Quarantine, check_quarantine
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
 from sdf.saving.history import History
@@ -85,6 +86,9 @@ def save_sdf(
     side_inputs: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
     element: Callable[[Any], Any] | None = None,
+    on_failure: str = "raise",
+    max_failures: int = 100,
+    block_seconds: float | None = None,
     progress: bool | Callable[[RunProgress], Any] | None = None,
 ) -> SaveSummary:
     """Run a splittable DoFn over the elements of an RDD or a DataFrame, and save its results.
@@ -107,6 +111,7 @@ def save_sdf(
         tags: the names of further outputs; they may be left out, as ``sink`` names them.
         element: for a DataFrame: a function that makes an element of a `Row`. None: the value of its only column, or
             the `Row`.
+        on_failure, max_failures, block_seconds: as for `run_sdf`; the blocks that were set aside are in the summary.
         progress: as for `run_sdf`; a resumed run begins where the earlier one was.
 
     Returns:
@@ -125,7 +130,10 @@ def save_sdf(
     elements = as_elements(elements, element, "save_sdf()")
     check_fn(fn, side_inputs, "save_sdf()")
     sinks = sinks_by_output(sink, check_tags(tags, "save_sdf()"), "save_sdf()")
-    check_runner(runner, elements, "save_sdf()")
+    quarantine = check_quarantine(
+        on_failure, max_failures, block_seconds, "save_sdf()", tags=[name for name, _ in sinks]
+    )
+    check_runner(runner, elements, "save_sdf()", quarantine)
     if not is_number(commit_seconds) or not 0 < commit_seconds < float("inf"):
         raise InvalidValueError(f"save_sdf() commit_seconds must be a positive number (got {show(commit_seconds)}).")
     storage = checkpoint_of(checkpoint, sinks, "save_sdf()")
@@ -152,7 +160,7 @@ def save_sdf(
             if saving.history.committing is None:
                 shown = display(progress, "save_sdf()")
                 try:
-                    report = _save(runner or StagedRunner(), elements, fn, values, saving, shown)
+                    report = _save(runner or StagedRunner(), elements, fn, values, saving, shown, quarantine)
                 except Exception as error:
                     saving.check_alone()
                     raise unwound(error) from error.__cause__
@@ -173,11 +181,13 @@ def _save(
     side_inputs: Mapping[str, Any],
     saving: Saving,
     shown: Display | None,
+    quarantine: Quarantine | None,
 ) -> RunReport:
+    if isinstance(runner, LiveRunner):
+        return runner.save(elements, fn, side_inputs, saving, shown)
     if isinstance(elements, ConnectElements):
-        assert isinstance(runner, StagedRunner)
-        return save_on_connect(runner, elements, fn, side_inputs, saving, shown)
-    return runner.save(elements, fn, side_inputs, saving, shown)
+        return save_on_connect(runner, elements, fn, side_inputs, saving, shown, quarantine)
+    return runner.save(elements, fn, side_inputs, saving, shown, quarantine)
 
 
 def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike[str] | None = None) -> None:

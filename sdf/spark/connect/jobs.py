@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 from sdf.errors import StageError
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
+from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets
 from sdf.spark import serde
 from sdf.spark.connect.session import carried
@@ -56,9 +57,20 @@ class ConnectJobs:
         name: name of the DoFn.
         targets: the sinks.
         tag: the tag of the jobs.
+        quarantine: its options; None for a run without.
     """
 
-    def __init__(self, spark: Any, payload: Payload, name: str, targets: Targets, tag: str) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        payload: Payload,
+        name: str,
+        targets: Targets,
+        tag: str,
+        *,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        self._quarantine = quarantine
         self._spark = spark
         self._payload = payload
         self._name = name
@@ -98,7 +110,7 @@ class ConnectJobs:
         for task, bundle in enumerate(bundles):
             sent = carried(self._spark, serde.dumps(bundle, f"the work items of {self._name}"))
             key = _Task(number, task, time.monotonic())
-            run = SegmentTask(self._payload, number, task, self._targets, min_piece_seconds, sent)
+            run = SegmentTask(self._payload, number, task, self._targets, min_piece_seconds, sent, self._quarantine)
             self._start(key, f"{self._name}: stage {number}, task {task}", run)
 
     def _start(self, key: Any, what: str, task: ExpandTask | SegmentTask) -> None:

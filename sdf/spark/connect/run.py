@@ -11,6 +11,7 @@ from pyspark import Broadcast
 from sdf.errors import InvalidValueError
 from sdf.limits.rate_limit import limits_of, shared
 from sdf.model.dofn import DoFn
+from sdf.quarantine.options import Quarantine
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
 from sdf.spark.connect.elements import ConnectElements
@@ -30,6 +31,7 @@ def save_on_connect(
     side_inputs: Mapping[str, Any],
     saving: Saving,
     display: Display | None,
+    quarantine: Quarantine | None,
 ) -> RunReport:
     """Run all that is not committed yet, and write its records to the sinks; see `StagedRunner.save`."""
     spark = elements.spark
@@ -39,8 +41,9 @@ def save_on_connect(
     saving.note_operations(ours.session_id, ours.user_id, ours.tag)
     sent = carried(spark, pickled_payload(fn, _shared(side_inputs, runner, spark)))
     payload = Payload(uuid.uuid4().hex, cast("Broadcast[bytes]", sent))
-    jobs = ConnectJobs(spark, payload, type(fn).__name__, saving.targets, ours.tag)
-    return runner.staged(jobs, elements.collect(), fn, display, saving).run_stages()
+    jobs = ConnectJobs(spark, payload, type(fn).__name__, saving.targets, ours.tag, quarantine=quarantine)
+    run = runner.staged(jobs, elements.collect(), fn, display, saving=saving, quarantine=quarantine)
+    return run.run_stages()
 
 
 def _shared(side_inputs: Mapping[str, Any], runner: StagedRunner, spark: Any) -> dict[str, Any]:

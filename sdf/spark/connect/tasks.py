@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import SdfError
+from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets
 from sdf.spark import serde
 from sdf.spark.connect.session import SentFile
@@ -50,6 +51,7 @@ class SegmentTask:
         targets: the sinks.
         min_piece_seconds: when the budget is spent, give back the remaining work only if it takes longer than this.
         bundle: the work items and the budget in seconds, pickled.
+        quarantine: its options; None for a run without.
     """
 
     payload: Payload
@@ -58,10 +60,13 @@ class SegmentTask:
     targets: Targets
     min_piece_seconds: float
     bundle: Carried | SentFile
+    quarantine: Quarantine | None = None
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
         _read_to_the_end(rows)
-        save = SaveTask(self.payload, self.stage, self.targets, self.min_piece_seconds)
+        save = SaveTask(
+            self.payload, self.stage, self.targets, self.min_piece_seconds, quarantine=self.quarantine
+        )  # fmt: skip
         with _telling():
             (receipt,) = save(self.task, [serde.loads(self.bundle.value)])
         yield _row(serde.dumps(receipt, "a receipt"))

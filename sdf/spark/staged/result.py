@@ -9,6 +9,7 @@ from typing import Any
 from pyspark import RDD, SparkContext
 
 from sdf.execution.work_items import WorkItem
+from sdf.quarantine.failures import FAILED, FailedBlock
 from sdf.reporting.run_report import RunReport
 from sdf.spark import broadcasts, serde
 from sdf.spark.actions import InterruptiblePipelinedRDD
@@ -30,6 +31,7 @@ def results(
     stages: list[RDD[Any]],
     committed: list[tuple[Receipt, list[WorkItem]]],
     report: RunReport,
+    failed: list[FailedBlock] | None = None,
     *,
     slots: int,
 ) -> dict[str, RDD[Any]]:
@@ -42,11 +44,13 @@ def results(
         stages: the stored blocks of each stage.
         committed: for each task its receipt and the content that it committed, in the order of stages and tasks.
         report: the report of the run.
+        failed: in a run with quarantine the blocks that were set aside: the output "failed".
         slots: how many tasks Spark runs at once.
     """
     names = ("main", *tags)
+    aside = {} if failed is None else {FAILED: StagedRDD(sc.parallelize(failed, 1), _as_it_is, report, ())}
     if not committed:
-        return {name: StagedRDD(sc.parallelize([], 1), _nothing, report, ()) for name in names}
+        return {**{name: StagedRDD(sc.parallelize([], 1), _as_it_is, report, ()) for name in names}, **aside}
     receipts = [receipt for receipt, _ in committed]
     blocks = _together(sc.union(stages), receipts, slots, report.seconds)
     stamps = tuple(receipt.stamp for receipt in receipts)
@@ -57,7 +61,7 @@ def results(
         counts = tuple(receipt.counts[tag] for receipt in receipts)
         read = ReadCommitted(payload, stamps, counts, contents, tag, tags)
         found[name] = StagedRDD(blocks, read, report, tuple(stages))
-    return found
+    return {**found, **aside}
 
 
 def _together(blocks: RDD[Any], receipts: list[Receipt], slots: int, seconds: float) -> RDD[Any]:
@@ -89,5 +93,5 @@ class StagedRDD(InterruptiblePipelinedRDD):
         return super().unpersist(blocking)
 
 
-def _nothing(partition: int, records: Iterable[Any]) -> Iterable[Any]:
+def _as_it_is(partition: int, records: Iterable[Any]) -> Iterable[Any]:
     return records

@@ -25,8 +25,11 @@ import attrs
 from pyspark import RDD
 
 from sdf.execution.expansion import Expanded
-from sdf.execution.work_items import WorkItem
+from sdf.execution.work_items import SUSPECT, WorkItem
 from sdf.model.dofn import DoFn
+from sdf.quarantine.failures import FailedBlock, Failure
+from sdf.quarantine.options import Quarantine
+from sdf.quarantine.suspects import Suspects
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
@@ -94,6 +97,7 @@ class StagedRun:
         slots: the number of slots; None to ask ``jobs``.
         saving: the log and the sinks of a saved run, else None. A task is then a segment, so its budget is at most
             `Saving.commit_seconds`, and less where tasks are lost (`CommitInterval`).
+        quarantine: its options; None for a run without.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class StagedRun:
         slots: int | None,
         tasks_per_slot: int,
         saving: Saving | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._saving = saving
         self._interval = CommitInterval(math.inf if saving is None else saving.commit_seconds)
@@ -118,6 +123,8 @@ class StagedRun:
         self._name = type(fn).__name__
         self._jobs = jobs
         self._work = RunState(fn)
+        self._max_tasks = limits.max_tasks
+        self._suspects = None if quarantine is None else Suspects(self._work, quarantine.max_failures)
         self._planner = StagePlanner(self._work, tuning, limits, tasks_per_slot=tasks_per_slot)
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self._stages: list[_Stage] = []
@@ -136,6 +143,7 @@ class StagedRun:
             self._began = time.monotonic()
             while self._unfinished():
                 self._start_stage()
+                self._start_suspects()
                 self._show()
                 self._wait()
             self._work.ledger.prove()
@@ -149,17 +157,23 @@ class StagedRun:
             self._show(ended=True)
         if self._saving is not None:
             self._saving.pulse(0.0, self._lost_seconds)
-        return self._report(time.monotonic() - self._called, self._all_receipts())
+        counted = [receipt for receipt in self._all_receipts() if receipt.failure is None]
+        return self._report(time.monotonic() - self._called, counted)
 
     def blocks(self) -> list[RDD[Any]]:
         """Return the stored blocks of each stage."""
         return [stage.blocks for stage in self._stages if stage.blocks is not None]
+
+    def failed(self) -> list[FailedBlock]:
+        """Return the blocks that were set aside."""
+        return [] if self._suspects is None else self._suspects.failed
 
     def committed(self) -> list[tuple[Receipt, list[WorkItem]]]:
         """Return for each task its receipt and the content that it committed, in the order of stages and tasks."""
         return [
             (receipt, self._work.ledger.content((receipt.stamp.stage, receipt.stamp.task)))
             for receipt in self._all_receipts()
+            if receipt.failure is None
         ]
 
     def _show(self, *, ended: bool = False) -> None:
@@ -194,11 +208,12 @@ class StagedRun:
         """Queue a work item now, or when it is due."""
         if delay_seconds > 0:
             heapq.heappush(self._delayed, (time.monotonic() + delay_seconds, item.id, item))
-        else:
+        elif self._suspects is None or not self._suspects.admits(item):
             self._planner.backlog.push(item)
 
     def _unfinished(self) -> bool:
-        return bool(len(self._planner.backlog) or self._delayed or len(self._planner.in_flight))
+        waits = len(self._planner.backlog) or self._delayed or self._suspects
+        return bool(waits or len(self._planner.in_flight))
 
     def _wait(self) -> None:
         """Wait for receipts until deferred work, the next stage, progress or a count of slots is due; commit them.
@@ -216,12 +231,15 @@ class StagedRun:
         for receipt in self._jobs.receive(min(waits)):
             self._commit(receipt)
         while self._delayed and self._delayed[0][0] <= time.monotonic():
-            self._planner.backlog.push(heapq.heappop(self._delayed)[2])
+            self._queue(heapq.heappop(self._delayed)[2], 0.0)
 
     def _commit(self, receipt: Receipt) -> None:
         """Enter an attempt's receipt in the ledger, unless an attempt at the same task was committed before."""
         stamp = receipt.stamp
         stage = self._stages[stamp.stage]
+        if receipt.failure is not None:
+            self._failed(receipt, receipt.failure)
+            return
         todo = self._work.commit((stamp.stage, stamp.task), stamp.attempt, receipt.outcome)
         if todo is None:
             return
@@ -242,6 +260,33 @@ class StagedRun:
                 self._lost_seconds += max(0.0, time.monotonic() - stage.began - receipt.seconds)
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
 
+    def _failed(self, receipt: Receipt, failure: Failure) -> None:
+        """Give back the work items of an attempt that failed; what failed is a suspect, or set aside."""
+        assert self._suspects is not None
+        stamp = receipt.stamp
+        stage = self._stages[stamp.stage]
+        todo = self._work.ledger.commit((stamp.stage, stamp.task), stamp.attempt, receipt.outcome)
+        if todo is None:
+            return
+        stage.receipts[stamp.task] = receipt
+        self._planner.in_flight.remove(stage.plan.ends[stamp.task])
+        log.info("%s: stage %d task %d failed: %s", self._name, stamp.stage, stamp.task, failure.error)
+        idle = not len(self._planner.in_flight)
+        for item in self._suspects.failed_attempt([item for item, _ in todo], failure, idle=idle):
+            self._planner.backlog.push(item)
+
+    def _start_suspects(self) -> None:
+        """Start suspects, each as a task of its own, in slots that are idle."""
+        if self._suspects is None:
+            return
+        busy = len(self._planner.in_flight)
+        width = self._slots if self._max_tasks is None else min(self._slots, self._max_tasks)
+        items = [self._suspects.waiting.popleft() for _ in range(min(len(self._suspects.waiting), width - busy))]
+        if self._suspects.for_idle and not (items or busy or len(self._planner.backlog)):
+            items.append(self._suspects.for_idle.popleft())
+        if items:
+            self._submit(self._planner.plan_alone(items, width, time.monotonic()), alone=True)
+
     def _start_stage(self) -> None:
         """Plan a stage for the slots that are idle or soon will be, and start it."""
         now = time.monotonic()
@@ -254,12 +299,14 @@ class StagedRun:
         if plan is not None:
             self._submit(plan)
 
-    def _submit(self, plan: PlannedStage) -> None:
+    def _submit(self, plan: PlannedStage, *, alone: bool = False) -> None:
         number, began = len(self._stages), time.monotonic()
         for task, planned in enumerate(plan.tasks):
             self._work.ledger.assign((number, task), planned.items)
         longest = self._interval.seconds(began)
         bundles = [(planned.items, min(planned.budget_seconds, longest)) for planned in plan.tasks]
+        if alone:
+            bundles = [((attrs.evolve(item, origin=SUSPECT),), budget) for (item,), budget in bundles]
         blocks = self._jobs.start(number, bundles, min_piece_seconds=plan.min_piece_seconds)
         self._stages.append(_Stage(blocks, plan, began))
 
@@ -303,5 +350,6 @@ class StagedRun:
             refusals=tuple(Counter(why for one in receipts if (why := one.outcome.refused) is not None).most_common()),
             slots_over_time=tuple(self._slots_over_time),
             runner=self._runner,
+            failures=tuple(self.failed()),
             began=self._called_at,
         )

@@ -11,6 +11,7 @@ from pyspark import RDD, StorageLevel
 
 from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.model.dofn import DoFn
+from sdf.quarantine.options import Quarantine
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
 from sdf.scheduling.factoring import Limits, Tuning
@@ -83,29 +84,58 @@ class StagedRunner:
         side_inputs: Mapping[str, Any],
         tags: tuple[str, ...],
         display: Display | None,
+        quarantine: Quarantine | None,
     ) -> dict[str, RDD[Any]]:
         """Run all of it now and return one RDD per output, each with its ``report``. Called by `run_sdf`."""
         sc = rdd.context
         with sending(sc, fn, shared_by_tasks(side_inputs, self.max_tasks, sc, "StagedRunner")) as payload:
-            jobs = StageJobs(sc, payload, type(fn).__name__, tags=tags, storage_level=self.storage_level)
-            run = self.staged(jobs, rdd, fn, display, None)
+            jobs = StageJobs(
+                sc,
+                payload,
+                type(fn).__name__,
+                tags=tags,
+                storage_level=self.storage_level,
+                quarantine=quarantine,
+            )
+            run = self.staged(jobs, rdd, fn, display, quarantine=quarantine)
             report = run.run_stages()
             log.info("%s", report)
-            return results(sc, payload, tags, run.blocks(), run.committed(), report, slots=report.slots)
+            failed = None if quarantine is None else run.failed()
+            return results(sc, payload, tags, run.blocks(), run.committed(), report, failed, slots=report.slots)
 
     def save(
-        self, rdd: RDD[Any], fn: DoFn, side_inputs: Mapping[str, Any], saving: Saving, display: Display | None
+        self,
+        rdd: RDD[Any],
+        fn: DoFn,
+        side_inputs: Mapping[str, Any],
+        saving: Saving,
+        display: Display | None,
+        quarantine: Quarantine | None,
     ) -> RunReport:
         """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
         sc = rdd.context
         with sending(sc, fn, shared_by_tasks(side_inputs, self.max_tasks, sc, "StagedRunner")) as payload:
-            jobs = StageJobs(sc, payload, type(fn).__name__, tags=saving.targets.tags, targets=saving.targets)
-            report = self.staged(jobs, rdd, fn, display, saving).run_stages()
+            jobs = StageJobs(
+                sc,
+                payload,
+                type(fn).__name__,
+                tags=saving.targets.tags,
+                targets=saving.targets,
+                quarantine=quarantine,
+            )
+            report = self.staged(jobs, rdd, fn, display, saving=saving, quarantine=quarantine).run_stages()
         broadcasts.free(payload.broadcast)
         return report
 
     def staged(
-        self, jobs: Stages, elements: Any, fn: DoFn, display: Display | None, saving: Saving | None
+        self,
+        jobs: Stages,
+        elements: Any,
+        fn: DoFn,
+        display: Display | None,
+        *,
+        saving: Saving | None = None,
+        quarantine: Quarantine | None = None,
     ) -> StagedRun:
         """Return a run with these options; see `StagedRun`."""
         return StagedRun(
@@ -119,4 +149,5 @@ class StagedRunner:
             slots=self.slots,
             tasks_per_slot=self.tasks_per_slot,
             saving=saving,
+            quarantine=quarantine,
         )

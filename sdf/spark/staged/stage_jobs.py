@@ -20,6 +20,7 @@ from pyspark import RDD, SparkContext, StorageLevel
 from sdf.errors import StageError
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
+from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.jobs import Ended, Jobs, slot_counter
@@ -54,6 +55,7 @@ class StageJobs:
         called: the word for a stage that users see in Spark's UI and in errors.
         targets: the sinks of a saved run, else None.
         storage_level: where Spark stores the blocks, unless the run is saved.
+        quarantine: its options; None for a run without.
 
     Attributes:
         count_slots: returns how many tasks Spark can run at once now.
@@ -69,7 +71,9 @@ class StageJobs:
         called: str = "stage",
         targets: Targets | None = None,
         storage_level: StorageLevel = StorageLevel.MEMORY_AND_DISK,
+        quarantine: Quarantine | None = None,
     ) -> None:
+        self._quarantine = quarantine
         self._storage_level = storage_level
         self.count_slots = slot_counter(sc)
         self._sc = sc
@@ -110,12 +114,16 @@ class StageJobs:
         base = self._sc.parallelize(bundles, len(bundles))
         job: Callable[[], Iterable[Receipt | None]]
         if self._targets is None:
-            task = StageTask(self._payload, number, self._tags, min_piece_seconds, self._receipts, most)
+            task = StageTask(
+                self._payload, number, self._tags, min_piece_seconds, self._receipts, most, self._quarantine
+            )
             rdd = base.mapPartitionsWithIndex(task)
             rdd.setName(f"{self._name}: {self._called} {number}").persist(self._storage_level)
             job = partial(materialise, rdd)
         else:
-            save = SaveTask(self._payload, number, self._targets, min_piece_seconds, self._receipts)
+            save = SaveTask(
+                self._payload, number, self._targets, min_piece_seconds, self._receipts, quarantine=self._quarantine
+            )
             rdd = base.mapPartitionsWithIndex(save)
             job = rdd.collect
         self._stages[number] = _Stage(rdd, set(range(len(bundles))))

@@ -21,6 +21,7 @@ import attrs
 from sdf.errors import LedgerError
 from sdf.execution.work_items import Outcome
 from sdf.model.dofn import TaggedOutput
+from sdf.quarantine.failures import Failure
 from sdf.spark import serde
 
 __all__ = ["Receipt", "Stamp", "batches", "read_blocks", "receipt_of"]
@@ -56,6 +57,7 @@ class Receipt:
         messages: in a saved run, what the sink of each output says.
         retries: how many attempts at the task came before it.
         closing_seconds: in a saved run, those of its seconds in which the sinks closed what they had written.
+        failure: with quarantine: what failed; then nothing of the attempt counts. Else None.
     """
 
     stamp: Stamp
@@ -68,6 +70,7 @@ class Receipt:
     messages: tuple[Any, ...] = ()
     retries: int = 0
     closing_seconds: float = 0.0
+    failure: Failure | None = None
 
 
 def batches(outputs: Iterator[Any], tags: tuple[str, ...], counts: list[int], who: str) -> Iterator[tuple[int, bytes]]:

@@ -17,11 +17,15 @@ from sdf.errors import ReplayError, show
 from sdf.execution.bundle import Bundle
 from sdf.execution.executor import run_to_end
 from sdf.execution.timekeeper import Timekeeper
-from sdf.execution.work_items import WorkItem
+from sdf.execution.work_items import Outcome, WorkItem
 from sdf.limits.rate_limit import paced
 from sdf.model.dofn import TaggedOutput
+from sdf.quarantine.child import Child
+from sdf.quarantine.failures import Failure
+from sdf.quarantine.options import Quarantine
 from sdf.spark import serde
 from sdf.spark.payload import Payload, marked
+from sdf.spark.staged.contained import attempts, bundle_of, convicting
 from sdf.spark.staged.stored_blocks import Receipt, Stamp, batches, read_blocks
 
 __all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "Watch", "stage_mark", "worker_name"]
@@ -42,6 +46,7 @@ class StageTask:
         min_piece_seconds: when the budget is spent, give back the remaining work only if it takes longer than this.
         receipts: brings the task's receipt to the driver as the task ends.
         most: the budget is spent, too, when the task has given so many records, or so many bytes of them.
+        quarantine: its options; None for a run without.
     """
 
     def __init__(
@@ -52,9 +57,11 @@ class StageTask:
         min_piece_seconds: float,
         receipts: Accumulator[list[Receipt]],
         most: tuple[float, float] = (math.inf, math.inf),
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._payload = payload
         self._most = most
+        self._quarantine = quarantine
         self._stage = stage
         self._tags = tags
         self._min_piece_seconds = min_piece_seconds
@@ -71,21 +78,32 @@ class StageTask:
         yield stamp
         if context.getLocalProperty(STAGE_PROPERTY) != stage_mark(self._payload.run_id, self._stage):
             return
-        fn, side_inputs = self._payload.load()
-        wall, began = time.time(), time.monotonic()
-        bundle = Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic)
-        counts, size = [0] * (1 + len(self._tags)), 0
-        timekeeper = Timekeeper(bundle, budget_seconds, self._min_piece_seconds, clock=time.monotonic)
-        with Watch(timekeeper), paced(side_inputs):
-            for batch in batches(bundle.outputs(), self._tags, counts, type(fn).__name__):
-                size += len(batch[1])
-                if sum(counts) >= self._most[0] or size >= self._most[1]:
-                    timekeeper.end_budget()
-                yield batch
-        seconds, retries = time.monotonic() - began, context.attemptNumber()
-        receipt = Receipt(stamp, bundle.outcome(), tuple(counts), size, worker_name(), wall, seconds, retries=retries)
-        self._receipts.add([receipt])
-        yield receipt
+        wall, began, retries = time.time(), time.monotonic(), context.attemptNumber()
+
+        def run(child: Child | None) -> Iterator[Any]:
+            fn, side_inputs = self._payload.load()
+            bundle = bundle_of(fn, items, side_inputs, child)
+            counts, size = [0] * (1 + len(self._tags)), 0
+            timekeeper = Timekeeper(bundle, budget_seconds, self._min_piece_seconds, clock=time.monotonic)
+            with Watch(timekeeper, bundle, child), paced(side_inputs), convicting(bundle, child):
+                for batch in batches(bundle.outputs(), self._tags, counts, type(fn).__name__):
+                    size += len(batch[1])
+                    if sum(counts) >= self._most[0] or size >= self._most[1]:
+                        timekeeper.end_budget()
+                    yield batch
+            seconds = time.monotonic() - began
+            yield Receipt(stamp, bundle.outcome(), tuple(counts), size, worker_name(), wall, seconds, retries=retries)
+
+        def failed(failure: Failure) -> Receipt:
+            seconds, counts = time.monotonic() - began, (0,) * (1 + len(self._tags))
+            return Receipt(
+                stamp, Outcome(0), counts, 0, worker_name(), wall, seconds, retries=retries, failure=failure
+            )  # fmt: skip
+
+        for given in attempts(run, self._quarantine, failed):
+            if isinstance(given, Receipt):
+                self._receipts.add([given])
+            yield given
 
 
 def worker_name() -> str:
@@ -99,10 +117,15 @@ def stage_mark(run_id: str, stage: int) -> str:
 
 
 class Watch:
-    """A thread that makes a bundle keep its budget; the exit of the ``with`` statement raises the thread's error."""
+    """A thread that makes a bundle keep its budget; the exit of the ``with`` statement raises the thread's error.
 
-    def __init__(self, timekeeper: Timekeeper) -> None:
+    If the bundle runs in a child, the thread also tells the parent that it gets on.
+    """
+
+    def __init__(self, timekeeper: Timekeeper, bundle: Bundle, child: Child | None) -> None:
         self._timekeeper = timekeeper
+        self._bundle = bundle
+        self._child = child
         self._ended = threading.Event()
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._watch, name="sdf-timekeeper", daemon=True)
@@ -111,6 +134,8 @@ class Watch:
         try:
             while not self._ended.wait(self._timekeeper.look_seconds):
                 self._timekeeper.look()
+                if self._child is not None:
+                    self._child.beat(self._bundle.progress())
         except Exception as error:  # handed to the thread that runs the bundle
             self._failure = error
 
@@ -157,7 +182,10 @@ class ReadCommitted:
         return chain.from_iterable(read_blocks(blocks, frozenset(self._stamps), self._tag, self._replay))
 
     def _replay(self, lost: Stamp) -> Iterator[Any]:
-        number = [(stamp.stage, stamp.task) for stamp in self._stamps].index((lost.stage, lost.task))
+        tasks = [(stamp.stage, stamp.task) for stamp in self._stamps]
+        if (lost.stage, lost.task) not in tasks:  # its attempt failed, and with quarantine nothing of it counts
+            return
+        number = tasks.index((lost.stage, lost.task))
         fn, side_inputs = self._payload.load()
         items: list[WorkItem] = serde.loads(self._contents.value)[number]
         wanted = None if self._tag == 0 else self._tags[self._tag - 1]

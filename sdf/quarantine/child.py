@@ -1,0 +1,186 @@
+"""Runs work in a child process, so that its death or its hang costs nothing else.
+
+A worker forks a child for each attempt. The child sends what it gives through a pipe, and which work item it runs. A
+parent that sees the pipe end before the child has said that it is done knows what ran when the child died. If a block
+hangs, the parent kills the child, also one whose interpreter hangs in C code.
+
+The child has a copy of the worker's memory, so nothing that it runs is sent to it. Threads are not copied. What a run's
+code opens, such as clients, is therefore opened in the child, for each attempt anew.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import attrs
+
+from sdf.errors import SdfError, StageError
+from sdf.quarantine.failures import DIED, HUNG, KILLED, Failure
+
+__all__ = ["Child", "ChildTraceback", "run_in_child"]
+
+_FORK = multiprocessing.get_context("fork")
+_JOIN_SECONDS = 5.0
+
+# Kinds of messages.
+_GIVEN, _STARTED, _CLAIMED, _ALIVE, _FAILED, _RAISED, _ENDED = range(7)
+
+
+class ChildTraceback(Exception):  # noqa: N818, it is text, not an error of ours
+    """The traceback of an error in a child, as text; the cause of the error that the parent raises."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+@attrs.define(eq=False)
+class Child:
+    """The child's end of the pipe. Any thread of the child may call its methods."""
+
+    _pipe: Connection
+    _lock: threading.Lock = attrs.field(factory=threading.Lock)
+    _progress: Any = None
+    told: bool = False  # that a block has failed
+
+    def _send(self, kind: int, value: Any = None) -> None:
+        with self._lock:
+            self._pipe.send((kind, value))
+
+    def give(self, value: Any) -> None:
+        """Send a value that `run_in_child` yields in the parent."""
+        self._send(_GIVEN, value)
+
+    def started(self, item_id: int) -> None:
+        """Tell which work item runs from now on."""
+        self._send(_STARTED, item_id)
+
+    def claimed(self, position: bytes) -> None:
+        """Tell the position claimed last, pickled."""
+        self._send(_CLAIMED, position)
+
+    def beat(self, progress: Any) -> None:
+        """Tell that there was a claim or a record, if ``progress`` is another than the last time."""
+        if progress != self._progress:
+            self._progress = progress
+            self._send(_ALIVE)
+
+    def failed(self, failure: Failure) -> None:
+        """Tell that a block has failed; the child then ends."""
+        self.told = True
+        self._send(_FAILED, failure)
+
+
+def run_in_child(
+    work: Callable[[Child], None], *, block_seconds: float | None, load: Callable[[bytes], Any]
+) -> Iterator[Any]:
+    """Run ``work`` in a child and yield what it gives; the last value is a `Failure` if a block has failed.
+
+    Args:
+        work: called in the child.
+        block_seconds: how long the child may say nothing while a work item runs; None for no limit.
+        load: unpickles a position.
+
+    Raises:
+        Exception: what ``work`` raised, if it did not call `Child.failed` before.
+        StageError: if the child died before the first work item had started.
+    """
+    theirs, ours = _FORK.Pipe(duplex=False)[::-1]
+    process = _FORK.Process(target=_run, args=(work, theirs, ours), name="sdf-child")
+    process.start()
+    theirs.close()
+    try:
+        yield from _messages(process, ours, block_seconds, load)
+    finally:
+        ours.close()
+        if process.is_alive():
+            process.kill()
+        process.join(_JOIN_SECONDS)
+
+
+def _messages(
+    process: Any, pipe: Connection, block_seconds: float | None, load: Callable[[bytes], Any]
+) -> Iterator[Any]:
+    item_id: int | None = None
+    claimed: bytes | None = None
+    since = time.monotonic()
+    hung = False
+    while True:
+        if block_seconds is not None and item_id is not None and not pipe.poll(0):
+            hung = not pipe.poll(max(0.0, since + block_seconds - time.monotonic()))
+            if hung:
+                process.kill()
+        try:
+            kind, value = pipe.recv()
+        except (EOFError, OSError):  # the child has ended, or was killed in the middle of a message
+            break
+        if kind == _GIVEN:
+            yield value
+            since = time.monotonic()
+        elif kind in (_FAILED, _ENDED):
+            if kind == _FAILED:
+                yield value
+            return
+        elif kind == _RAISED:
+            error, text = value
+            raise error from ChildTraceback(text)
+        else:
+            since = time.monotonic()
+            if kind == _STARTED:
+                item_id, claimed = value, None
+            elif kind == _CLAIMED:
+                claimed = value
+    process.join(_JOIN_SECONDS)
+    if item_id is None:
+        raise StageError(f"the worker's process ended before any work began: {_how_it_ended(process.exitcode)}.")
+    position = None if claimed is None else load(claimed)
+    if hung:
+        yield Failure(item_id, HUNG, f"neither a claim nor a record in block_seconds={block_seconds:g}", position)
+    else:
+        how = KILLED if process.exitcode == -signal.SIGKILL else DIED
+        yield Failure(item_id, how, f"the process that ran it ended: {_how_it_ended(process.exitcode)}", position)
+
+
+def _how_it_ended(code: int | None) -> str:
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+        return f"{name}, as when memory runs out" if code == -signal.SIGKILL else name
+    return f"exit code {code}"
+
+
+def _run(work: Callable[[Child], None], pipe: Connection, other: Connection) -> None:
+    """Run in the child."""
+    other.close()
+    threading.Thread(target=_end_with_parent, name="sdf-parent", daemon=True).start()
+    child = Child(pipe)
+    try:
+        work(child)
+        child._send(_ENDED)
+    except BrokenPipeError:  # the parent reads no more
+        pass
+    except BaseException as error:  # of any kind: the parent raises it
+        if not child.told:
+            child._send(_RAISED, (_sendable(error), traceback.format_exc()))
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """Return an error that the parent can raise: itself, if it is one of sdf, which all consist of a text."""
+    if isinstance(error, SdfError) and type(error).__module__ == SdfError.__module__:
+        return type(error)(str(error))
+    return StageError(f"{type(error).__name__}: {error}")
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    with suppress(ProcessLookupError):
+        os.kill(os.getpid(), signal.SIGKILL)

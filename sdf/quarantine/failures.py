@@ -1,0 +1,52 @@
+"""What fails: `Failure`, as a worker tells it to the driver, and `FailedBlock`, as the driver tells it to the user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+__all__ = ["DIED", "FAILED", "HUNG", "KILLED", "RAISED", "FailedBlock", "Failure"]
+
+FAILED = "failed"  # the output of the blocks that were set aside
+
+# How a part failed.
+RAISED = "process() raised"
+DIED = "its process died"
+KILLED = "its process was killed, as by the system when memory runs out"
+HUNG = "it gave neither a claim nor a record for block_seconds"
+
+
+@attrs.frozen
+class FailedBlock:
+    """A block that was set aside, since it failed each time that it ran alone.
+
+    Attributes:
+        element: the element.
+        restriction: the part of the element that holds the block and nothing else. If the DoFn's tracker cannot cut
+            such a part out, more than one block: up to the whole element, as of a .gz without an index.
+        error: what happened in the last attempt: type and message of an exception, or how the process ended.
+        attempts: how often the block was run, alone or together with others.
+    """
+
+    element: Any
+    restriction: Any
+    error: str
+    attempts: int
+
+
+@attrs.frozen
+class Failure:
+    """An attempt at some work items has failed. Nothing of it counts.
+
+    Attributes:
+        item_id: the work item that ran when it failed.
+        how: `RAISED`, `DIED`, `KILLED` or `HUNG`.
+        error: what happened, as text.
+        claimed: the position claimed last, or None if that is not known.
+    """
+
+    item_id: int
+    how: str
+    error: str
+    claimed: Any = None

@@ -1,0 +1,174 @@
+"""Suspects: decides what runs next when an attempt has failed, until a single block is left of what failed.
+
+A part that failed in company is a *suspect*: from then on it runs alone. Two ways lead to the block:
+
+- The position claimed last is a hint. The part is cut in three: what lies before the block at this position, the block,
+  and the rest. For a DoFn that yields the records of a block before it claims the next, the hint is right, and one more
+  run convicts the block. If what lies before it fails too, the hint was wrong: the DoFn buffers, or claims ahead.
+- Without a hint, or after a wrong one, the part is cut in halves, and both are suspects.
+
+A block is set aside only after it has failed alone. What killed the process may be the memory that others took: such a
+block must fail twice while nothing else runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from sdf.errors import TooManyFailuresError, show
+from sdf.execution.work_items import DEFERRED, WHILE_IT_RAN, WorkItem
+from sdf.quarantine.failures import KILLED, FailedBlock, Failure
+from sdf.scheduling.run_state import RunState
+
+__all__ = ["Suspects"]
+
+_SHOWN = 3  # of the first errors, when there are too many
+_DEATHS_WHEN_IDLE = 2
+
+
+class Suspects:
+    """The suspects of one run. They belong to nobody in the ledger until they are taken to run.
+
+    Args:
+        work: the state of the run.
+        max_failures: how many blocks may be set aside.
+
+    Attributes:
+        failed: the blocks that were set aside, in the order in which that happened.
+        waiting: the suspects that may run now, each alone.
+        for_idle: the suspects that may run only while nothing else does, one at a time.
+    """
+
+    def __init__(self, work: RunState, max_failures: float) -> None:
+        self._work = work
+        self._max_failures = max_failures
+        self.failed: list[FailedBlock] = []
+        self.waiting: deque[WorkItem] = deque()
+        self.for_idle: deque[WorkItem] = deque()
+        # By the ids of work items. A part that is cut off later has the attempts of its whole, and is as misled.
+        self._attempts: dict[int, int] = {}
+        self._misled: set[int] = set()
+        self._alone: set[int] = set()
+        self._in_front: dict[int, int] = {}  # of a hint; with the first id of the parts that are cut off it later
+        self._deaths_when_idle: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        """Return how many suspects wait."""
+        return len(self.waiting) + len(self.for_idle)
+
+    def admits(self, item: WorkItem) -> bool:
+        """Take a work item that nobody owns if it is a suspect, or was cut off from one that ran; tell whether it is."""
+        suspect = item.id in self._alone or (item.parent in self._alone and item.origin in (WHILE_IT_RAN, DEFERRED))
+        if suspect:
+            self._suspect(item)
+        return suspect
+
+    def _suspect(self, item: WorkItem) -> None:
+        self._alone.add(item.id)
+        self.waiting.append(item)
+
+    def failed_attempt(self, items: Iterable[WorkItem], failure: Failure, *, idle: bool) -> list[WorkItem]:
+        """An attempt has failed.
+
+        Args:
+            items: the work items of its task, which nobody owns now.
+            failure: what happened.
+            idle: whether nothing else ran meanwhile.
+
+        Returns:
+            The work items that may run in company again; the suspects are in ``waiting`` and ``for_idle``.
+
+        Raises:
+            TooManyFailuresError: if more blocks than ``max_failures`` have failed.
+        """
+        company = []
+        for item in items:
+            if item.id == failure.item_id:
+                company += self._examine(item, failure, idle)
+            elif not self.admits(item):
+                company.append(item)
+        return company
+
+    def _examine(self, item: WorkItem, failure: Failure, idle: bool) -> list[WorkItem]:
+        """Cut up the work item that failed, or set it aside; return the parts that may run in company."""
+        was_alone = item.id in self._alone
+        self._attempts[item.id] = 1 + self._attempts_at(item)
+        if self._lies_in_front(item):
+            self._misled.add(item.id)
+        if not self._is_misled(item):
+            if failure.claimed is None and not was_alone:
+                self._suspect(item)  # run alone, it tells each claim
+                return []
+            parts = None if failure.claimed is None else self._work.cut_out(item, failure.claimed)
+            if parts is not None:
+                return self._hinted(item, *parts)
+        halves = self._work.cut(item, 0.5)
+        if halves is not None:
+            for half in halves:
+                self._suspect(half)
+        elif not was_alone:
+            self._suspect(item)
+        elif failure.how == KILLED and not self._died_enough(item, idle):
+            self.for_idle.append(item)
+        else:
+            self._set_aside(item, failure)
+        return []
+
+    def _hinted(
+        self, item: WorkItem, before: WorkItem | None, block: WorkItem, after: WorkItem | None
+    ) -> list[WorkItem]:
+        self._alone.discard(item.id)  # it is what lies before the block now, if anything does
+        self._suspect(block)
+        company = [part for part in (before, after) if part is not None]
+        for part in company:
+            self._attempts[part.id] = self._attempts[item.id]
+        if before is not None:
+            self._in_front[before.id] = len(self._work.ledger)
+        return company
+
+    def _lineage(self, item: WorkItem) -> Iterator[int]:
+        """Yield the ids of a work item and of those that it was cut off from, the nearest first."""
+        number: int | None = item.id
+        while number is not None:
+            yield number
+            number = self._work.ledger.item(number).parent
+
+    def _attempts_at(self, item: WorkItem) -> int:
+        return next((self._attempts[number] for number in self._lineage(item) if number in self._attempts), 0)
+
+    def _is_misled(self, item: WorkItem) -> bool:
+        return any(number in self._misled for number in self._lineage(item))
+
+    def _lies_in_front(self, item: WorkItem) -> bool:
+        """Tell whether an item is what lies before a hint, or was cut off from that."""
+        below = len(self._work.ledger)
+        for number in self._lineage(item):
+            if below >= self._in_front.get(number, math.inf):
+                return True
+            below = number
+        return False
+
+    def _died_enough(self, item: WorkItem, idle: bool) -> bool:
+        deaths = self._deaths_when_idle.get(item.id, 0) + idle
+        self._deaths_when_idle[item.id] = deaths
+        return deaths >= _DEATHS_WHEN_IDLE
+
+    def _set_aside(self, item: WorkItem, failure: Failure) -> None:
+        owner = ("set aside", item.id)
+        self._work.ledger.assign(owner, [item])
+        self._work.ledger.seal(owner, owner)
+        self.failed.append(FailedBlock(item.element, item.restriction, failure.error, self._attempts[item.id]))
+        if len(self.failed) > self._max_failures:
+            raise self._too_many()
+
+    def _too_many(self) -> TooManyFailuresError:
+        first = "; ".join(
+            f"{show(block.restriction)} of element {show(block.element)}: {block.error}"
+            for block in self.failed[:_SHOWN]
+        )
+        return TooManyFailuresError(
+            f"{self._work.name}: {len(self.failed)} blocks failed, and max_failures is {self._max_failures}. The first "
+            f"are: {first}. Mend the DoFn or the input, or raise max_failures."
+        )

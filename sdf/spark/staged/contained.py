@@ -1,0 +1,74 @@
+"""Attempts at tasks in a run with quarantine: each in a child process, whose failure is a receipt like any other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from sdf.execution.bundle import Bundle
+from sdf.execution.work_items import WorkItem
+from sdf.model.dofn import DoFn
+from sdf.quarantine.blocks import failure_of
+from sdf.quarantine.child import Child, run_in_child
+from sdf.quarantine.failures import Failure
+from sdf.quarantine.options import Quarantine
+from sdf.spark import serde
+from sdf.spark.staged.stored_blocks import Receipt
+
+__all__ = ["attempts", "bundle_of", "convicting"]
+
+
+def attempts(
+    run: Callable[[Child | None], Iterator[Any]], quarantine: Quarantine | None, failed: Callable[[Failure], Receipt]
+) -> Iterator[Any]:
+    """Yield what an attempt gives, a receipt last.
+
+    Args:
+        run: makes the attempt; it gets the child in which it runs, or None without quarantine.
+        quarantine: the options of the run; None to run here.
+        failed: makes the receipt of an attempt that failed.
+    """
+    if quarantine is None:
+        yield from run(None)
+        return
+
+    def work(child: Child) -> None:
+        for given in run(child):
+            child.give(given)
+
+    for given in run_in_child(work, block_seconds=quarantine.block_seconds, load=serde.loads):
+        yield failed(given) if isinstance(given, Failure) else given
+
+
+def bundle_of(fn: DoFn, items: Sequence[WorkItem], side_inputs: Mapping[str, Any], child: Child | None) -> Bundle:
+    """Return the bundle of an attempt; if it runs in a child, that tells the parent what runs."""
+    if child is None:
+        return Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic)
+
+    def started(item: WorkItem) -> None:
+        child.started(item.id)
+
+    def claimed(position: Any) -> None:
+        child.claimed(serde.dumps(position, "a position"))
+
+    return Bundle(
+        fn, items, side_inputs=side_inputs, clock=time.monotonic, on_start=started, on_claim=claimed
+    )  # fmt: skip
+
+
+def convicting(bundle: Bundle, child: Child | None) -> AbstractContextManager[None]:
+    """Return a context manager that tells the parent of an error in it which convicts a block."""
+    return nullcontext() if child is None else _convicting(bundle, child)
+
+
+@contextmanager
+def _convicting(bundle: Bundle, child: Child) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        failure = failure_of(bundle, error)
+        if failure is not None:
+            child.failed(failure)
+        raise
