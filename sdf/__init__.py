@@ -14,6 +14,7 @@ from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTra
 from sdf.model.restrictions import UNBOUNDED, ByteKeyRange, OffsetRange
 from sdf.model.trackers import Progress, RestrictionTracker
 from sdf.model.watermarks import ManualWatermark, MonotonicWatermark, WalltimeWatermark, WatermarkEstimator
+from sdf.quarantine.failures import FailedBlock
 from sdf.reporting.progress import RunProgress, StreamProgress
 from sdf.reporting.run_report import RunReport
 
@@ -31,6 +32,7 @@ __all__ = [
     "ByteKeyRange",
     "ByteKeyRangeTracker",
     "DoFn",
+    "FailedBlock",
     "GrowableOffsetRangeTracker",
     "LiveRunner",
     "ManualWatermark",

@@ -7,7 +7,8 @@ items not yet started are given back whole, and the running work item is split i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -60,6 +61,7 @@ class Bundle:
         self._executor = Executor(fn, side_inputs=side_inputs, clock=clock, on_claim=on_claim)
         self._on_start = on_start
         self.raised = False
+        self._outputs: Callable[[], Generator[Any, None, None] | None] = lambda: None
         self._clock = clock
         self._lock = Lock()
         self._stop = len(items)  # work items from here on are not started
@@ -69,7 +71,12 @@ class Bundle:
         self._began = self.ended_at = clock()
 
     def outputs(self) -> Iterator[Any]:
-        """Yield all outputs. `outcome` is complete only once they have ended."""
+        """Return an iterator over all outputs. `outcome` is complete only once they have ended."""
+        outputs = self._run()
+        self._outputs = weakref.ref(outputs)  # a reference would be a cycle, and put off the end of outputs left unread
+        return outputs
+
+    def _run(self) -> Generator[Any, None, None]:
         try:
             call_hook(self._fn, "start_bundle")
             while True:
@@ -107,7 +114,10 @@ class Bundle:
         return self._items[self._next - 1], None if running is None else running.invoker.last_claimed
 
     def progress(self) -> tuple[Any, ...]:
-        """Return a value that changes with each claim and record."""
+        """Return a value that changes with each claim and record, and with time while the reader of the outputs runs."""
+        outputs = self._outputs()
+        if outputs is None or not outputs.gi_running:
+            return (self._clock(),)
         with self._lock:
             running = self._executor.running
             if running is None:

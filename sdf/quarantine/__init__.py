@@ -1,5 +1,6 @@
 """Quarantine: finds the blocks that fail and sets them aside, while all other work goes on.
 
-`failures` has the values, `suspects` decides on the driver what runs next after a failure, and `child` runs work on a
-worker in a process of its own, whose death costs nothing else.
+`failures` has the values. `blocks` tells on a worker whether an error is the fault of a block. `suspects` decides on
+the driver what runs next. So that a death costs nothing else, each attempt runs in a process of its own
+(`sdf.spark.child`).
 """

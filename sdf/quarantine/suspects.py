@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from sdf.errors import TooManyFailuresError, show
 from sdf.execution.work_items import DEFERRED, WHILE_IT_RAN, WorkItem
@@ -34,6 +34,8 @@ class Suspects:
     Args:
         work: the state of the run.
         max_failures: how many blocks may be set aside.
+        failed: those that an earlier driver of a saved run has set aside.
+        noted: called with each work item that is set aside, and its block.
 
     Attributes:
         failed: the blocks that were set aside, in the order in which that happened.
@@ -41,10 +43,18 @@ class Suspects:
         for_idle: the suspects that may run only while nothing else does, one at a time.
     """
 
-    def __init__(self, work: RunState, max_failures: float) -> None:
+    def __init__(
+        self,
+        work: RunState,
+        max_failures: int,
+        *,
+        failed: Iterable[FailedBlock] = (),
+        noted: Callable[[WorkItem, FailedBlock], None] = lambda item, block: None,
+    ) -> None:
         self._work = work
         self._max_failures = max_failures
-        self.failed: list[FailedBlock] = []
+        self._noted = noted
+        self.failed: list[FailedBlock] = list(failed)
         self.waiting: deque[WorkItem] = deque()
         self.for_idle: deque[WorkItem] = deque()
         # By the ids of work items. A part that is cut off later has the attempts of its whole, and is as misled.
@@ -59,7 +69,7 @@ class Suspects:
         return len(self.waiting) + len(self.for_idle)
 
     def admits(self, item: WorkItem) -> bool:
-        """Take a work item that nobody owns if it is a suspect, or was cut off from one that ran; tell whether it is."""
+        """Take a work item that nobody owns if it is a suspect, or was cut off from one that ran; tell which."""
         suspect = item.id in self._alone or (item.parent in self._alone and item.origin in (WHILE_IT_RAN, DEFERRED))
         if suspect:
             self._suspect(item)
@@ -156,10 +166,10 @@ class Suspects:
         return deaths >= _DEATHS_WHEN_IDLE
 
     def _set_aside(self, item: WorkItem, failure: Failure) -> None:
-        owner = ("set aside", item.id)
-        self._work.ledger.assign(owner, [item])
-        self._work.ledger.seal(owner, owner)
-        self.failed.append(FailedBlock(item.element, item.restriction, failure.error, self._attempts[item.id]))
+        self._work.set_aside(item)
+        block = FailedBlock(item.element, item.restriction, failure.error, self._attempts[item.id])
+        self.failed.append(block)
+        self._noted(item, block)
         if len(self.failed) > self._max_failures:
             raise self._too_many()
 

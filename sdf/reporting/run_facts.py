@@ -75,7 +75,7 @@ class RunFacts:
         lanes: the number of lanes of `LiveRunner`; tasks and pieces cover those that have ended. 0 for `StagedRunner`.
         rate_limits: for each `RateLimit` its name, the calls a second that it allows, how many calls there were, and
             how many the server has refused; `LiveRunner` only.
-        failures: with quarantine the blocks that were set aside, each a `FailedBlock`; the other numbers leave them out.
+        failures: with quarantine the blocks that were set aside, each a `FailedBlock`; no other number counts them.
     """
 
     name: str

@@ -16,6 +16,7 @@ Records of the log, as JSON lists:
     ["split", item, primary, [residuals]]      a residual is [restriction, watermark, deferred, due]
     ["commit", [items], messages, records, s]  a segment: its work items, per output the message of the sink and the
                                                number of records, and the seconds that it took
+    ["failed", item, attempts, error]          a work item was set aside, after so many attempts
     ["running", seconds]                       how much work this driver has lost so far, or would lose if it died
                                                now; for display only
     ["committing", hash]                       nothing runs any more; the hash of the messages to commit
@@ -41,6 +42,7 @@ from sdf.journal.chain import canonical, sha256
 from sdf.journal.pending import from_data, to_data
 from sdf.journal.run_log import RunLog
 from sdf.model.restrictions import OffsetRange
+from sdf.quarantine.failures import FailedBlock
 from sdf.saving.parts import Part, Parts
 from sdf.scheduling.run_state import RunState, collecting_nothing
 
@@ -149,6 +151,8 @@ class History:
                 ranges, messages, records, seconds = values
                 self._parts.commit(ranges)
                 self._count(Segment(messages, records, seconds))
+            elif kind == "failed":
+                self._parts.set_aside(*values)
             elif kind == "running":
                 (self._running,) = values
             elif kind == "committing":
@@ -204,12 +208,23 @@ class History:
             for line in zlib.decompress(self._log.get(blob)).splitlines():
                 yield json.loads(line)
 
+    def failed_blocks(self) -> list[FailedBlock]:
+        """Return the blocks that were set aside; call this before `replay`."""
+        if not self._parts.some_failed:
+            return []
+        return [
+            FailedBlock(element, _value(part.data), part.failed[1], part.failed[0])
+            for element, parts in zip(self.elements(), self._parts.elements(), strict=True)
+            for part in parts
+            if part.failed is not None
+        ]
+
     def replay(self, work: RunState) -> list[tuple[WorkItem, int]]:
         """Enter all of the history into the state of a new run.
 
         Returns:
-            The work items that are not committed, each with the time from which it may run, in milliseconds since the
-            epoch; 0 for at once.
+            The work items that are neither committed nor set aside, each with the time from which it may run, in
+            milliseconds since the epoch; 0 for at once.
 
         Raises:
             JournalCorruptError: if the history does not add up.
@@ -224,8 +239,15 @@ class History:
                     items = work.restore(from_data(element), one, restrictions, note)
                     done = [item for item, part in zip(items, parts, strict=True) if part.committed]
                     work.ledger.assign(_BEFORE, done)
-                    work.done_before += sum(map(units, done))
-                    todo += [(item, part.due) for item, part in zip(items, parts, strict=True) if not part.committed]
+                    aside = [item for item, part in zip(items, parts, strict=True) if part.failed is not None]
+                    for item in aside:
+                        work.set_aside(item)
+                    work.done_before += sum(map(units, [*done, *aside]))
+                    todo += [
+                        (item, part.due)
+                        for item, part in zip(items, parts, strict=True)
+                        if not part.committed and part.failed is None
+                    ]
                 work.ledger.seal(_BEFORE, _BEFORE)
         except (SdfError, LookupError, ValueError, TypeError) as error:
             raise self._corrupt(f"the log does not add up: {error}") from error

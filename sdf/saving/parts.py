@@ -29,6 +29,7 @@ class Part:
         committed: whether it is committed.
         watermark: state of the watermark estimator as in the log, or None.
         due: the time from which it may run, in milliseconds since the epoch; 0 for at once.
+        failed: how often it failed before it was set aside, and why; None if it was not.
     """
 
     data: Any
@@ -36,6 +37,7 @@ class Part:
     committed: bool
     watermark: Any = None
     due: int = 0
+    failed: tuple[int, str] | None = None
 
 
 class Parts:
@@ -48,6 +50,7 @@ class Parts:
         self._committed = bytearray()
         self._watermarks: dict[int, Any] = {}
         self._dues: dict[int, int] = {}
+        self._failed: dict[int, tuple[int, str]] = {}
         self._firsts: list[int] = []  # of each element, the number of its first work item
 
     def add_element(self, pieces: Sequence[tuple[Any, float | None]]) -> None:
@@ -82,9 +85,20 @@ class Parts:
                 self._check_open(number)
                 self._committed[number] = 1
 
+    def set_aside(self, number: int, attempts: int, error: str) -> None:
+        """Enter that a work item has failed so often, and is not tried again."""
+        self._check_open(number)
+        self._failed[number] = attempts, error
+
+    @property
+    def some_failed(self) -> bool:
+        """Whether a work item was set aside."""
+        return bool(self._failed)
+
     def _check_open(self, number: int) -> None:
-        if not 0 <= number < len(self._data) or self._data[number] is None or self._committed[number]:
-            raise ValueError(f"work item {number} is not there, or is committed already")
+        there = 0 <= number < len(self._data) and self._data[number] is not None
+        if not there or self._committed[number] or number in self._failed:
+            raise ValueError(f"work item {number} is not there, or is committed or set aside already")
 
     def elements(self) -> Iterator[list[Part]]:
         """Yield the parts of each element, in order, without those that hold nothing; committed neighbours are one."""
@@ -127,7 +141,8 @@ class Parts:
                 return
         size = self._size[number]
         watermark, due = self._watermarks.get(number), self._dues.get(number, 0)
-        parts.append(Part(data, None if size == _UNKNOWN else size, committed, watermark, due))
+        failed = self._failed.get(number)
+        parts.append(Part(data, None if size == _UNKNOWN else size, committed, watermark, due, failed))
 
     def renumbered(self) -> Parts:
         """Return the parts as a driver that takes over numbers them."""
@@ -141,4 +156,6 @@ class Parts:
                     fresh._watermarks[number] = part.watermark
                 if part.due:
                     fresh._dues[number] = part.due
+                if part.failed is not None:
+                    fresh._failed[number] = part.failed
         return fresh

@@ -12,6 +12,7 @@ from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import WorkItem
 from sdf.journal.run_log import RunLog
+from sdf.quarantine.failures import FailedBlock
 from sdf.saving.history import History, Segment, split_record
 from sdf.saving.log_writer import LogWriter
 from sdf.saving.segments import Targets
@@ -47,6 +48,7 @@ class Saving:
         targets: the sinks and the token.
         resumed: whether an earlier driver has begun the run.
         commit_seconds: how long a segment may last.
+        failures: the blocks that were set aside so far.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Saving:
         if self.history.aborted:
             self.history.reset()
         self.commit_seconds = commit_seconds
+        self.failures = self.history.failed_blocks()
         self._pulse_at = clock()
         self._uncommitted_seconds = self._lost_seconds = 0.0
         begins = self.history.app is None or (not self.history.prepared and self.history.identity != identity)
@@ -123,6 +126,11 @@ class Saving:
         """Log a segment: the ledger holds its work items as committed."""
         segment = Segment(tuple(messages), tuple(records), seconds)
         self._writer.add(self.history.of_segment(item_ids, segment))
+
+    def set_aside(self, item: WorkItem, block: FailedBlock) -> None:
+        """Log that a work item was set aside: the ledger holds it as done."""
+        self._writer.add(["failed", item.id, block.attempts, block.error])
+        self.failures.append(block)
 
     def pulse(self, uncommitted_seconds: float, lost_seconds: float) -> None:
         """Log now and then how much work is not committed; raise if the log cannot be written.

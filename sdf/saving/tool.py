@@ -15,6 +15,7 @@ from sdf.execution.work_items import units
 from sdf.journal.run_log import RunLog
 from sdf.model.dofn import DoFn
 from sdf.model.restrictions import OffsetRange
+from sdf.quarantine.failures import FailedBlock
 from sdf.saving.history import History
 from sdf.scheduling.run_state import RunState
 from sdf.storage.places import Storage
@@ -61,12 +62,13 @@ def run(what: str, storage: Storage) -> int | None:
     try:
         log = RunLog(storage, driver=uuid.uuid4().hex, clock=lambda: 0)
         history = History(log)
+        failed = history.failed_blocks()
         work = RunState(_SizesFn())
         left = (
             [item for item, _ in history.replay(work)] if history.expanded is not None and not history.aborted else []
         )
         if what == "show":
-            for line in _lines(history, work, left):
+            for line in _lines(history, failed, work, left):
                 print(line)
         elif what == "clean":
             if not (history.done or history.aborted):
@@ -81,10 +83,14 @@ def run(what: str, storage: Storage) -> int | None:
     return 0
 
 
-def _lines(history: History, work: RunState, left: list[Any]) -> Iterator[str]:
+def _lines(history: History, failed: list[FailedBlock], work: RunState, left: list[Any]) -> Iterator[str]:
     drivers = "1 driver" if history.drivers == 1 else f"{history.drivers} drivers"
     yield f"saved run {history.app} of {history.identity.get('the DoFn')}, {drivers} so far: {_status(history)}"
     yield f"committed: {sum(history.records):,} records in {history.segments:,} segments"
+    for block in failed[:_MOST_LINES]:
+        yield f"set aside: {show(block.restriction)} of element {show(block.element, 80)}: {show(block.error)}"
+    if len(failed) > _MOST_LINES:
+        yield f"  ... and {len(failed) - _MOST_LINES:,} more"
     if history.expanded is None or history.aborted:
         return
     elements = _elements(work, left)

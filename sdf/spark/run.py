@@ -67,10 +67,11 @@ def run_sdf(
             None for a bar if there is a terminal or a notebook, and tqdm is installed; False for none.
 
     Returns:
-        An RDD of the outputs, each exactly once, in no particular order; with ``tags`` or quarantine a dict of RDDs, ``"main"`` and
-        one per tag, and with quarantine ``"failed"``, whose records are `FailedBlock`. Each has a ``report``, a `RunReport`. With `StagedRunner` the records are
-        computed, and stay in Spark's storage until you call ``unpersist()`` on the RDD; an action after that computes
-        them again. With `LiveRunner` the RDD is lazy: the work runs in your actions.
+        An RDD of the outputs, each exactly once, in no particular order. With ``tags`` or quarantine a dict of RDDs:
+        ``"main"``, one per tag, and with quarantine ``"failed"``, whose records are `FailedBlock`. Each has a
+        ``report``, a `RunReport`. With `StagedRunner` the records are computed, and stay in Spark's storage until you
+        call ``unpersist()`` on the RDD; an action after that computes them again. With `LiveRunner` the RDD is lazy:
+        the work runs in your actions.
 
         For a DataFrame: DataFrames that read what is staged.
 

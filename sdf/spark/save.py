@@ -21,8 +21,10 @@ from sdf.journal.run_log import RunLog
 from sdf.limits.rate_limit import RateLimit
 from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.numbers import is_number
+from sdf.quarantine.failures import FailedBlock
 from sdf.quarantine.options import Quarantine, check_quarantine
 from sdf.reporting.progress import RunProgress
+from sdf.reporting.run_facts import count_of
 from sdf.reporting.run_report import RunReport
 from sdf.saving.history import History
 from sdf.saving.outputs import checkpoint_of, sinks_by_output, told
@@ -57,6 +59,7 @@ class SaveSummary:
             every ten seconds.
         report: the report of what this call ran; None if nothing was left to run.
         records_by_output: number of records of each output.
+        failures: the blocks that were set aside, by this call or an earlier one.
     """
 
     records: int
@@ -67,12 +70,14 @@ class SaveSummary:
     repeated_seconds: float
     report: RunReport | None = attrs.field(repr=False)
     records_by_output: Mapping[str, int]
+    failures: tuple[FailedBlock, ...] = attrs.field(default=(), repr=False)
 
     def __str__(self) -> str:
         files = f" in {self.files:,} files, {self.bytes:,} bytes," if self.files else ""
         resumed = "; resumed" if self.resumed else ""
         again = f"; about {self.repeated_seconds:.0f} s of work done again" if self.repeated_seconds >= 0.5 else ""
-        return f"saved {self.records:,} records{files} in {self.seconds:.1f} s{resumed}{again}"
+        failed = f"; {count_of(len(self.failures), 'block')} failed and set aside" if self.failures else ""
+        return f"saved {self.records:,} records{files} in {self.seconds:.1f} s{resumed}{again}{failed}"
 
 
 def save_sdf(
@@ -291,4 +296,5 @@ def _summary(saving: Saving, report: RunReport | None, seconds: float) -> SaveSu
         repeated_seconds=saving.repeated_seconds,
         report=report,
         records_by_output=records,
+        failures=tuple(saving.failures),
     )

@@ -11,10 +11,10 @@ from sdf.execution.bundle import Bundle
 from sdf.execution.work_items import WorkItem
 from sdf.model.dofn import DoFn
 from sdf.quarantine.blocks import failure_of
-from sdf.quarantine.child import Child, run_in_child
 from sdf.quarantine.failures import Failure
 from sdf.quarantine.options import Quarantine
 from sdf.spark import serde
+from sdf.spark.child import Child, run_in_child
 from sdf.spark.staged.stored_blocks import Receipt
 
 __all__ = ["attempts", "bundle_of", "convicting"]

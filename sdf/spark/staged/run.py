@@ -124,7 +124,13 @@ class StagedRun:
         self._jobs = jobs
         self._work = RunState(fn)
         self._max_tasks = limits.max_tasks
-        self._suspects = None if quarantine is None else Suspects(self._work, quarantine.max_failures)
+        self._suspects = None
+        if quarantine is not None and saving is not None:
+            self._suspects = Suspects(
+                self._work, quarantine.max_failures, failed=saving.failures, noted=saving.set_aside
+            )  # fmt: skip
+        elif quarantine is not None:
+            self._suspects = Suspects(self._work, quarantine.max_failures)
         self._planner = StagePlanner(self._work, tuning, limits, tasks_per_slot=tasks_per_slot)
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self._stages: list[_Stage] = []

@@ -11,11 +11,11 @@ from sdf.errors import BadRecordError
 from sdf.execution.timekeeper import Timekeeper
 from sdf.execution.work_items import Outcome, WorkItem
 from sdf.limits.rate_limit import paced
-from sdf.quarantine.child import Child
 from sdf.quarantine.failures import Failure
 from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.scheduling.commit_interval import budget_of_retry
+from sdf.spark.child import Child
 from sdf.spark.payload import Payload, marked
 from sdf.spark.staged.contained import attempts, bundle_of, convicting
 from sdf.spark.staged.stored_blocks import Receipt, Stamp

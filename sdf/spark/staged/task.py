@@ -20,10 +20,10 @@ from sdf.execution.timekeeper import Timekeeper
 from sdf.execution.work_items import Outcome, WorkItem
 from sdf.limits.rate_limit import paced
 from sdf.model.dofn import TaggedOutput
-from sdf.quarantine.child import Child
 from sdf.quarantine.failures import Failure
 from sdf.quarantine.options import Quarantine
 from sdf.spark import serde
+from sdf.spark.child import Child
 from sdf.spark.payload import Payload, marked
 from sdf.spark.staged.contained import attempts, bundle_of, convicting
 from sdf.spark.staged.stored_blocks import Receipt, Stamp, batches, read_blocks

@@ -5,14 +5,18 @@ parent that sees the pipe end before the child has said that it is done knows wh
 hangs, the parent kills the child, also one whose interpreter hangs in C code.
 
 The child has a copy of the worker's memory, so nothing that it runs is sent to it. Threads are not copied. What a run's
-code opens, such as clients, is therefore opened in the child, for each attempt anew.
+code opens, such as clients, is therefore opened in the child, for each attempt anew. Importing libraries anew each time
+would take longer than many an attempt. So the parent imports what a child has imported, for the children after it.
 """
 
 from __future__ import annotations
 
+import importlib
+import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -27,6 +31,8 @@ from sdf.errors import SdfError, StageError
 from sdf.quarantine.failures import DIED, HUNG, KILLED, Failure
 
 __all__ = ["Child", "ChildTraceback", "run_in_child"]
+
+log = logging.getLogger("sdf.worker")
 
 _FORK = multiprocessing.get_context("fork")
 _JOIN_SECONDS = 5.0
@@ -128,6 +134,8 @@ def _messages(
         elif kind in (_FAILED, _ENDED):
             if kind == _FAILED:
                 yield value
+            else:
+                _import(value)
             return
         elif kind == _RAISED:
             error, text = value
@@ -161,14 +169,28 @@ def _run(work: Callable[[Child], None], pipe: Connection, other: Connection) -> 
     other.close()
     threading.Thread(target=_end_with_parent, name="sdf-parent", daemon=True).start()
     child = Child(pipe)
+    before = set(sys.modules)
     try:
         work(child)
-        child._send(_ENDED)
+        child._send(_ENDED, [name for name, module in sys.modules.items() if name not in before and _is_found(module)])
     except BrokenPipeError:  # the parent reads no more
         pass
     except BaseException as error:  # of any kind: the parent raises it
         if not child.told:
             child._send(_RAISED, (_sendable(error), traceback.format_exc()))
+
+
+def _is_found(module: Any) -> bool:
+    """Tell whether a module comes from where the parent finds it too."""
+    return getattr(getattr(module, "__spec__", None), "has_location", False)
+
+
+def _import(names: list[str]) -> None:
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception:  # of any kind: the next child imports it, or fails to
+            log.debug("the worker cannot import %s, which its child has imported", name, exc_info=True)
 
 
 def _sendable(error: BaseException) -> BaseException:

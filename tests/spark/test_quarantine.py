@@ -1,0 +1,245 @@
+"""Quarantine: whatever a block does, it is set aside, and all others are there once."""
+
+import os
+import re
+import signal
+import threading
+import time
+
+import pytest
+
+from sdf import DoFn, FailedBlock, LiveRunner, StagedRunner, run_sdf, save_sdf
+from sdf.errors import (
+    InvalidTypeError,
+    InvalidValueError,
+    ProcessError,
+    SourceAwayError,
+    StageError,
+    TooManyFailuresError,
+)
+from sdf.sinks import JsonLinesFiles, ParquetFiles
+
+BLOCKS = 120
+
+
+class BadFn(DoFn):
+    """Element: a number; gives (element, block) for 120 blocks. Some blocks do what ``bad`` says."""
+
+    def __init__(self, bad):
+        self.bad = bad
+
+    def get_initial_restriction(self, element):
+        return (0, BLOCKS)
+
+    def process(self, element, tracker):
+        for block in tracker.claims():
+            yield self.read(element, block)
+
+    def read(self, element, block):
+        what = self.bad.get((element, block))
+        if what == "raises":
+            raise ValueError(f"cannot read {block}")
+        if what == "exits":
+            os._exit(7)
+        if what == "is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == "crashes":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if what == "hangs":
+            time.sleep(600)
+        if what == "hangs in C":
+            re.match("(a*)*b", "a" * 40)  # holds the interpreter's lock
+        if what == "does not pickle":
+            return (element, block, threading.Lock())
+        if what == "is away":
+            raise ConnectionResetError("the store is away")
+        if what == "has gone":
+            raise SourceAwayError("the broker is away")
+        return (element, block)
+
+
+EVERY = ["raises", "exits", "is killed", "crashes", "hangs", "hangs in C", "does not pickle"]
+
+
+def of_all_but(bad, elements=3):
+    return sorted(
+        (element, block) for element in range(elements) for block in range(BLOCKS) if (element, block) not in bad
+    )
+
+
+def set_aside(failed):
+    assert all(isinstance(block, FailedBlock) for block in failed)
+    return sorted((block.element, *block.restriction) for block in failed)
+
+
+@pytest.mark.parametrize("what", EVERY)
+def test_a_bad_block_is_set_aside_and_all_others_are_there_once(sc, what):
+    """Alone in its part; also the first and the last one, and two in a row."""
+    bad = dict.fromkeys([(0, 0), (0, 1), (1, BLOCKS - 1), (2, 50)], what)
+    outputs = run_sdf(sc.parallelize(range(3), 3), BadFn(bad), on_failure="quarantine", block_seconds=3.0)
+    assert sorted(outputs["main"].collect()) == of_all_but(bad)
+    assert set_aside(outputs["failed"].collect()) == [(element, block, block + 1) for element, block in sorted(bad)]
+    report = outputs["main"].report
+    assert set_aside(report.failures) == set_aside(outputs["failed"].collect())
+    assert "4 blocks failed; everything but these is here exactly once" in str(report)
+
+
+def test_the_error_says_what_happened(sc):
+    """Type and message of an exception, or how the process ended."""
+    bad = {(0, at * 10): what for at, what in enumerate(EVERY)}
+    outputs = run_sdf(sc.parallelize([0]), BadFn(bad), on_failure="quarantine", block_seconds=3.0)
+    errors = [block.error for block in sorted(outputs["failed"].collect(), key=lambda block: block.restriction.start)]
+    patterns = [
+        r"BadFn.process\(\).*ValueError: cannot read 0",
+        "ended: exit code 7",
+        "ended: SIGKILL, as when memory runs out",
+        "ended: SIGSEGV",
+        "neither a claim nor a record in block_seconds=3.0",
+        "neither a claim nor a record in block_seconds=3.0",
+        "does not pickle",
+    ]
+    for error, pattern in zip(errors, patterns, strict=True):
+        assert re.search(pattern, error), error
+
+
+def test_the_result_can_be_read_twice_and_computed_again(sc):
+    """A lost block is replayed; the blocks of attempts that failed hold nothing."""
+    bad = {(0, 7): "raises", (1, 3): "exits"}
+    outputs = run_sdf(sc.parallelize(range(3), 3), BadFn(bad), on_failure="quarantine")
+    first = sorted(outputs["main"].collect())
+    outputs["main"].unpersist(blocking=True)
+    assert sorted(outputs["main"].collect()) == first == of_all_but(bad)
+
+
+def test_without_a_bad_block_nothing_fails(sc):
+    """The output is there, and empty."""
+    outputs = run_sdf(sc.parallelize(range(3)), BadFn({}), on_failure="quarantine", tags=["other"])
+    assert set(outputs) == {"main", "other", "failed"}
+    assert outputs["failed"].collect() == []
+    assert sorted(outputs["main"].collect()) == of_all_but({})
+
+
+@pytest.mark.parametrize(("what", "told"), [("is away", ProcessError), ("has gone", SourceAwayError)])
+def test_a_store_that_is_away_convicts_no_block(sc, what, told):
+    """The run fails, as it does without quarantine."""
+    with pytest.raises(told, match="is away"):
+        run_sdf(sc.parallelize([0]), BadFn({(0, 5): what}), on_failure="quarantine")
+
+
+def test_a_setup_that_dies_convicts_no_block(sc):
+    """There is no block yet; and so with one that raises."""
+
+    class DeadFn(BadFn):
+        def setup(self):
+            if self.bad:
+                os._exit(3)
+            raise OSError("no license")
+
+    class DeadLaterFn(DeadFn):
+        expanded = False
+
+        def setup(self):
+            import multiprocessing
+
+            if multiprocessing.parent_process() is not None:
+                super().setup()
+
+    with pytest.raises(StageError, match="before any work began: exit code 3"):
+        run_sdf(sc.parallelize([0]), DeadLaterFn({1: 1}), on_failure="quarantine")
+    with pytest.raises(ProcessError, match="no license"):
+        run_sdf(sc.parallelize([0]), DeadLaterFn({}), on_failure="quarantine")
+
+
+def test_more_failures_than_allowed_end_the_run(sc):
+    """With the first errors."""
+    bad = dict.fromkeys([(0, block) for block in range(0, BLOCKS, 2)], "raises")
+    with pytest.raises(TooManyFailuresError, match=r"max_failures is 5.*cannot read"):
+        run_sdf(sc.parallelize([0]), BadFn(bad), on_failure="quarantine", max_failures=5)
+
+
+class BufferingFn(BadFn):
+    """Gives the records of ten blocks together, after it has claimed them."""
+
+    def process(self, element, tracker):
+        held = []
+        for block in tracker.claims():
+            held.append(block)
+            if len(held) == 10:
+                yield from [self.read(element, one) for one in held]
+                held = []
+        yield from [self.read(element, one) for one in held]
+
+
+@pytest.mark.parametrize("what", ["raises", "exits"])
+def test_a_dofn_that_buffers_loses_only_the_bad_block(sc, what):
+    """The position claimed last is another block then."""
+    bad = {(0, 33): what, (2, 118): what}
+    outputs = run_sdf(sc.parallelize(range(3)), BufferingFn(bad), on_failure="quarantine")
+    assert sorted(outputs["main"].collect()) == of_all_but(bad)
+    assert set_aside(outputs["failed"].collect()) == [(0, 33, 34), (2, 118, 119)]
+
+
+def test_wrong_options_are_refused_before_any_job(sc):
+    """Each with what was given."""
+    rdd, fn = sc.parallelize([0]), BadFn({})
+    for options, kind, pattern in [
+        ({"on_failure": "skip"}, InvalidValueError, "'raise' or 'quarantine' .got 'skip'"),
+        ({"on_failure": "quarantine", "max_failures": -1}, InvalidValueError, "0 or more .got -1"),
+        ({"on_failure": "quarantine", "max_failures": 1.5}, InvalidTypeError, "an integer .got 1.5"),
+        ({"on_failure": "quarantine", "block_seconds": 0}, InvalidValueError, "positive number"),
+        ({"block_seconds": 3}, InvalidValueError, "needs on_failure='quarantine'"),
+        ({"on_failure": "quarantine", "tags": ["failed"]}, InvalidValueError, "name your tag differently"),
+        ({"on_failure": "quarantine", "runner": LiveRunner()}, InvalidTypeError, "cannot set blocks aside"),
+    ]:
+        with pytest.raises(kind, match=pattern):
+            run_sdf(rdd, fn, **options)
+
+
+# Saved runs.
+
+
+class RowFn(BadFn):
+    """Gives dicts."""
+
+    def process(self, element, tracker):
+        for block in tracker.claims():
+            element, block, *_ = self.read(element, block)
+            yield {"element": element, "block": block if self.bad.get((element, block)) != "is no number" else "x"}
+
+
+def rows(path):
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    return sorted(zip(table["element"].to_pylist(), table["block"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("what", ["raises", "exits", "is killed", "hangs", "is no number"])
+def test_a_saved_run_sets_bad_blocks_aside(sc, tmp_path, what):
+    """The summary and the log name them; the same call again does not run them."""
+    bad = dict.fromkeys([(0, 0), (1, BLOCKS - 1), (2, 50)], what)
+    sink = ParquetFiles(str(tmp_path / "out"))
+    summary = save_sdf(sc.parallelize(range(3), 3), RowFn(bad), sink, on_failure="quarantine", block_seconds=3.0)
+    wanted = [(element, block, block + 1) for element, block in sorted(bad)]
+    assert rows(tmp_path / "out") == of_all_but(bad)
+    assert set_aside(summary.failures) == wanted
+    assert "3 blocks failed and set aside" in str(summary)
+    again = save_sdf(sc.parallelize(range(3), 3), RowFn(bad), sink, on_failure="quarantine")
+    assert again.report is None
+    assert set_aside(again.failures) == wanted
+
+
+def test_what_was_set_aside_before_a_crash_stays_so(sc, tmp_path):
+    """And counts for max_failures."""
+    bad = dict.fromkeys([(0, 5), (1, 7)], "raises")
+    target = str(tmp_path / "out")
+    elements = sc.parallelize(range(3), 3)
+    one = StagedRunner(max_tasks=1)
+    with pytest.raises(TooManyFailuresError):
+        save_sdf(elements, RowFn(bad), JsonLinesFiles(target), on_failure="quarantine", max_failures=1, runner=one)
+    with pytest.raises(TooManyFailuresError, match="max_failures is 1"):
+        save_sdf(elements, RowFn(bad), JsonLinesFiles(target), on_failure="quarantine", max_failures=1, runner=one)
+    summary = save_sdf(elements, RowFn(bad), JsonLinesFiles(target), on_failure="quarantine", max_failures=2)
+    assert summary.resumed
+    assert set_aside(summary.failures) == [(0, 5, 6), (1, 7, 8)]
+    assert summary.records == 3 * BLOCKS - 2
