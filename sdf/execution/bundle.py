@@ -6,6 +6,7 @@ items not yet started are given back whole, and the running work item is split i
 
 from __future__ import annotations
 
+import inspect
 import math
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -114,9 +115,9 @@ class Bundle:
         return self._items[self._next - 1], None if running is None else running.invoker.last_claimed
 
     def progress(self) -> tuple[Any, ...]:
-        """Return a value that changes with each claim and record, and with time while the reader of the outputs runs."""
+        """Return a value that changes with each claim and record, and all the time while the outputs' reader works."""
         outputs = self._outputs()
-        if outputs is None or not outputs.gi_running:
+        if outputs is None or inspect.getgeneratorstate(outputs) != inspect.GEN_RUNNING:
             return (self._clock(),)
         with self._lock:
             running = self._executor.running
