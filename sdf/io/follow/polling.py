@@ -120,7 +120,10 @@ class Watch(Connector):
             if tracker.try_claim(Scan(polls.start, polls.found, ())):
                 yield from polls.found
             return
-        outputs, now = tuple(self.poll(element)), time.time()
+        given, now = self.poll(element), time.time()
+        if not isinstance(given, Iterable):
+            raise InvalidTypeError(f"Watch poll must return an iterable of outputs (got {show(given)}).")
+        outputs = tuple(given)
         new, seen = self._new(element, outputs, polls.seen)
         news = now if new else polls.news
         polled = Polled(element, outputs, now - polls.began, now - news)

@@ -67,6 +67,12 @@ def test_a_key_that_does_not_equal_itself():
     assert follow([("a", nan)], key=lambda pair: pair[0]).read() == [("a", nan)]
 
 
+def test_a_poll_that_returns_nothing_to_iterate():
+    """The message says which function, and what it returned."""
+    with pytest.raises(InvalidTypeError, match=r"Watch poll must return an iterable of outputs .got None"):
+        follow(None).read()
+
+
 def test_it_ends_when_it_is_told_to():
     """What the last poll gave is given; then there is nothing left."""
     watch = follow(["a"], ["a", "end"], until=lambda polled: "end" in polled.outputs)
