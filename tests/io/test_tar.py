@@ -14,6 +14,7 @@ import pytest
 from sdf import run_direct
 from sdf.errors import InvalidValueError, ReadError, SourceChangedError
 from sdf.io import FileBlocks, FileInfo, MatchFiles, ReadLines, ReadTar
+from sdf.io.compressed.compression import named_kind
 from sdf.io.files.pinned import open_file
 from sdf.io.tar import _Archive
 from sdf.testing import check_dofn
@@ -131,6 +132,15 @@ def test_members_are_files_for_every_reader(archive, path, pattern, expected):
     assert "".join(run_direct(files, ReadLines())) == expected
     there = {name: len(content) for name, content in theirs(path)}
     assert {file.path.partition("::")[0].removeprefix("tar://"): file.size for file in files}.items() <= there.items()
+
+
+def test_a_member_is_compressed_if_its_own_name_says_so(path):
+    """Not if that of its archive does. A cache in front has no name."""
+    write(path, {"a.txt.gz": gzip.compress(b"one\ntwo\n")})
+    for members in ([f"tar://a.txt.gz::{path}"], run_direct([f"tar://*.gz::{path}"], MatchFiles())):
+        assert run_direct(members, ReadLines()) == ["one", "two"]
+    assert named_kind("tar://a.txt::a.tar.gz") == ""
+    assert [named_kind(f"simplecache::{url}") for url in ("s3://b/a.gz", "tar://a.gz::b.tar")] == ["gzip", "gzip"]
 
 
 def test_a_member_can_be_split_anywhere(archive):
