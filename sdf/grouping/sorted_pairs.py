@@ -173,6 +173,10 @@ def check_key(key: Any, kinds: Any = None) -> Any:
     return kind
 
 
+def _is_big(part: str | bytes | int) -> bool:
+    return isinstance(part, int) and not -(1 << 63) <= part < 1 << 63
+
+
 def rows_of(pairs: int, files: int) -> int:
     """Return how many rows a row group is to have, of so many pairs in so many files."""
     return min(_MOST_ROWS, max(_LEAST_ROWS, pairs // (files * _ROW_GROUPS)))
@@ -204,7 +208,15 @@ def write_sorted(pairs: Iterable[Pair], folder: str, storage_options: Mapping[st
             try:
                 table = arrow.table({**named, "value": arrow.array([value for _, value in some], arrow.large_binary())})
             except OverflowError as error:
-                raise InvalidValueError("group_by_key() integers of keys must fit into 64 bits.") from error
+                big = next(key for key, _ in some if any(_is_big(part) for part in (key if kind[0] else (key,))))
+                raise InvalidValueError(
+                    f"group_by_key() integers of keys must fit into 64 bits (got {show(big)}). Make strings of them."
+                ) from error
+            except UnicodeEncodeError as error:
+                raise InvalidValueError(
+                    f"group_by_key() strings of keys must be encodable as UTF-8 (got {show(error.object)}). Make "
+                    f"bytes of them: key.encode(errors='surrogatepass')."
+                ) from error
             if writer is None:
                 fs.makedirs(inner, exist_ok=True)
                 file = fs.open(f"{inner}/{name}", "wb")

@@ -104,7 +104,10 @@ class _Archive:
     def content(self, member: tarfile.TarInfo, most: int) -> bytes:
         """Return the content of a member that is a file."""
         if member.size > most:
-            raise self._broken(member.offset, f"it has {member.size} bytes, more than max_member_bytes={most}")
+            raise self._broken(
+                member.offset,
+                f"it has {member.size} bytes, more than max_member_bytes={most}; pass more if it is that long",
+            )
         try:
             with self._tar.extractfile(member) as opened:
                 content: bytes = opened.read()
@@ -127,7 +130,5 @@ class _Archive:
     def _broken(self, at: int, flaw: str) -> ReadError:
         self._file.seek(0)
         is_packed = self._file.read(2) in (b"\x1f\x8b", b"BZ", b"\x28\xb5", b"\xfd7")
-        advice = "It seems to be compressed: unpack it first" if is_packed else "The file is damaged or cut off"
-        return ReadError(
-            f"{self._info.path}: the member at byte {at} cannot be read: {flaw}. {advice}, or no tar archive."
-        )
+        advice = "seems to be compressed: unpack it first" if is_packed else "is damaged or cut off, or no tar archive"
+        return ReadError(f"{self._info.path}: the member at byte {at} cannot be read: {flaw}. The file {advice}.")

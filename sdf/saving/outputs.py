@@ -32,7 +32,7 @@ def sinks_by_output(sink: Any, tags: tuple[str, ...], who: str) -> list[tuple[st
     for name, one in given.items():
         if not isinstance(one, Sink):
             raise InvalidTypeError(
-                f"{who} sink must be a Sink of sdf.sinks, such as ParquetFiles('out'), or a mapping of outputs to "
+                f"{who} sink must be a Sink of sdf.sinks, such as DeltaTable('out'), or a mapping of outputs to "
                 f"sinks (got {show(one)}{f' for {name!r}' if isinstance(sink, Mapping) else ''})."
             )
     names = check_tags([name for name in given if name != "main"], who)

@@ -50,7 +50,8 @@ def group_by_key(
     ``cache()`` them if that is expensive.
 
     Args:
-        pairs: (key, value); a key is a string, bytes, an integer, or a tuple of these. Or a DataFrame, with ``key``.
+        pairs: (key, value); a key is a string, bytes, an integer, or a tuple of these, and all
+            are of one type. Or a DataFrame, with ``key``.
         path: a directory, or a URL such as ``s3://bucket/tmp``, that the driver and all executors reach. The files lie
             in a new directory in it; remove it when nobody uses the groups any more.
         key: of a DataFrame, the name of the column; the values are rows as dicts.
@@ -81,6 +82,8 @@ def group_by_key(
     wanted = as_integer(files)
     if wanted is not None and (not is_integer(wanted) or wanted < 1):
         raise InvalidValueError(f"group_by_key() files must be an integer >= 1, or None (got {show(files)}).")
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise InvalidTypeError(f"group_by_key() storage_options must be a mapping (got {show(storage_options)}).")
     need("pyarrow.parquet", "group_by_key")
     fsspec = need("fsspec.core", "group_by_key")
     sc, run_id, options = pairs.context, uuid.uuid4().hex, dict(storage_options or {})

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import re
 from collections import Counter
 
 import pytest
@@ -109,12 +110,15 @@ def test_a_key_of_another_type_is_named(tmp_path, key):
         groups_of(tmp_path, [(key, 1)])
 
 
-def test_keys_of_two_types_and_integers_that_are_too_big_are_named(tmp_path):
+def test_keys_that_do_not_fit_are_named(tmp_path):
     """They have no order, or do not fit."""
     with pytest.raises(InvalidTypeError, match="must all have the same type"):
         groups_of(tmp_path, [("a", 1), (1, 2)])
-    with pytest.raises(InvalidValueError, match="fit into 64 bits"):
-        groups_of(tmp_path, [(2**63, 1)])
+    for key in (2**63, -(2**63) - 1, ("a", 2**63)):
+        with pytest.raises(InvalidValueError, match=re.escape(f"fit into 64 bits (got {key!r})")):
+            groups_of(tmp_path, [(key, 1)])
+    with pytest.raises(InvalidValueError, match=re.escape(r"encodable as UTF-8 (got '\ud800')")):
+        groups_of(tmp_path, [("\ud800", 1)])
 
 
 def test_the_report_names_the_keys_that_hold_up_a_run(tmp_path):

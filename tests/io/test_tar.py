@@ -14,6 +14,7 @@ import pytest
 from sdf import run_direct
 from sdf.errors import InvalidValueError, ReadError, SourceChangedError
 from sdf.io import FileBlocks, FileInfo, MatchFiles, ReadLines, ReadTar
+from sdf.io.compressed.compression import named_kind
 from sdf.io.files.pinned import open_file
 from sdf.io.tar import _Archive
 from sdf.testing import check_dofn
@@ -133,6 +134,15 @@ def test_members_are_files_for_every_reader(archive, path, pattern, expected):
     assert {file.path.partition("::")[0].removeprefix("tar://"): file.size for file in files}.items() <= there.items()
 
 
+def test_a_member_is_compressed_if_its_own_name_says_so(path):
+    """Not if that of its archive does. A cache in front has no name."""
+    write(path, {"a.txt.gz": gzip.compress(b"one\ntwo\n")})
+    for members in ([f"tar://a.txt.gz::{path}"], run_direct([f"tar://*.gz::{path}"], MatchFiles())):
+        assert run_direct(members, ReadLines()) == ["one", "two"]
+    assert named_kind("tar://a.txt::a.tar.gz") == ""
+    assert [named_kind(f"simplecache::{url}") for url in ("s3://b/a.gz", "tar://a.gz::b.tar")] == ["gzip", "gzip"]
+
+
 def test_a_member_can_be_split_anywhere(archive):
     """As any other file."""
     checked = check_dofn(ReadLines(block_size=2, with_position=True), f"tar://d/e/f.txt::{archive}")
@@ -175,7 +185,7 @@ def test_a_member_that_is_too_long(path):
     """Memory would hold it."""
     write(path, {"a": b"0123456789"})
     assert len(run_direct([path], ReadTar(max_member_bytes=10))) == 1
-    with pytest.raises(ReadError, match="it has 10 bytes, more than max_member_bytes=9"):
+    with pytest.raises(ReadError, match="it has 10 bytes, more than max_member_bytes=9; pass more if it is that long"):
         run_direct([path], ReadTar(max_member_bytes=9))
 
 
@@ -213,7 +223,7 @@ def test_what_is_no_archive_is_an_error(path, pack):
     """If it is compressed, the message says so."""
     noise = random.Random(0).randbytes(2000)
     Path(path).write_bytes(pack(noise))
-    advice = "It seems to be compressed: unpack it first" if pack is gzip.compress else "The file is damaged or cut off"
+    advice = "seems to be compressed: unpack it first." if pack is gzip.compress else "is damaged or cut off, or no tar"
     with pytest.raises(ReadError, match=re.escape(f"{path}: the member at byte 0 cannot be read: ") + f".*{advice}"):
         run_direct([path], ReadTar())
 

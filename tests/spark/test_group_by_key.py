@@ -121,11 +121,11 @@ def test_pairs_that_cannot_be_grouped_are_named(sc, tmp_path, pairs, message):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"files": 0}, "files must be an integer >= 1")],
+    [({"files": 0}, "files must be an integer >= 1"), ({"storage_options": 3}, "must be a mapping .got 3.")],
 )
 def test_options_that_are_none_are_named(sc, tmp_path, options, message):
     """Before any job."""
-    with pytest.raises(InvalidValueError, match=message):
+    with pytest.raises((InvalidTypeError, InvalidValueError), match=message):
         group_by_key(sc.parallelize([("a", 1)]), path=str(tmp_path), **options)
 
 

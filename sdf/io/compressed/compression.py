@@ -53,8 +53,13 @@ _LOOK_BYTES = 256 << 20  # how far one looks for the end of the first frame, to 
 
 
 def named_kind(path: str) -> str:
-    """Return the kind of compression that the end of a name stands for; "" if it stands for none."""
-    return _SUFFIXES.get(os.path.splitext(path)[1].lower(), "")
+    """Return the kind of compression that the end of a name stands for; "" if it stands for none.
+
+    In a chain of URLs, such as ``tar://a.csv.gz::s3://logs/a.tar``, it is the name of the first file, the innermost.
+    """
+    links = path.split("::")[:-1]  # one without a path, such as simplecache, is no file
+    inner = next((link for link in links if link.partition("://")[2]), path)
+    return _SUFFIXES.get(os.path.splitext(inner)[1].lower(), "")
 
 
 class CompressedFn(FileFn):

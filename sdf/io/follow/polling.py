@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import InvalidTypeError, show
+from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.connector import Connector
 from sdf.io.follow.watch import Scan, Scans, ScanTracker
 from sdf.io.options import as_seconds
@@ -82,7 +82,7 @@ class Watch(Connector):
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value, and when it runs, for a key that
-            cannot be hashed.
+            cannot be hashed, or does not equal itself, such as NaN.
 
     Source: Watch of Apache Beam; its termination conditions are functions here.
     """
@@ -120,7 +120,10 @@ class Watch(Connector):
             if tracker.try_claim(Scan(polls.start, polls.found, ())):
                 yield from polls.found
             return
-        outputs, now = tuple(self.poll(element)), time.time()
+        given, now = self.poll(element), time.time()
+        if not isinstance(given, Iterable):
+            raise InvalidTypeError(f"Watch poll must return an iterable of outputs (got {show(given)}).")
+        outputs = tuple(given)
         new, seen = self._new(element, outputs, polls.seen)
         news = now if new else polls.news
         polled = Polled(element, outputs, now - polls.began, now - news)
@@ -143,6 +146,11 @@ class Watch(Connector):
                     f"Watch cannot tell whether it has seen {show(key)} of element {show(element)} before, since that "
                     f"cannot be hashed: {error}. Pass key=, a function that gives a string or a tuple, say."
                 ) from error
+            if key != key:
+                raise InvalidValueError(
+                    f"Watch would take {show(key)} of element {show(element)} for a new output at each poll, since it "
+                    f"does not equal itself. Pass key=, a function that gives a string or a tuple, say."
+                )
             keys[key] = None
             new.append(output)
         return tuple(new), tuple(keys)

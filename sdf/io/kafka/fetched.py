@@ -86,7 +86,8 @@ class Fetched:
             if self._ended is not None:
                 raise SourceChangedError(
                     f"{self._where} ends at offset {self._ended}; it did not end before {end} when this was planned. "
-                    f"It was made anew, or lost messages: run it again."
+                    f"It was made anew, or lost messages: run it again. In a stream pass "
+                    f"TailKafka(fail_on_data_loss=False), to go on with what is there."
                 )
             waited = time.monotonic() - began
             silent = f"{self._where}: nothing came within {waited:.3g} s{trouble}, at offset {self._reached} of {end}."
@@ -114,7 +115,8 @@ class Fetched:
         if error.code() in self._changed:
             return SourceChangedError(
                 f"{self._where} has no offset {self._reached} any more: {error.str()}. Messages were deleted since "
-                f"this was planned: keep them longer than a run takes, and run it again."
+                f"this was planned: keep them longer than a run takes, and run it again. In a stream pass "
+                f"TailKafka(fail_on_data_loss=False), to go on with what is there."
             )
         return SourceError(f"{self._where} at offset {self._reached}: {error.str()}.")
 

@@ -34,7 +34,6 @@ __all__ = ["JsonRange", "ReadJson"]
 _BLOCK_BYTES = 1 << 20
 _MOST_BLOCKS = 1000
 _PIECE_BYTES = 1 << 18  # what is looked through at once, which stays in the CPU cache
-_MARGIN_BYTES = 1 << 16  # before the first bracket and after the last, at most
 _WHITESPACE = b" \t\r\n"
 _TOKENS = re.compile(rb'"[^"]*(?:"|\Z)|[\[\]{},]')  # a string that goes on in the next piece ends with this one
 _OTHERS = bytes(set(range(256)) - set(b'"[]{}'))
@@ -206,10 +205,12 @@ def _comma(data: bytes, depth: int, in_string: bool) -> int | None:
 def _first(file: io.BufferedReader, info: FileInfo) -> int:
     """Return the place after the bracket that opens the array."""
     file.seek(0)
-    head = file.read(_MARGIN_BYTES)
+    head = file.read(_PIECE_BYTES + len(codecs.BOM_UTF8))
     text = head.removeprefix(codecs.BOM_UTF8).lstrip(_WHITESPACE)
+    while not text and (head := file.read(_PIECE_BYTES)):
+        text = head.lstrip(_WHITESPACE)
     if text.startswith(b"["):
-        return len(head) - len(text) + 1
+        return file.tell() - len(text) + 1
     raise ReadError(
         f"{info.path} should be a JSON array, but begins with {show(text[:20])} instead of '['. ReadJsonLines reads a "
         f"value from each line; compressed files must be unpacked first."
@@ -218,9 +219,11 @@ def _first(file: io.BufferedReader, info: FileInfo) -> int:
 
 def _last(file: io.BufferedReader, info: FileInfo) -> int:
     """Return the place of the bracket that closes the array."""
-    begin = max(0, info.size - _MARGIN_BYTES)
-    file.seek(begin)
-    text = file.read(_MARGIN_BYTES).rstrip(_WHITESPACE)
+    begin, text = info.size, b""
+    while begin and not text:
+        end, begin = begin, max(0, begin - _PIECE_BYTES)
+        file.seek(begin)
+        text = file.read(end - begin).rstrip(_WHITESPACE)
     if text.endswith(b"]"):
         return begin + len(text) - 1
     raise ReadError(

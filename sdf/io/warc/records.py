@@ -84,7 +84,9 @@ def read_content(text: io.BufferedReader, size: int, most: int) -> bytes:
         ValueError: if it is longer than ``most``, or not all there.
     """
     if size > most:
-        raise ValueError(f"its content has {size} bytes, more than max_record_bytes={most}")
+        raise ValueError(
+            f"its content has {size} bytes, more than max_record_bytes={most}; pass more if it is that long"
+        )
     content = text.read(size)
     if len(content) < size:
         raise ValueError(f"its content should have {size} bytes, but ends after {len(content)}")

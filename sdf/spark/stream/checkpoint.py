@@ -154,7 +154,7 @@ class Checkpoint:
         if pin is None:
             return None
         self._pinned = step + 1
-        return self._pin(pin)
+        return self._pin(step, pin)
 
     def write_pins(self, pins: Sequence[Pin]) -> Pin:
         """Write the pins of the first steps of the next batch, as far as they are not written yet.
@@ -169,20 +169,19 @@ class Checkpoint:
         """
         pin = pins[-1]
         for step in range(self._pinned, len(pins)):
-            mine = {**pins[step].to_json(), "given": self._given.facts()}
+            mine = {**pins[step].to_json(), "given": self._given.facts(step)}
             written = self._journal.write_ahead(f"pin-{step}", mine)
             if written != mine:
                 if step + 1 < len(pins):
                     raise self._journal.fenced()
-                pin = self._pin(written)
+                pin = self._pin(step, written)
         self._pinned = len(pins)
         return pin
 
-    def _pin(self, pin: dict[str, Any]) -> Pin:
+    def _pin(self, step: int, pin: dict[str, Any]) -> Pin:
         if _CHANGED in pin:
             raise self._journal.fenced()
-        self._given.check(pin["given"], self._journal.next_seq)
-        return Pin.from_json(pin)
+        return Pin.from_json(self._given.admit(step, pin, self._journal.next_seq))
 
     def key(self, content: Any) -> str:
         """Return what names the content of the next batch, JSON data."""

@@ -33,26 +33,38 @@ class Given:
     side_inputs: tuple[Mapping[str, Any], ...]
     hashes: Mapping[str, str]
 
-    def facts(self) -> dict[str, Any]:
-        """Return as JSON data what tells this from others: tags, and a hash of each side input."""
-        return {"tags": list(self.tags), "side_inputs": dict(self.hashes)}
+    def facts(self, step: int) -> dict[str, Any]:
+        """Return as JSON data what a step's records may depend on: tags, and a hash of each side input it takes."""
+        return {"tags": list(self.tags), "side_inputs": self._hashes_of(step)}
 
-    def check(self, facts: Mapping[str, Any], batch: int) -> None:
-        """Raise unless a pinned batch was read with the same; ``facts`` are those of its pin.
+    def admit(self, step: int, pin: dict[str, Any], batch: int) -> dict[str, Any]:
+        """Return a pinned step as JSON data, with its records counted by the tags of now.
+
+        Until the last step is pinned, nobody outside has had a record of the batch: then what the pinned steps do not
+        use may change, else an error in a later step could not be mended by other tags or side inputs.
 
         Raises:
-            JournalError: naming what differs.
+            JournalError: if the step was given something else, naming what differs.
         """
-        was, now = facts["side_inputs"], self.hashes
+        was, now = pin["given"]["side_inputs"], self._hashes_of(step)
         other = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
         flaws = [f"other values of the side inputs {show(other)}"] if other else []
-        if facts["tags"] != list(self.tags):
-            flaws.append(f"tags={show(tuple(facts['tags']))}, not {show(self.tags)}")
+        tags = tuple(pin["given"]["tags"])
+        counted = [dict(zip(tags, counts[1:], strict=True)) for counts in pin["counts"]]
+        is_last = step + 1 == len(self.side_inputs)
+        gone = any(count for counts in counted for tag, count in counts.items() if tag not in self.tags)
+        if gone or (is_last and tags != self.tags):
+            flaws.append(f"tags={show(tags)}, not {show(self.tags)}")
         if flaws:
             raise JournalError(
                 f"batch {batch} was read with {' and '.join(flaws)}, and the sink may have it. Let the stream commit "
                 f"it with what it had then (max_batches=1); then go on with these."
             )
+        both = zip(pin["counts"], counted, strict=True)
+        return {**pin, "counts": [[main, *(by_tag.get(tag, 0) for tag in self.tags)] for (main, *_), by_tag in both]}
+
+    def _hashes_of(self, step: int) -> dict[str, str]:
+        return {name: self.hashes[name] for name in self.side_inputs[step] if name in self.hashes}
 
 
 def given_to(fns: Sequence[DoFn], side_inputs: Mapping[str, Any] | None, tags: tuple[str, ...], who: str) -> Given:

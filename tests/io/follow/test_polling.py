@@ -59,6 +59,20 @@ def test_a_key_that_cannot_be_hashed():
         follow([{"id": 1}]).read()
 
 
+def test_a_key_that_does_not_equal_itself():
+    """It would be a new output at each poll, and never be quiet."""
+    nan = float("nan")
+    with pytest.raises(InvalidValueError, match="Watch would take nan of element 'element' for a new output at each"):
+        follow([nan]).read()
+    assert follow([("a", nan)], key=lambda pair: pair[0]).read() == [("a", nan)]
+
+
+def test_a_poll_that_returns_nothing_to_iterate():
+    """The message says which function, and what it returned."""
+    with pytest.raises(InvalidTypeError, match=r"Watch poll must return an iterable of outputs .got None"):
+        follow(None).read()
+
+
 def test_it_ends_when_it_is_told_to():
     """What the last poll gave is given; then there is nothing left."""
     watch = follow(["a"], ["a", "end"], until=lambda polled: "end" in polled.outputs)

@@ -174,6 +174,18 @@ def test_a_topic_that_was_made_anew(cluster, config, other, follow, sent, flaw, 
     assert committed(other[1], "g") == len(sent) + 1
 
 
+def test_a_part_that_comes_again_when_its_messages_are_gone(cluster, config, other, follow):
+    """The error names the option with which the stream goes on; to start it again would not help."""
+    send(cluster, b"a", b"b")
+    before = follow(TailKafka(config), PARTITION)
+    assert values(before.read()) == [b"a", b"b"]
+    send(other[0], b"c")
+    tail = follow(TailKafka(other[1]), PARTITION)
+    tail.pins = before.pins
+    with pytest.raises(SourceChangedError, match=r"ends at offset 1; .*TailKafka\(fail_on_data_loss=False\)"):
+        tail.again()
+
+
 def test_the_same_topic_is_not_taken_for_another(cluster, config, other, follow):
     """Its messages are the same, so nothing is wrong; as when a topic was copied."""
     for one in (cluster, other[0]):

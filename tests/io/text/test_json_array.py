@@ -27,6 +27,7 @@ TEXTS = [
     "\ufeff \r\n[\t1 ,\n2\r\n] \n",
     "[]",
     " [ ] ",
+    "\n\t \r" * 5 + "[1]" + "\n\t \r" * 5,
     "[[]]",
     '["one, and only"]',
 ]
@@ -68,6 +69,14 @@ def test_every_cut_gives_the_elements(path, small, text):
     assert run_direct([path], ReadJson()) == expected
     wrong = [cut for cut in range(os.path.getsize(path) + 1) if list(parts_of(ReadJson(), path, cut)) != expected]
     assert wrong == []
+
+
+def test_much_may_stand_around_an_array(path):
+    """As much whitespace as there is: nothing in JSON bounds it."""
+    blank = " \n" * 300_000
+    assert run_direct([write(path, f"\ufeff{blank}[1, 2]{blank}")], ReadJson()) == [1, 2]
+    with pytest.raises(ReadError, match=re.escape("should be a JSON array, but begins with b'' instead of '['")):
+        run_direct([write(path, blank)], ReadJson())
 
 
 def test_there_is_a_block_for_each_element(path, monkeypatch):

@@ -5,9 +5,9 @@ import sqlite3
 import pytest
 from support.following import GrowingFn
 
-from sdf import TaggedOutput, stream_sdf
-from sdf.errors import InvalidTypeError, InvalidValueError, JournalError, OutputError, ProcessError
-from sdf.io import FileBlocks, FileInfo, ReadJsonLines, ReadLines, TailLines, WatchFiles
+from sdf import DoFn, OffsetRange, TaggedOutput, stream_sdf
+from sdf.errors import InvalidTypeError, InvalidValueError, JournalError, OutputError, ProcessError, ReadError
+from sdf.io import FileBlocks, FileInfo, ReadJsonLines, ReadLines, TailLines, Watch, WatchFiles
 from sdf.sinks import SqlTable
 
 
@@ -29,6 +29,23 @@ def above(number, least):
     """Gives a number that is large enough."""
     if number >= least:
         yield number
+
+
+class Above(DoFn):
+    """As above(); a step of its own."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, 1)
+
+    def process(self, element, tracker, least):
+        for _ in tracker.claims():
+            yield from above(element, least)
+
+
+def words_above(path, least):
+    """Gives the numbers of a file that are large enough."""
+    with open(path) as file:
+        yield from (int(word) for word in file.read().split() if int(word) >= least)
 
 
 class Kept:
@@ -186,6 +203,48 @@ def test_a_batch_that_comes_again_must_be_given_what_it_had(stream, options, fla
     stream("1 5 9", chain, keep, **before, max_batches=1)
     stream("1 5 9 2", chain, keep, **options)
     assert keep.all("main") == ([2, 5, 9] if options["side_inputs"]["least"] == 1 else [5, 9])
+
+
+def test_what_only_a_step_that_failed_takes_may_change(stream):
+    """What came before it is pinned, and no sink has had a record; a crash after that gives the batch again."""
+    keep, words = Kept(1), "1 5 9"
+    chain = [Watch(lambda path: [path], interval_seconds=0.1), words_above]
+    with pytest.raises(ProcessError, match="TypeError"):
+        stream(words, chain, keep, side_inputs={"least": "5"})
+    with pytest.raises(RuntimeError, match="down"):
+        stream(words, chain, keep, side_inputs={"least": 5}, tags=("bad",))
+    with pytest.raises(JournalError, match=r"batch 1 was read with other values.*tags=\('bad',\), not \(\)"):
+        stream(words, chain, keep, side_inputs={"least": 6})
+    stream(words, chain, keep, side_inputs={"least": 5}, tags=("bad",))
+    assert (keep.calls, list(keep.batches.values())) == (2, [{"main": [5, 9], "bad": []}])
+
+
+def test_tags_of_a_batch_that_is_half_done_may_be_added_or_reordered(stream):
+    """As long as none goes of which a pinned step has given a record."""
+    keep, chain = Kept(), [Numbers(), Above()]
+    with pytest.raises(ProcessError, match="TypeError"):
+        stream("x 5", chain, keep, side_inputs={"least": "5"}, tags=("none", "bad"))
+    with pytest.raises(JournalError, match=r"tags=\('none', 'bad'\), not \('more',\)"):
+        stream("x 5", chain, keep, side_inputs={"least": 5}, tags=("more",))
+    stream("x 5", chain, keep, side_inputs={"least": 5}, tags=("bad", "more"))
+    assert list(keep.batches.values()) == [{"main": [5], "bad": ["x"], "more": []}]
+
+
+def test_a_stream_that_an_invalid_byte_has_stopped_goes_on_with_tags(sc, tmp_path):
+    """As its error advises."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.log").write_bytes(b"good\n\xff\n")
+    keep = Kept()
+
+    def run(tail, tags=()):
+        options = {"checkpoint": tmp_path / "journal", "stop_when_idle": True, "batch_seconds": 0.1, "tags": tags}
+        watch = WatchFiles(modified="ignore", interval_seconds=0.1)
+        return stream_sdf(sc.parallelize([str(tmp_path / "in")]), [watch, tail], foreach_batch=keep, **options)
+
+    with pytest.raises(ReadError, match=r"on_error='tag', and tags=\('bad',\)"):
+        run(TailLines())
+    run(TailLines(on_error="tag"), tags=("bad",))
+    assert (keep.all("main"), [bad.data for bad in keep.all("bad")]) == (["good"], [b"\xff"])
 
 
 def test_a_set_as_a_side_input_is_the_same_in_any_process():
