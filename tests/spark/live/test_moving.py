@@ -1,0 +1,116 @@
+"""Saved runs with lanes on a cluster whose executors come and go: real ones."""
+
+import os
+import signal
+import time
+from collections import Counter
+
+from support.killing import kill_jvm, my_jvm
+from support.saving import FolderSink, rows
+from support.signalled import SignalledFn, claims_noted
+
+from sdf import DoFn, LiveRunner, OffsetRange, save_sdf
+
+SETTINGS = {"spark_default_parallelism": None, "spark_deploy_maxExecutorRetries": "-1"}
+
+
+def kill_executor():
+    """As if its machine were gone: a worker that outlives its executor would commit what it has done."""
+    kill_jvm()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class WaitsFn(DoFn):
+    """Element: its name and a count of blocks of 5 ms. Does something once, at one block.
+
+    Args:
+        path: where it notes that.
+        at: the blocks.
+        what: what it does there.
+    """
+
+    def __init__(self, path, at, what):
+        self.path, self.at, self.what = str(path), at, what
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, element[1])
+
+    def process(self, element, tracker):
+        for i in range(*tracker.current_restriction()):
+            if not tracker.try_claim(i):
+                return
+            if i in self.at:
+                try:
+                    os.close(os.open(f"{self.path}-{i}", os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    pass
+                else:
+                    self.what()
+            time.sleep(0.005)
+            yield element[0], i
+
+
+def saved(sc, fn, tmp_path, blocks, **options):
+    """Run it; return its report, and check that each record is there once."""
+    runner = LiveRunner(**options.pop("runner", {}))
+    summary = save_sdf(sc.parallelize([("a", blocks)]), fn, FolderSink(tmp_path / "out"), runner=runner, **options)
+    assert rows(tmp_path / "out") == [("a", i) for i in range(blocks)]
+    return summary.report
+
+
+def kinds(report):
+    return Counter(kind for _, _, kind in report.executors)
+
+
+def test_executors_that_come_get_lanes(start_spark, tmp_path):
+    """With no option set: with dynamic allocation Spark brings them only as tasks wait."""
+    sc = start_spark(
+        "local-cluster[3,1,1024]",
+        spark_dynamicAllocation_enabled="true",
+        spark_dynamicAllocation_shuffleTracking_enabled="true",
+        spark_dynamicAllocation_initialExecutors="1",
+        spark_dynamicAllocation_minExecutors="1",
+        spark_dynamicAllocation_maxExecutors="3",
+        **SETTINGS,
+    )
+    try:
+        report = saved(sc, WaitsFn(tmp_path, (), None), tmp_path, 8000)
+    finally:
+        start_spark("local[1]", spark_dynamicAllocation_enabled=None)
+    assert kinds(report)["joined"] >= 1
+    assert report.slots >= 2
+    assert report.slots_over_time[0][1] == 1
+
+
+def decommission(sc, executor):
+    info = sc._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("test", sc._jvm.scala.Option.empty())
+    assert sc._jsc.sc().schedulerBackend().decommissionExecutor(executor, info, False, False)
+
+
+def test_lanes_leave_executors_that_are_decommissioned(start_spark, tmp_path):
+    """At their next claim, with what they did committed: nothing is claimed twice. Another executor comes."""
+    sc = start_spark("local-cluster[2,1,1024]", spark_decommission_enabled="true", **SETTINGS)
+    (tmp_path / "noted").mkdir()
+    fn = SignalledFn(tmp_path / "noted", my_jvm, signal.SIGPWR, {40})
+    try:
+        report = saved(sc, fn, tmp_path, 2000, commit_seconds=60)
+    finally:
+        start_spark("local[1]", spark_decommission_enabled=None)
+    assert claims_noted(tmp_path / "noted") == dict.fromkeys((("a", i) for i in range(2000)), 1)
+    assert kinds(report)["decommissioned"] == 1
+    assert report.retries == 0
+    assert report.records == 2000
+    assert "1 decommissioned" in str(report)
+
+
+def test_losses_of_executors_do_not_add_up_to_sparks_limit(start_spark, tmp_path):
+    """A job fails when one task has failed twice here; five executors are lost, and the run ends."""
+    sc = start_spark("local-cluster[2,1,1024]", spark_task_maxFailures="2", **SETTINGS)
+    fn = WaitsFn(tmp_path / "killed", range(150, 3000, 600), kill_executor)
+    try:
+        report = saved(sc, fn, tmp_path, 3000, commit_seconds=1)
+    finally:
+        start_spark("local[1]", spark_task_maxFailures=None)
+    assert kinds(report)["lost"] == 5
+    assert report.retries >= 1
+    assert "5 lost" in str(report)
