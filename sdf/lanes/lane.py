@@ -196,9 +196,10 @@ class Lane:
         if self._sealed:
             return None
         if not self._left:
-            self._left = self._asked = True
+            said, self._left, self._asked = self._asked, True, True
             self._send(Bye())
-            self._send(self._ready())  # what it has run, for the report
+            if not said:
+                self._send(self._ready())  # what it has run, for the report
         return WAIT
 
     @property

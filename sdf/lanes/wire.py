@@ -23,8 +23,8 @@ much a lane has done nor on the size of elements, except for an `Assign` of a si
 - `AskStart`, while process() waits to call a server that has a rate limit; `Refused`, if the server refuses the call;
 - `Bye` at the end, if the action has read enough records, as take() does. Then no attempt waits for the lane to be
   retried. The work of the lane still does not count before it is sealed.
-- In a saved run: `SegmentDone` for each segment that the sinks have written; `Bye`, then a last `Ready`, if the lane
-  was told to leave. `Bye` is answered by `Sealed`, and this `Ready` by nothing.
+- In a saved run: `SegmentDone` for each segment that the sinks have written; `Bye` if the lane was told to leave,
+  then a last `Ready` if it has run something since the one before. The answer to both is `Sealed`.
 
 **From the coordinator**: in answer to `Ready`, `Assign` or `Sealed`, and until then `Wait` again and again, so that the
 lane knows the coordinator is alive; `StealRequest`, one at a time, to a lane that runs; one `Verdict` for each `Split`
