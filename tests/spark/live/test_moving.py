@@ -2,14 +2,18 @@
 
 import os
 import signal
+import threading
 import time
 from collections import Counter
+from pathlib import Path
 
+import pytest
 from support.killing import kill_jvm, my_jvm
 from support.saving import FolderSink, rows
 from support.signalled import SignalledFn, claims_noted
 
 from sdf import DoFn, LiveRunner, OffsetRange, save_sdf
+from sdf.spark.jobs import slot_counter
 
 SETTINGS = {"spark_default_parallelism": None, "spark_deploy_maxExecutorRetries": "-1"}
 
@@ -101,6 +105,56 @@ def test_lanes_leave_executors_that_are_decommissioned(start_spark, tmp_path):
     assert report.retries == 0
     assert report.records == 2000
     assert "1 decommissioned" in str(report)
+
+
+@pytest.fixture
+def standalone(start_spark, tmp_path, monkeypatch):
+    """A cluster of two hosts, and a context on it."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    from standalone import Standalone, wait_for_slots
+
+    settings = {
+        "spark_driver_host": "127.0.0.1",
+        "spark_executor_cores": "1",
+        "spark_executor_memory": "512m",
+        "spark_decommission_enabled": "true",
+    }
+    (tmp_path / "cluster").mkdir()
+    with Standalone(tmp_path / "cluster") as cluster:
+        for _ in range(2):
+            cluster.add()
+        try:
+            sc = start_spark(cluster.master, **settings, spark_default_parallelism=None)
+            wait_for_slots(slot_counter(sc), 2)
+            yield cluster, sc
+        finally:
+            start_spark("local[1]", **dict.fromkeys(settings))
+
+
+def test_hosts_come_and_go(standalone, tmp_path):
+    """A third host joins a standalone cluster, and has a lane; then one is killed, and the other one decommissioned."""
+    cluster, sc = standalone
+    first, second = cluster.present()
+    noted, ended = tmp_path / "noted", threading.Event()
+    noted.mkdir()
+
+    def move():
+        cluster.add()
+        while len(list(noted.iterdir())) < 3:  # a lane each
+            if ended.wait(0.1):
+                return
+        cluster.kill(first)
+        cluster.decommission(second)
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        report = saved(sc, SignalledFn(noted, None, None, ()), tmp_path, 8000, commit_seconds=3)
+    finally:
+        ended.set()
+        mover.join()
+    assert kinds(report) == {"joined": 1, "lost": 1, "decommissioned": 1}
+    assert report.slots == 3
 
 
 def test_losses_of_executors_do_not_add_up_to_sparks_limit(start_spark, tmp_path):
