@@ -30,6 +30,7 @@ class Executors:
 
     Attributes:
         events: what `RunFacts.executors` holds.
+        changed_at: monotonic seconds when one came or went last; at first, now.
     """
 
     def __init__(self, sc: SparkContext) -> None:
@@ -37,7 +38,7 @@ class Executors:
         spark = sc._jsc.sc()
         self._backend, self._scheduler = spark.schedulerBackend(), spark.taskScheduler()
         self._watches = (sc.master or "").split("[")[0] != "local"
-        self._began = time.monotonic()
+        self._began = self.changed_at = time.monotonic()
         self._known = self._ids()
         self._decommissioned: set[str] = set()
         self._worked_at: dict[str, float] = {}  # when an attempt was seen on an executor last
@@ -92,4 +93,5 @@ class Executors:
         return self._executor_of.get(name) in self._decommissioned or (before is not None and before not in self._known)
 
     def _note(self, executor: str, what: str) -> None:
-        self.events.append((time.monotonic() - self._began, executor, what))
+        self.changed_at = time.monotonic()
+        self.events.append((self.changed_at - self._began, executor, what))

@@ -27,6 +27,7 @@ _LOOK_SECONDS = 0.5
 _MOST_IDLE_ROUNDS = 3
 _IDLE_SECONDS = 1.0  # while an attempt waits longer than this for work, a further lane would wait, too
 _END_SECONDS = 1.0  # in which tasks end once their lanes have
+_COUNT_SECONDS = 10.0  # slots are counted so long after executors have changed: Spark's counts may lag behind
 _EXECUTOR_LOST = "ExecutorLostFailure"  # in Spark's message about a job that has failed of that
 
 
@@ -81,6 +82,7 @@ class Rounds:
         self._count_slots = slot_counter(sc)
         self._per_slot = 2 if sc.getConf().get("spark.dynamicAllocation.enabled") == "true" else 1
         self._executors = Executors(sc)
+        self._slots = lanes
         self._running = self._started = 0  # jobs; lanes, without those that took the place of others
         self._idle_rounds, self._left = 0, work.ledger.uncommitted()
         self._over_at: float | None = None  # when it was first seen that nothing is left to do
@@ -115,12 +117,14 @@ class Rounds:
 
     def _run_round(self) -> None:
         self._started = 0
-        self._start(max(self._lanes, self._count_slots()) if self._grows else self._lanes)
+        self._slots = self._count_slots()
+        self._start(max(self._lanes, self._slots) if self._grows else self._lanes)
         replaced, self._over_at = self._served.departed(), None
         while self._running:
             self._wait()
-            for _ in range(replaced, replaced := self._served.departed()):
-                self._start(1, replaces=True)
+            before, replaced = replaced, self._served.departed()
+            if replaced > before:
+                self._start(replaced - before, replaces=True)
             attempts = self._served.attempts()
             self._served.leave(self._executors.look(attempts))
             if attempts:
@@ -137,9 +141,11 @@ class Rounds:
 
     def _grow(self) -> None:
         """Start more lanes if there are more slots, unless those that run have too little to do."""
-        more = self._per_slot * self._count_slots() - self._started
+        if time.monotonic() - self._executors.changed_at < _COUNT_SECONDS:
+            self._slots = self._count_slots()
+        more = self._per_slot * self._slots - self._started
         if self._grows and more > 0 and self._served.idle_seconds() < _IDLE_SECONDS:
-            log.info("%s: %d lanes more, as there are %d slots", self._work.name, more, self._count_slots())
+            log.info("%s: %d lanes more, as there are %d slots", self._work.name, more, self._slots)
             self._start(more)
 
     def _wait(self) -> None:
