@@ -295,6 +295,7 @@ class Coordinator:
         attempt = self._attempts.get(name)
         if attempt is not None and not (attempt.told_to_leave or attempt.closed):
             attempt.leaves()
+            log.info("%s: lane %d on %s is told to leave", self.name, attempt.lane.number, attempt.hello.worker)
             self._send(name, Leave())
 
     def _orphaned(self, lane: LaneState) -> None:

@@ -1,5 +1,6 @@
 """Saved runs with lanes on a cluster whose executors come and go: real ones."""
 
+import logging
 import os
 import signal
 import threading
@@ -12,7 +13,7 @@ from support.killing import kill_jvm, my_jvm
 from support.saving import FolderSink, rows
 from support.signalled import SignalledFn, claims_noted
 
-from sdf import DoFn, LiveRunner, OffsetRange, save_sdf
+from sdf import DoFn, LiveRunner, OffsetRange, run_sdf, save_sdf
 from sdf.spark.jobs import slot_counter
 
 SETTINGS = {"spark_default_parallelism": None, "spark_deploy_maxExecutorRetries": "-1"}
@@ -66,34 +67,40 @@ def kinds(report):
     return Counter(kind for _, _, kind in report.executors)
 
 
-def test_executors_that_come_get_lanes(start_spark, tmp_path):
-    """With no option set: with dynamic allocation Spark brings them only as tasks wait."""
-    sc = start_spark(
-        "local-cluster[3,1,1024]",
-        spark_dynamicAllocation_enabled="true",
-        spark_dynamicAllocation_shuffleTracking_enabled="true",
-        spark_dynamicAllocation_initialExecutors="1",
-        spark_dynamicAllocation_minExecutors="1",
-        spark_dynamicAllocation_maxExecutors="3",
-        **SETTINGS,
-    )
-    try:
-        report = saved(sc, WaitsFn(tmp_path, (), None), tmp_path, 8000)
-    finally:
-        start_spark("local[1]", spark_dynamicAllocation_enabled=None)
+@pytest.fixture
+def growing(start_spark):
+    """A context whose cluster has one executor, and gets up to two more while tasks wait."""
+    settings = {
+        "spark_dynamicAllocation_enabled": "true",
+        "spark_dynamicAllocation_shuffleTracking_enabled": "true",
+        "spark_dynamicAllocation_initialExecutors": "1",
+        "spark_dynamicAllocation_minExecutors": "1",
+        "spark_dynamicAllocation_maxExecutors": "3",
+    }
+    yield start_spark("local-cluster[3,1,1024]", **settings, **SETTINGS)
+    start_spark("local[1]", **dict.fromkeys(settings))
+
+
+def test_executors_that_come_get_lanes(growing, tmp_path):
+    """With no option set, though Spark brings them only while tasks wait."""
+    report = saved(growing, WaitsFn(tmp_path, (), None), tmp_path, 8000)
     assert kinds(report)["joined"] >= 1
     assert report.slots >= 2
     assert report.slots_over_time[0][1] == 1
 
 
-def decommission(sc, executor):
-    info = sc._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("test", sc._jvm.scala.Option.empty())
-    assert sc._jsc.sc().schedulerBackend().decommissionExecutor(executor, info, False, False)
+def test_a_lazy_run_with_more_lanes_than_slots_uses_executors_that_come(growing, tmp_path):
+    """Until they do, the others run the work of all lanes."""
+    result = run_sdf(growing.parallelize([("a", 8000)]), WaitsFn(tmp_path, (), None), runner=LiveRunner(lanes=3))
+    assert sorted(result.collect()) == [("a", i) for i in range(8000)]
+    assert result.report.slots >= 2
+    assert result.report.slots_over_time[0][1] == 1
 
 
-def test_lanes_leave_executors_that_are_decommissioned(start_spark, tmp_path):
+def test_lanes_leave_executors_that_are_decommissioned(start_spark, tmp_path, caplog):
     """At their next claim, with what they did committed: nothing is claimed twice. Another executor comes."""
     sc = start_spark("local-cluster[2,1,1024]", spark_decommission_enabled="true", **SETTINGS)
+    caplog.set_level(logging.INFO, "sdf.coordinator")
     (tmp_path / "noted").mkdir()
     fn = SignalledFn(tmp_path / "noted", my_jvm, signal.SIGPWR, {40})
     try:
@@ -102,6 +109,7 @@ def test_lanes_leave_executors_that_are_decommissioned(start_spark, tmp_path):
         start_spark("local[1]", spark_decommission_enabled=None)
     assert claims_noted(tmp_path / "noted") == dict.fromkeys((("a", i) for i in range(2000)), 1)
     assert kinds(report)["decommissioned"] == 1
+    assert "is told to leave" in caplog.text
     assert report.retries == 0
     assert report.records == 2000
     assert "1 decommissioned" in str(report)
@@ -157,14 +165,16 @@ def test_hosts_come_and_go(standalone, tmp_path):
     assert report.slots == 3
 
 
-def test_losses_of_executors_do_not_add_up_to_sparks_limit(start_spark, tmp_path):
+def test_losses_of_executors_do_not_add_up_to_sparks_limit(start_spark, tmp_path, caplog):
     """A job fails when one task has failed twice here; five executors are lost, and the run ends."""
     sc = start_spark("local-cluster[2,1,1024]", spark_task_maxFailures="2", **SETTINGS)
+    caplog.set_level(logging.INFO, "sdf.coordinator")
     fn = WaitsFn(tmp_path / "killed", range(150, 3000, 600), kill_executor)
     try:
         report = saved(sc, fn, tmp_path, 3000, commit_seconds=1)
     finally:
         start_spark("local[1]", spark_task_maxFailures=None)
     assert kinds(report)["lost"] == 5
+    assert "is told to leave" in caplog.text  # the retries of what was lost
     assert report.retries >= 1
     assert "5 lost" in str(report)
