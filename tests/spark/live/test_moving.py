@@ -67,8 +67,15 @@ def kinds(report):
     return Counter(kind for _, _, kind in report.executors)
 
 
+@pytest.fixture(scope="module")
+def start_clean(start_spark):
+    """Start contexts, as `start_spark` does, in a JVM that keeps none of their settings: it keeps those of its first."""
+    start_spark("local[1]")
+    return start_spark
+
+
 @pytest.fixture
-def growing(start_spark):
+def growing(start_clean):
     """A context whose cluster has one executor, and gets up to two more while tasks wait."""
     settings = {
         "spark_dynamicAllocation_enabled": "true",
@@ -77,8 +84,7 @@ def growing(start_spark):
         "spark_dynamicAllocation_minExecutors": "1",
         "spark_dynamicAllocation_maxExecutors": "3",
     }
-    yield start_spark("local-cluster[3,1,1024]", **settings, **SETTINGS)
-    start_spark("local[1]", **dict.fromkeys(settings))
+    return start_clean("local-cluster[3,1,1024]", **settings, **SETTINGS)
 
 
 def test_executors_that_come_get_lanes(growing, tmp_path):
@@ -97,16 +103,13 @@ def test_a_lazy_run_with_more_lanes_than_slots_uses_executors_that_come(growing,
     assert result.report.slots_over_time[0][1] == 1
 
 
-def test_lanes_leave_executors_that_are_decommissioned(start_spark, tmp_path, caplog):
+def test_lanes_leave_executors_that_are_decommissioned(start_clean, tmp_path, caplog):
     """At their next claim, with what they did committed: nothing is claimed twice. Another executor comes."""
-    sc = start_spark("local-cluster[2,1,1024]", spark_decommission_enabled="true", **SETTINGS)
+    sc = start_clean("local-cluster[2,1,1024]", spark_decommission_enabled="true", **SETTINGS)
     caplog.set_level(logging.INFO, "sdf.coordinator")
     (tmp_path / "noted").mkdir()
     fn = SignalledFn(tmp_path / "noted", my_jvm, signal.SIGPWR, {40})
-    try:
-        report = saved(sc, fn, tmp_path, 2000, commit_seconds=60)
-    finally:
-        start_spark("local[1]", spark_decommission_enabled=None)
+    report = saved(sc, fn, tmp_path, 2000, commit_seconds=60)
     assert claims_noted(tmp_path / "noted") == dict.fromkeys((("a", i) for i in range(2000)), 1)
     assert kinds(report)["decommissioned"] == 1
     assert "is told to leave" in caplog.text
@@ -116,7 +119,7 @@ def test_lanes_leave_executors_that_are_decommissioned(start_spark, tmp_path, ca
 
 
 @pytest.fixture
-def standalone(start_spark, tmp_path, monkeypatch):
+def standalone(start_clean, tmp_path, monkeypatch):
     """A cluster of two hosts, and a context on it."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
     from standalone import Standalone, wait_for_slots
@@ -132,11 +135,11 @@ def standalone(start_spark, tmp_path, monkeypatch):
         for _ in range(2):
             cluster.add()
         try:
-            sc = start_spark(cluster.master, **settings, spark_default_parallelism=None)
+            sc = start_clean(cluster.master, **settings, spark_default_parallelism=None)
             wait_for_slots(slot_counter(sc), 2)
             yield cluster, sc
         finally:
-            start_spark("local[1]", **dict.fromkeys(settings))
+            start_clean("local[1]")  # before the cluster is gone
 
 
 def test_hosts_come_and_go(standalone, tmp_path):
@@ -165,15 +168,12 @@ def test_hosts_come_and_go(standalone, tmp_path):
     assert report.slots == 3
 
 
-def test_losses_of_executors_do_not_add_up_to_sparks_limit(start_spark, tmp_path, caplog):
+def test_losses_of_executors_do_not_add_up_to_sparks_limit(start_clean, tmp_path, caplog):
     """A job fails when one task has failed twice here; five executors are lost, and the run ends."""
-    sc = start_spark("local-cluster[2,1,1024]", spark_task_maxFailures="2", **SETTINGS)
+    sc = start_clean("local-cluster[2,1,1024]", spark_task_maxFailures="2", **SETTINGS)
     caplog.set_level(logging.INFO, "sdf.coordinator")
     fn = WaitsFn(tmp_path / "killed", range(150, 3000, 600), kill_executor)
-    try:
-        report = saved(sc, fn, tmp_path, 3000, commit_seconds=1)
-    finally:
-        start_spark("local[1]", spark_task_maxFailures=None)
+    report = saved(sc, fn, tmp_path, 3000, commit_seconds=1)
     assert kinds(report)["lost"] == 5
     assert "is told to leave" in caplog.text  # the retries of what was lost
     assert report.retries >= 1
