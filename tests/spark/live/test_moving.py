@@ -69,7 +69,7 @@ def kinds(report):
 
 @pytest.fixture(scope="module")
 def start_clean(start_spark):
-    """Start contexts, as `start_spark` does, in a JVM that keeps none of their settings: it keeps those of its first."""
+    """Start contexts, as `start_spark` does, in a JVM that keeps none of their settings: it keeps its first ones."""
     start_spark("local[1]")
     return start_spark
 
