@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -86,16 +86,7 @@ class LaneState:
         """Note what the attempt that seals the lane did, and return that."""
         done = attempt.done
         self.units, self.ran, self.slow, self.tagged = done.units, attempt.ran, attempt.slow, done.tagged
-        self.sealed = TaskRun(
-            stage=0,
-            task=self.number,
-            worker=attempt.hello.worker,
-            began=attempt.hello.began,
-            seconds=done.seconds,
-            work_items=done.items,
-            handed_back=self.given_away,
-            records=done.records,
-        )
+        self.sealed = attempt.task_run(done.seconds, done.items, done.records)
         return self.sealed
 
 
@@ -121,6 +112,8 @@ class Attempt:
         closed: whether it has sent `Bye`.
         committed_at: in a saved run, monotonic seconds of its last commit; when it connected, before the first.
         commit_every: how many seconds its segments may last, as it was told last.
+        committed: in a saved run, the ids of the work items that it has committed.
+        told_to_leave: in a saved run, whether it was sent `Leave`.
     """
 
     name: Hashable
@@ -140,6 +133,8 @@ class Attempt:
     closed: bool = False
     committed_at: float = 0.0
     commit_every: float = math.inf
+    committed: set[int] = attrs.field(factory=set)
+    told_to_leave: bool = False
 
     # Queries.
 
@@ -157,6 +152,26 @@ class Attempt:
         """Return the units that it has done, from its last message."""
         heartbeat = self.heartbeat
         return self.done.units if heartbeat is None else heartbeat.units_before + heartbeat.units
+
+    def committed_run(self) -> tuple[TaskRun, list[Ran]] | None:
+        """In a saved run: return what it has committed, as far as it has told how that ran; None if that is nothing."""
+        ran = [self.ran[item_id] for item_id in self.committed if item_id in self.ran]
+        if not ran:
+            return None
+        return self.task_run(sum(each.seconds for each in ran), len(ran), sum(each.records for each in ran)), ran
+
+    def task_run(self, seconds: float, work_items: int, records: int) -> TaskRun:
+        """Return for the report what it did."""
+        return TaskRun(
+            stage=0,
+            task=self.lane.number,
+            worker=self.hello.worker,
+            began=self.hello.began,
+            seconds=seconds,
+            work_items=work_items,
+            handed_back=self.lane.given_away,
+            records=records,
+        )
 
     def _batch_seconds(self) -> float:
         """Return the seconds of work that one `Assign` should hold."""
@@ -239,13 +254,18 @@ class Attempt:
             self.heartbeat = attrs.evolve(self.heartbeat, unstarted=0)
         self.batch = max(self.batch // 4, 1)
 
-    def commits(self, now: float) -> None:
-        """In a saved run: it has written a segment."""
+    def commits(self, item_ids: Iterable[int], now: float) -> None:
+        """In a saved run: it has written a segment that holds these work items."""
         self.committed_at = now
+        self.committed.update(item_ids)
 
     def commits_every(self, seconds: float) -> None:
         """In a saved run: it was told how long its segments may last."""
         self.commit_every = seconds
+
+    def leaves(self) -> None:
+        """In a saved run: it was sent `Leave`."""
+        self.told_to_leave = True
 
     def closes(self) -> None:
         """It has sent `Bye`."""

@@ -24,10 +24,11 @@ import heapq
 import itertools
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from sdf.errors import LedgerError
+from sdf.errors import LedgerError, StageError, show
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import Outcome, WorkItem
 from sdf.lanes.assignment import Assignment
@@ -41,6 +42,7 @@ from sdf.lanes.messages import (
     FromLane,
     Heartbeat,
     Hello,
+    Leave,
     ProtocolError,
     Ready,
     Refused,
@@ -68,6 +70,7 @@ __all__ = ["Coordinator"]
 
 log = logging.getLogger("sdf.coordinator")
 
+_MOST_LOSSES = 10  # of attempts with the same work item: it may be what ends their workers
 _TOLD_SHARE = 0.2  # a lane hears of another commit interval when it differs by so much: each loss changes it a little
 
 
@@ -89,7 +92,7 @@ class Coordinator:
 
     Attributes:
         name: name of the DoFn.
-        departed: in a saved run, how many attempts have ended because their processes were told to end.
+        departed: in a saved run, how many lanes have ended because they, or their processes, were told to.
         lost_seconds: in a saved run, about how many seconds of work were lost with attempts.
     """
 
@@ -112,6 +115,7 @@ class Coordinator:
         self._segments = itertools.count()
         self.name = work.name
         self.departed = 0
+        self._departures: set[tuple[int, int, int]] = set()  # by stage, task and attempt
         self.lost_seconds = 0.0
         self._work = work
         self._send = send
@@ -128,7 +132,8 @@ class Coordinator:
         self._waited_at = 0.0
         self._failed = False
         self._unmovable = False
-        self._statistics = Statistics(work, self._lanes)
+        self._losses: Counter[int] = Counter()  # in a saved run: of attempts, by uncommitted work item
+        self._statistics = Statistics(work, self._lanes, saves=saved is not None)
         self._assignment = Assignment(
             work, len(shares), self._stealing, self._statistics, send=send, min_piece_seconds=min_piece_seconds,
             saves=saved is not None,
@@ -138,12 +143,15 @@ class Coordinator:
 
     def connected(self, name: Hashable, hello: Hello, now: float) -> None:
         """An attempt has sent `Hello`; ``name`` is unique."""
-        if not 0 <= hello.lane < len(self._lanes):
+        known = 0 <= hello.lane < len(self._lanes)
+        if not known and self._saved is None:
             self._send(name, Fail(LedgerError(f"there is no lane {hello.lane}; this run has {len(self._lanes)}.")))
             return
-        lane, ledger = self._lanes[hello.lane], self._work.ledger
-        if self._saved is not None and lane.begun:
+        if self._saved is not None and not (known and not self._lanes[hello.lane].begun):
             lane = self._stealing.orphan() or self._new_lane()
+        else:
+            lane = self._lanes[hello.lane]
+        ledger = self._work.ledger
         attempt = self._attempts[name] = Attempt(
             name, lane, hello, given_at=now, committed_at=now, commit_every=self._commit_seconds
         )
@@ -218,7 +226,7 @@ class Coordinator:
             elif isinstance(message, Bye):
                 attempt.closes()
                 if self._saved is not None:
-                    self.departed += 1
+                    self._departs(attempt.hello)
                     self._send(name, Sealed())
             else:
                 raise ProtocolError(f"lane {attempt.lane.number} said hello twice.")
@@ -243,9 +251,12 @@ class Coordinator:
             self.lost_seconds += lost * (now - attempt.committed_at)
             self._interval.ended(now, losses=int(lost))
             self._tell_interval(self._attempts.values(), now)
+            if lost:
+                self._suspect(lane)
             for item in ledger.content(lane.number):
                 lane.queue.push(ledger.release(lane.number, item.id))
             if lane.sealed is None:
+                self._statistics.left(attempt)
                 lane.abandon()
                 self._orphaned(lane)
                 self._deserted = self._deserted or lane.delayed > 0
@@ -262,6 +273,30 @@ class Coordinator:
         ):
             self._stealing.needs_slot(lane, now)
         self._assignment.settle(now)
+
+    def _departs(self, hello: Hello) -> None:
+        """Count an attempt that leaves, but not the retry of one that has left: one lane takes the place of both."""
+        self.departed += (hello.stage, hello.lane, hello.attempt - 1) not in self._departures
+        self._departures.add((hello.stage, hello.lane, hello.attempt))
+
+    def _suspect(self, lane: LaneState) -> None:
+        """Count a loss against all that the lane had not committed; fail the run if that was lost again and again."""
+        for item in self._work.ledger.content(lane.number):
+            self._losses[item.id] += 1
+            if self._losses[item.id] == _MOST_LOSSES:
+                raise StageError(
+                    f"{self.name}: {_MOST_LOSSES} workers or executors in a row were lost while they had "
+                    f"{show(item.restriction)} of element {show(item.element)} to do. It may be what ends them, by its "
+                    f"memory for example. What is committed stays so; make the same call again once that is mended."
+                )
+
+    def leave(self, name: Hashable) -> None:
+        """In a saved run: tell an attempt to commit what it has run, and to leave the rest to others."""
+        attempt = self._attempts.get(name)
+        if attempt is not None and not (attempt.told_to_leave or attempt.closed):
+            attempt.leaves()
+            log.info("%s: lane %d on %s is told to leave", self.name, attempt.lane.number, attempt.hello.worker)
+            self._send(name, Leave())
 
     def _orphaned(self, lane: LaneState) -> None:
         if len(lane.queue):
@@ -302,7 +337,8 @@ class Coordinator:
     def _ready(self, attempt: Attempt, message: Ready, now: float) -> None:
         items, size, seconds = attempt.ready(message, now, len(self._work.ledger))
         self._work.costs.observe(Outcome(items, (), size, seconds))
-        self._assignment.next(attempt, now)
+        if not (attempt.closed and self._saved is not None):
+            self._assignment.next(attempt, now)
 
     def _heartbeat(self, attempt: Attempt, message: Heartbeat, now: float) -> None:
         self._work.costs.learn(message.item_id, message.units, message.seconds)
@@ -382,7 +418,9 @@ class Coordinator:
             ids = self._work.ledger.commit_first(attempt.lane.number, message.items, message.last_id, part)
         except LedgerError as error:
             raise ProtocolError(str(error)) from error
-        attempt.commits(now)
+        attempt.commits(ids, now)
+        for item_id in ids if self._losses else ():
+            self._losses.pop(item_id, None)
         self._interval.committed(message.cost_seconds)
         self._tell_interval([attempt], now)
         self._saved(ids, message)
@@ -396,6 +434,14 @@ class Coordinator:
                 self._send(attempt.name, CommitEvery(seconds))
 
     # Reports.
+
+    def attempts(self) -> list[tuple[Hashable, Hello]]:
+        """Return the connected attempts, each by its name and with its first message."""
+        return [(name, attempt.hello) for name, attempt in self._attempts.items()]
+
+    def idle_seconds(self, now: float) -> float:
+        """Return how long the attempt has waited for work that waits longest; 0.0 if none waits."""
+        return self._stealing.idle_seconds(now)
 
     def uncommitted_seconds(self, now: float) -> float:
         """Return about how many seconds of work the attempts have not committed."""

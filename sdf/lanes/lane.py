@@ -53,6 +53,7 @@ from sdf.lanes.messages import (
     Flush,
     FromLane,
     Heartbeat,
+    Leave,
     ProtocolError,
     Ready,
     Returned,
@@ -195,8 +196,10 @@ class Lane:
         if self._sealed:
             return None
         if not self._left:
-            self._left = self._asked = True
+            said, self._left, self._asked = self._asked, True, True
             self._send(Bye())
+            if not said:
+                self._send(self._ready())  # what it has run, for the report
         return WAIT
 
     @property
@@ -305,6 +308,8 @@ class Lane:
                 self._sealed = True
             elif isinstance(message, Flush):
                 self._flush, self._asked = True, False
+            elif isinstance(message, Leave):
+                self.leave()
             elif isinstance(message, CommitEvery):
                 self._segment_seconds = message.seconds
             elif isinstance(message, Fail):

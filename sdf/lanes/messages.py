@@ -29,6 +29,7 @@ __all__ = [
     "Fail",
     "FromLane",
     "Hello",
+    "Leave",
     "ProtocolError",
     "Ready",
     "Flush",
@@ -59,11 +60,23 @@ class TooLongError(SdfError, ValueError):
 
 @attrs.frozen
 class Hello:
-    """An attempt at a lane begins; ``worker`` is its host and process id, ``began`` seconds since the epoch there."""
+    """An attempt at a lane begins.
+
+    Attributes:
+        lane: number of the lane; in a saved run, of the task in its Spark job.
+        worker: host and process id.
+        began: seconds since the epoch there.
+        stage: Spark's number of the stage.
+        attempt: how often Spark has tried this task before.
+        task_id: Spark's number of this try.
+    """
 
     lane: int
     worker: str
     began: float
+    stage: int = 0
+    attempt: int = 0
+    task_id: int = 0
 
 
 @attrs.frozen
@@ -227,6 +240,11 @@ class CommitEvery:
 
 
 @attrs.frozen
+class Leave:
+    """In a saved run: the executor is about to go, or others are to take over; commit what was run and say `Bye`."""
+
+
+@attrs.frozen
 class Sealed:
     """The content of the lane is fixed for ever; the attempt may end."""
 
@@ -261,7 +279,7 @@ class Fail:
 
 
 FromLane = Hello | Ready | Heartbeat | Split | Returned | Declined | SegmentDone | AskStart | Refused | Bye
-ToLane = Assign | Wait | Flush | CommitEvery | Sealed | StealRequest | Verdict | StartIn | Fail
+ToLane = Assign | Wait | Flush | CommitEvery | Sealed | StealRequest | Verdict | StartIn | Leave | Fail
 
 
 def _int(value: Any) -> int:

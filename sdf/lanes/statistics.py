@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from sdf.lanes.attempts import LaneState
+from sdf.execution.work_items import Ran, SlowBlock
+from sdf.lanes.attempts import Attempt, LaneState
 from sdf.reporting.progress import RunProgress
+from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
 from sdf.scheduling.run_state import RunState
 
@@ -19,6 +21,7 @@ class Statistics:
     Args:
         work: the work of the run.
         lanes: the lanes of the run.
+        saves: whether lanes commit their work in segments.
 
     Attributes:
         retries: how often an unsealed lane began again after it had lost its attempts; in a saved run, how often an
@@ -27,9 +30,11 @@ class Statistics:
         refusals: the reasons why victims declined, each with how often.
     """
 
-    def __init__(self, work: RunState, lanes: Sequence[LaneState]) -> None:
+    def __init__(self, work: RunState, lanes: Sequence[LaneState], *, saves: bool = False) -> None:
         self._work = work
         self._lanes = lanes
+        self._saves = saves
+        self._left: list[tuple[TaskRun, list[Ran], tuple[SlowBlock, ...]]] = []
         self._seconds = self._began = 0.0
         self._slots: list[tuple[float, int]] = []  # active seconds, number of attempts connected from then on
         self._ended = False
@@ -46,6 +51,11 @@ class Statistics:
         self._slots.append((self._active_seconds(now), connected))
         if connected == 0:
             self._seconds = self._slots[-1][0]
+
+    def left(self, attempt: Attempt) -> None:
+        """Note what an attempt of a saved run has committed that has ended before its lane was sealed."""
+        if (run := attempt.committed_run()) is not None:
+            self._left.append((*run, attempt.slow))
 
     def _active_seconds(self, now: float) -> float:
         """Return the seconds with an attempt connected; the time between two actions does not count."""
@@ -71,7 +81,9 @@ class Statistics:
 
     def report(self, now: float, rate_limits: tuple[tuple[str, float, int, int], ...]) -> RunReport:
         """Return what has been done so far; ``rate_limits`` as in `RunReport`."""
-        sealed = [(lane, lane.sealed) for lane in self._lanes if lane.sealed is not None]
+        sealed = [(lane.sealed, lane.ran.values(), lane.slow) for lane in self._lanes if lane.sealed is not None]
+        runs = sorted([*sealed, *self._left], key=lambda run: run[0].task)
+        begun = sum(lane.begun for lane in self._lanes) + len(self._left) if self._saves else 0
         return RunReport(
             name=self._work.name,
             elements=self._work.ledger.elements(),
@@ -80,16 +92,16 @@ class Statistics:
             split_elements=self._work.split_elements(),
             seconds=self._active_seconds(now),
             slots=max((connected for _, connected in self._slots), default=len(self._lanes)),
-            tasks=tuple(task for _, task in sealed),
+            tasks=tuple(task for task, _, _ in runs),
             retries=self.retries,
             replays=self.replays,
             notes=tuple(self._work.notes),
-            pieces=self._work.pieces((task.began, lane.ran.values()) for lane, task in sealed),
-            slow_blocks=self._work.slow_blocks(block for lane, _ in sealed for block in lane.slow),
+            pieces=self._work.pieces((task.began, ran) for task, ran, _ in runs),
+            slow_blocks=self._work.slow_blocks(block for _, _, slow in runs for block in slow),
             refusals=tuple(self.refusals.most_common()),
             slots_over_time=tuple(self._slots),
             runner="LiveRunner",
-            lanes=len(self._lanes),
+            lanes=begun or len(self._lanes),
             rate_limits=rate_limits,
         )
 

@@ -73,6 +73,10 @@ class Stealing:
         """Return the attempts that wait for work, the longest first."""
         return [attempt for attempt, _ in self._idle.values()]
 
+    def idle_seconds(self, now: float) -> float:
+        """Return how long the attempt has waited for work that waits longest; 0.0 if none waits."""
+        return next((now - since for _, since in self._idle.values()), 0.0)
+
     # Events.
 
     def rests(self, attempt: Attempt, now: float) -> None:

@@ -23,14 +23,14 @@ much a lane has done nor on the size of elements, except for an `Assign` of a si
 - `AskStart`, while process() waits to call a server that has a rate limit; `Refused`, if the server refuses the call;
 - `Bye` at the end, if the action has read enough records, as take() does. Then no attempt waits for the lane to be
   retried. The work of the lane still does not count before it is sealed.
-- In a saved run: `SegmentDone` for each segment that the sinks have written; `Bye` if the lane's process was told to
-  end, which is answered by `Sealed`.
+- In a saved run: `SegmentDone` for each segment that the sinks have written; `Bye` if the lane was told to leave,
+  then a last `Ready` if it has run something since the one before. The answer to both is `Sealed`.
 
 **From the coordinator**: in answer to `Ready`, `Assign` or `Sealed`, and until then `Wait` again and again, so that the
 lane knows the coordinator is alive; `StealRequest`, one at a time, to a lane that runs; one `Verdict` for each `Split`
 and `Returned`; `StartIn` for each `AskStart`, and another one in its place if a call was refused; `Fail` at any time:
 the attempt must fail with this error. In a saved run also `Flush`, in answer to `Ready`: close the segment, as there is
-no other work now; and `CommitEvery` at any time.
+no other work now; `CommitEvery` at any time; and `Leave`: end as if the process was told to.
 
 **Failures.** An attempt whose connection ends before `Sealed` has failed, whichever side ended it: its work does not
 count, and it must not end in success. The ledger keeps what it has by then: an accepted residual stays cut off, one

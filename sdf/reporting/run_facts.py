@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,6 +77,9 @@ class RunFacts:
         rate_limits: for each `RateLimit` its name, the calls a second that it allows, how many calls there were, and
             how many the server has refused; `LiveRunner` only.
         failures: with quarantine the blocks that were set aside, each a `FailedBlock`; no other number counts them.
+        executors: for each executor that came or went during a saved run with `LiveRunner`: seconds since the begin,
+            its id, and "joined", "decommissioned" (it was told to go), "lost" or "left" (nothing was lost with it).
+        lost_seconds: of a saved run with `LiveRunner`, about how many seconds of work were lost before their commit.
     """
 
     name: str
@@ -98,6 +102,8 @@ class RunFacts:
     lanes: int = 0
     rate_limits: tuple[tuple[str, float, int, int], ...] = ()
     failures: tuple[Any, ...] = attrs.field(default=(), repr=False)
+    executors: tuple[tuple[float, str, str], ...] = ()
+    lost_seconds: float = 0.0
 
     @property
     def records(self) -> int:
@@ -176,7 +182,7 @@ class RunFacts:
 
 
 def findings(report: RunFacts) -> Iterator[str]:
-    """Yield a sentence for each finding: the straggler, the use of rate limits, idle time of 5 % of the run or more.
+    """Yield a sentence for each finding: the straggler, rate limits, executors that came and went, losses, idle time.
 
     Of a run that is not complete, yield only how many lanes have ended.
     """
@@ -188,6 +194,11 @@ def findings(report: RunFacts) -> Iterator[str]:
         rate = calls / report.seconds if report.seconds > 0 else 0.0
         used = f"{rate:.1f} calls a second of {per_second:g}; {refused:,} of {calls:,} refused"
         yield f"rate limit {name!r}: {used} (waits count as work)"
+    if report.executors:
+        what = Counter(kind for _, _, kind in report.executors)
+        yield f"executors: {', '.join(f'{number:,} {kind}' for kind, number in what.items())}"
+    if report.retries and report.runner == "LiveRunner" and report.lost_seconds > 0:
+        yield f"lost with {count_of(report.retries, 'lane')} before its commit: {report.lost_seconds:.1f} s of work"
     lost = report.idle
     if lost is not None and lost.seconds >= max(_SEEN * report.seconds, _NOTHING_SECONDS):
         yield f"no piece ran: {lost.seconds:.2f} s of {report.seconds:.2f} s ({lost})"

@@ -6,7 +6,7 @@ import pickle
 import pytest
 from support.timed import TimedFn
 
-from sdf.errors import InvalidValueError
+from sdf.errors import InvalidValueError, StageError
 from sdf.execution.expansion import expand
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import (
@@ -18,6 +18,7 @@ from sdf.lanes.messages import (
     Flush,
     Heartbeat,
     Hello,
+    Leave,
     Ready,
     Sealed,
     SegmentDone,
@@ -412,3 +413,64 @@ def test_what_a_lost_attempt_had_deferred_is_waited_for_by_another():
     assert run.of(1, Sealed) == []
     run.coordinator.tick(60.2)
     assert [one.restriction for one in run.given(1)[1:]] == [item.restriction]
+
+
+def test_a_lane_for_a_slot_that_has_come_gets_work_whatever_its_number_in_its_job():
+    """Jobs that were started later number their lanes from 0 on, and may have more than the first one."""
+    run = SavedRun(1, elements=4)
+    run.sent[7] = []
+    run.begins(0, 0.0)
+    run.coordinator.connected(7, Hello(7, "worker", 0.0), 0.1)
+    run.coordinator.received(7, Ready(0, 0, 0.0, 0.0), 0.1)
+    assert run.given(7)
+
+
+def test_an_attempt_is_told_to_leave_once():
+    """And not any more once it leaves; its last report asks for no work."""
+    run = SavedRun(1, elements=4)
+    run.begins(0, 0.0)
+    run.coordinator.leave(0)
+    run.coordinator.leave(0)
+    assert len(run.of(0, Leave)) == 1
+    run.coordinator.received(0, Bye(), 0.1)
+    run.has_run(0, 1, 0.1)
+    assert (len(run.of(0, Assign)), len(run.of(0, Sealed))) == (1, 1)
+    run.coordinator.leave(0)
+    run.coordinator.lost(0, 0.2)
+    run.coordinator.leave(0)
+    assert len(run.of(0, Leave)) == 1
+    assert run.coordinator.departed == 1
+
+
+def test_a_retry_of_an_attempt_that_has_left_is_not_counted_when_it_leaves():
+    """Another lane has taken the place of the first one; else each loss of an executor would bring two."""
+    run = SavedRun(2)
+    for name, attempt in ((0, 0), (1, 1)):
+        run.coordinator.connected(name, Hello(0, "worker", 0.0, 5, attempt, name), 0.0)
+        run.coordinator.received(name, Bye(), 0.1)
+        run.coordinator.lost(name, 0.1)
+    assert run.coordinator.departed == 1
+
+
+def test_work_that_was_lost_with_ten_attempts_in_a_row_fails_the_run():
+    """It may be what ends their workers; the error names it."""
+    run = SavedRun(1)
+    for now in range(9):
+        run.begins(0, float(now))
+        run.coordinator.lost(0, now + 0.5)
+    run.begins(0, 9.0)
+    with pytest.raises(StageError, match=r"TimedFn: 10 workers or executors .* OffsetRange\(.*\) of element 10 to do"):
+        run.coordinator.lost(0, 9.5)
+
+
+def test_the_report_holds_what_attempts_have_committed_that_have_left():
+    """As far as they have told how it ran."""
+    run = SavedRun(1, elements=3)
+    run.begins(0, 0.0)
+    item = run.given(0)[0]
+    run.commits(0, 1, item.id, 1.0)
+    run.coordinator.received(0, Bye(), 1.0)
+    run.coordinator.received(0, Ready(10, 1, 10.0, 1.0, ((item.id, 10.0, 0.0, 1.0, 10, 0.0),)), 1.0)
+    run.coordinator.lost(0, 1.1)
+    report = run.coordinator.report(2.0)
+    assert (report.records, len(report.tasks), len(report.pieces), report.lanes) == (10, 1, 1, 1)

@@ -14,7 +14,7 @@ from sdf.scheduling.ledger import Ledger
 
 SCHEDULES = 1000
 CHUNKS = [*range(4), *(pytest.param(chunk, marks=pytest.mark.soak) for chunk in range(4, 40))]
-FAULTS = ("crash", "zombies", "double", "drivers", "leaves", "retries")
+FAULTS = ("crash", "zombies", "double", "drivers", "leaves", "told to leave", "joins", "retries")
 MESSAGES = ("CommitEvery", "SegmentDone", "Flush", "Split", "Returned", "Declined", "Sealed")
 
 

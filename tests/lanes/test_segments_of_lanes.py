@@ -73,7 +73,7 @@ class Driver:
             elif isinstance(message, Bye):
                 self.byes += 1
                 self.lane.receive(Sealed())
-            elif isinstance(message, Ready):
+            elif isinstance(message, Ready) and not self.byes:
                 item = None if self.left is None else WorkItem(len(self.done), 0, 0, self.left, None)
                 self.left = None
                 self.lane.receive(Sealed() if item is None else Assign((item,)))

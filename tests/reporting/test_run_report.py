@@ -87,3 +87,11 @@ def test_a_page_can_be_written_whatever_is_in_it(tmp_path):
     report = attrs.evolve(report_of(1.0), notes=(("a", "b \ud800"),))
     report.save(tmp_path / "run.html")
     assert "b ?" in (tmp_path / "run.html").read_text()
+
+
+def test_a_run_on_a_cluster_that_moves_says_who_came_and_went_and_what_was_lost():
+    """Each executor is in the JSON, with its second."""
+    events = ((1.0, "3", "joined"), (2.0, "4", "joined"), (9.0, "3", "lost"))
+    report = attrs.evolve(report_of(5.0, 10.0), runner="LiveRunner", retries=1, executors=events, lost_seconds=2.5)
+    assert "executors: 2 joined, 1 lost\nlost with 1 lane before its commit: 2.5 s of work" in str(report)
+    assert json.loads(report.to_json())["executors"] == [list(event) for event in events]

@@ -104,6 +104,7 @@ class SavedSimulation(Simulation):
         self.segments = itertools.count()
         self.leaving = random.Random(seed)  # of its own: with or without leaves, the schedules are the same
         self.leaves = self.leaving.choice([0, 0, 1, 3])
+        self.joins = self.leaving.choice([0, 0, 2])
         super().__init__(seed, **options)
 
     def begin(self):
@@ -217,7 +218,16 @@ class SavedSimulation(Simulation):
         if self.leaves and self.leaving.random() < 0.01 and (live := self.live()):
             self.leaves -= 1
             self.counts["leaves"] += 1
-            self.leaving.choice(live).lane.leave()
+            attempt = self.leaving.choice(live)
+            if self.leaving.random() < 0.5:
+                attempt.lane.leave()
+            else:
+                self.counts["told to leave"] += 1
+                self.coordinator.leave(attempt.number)
+        if self.joins and self.leaving.random() < 0.01:
+            self.joins -= 1
+            self.counts["joins"] += 1
+            self.start(self.leaving.randrange(2 * self.lanes))  # a slot has come: a lane of another job
         super().happen(wanted)
 
     def run(self, wanted=None, most=None):

@@ -9,9 +9,12 @@ those that Spark starts later, fail with that error, which names the DoFn, and s
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -35,7 +38,7 @@ T = TypeVar("T")
 
 @attrs.define(eq=False)
 class Run:
-    """See the module's docstring. Call it from the server's thread, but `report` from any thread.
+    """See the module's docstring. Call it from the server's thread, and what follows `look` from any thread.
 
     Args:
         address: where its lanes connect.
@@ -55,6 +58,7 @@ class Run:
     _watch: Callable[[Coordinator, float], None] | None
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
     _names: set[Hashable] = attrs.field(factory=set)  # of the connected attempts
+    _leaving: queue.SimpleQueue[Hashable] = attrs.field(factory=queue.SimpleQueue)
     failure: SdfError | None = attrs.field(default=None, init=False)
 
     def connected(self, name: Hashable, hello: Hello) -> None:
@@ -74,7 +78,11 @@ class Run:
         self._contained(lambda: self.coordinator.lost(name, time.monotonic()), None)
 
     def tick(self) -> None:
-        """See `Coordinator.tick`."""
+        """See `Coordinator.tick`; also tell the attempts that should leave."""
+        with suppress(queue.Empty):
+            while True:
+                name = self._leaving.get_nowait()
+                self._contained(partial(self.coordinator.leave, name), None)
         self._contained(lambda: self.coordinator.tick(time.monotonic()), None)
 
     def waiting(self) -> bool:
@@ -110,6 +118,21 @@ class Run:
         """Return how far the run is, also after a failure."""
         with self._lock:
             return self.coordinator.progress(time.monotonic())
+
+    def attempts(self) -> list[tuple[Hashable, Hello]]:
+        """See `Coordinator.attempts`."""
+        with self._lock:
+            return self.coordinator.attempts()
+
+    def idle_seconds(self) -> float:
+        """See `Coordinator.idle_seconds`."""
+        with self._lock:
+            return self.coordinator.idle_seconds(time.monotonic())
+
+    def leave(self, names: Iterable[Hashable]) -> None:
+        """Have the server's thread tell these attempts to leave, soon (`Coordinator.leave`)."""
+        for name in names:
+            self._leaving.put(name)
 
     def departed(self) -> int:
         """See `Coordinator`."""

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 import attrs
+from pyspark import TaskContext
 
 from sdf.errors import BadRecordError, CoordinatorError
 from sdf.execution.measured_run import Running
@@ -165,7 +166,16 @@ def _segment(fn: DoFn, lane: Lane, first: Running) -> Iterator[Any]:
 
 
 def _hello(number: int) -> Hello:
-    return Hello(number, f"{socket.gethostname()}/{os.getpid()}", time.time())
+    context = TaskContext.get()
+    assert context is not None
+    return Hello(
+        number,
+        f"{socket.gethostname()}/{os.getpid()}",
+        time.time(),
+        context.stageId(),
+        context.attemptNumber(),
+        context.taskAttemptId(),
+    )
 
 
 def _next(lane: Lane) -> Running | Waiting | None:

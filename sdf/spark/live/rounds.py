@@ -1,105 +1,186 @@
-"""The Spark jobs of a saved run with lanes: one, and another one if attempts that nobody replaced left work behind."""
+"""The Spark jobs of a saved run with lanes: as many lanes as there are slots, on a cluster that may grow and shrink."""
 
 from __future__ import annotations
 
 import logging
 import queue
+import time
 
 import attrs
 from pyspark import SparkContext
 
 from sdf.errors import StageError
+from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
 from sdf.scheduling.run_state import RunState
 from sdf.spark.display import Display
-from sdf.spark.jobs import Ended, Jobs
+from sdf.spark.jobs import Ended, Jobs, slot_counter
 from sdf.spark.live.contained_run import Run
+from sdf.spark.live.executors import Executors
 from sdf.spark.live.link import SaveLaneTask
 
-__all__ = ["run_rounds"]
+__all__ = ["Rounds"]
 
 log = logging.getLogger("sdf.saving")
 
 _LOOK_SECONDS = 0.5
 _MOST_IDLE_ROUNDS = 3
+_IDLE_SECONDS = 1.0  # while an attempt waits longer than this for work, a further lane would wait, too
+_END_SECONDS = 1.0  # in which tasks end once their lanes have
+_COUNT_SECONDS = 10.0  # slots are counted so long after executors have changed: Spark's counts may lag behind
+_EXECUTOR_LOST = "ExecutorLostFailure"  # in Spark's message about a job that has failed of that
 
 
-def run_rounds(
-    sc: SparkContext,
-    task: SaveLaneTask,
-    lanes: int,
-    work: RunState,
-    served: Run,
-    saving: Saving,
-    run_id: str,
-    display: Display | None,
-) -> None:
-    """Run lanes until all work is committed, and prove it; show the progress, to its end.
+class Rounds:
+    """Runs the lanes of a saved run until all work is committed.
 
     A job can end with work left: Spark has counted a copy of a lane as done, and has killed another copy that had taken
-    work. The next job does that work. For each lane that ended because its process was told to, another job of one lane
-    starts at once: Spark counts the lane as done, and would use no executor that comes in place of the one that went.
+    work. The next job does that work.
+
+    While a job runs, others of few lanes are started beside it:
+
+    - For each lane that left because it, or its process, was told to: Spark counts that lane as done, and would use no
+      executor that comes in place of the one that goes.
+    - For slots that have come. With dynamic allocation Spark asks for executors only while tasks wait for slots, so
+      there are twice as many lanes as slots, and those that wait cost nothing.
+    - For a job that has failed because executors were lost.
 
     Args:
         sc: where to run them.
         task: runs a lane.
         lanes: how many there are in a job.
+        grows: whether to start more when there are more slots.
         work: the state of the run.
         served: its coordinator.
         saving: its log.
         run_id: its id.
         display: shows the progress, or None.
-
-    Raises:
-        StageError: if several jobs in a row commit nothing, though work is left.
-        SdfError: the error of a lane, or of the log.
     """
-    events: queue.SimpleQueue[Ended] = queue.SimpleQueue()
-    jobs = Jobs(sc, run_id, events)
 
-    def start(count: int) -> None:
-        job = sc.parallelize(list(range(count)), count).mapPartitionsWithIndex(task).collect
-        jobs.start("lanes", f"{work.name}: lanes", job, {})
+    def __init__(
+        self,
+        sc: SparkContext,
+        task: SaveLaneTask,
+        lanes: int,
+        grows: bool,
+        work: RunState,
+        served: Run,
+        saving: Saving,
+        run_id: str,
+        display: Display | None,
+    ) -> None:
+        self._sc = sc
+        self._task = task
+        self._lanes = lanes
+        self._grows = grows
+        self._work = work
+        self._served = served
+        self._saving = saving
+        self._display = display
+        self._events: queue.SimpleQueue[Ended] = queue.SimpleQueue()
+        self._jobs = Jobs(sc, run_id, self._events)
+        self._count_slots = slot_counter(sc)
+        self._per_slot = 2 if sc.getConf().get("spark.dynamicAllocation.enabled") == "true" else 1
+        self._executors = Executors(sc)
+        self._slots = lanes
+        self._running = self._started = 0  # jobs; lanes, without those that took the place of others
+        self._idle_rounds, self._left = 0, work.ledger.uncommitted()
+        self._over_at: float | None = None  # when it was first seen that nothing is left to do
 
-    idle_rounds, left = 0, work.ledger.uncommitted()
-    try:
-        while left:
-            start(lanes)
-            running, replaced = 1, served.departed()
-            while running:
-                running -= _ended(events, served, saving, display)
-                for _ in range(replaced, replaced := served.departed()):
-                    start(1)
-                    running += 1
-            before, left = left, work.ledger.uncommitted()
-            idle_rounds = 0 if left < before else idle_rounds + 1
-            if idle_rounds == _MOST_IDLE_ROUNDS:
-                raise StageError(
-                    f"{work.name}: {left} work items are not committed, and {idle_rounds} Spark jobs in a row have "
-                    f"not committed any. What is committed stays so; make the same call again."
-                )
-            if left:
-                log.info("%s: the lanes have ended with %d work items left; starting them again", work.name, left)
-        work.ledger.prove()
-        saving.pulse(0.0, served.lost_seconds())
-    except BaseException:
-        jobs.cancel()
-        raise
-    finally:
-        if display is not None:
-            display.show(attrs.evolve(served.progress(), ended=True))
-            display.wait()
+    def run(self) -> RunReport:
+        """Run the lanes, show the progress to its end, and prove that all is committed.
 
+        Raises:
+            StageError: if several jobs in a row commit nothing, though work is left.
+            SdfError: the error of a lane, or of the log.
+        """
+        try:
+            while self._left:
+                self._run_round()
+                self._judge()
+                if self._left:
+                    log.info("%s: the lanes have ended with %d work items left", self._work.name, self._left)
+            self._work.ledger.prove()
+            self._saving.pulse(0.0, self._served.lost_seconds())
+        except BaseException:
+            self._jobs.cancel()
+            raise
+        finally:
+            if self._display is not None:
+                self._display.show(attrs.evolve(self._served.progress(), ended=True))
+                self._display.wait()
+        return attrs.evolve(
+            self._served.report(),
+            executors=tuple(self._executors.events),
+            lost_seconds=self._served.lost_seconds(),
+        )
 
-def _ended(events: queue.SimpleQueue[Ended], served: Run, saving: Saving, display: Display | None) -> bool:
-    """Look after the log and the progress; wait a little for the end of a job, and return whether one has ended."""
-    saving.pulse(served.uncommitted_seconds(), served.lost_seconds())
-    if display is not None:
-        display.show(served.progress())
-    try:
-        ended = events.get(timeout=_LOOK_SECONDS)
-    except queue.Empty:
-        return False
-    if ended.error is not None:
-        raise ended.error
-    return True
+    def _run_round(self) -> None:
+        self._started = 0
+        self._slots = self._count_slots()
+        self._start(max(self._lanes, self._slots) if self._grows else self._lanes)
+        replaced, self._over_at = self._served.departed(), None
+        while self._running:
+            self._wait()
+            before, replaced = replaced, self._served.departed()
+            if replaced > before:
+                self._start(replaced - before, replaces=True)
+            attempts = self._served.attempts()
+            self._served.leave(self._executors.look(attempts))
+            if attempts:
+                self._over_at = None
+                self._grow()
+            else:
+                self._end_if_over()
+
+    def _start(self, count: int, *, replaces: bool = False) -> None:
+        job = self._sc.parallelize(list(range(count)), count).mapPartitionsWithIndex(self._task).collect
+        self._jobs.start(count, f"{self._work.name}: lanes", job, {})
+        self._running += 1
+        self._started += 0 if replaces else count
+
+    def _grow(self) -> None:
+        """Start more lanes if there are more slots, unless those that run have too little to do."""
+        if time.monotonic() - self._executors.changed_at < _COUNT_SECONDS:
+            self._slots = self._count_slots()
+        more = self._per_slot * self._slots - self._started
+        if self._grows and more > 0 and self._served.idle_seconds() < _IDLE_SECONDS:
+            log.info("%s: %d lanes more, as there are %d slots", self._work.name, more, self._slots)
+            self._start(more)
+
+    def _wait(self) -> None:
+        """Look after the log and the progress; wait a little for the end of a job."""
+        self._saving.pulse(self._served.uncommitted_seconds(), self._served.lost_seconds())
+        if self._display is not None:
+            self._display.show(self._served.progress())
+        try:
+            ended = self._events.get(timeout=_LOOK_SECONDS)
+        except queue.Empty:
+            return
+        self._running -= 1
+        if ended.error is None:
+            return
+        if not (isinstance(ended.error, StageError) and _EXECUTOR_LOST in str(ended.error)):
+            raise ended.error
+        self._judge(ended.error)
+        log.warning("%s: starting %d lanes again: %s", self._work.name, ended.key, ended.error)
+        self._start(ended.key, replaces=True)
+
+    def _judge(self, cause: BaseException | None = None) -> None:
+        """A job has ended: raise if it is one of several in a row that have committed nothing."""
+        before, self._left = self._left, self._work.ledger.uncommitted()
+        self._idle_rounds = 0 if self._left < before else self._idle_rounds + 1
+        if self._idle_rounds == _MOST_IDLE_ROUNDS:
+            raise StageError(
+                f"{self._work.name}: {self._left} work items are not committed, and {self._idle_rounds} Spark jobs in "
+                f"a row have not committed any. What is committed stays so; make the same call again."
+            ) from cause
+
+    def _end_if_over(self) -> None:
+        """Without attempts: if nothing is left to do, end jobs that do not end: their lanes may wait for slots long."""
+        now = time.monotonic()
+        if self._over_at is None:
+            self._over_at = None if self._work.ledger.uncommitted() else now
+        elif now - self._over_at > _END_SECONDS:
+            self._jobs.cancel()
+            self._running = 0

@@ -41,7 +41,7 @@ from sdf.spark.display import Display
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.jobs import Jobs, slot_counter
 from sdf.spark.live.link import LaneTask, SaveLaneTask
-from sdf.spark.live.rounds import run_rounds
+from sdf.spark.live.rounds import Rounds
 from sdf.spark.live.server import Run, Server
 from sdf.spark.options import count, positive, runner
 from sdf.spark.payload import Payload, expand_elements, sending
@@ -86,7 +86,8 @@ class LiveRunner:
     the executors can reach.
 
     Args:
-        lanes: how many tasks run the work. None: as many as Spark has slots when `run_sdf` is called.
+        lanes: how many tasks run the work. None: as many as Spark has slots when `run_sdf` is called; of `save_sdf`, as
+            many as it has at any time.
         host: the driver's address to listen on, which executors also connect to. None: ``spark.driver.host``.
         port: the port to listen on; 0 is any free port, and ``(first, last)`` the first free one of that range.
         min_piece_seconds: estimated seconds of the smallest piece worth moving to another lane.
@@ -148,8 +149,8 @@ class LiveRunner:
         for item, due in later:
             served.coordinator.delay(item, due)
         task = SaveLaneTask(payload, served.address, saving.targets, saving.commit_seconds)
-        run_rounds(sc, task, lanes, work, served, saving, payload.run_id, display)
-        return served.report()
+        grows = self.lanes is None
+        return Rounds(sc, task, lanes, grows, work, served, saving, payload.run_id, display).run()
 
     def _serve(
         self,

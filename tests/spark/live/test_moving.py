@@ -1,0 +1,180 @@
+"""Saved runs with lanes on a cluster whose executors come and go: real ones."""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.killing import kill_jvm, my_jvm
+from support.saving import FolderSink, rows
+from support.signalled import SignalledFn, claims_noted
+
+from sdf import DoFn, LiveRunner, OffsetRange, run_sdf, save_sdf
+from sdf.spark.jobs import slot_counter
+
+SETTINGS = {"spark_default_parallelism": None, "spark_deploy_maxExecutorRetries": "-1"}
+
+
+def kill_executor():
+    """As if its machine were gone: a worker that outlives its executor would commit what it has done."""
+    kill_jvm()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class WaitsFn(DoFn):
+    """Element: its name and a count of blocks of 5 ms. Does something once, at one block.
+
+    Args:
+        path: where it notes that.
+        at: the blocks.
+        what: what it does there.
+    """
+
+    def __init__(self, path, at, what):
+        self.path, self.at, self.what = str(path), at, what
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, element[1])
+
+    def process(self, element, tracker):
+        for i in range(*tracker.current_restriction()):
+            if not tracker.try_claim(i):
+                return
+            if i in self.at:
+                try:
+                    os.close(os.open(f"{self.path}-{i}", os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    pass
+                else:
+                    self.what()
+            time.sleep(0.005)
+            yield element[0], i
+
+
+def saved(sc, fn, tmp_path, blocks, **options):
+    """Run it; return its report, and check that each record is there once."""
+    runner = LiveRunner(**options.pop("runner", {}))
+    summary = save_sdf(sc.parallelize([("a", blocks)]), fn, FolderSink(tmp_path / "out"), runner=runner, **options)
+    assert rows(tmp_path / "out") == [("a", i) for i in range(blocks)]
+    return summary.report
+
+
+def kinds(report):
+    return Counter(kind for _, _, kind in report.executors)
+
+
+@pytest.fixture(scope="module")
+def start_clean(start_spark):
+    """Start contexts, as `start_spark` does, in a JVM that keeps none of their settings: it keeps its first ones."""
+    start_spark("local[1]")
+    return start_spark
+
+
+@pytest.fixture
+def growing(start_clean):
+    """A context whose cluster has one executor, and gets up to two more while tasks wait."""
+    settings = {
+        "spark_dynamicAllocation_enabled": "true",
+        "spark_dynamicAllocation_shuffleTracking_enabled": "true",
+        "spark_dynamicAllocation_initialExecutors": "1",
+        "spark_dynamicAllocation_minExecutors": "1",
+        "spark_dynamicAllocation_maxExecutors": "3",
+    }
+    return start_clean("local-cluster[3,1,1024]", **settings, **SETTINGS)
+
+
+def test_executors_that_come_get_lanes(growing, tmp_path):
+    """With no option set, though Spark brings them only while tasks wait."""
+    report = saved(growing, WaitsFn(tmp_path, (), None), tmp_path, 8000)
+    assert kinds(report)["joined"] >= 1
+    assert report.slots >= 2
+    assert report.slots_over_time[0][1] == 1
+
+
+def test_a_lazy_run_with_more_lanes_than_slots_uses_executors_that_come(growing, tmp_path):
+    """Until they do, the others run the work of all lanes."""
+    result = run_sdf(growing.parallelize([("a", 8000)]), WaitsFn(tmp_path, (), None), runner=LiveRunner(lanes=3))
+    assert sorted(result.collect()) == [("a", i) for i in range(8000)]
+    assert result.report.slots >= 2
+    assert result.report.slots_over_time[0][1] == 1
+
+
+def test_lanes_leave_executors_that_are_decommissioned(start_clean, tmp_path, caplog):
+    """At their next claim, with what they did committed: nothing is claimed twice. Another executor comes."""
+    sc = start_clean("local-cluster[2,1,1024]", spark_decommission_enabled="true", **SETTINGS)
+    caplog.set_level(logging.INFO, "sdf.coordinator")
+    (tmp_path / "noted").mkdir()
+    fn = SignalledFn(tmp_path / "noted", my_jvm, signal.SIGPWR, {40})
+    report = saved(sc, fn, tmp_path, 2000, commit_seconds=60)
+    assert claims_noted(tmp_path / "noted") == dict.fromkeys((("a", i) for i in range(2000)), 1)
+    assert kinds(report)["decommissioned"] == 1
+    assert "is told to leave" in caplog.text
+    assert report.retries == 0
+    assert report.records == 2000
+    assert "1 decommissioned" in str(report)
+
+
+@pytest.fixture
+def standalone(start_clean, tmp_path, monkeypatch):
+    """A cluster of two hosts, and a context on it."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    from standalone import Standalone, wait_for_slots
+
+    settings = {
+        "spark_driver_host": "127.0.0.1",
+        "spark_executor_cores": "1",
+        "spark_executor_memory": "512m",
+        "spark_decommission_enabled": "true",
+    }
+    (tmp_path / "cluster").mkdir()
+    with Standalone(tmp_path / "cluster") as cluster:
+        for _ in range(2):
+            cluster.add()
+        try:
+            sc = start_clean(cluster.master, **settings, spark_default_parallelism=None)
+            wait_for_slots(slot_counter(sc), 2)
+            yield cluster, sc
+        finally:
+            start_clean("local[1]")  # before the cluster is gone
+
+
+def test_hosts_come_and_go(standalone, tmp_path):
+    """A third host joins a standalone cluster, and has a lane; then one is killed, and the other one decommissioned."""
+    cluster, sc = standalone
+    first, second = cluster.present()
+    noted, ended = tmp_path / "noted", threading.Event()
+    noted.mkdir()
+
+    def move():
+        cluster.add()
+        while len(list(noted.iterdir())) < 3:  # a lane each
+            if ended.wait(0.1):
+                return
+        cluster.kill(first)
+        cluster.decommission(second)
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        report = saved(sc, SignalledFn(noted, None, None, ()), tmp_path, 8000, commit_seconds=3)
+    finally:
+        ended.set()
+        mover.join()
+    assert kinds(report) == {"joined": 1, "lost": 1, "decommissioned": 1}
+    assert report.slots == 3
+
+
+def test_losses_of_executors_do_not_add_up_to_sparks_limit(start_clean, tmp_path, caplog):
+    """A job fails when one task has failed twice here; five executors are lost, and the run ends."""
+    sc = start_clean("local-cluster[2,1,1024]", spark_task_maxFailures="2", **SETTINGS)
+    caplog.set_level(logging.INFO, "sdf.coordinator")
+    fn = WaitsFn(tmp_path / "killed", range(150, 3000, 600), kill_executor)
+    report = saved(sc, fn, tmp_path, 3000, commit_seconds=1)
+    assert kinds(report)["lost"] == 5
+    assert "is told to leave" in caplog.text  # the retries of what was lost
+    assert report.retries >= 1
+    assert "5 lost" in str(report)
