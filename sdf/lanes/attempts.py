@@ -77,6 +77,10 @@ class LaneState:
         self.delayed -= 1
         heir.delay()
 
+    def withdraw(self) -> None:
+        """A deferred work item was taken away before it was due."""
+        self.delayed -= 1
+
     def resume(self, item: WorkItem) -> None:
         """Queue a deferred work item that is due."""
         self.delayed -= 1

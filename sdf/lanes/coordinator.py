@@ -39,6 +39,7 @@ from sdf.lanes.messages import (
     CommitEvery,
     Declined,
     Fail,
+    Failed,
     FromLane,
     Heartbeat,
     Hello,
@@ -57,8 +58,11 @@ from sdf.lanes.messages import (
 from sdf.lanes.pacing import Pacing
 from sdf.lanes.statistics import Statistics
 from sdf.lanes.stealing import Stealing
+from sdf.lanes.suspect_work import HOLD_SECONDS, SuspectWork
 from sdf.lanes.wire import WAIT_EVERY_SECONDS
 from sdf.limits.rate_limit import RateLimit
+from sdf.quarantine.failures import Failure
+from sdf.quarantine.suspects import Suspects
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
 from sdf.scheduling.commit_interval import CommitInterval
@@ -89,6 +93,7 @@ class Coordinator:
         saved: in a saved run, called with the ids of the work items of each committed segment, and its message.
         commit_seconds: in a saved run, how long a segment may last.
         limits: the rate limits that all lanes share.
+        suspects: in a saved run with quarantine, what fails; else None.
 
     Attributes:
         name: name of the DoFn.
@@ -107,8 +112,10 @@ class Coordinator:
         saved: Callable[[list[int], SegmentDone], None] | None = None,
         commit_seconds: float = math.inf,
         limits: Iterable[RateLimit] = (),
+        suspects: Suspects | None = None,
     ) -> None:
         self._saved = saved
+        self._suspects = None if suspects is None or saved is None else SuspectWork(work, suspects, saved)
         self._pacing = Pacing(limits, send)
         self._commit_seconds = commit_seconds
         self._interval = CommitInterval(commit_seconds)
@@ -223,6 +230,8 @@ class Coordinator:
                 return
             elif isinstance(message, SegmentDone):
                 self._segment_done(attempt, message, now)
+            elif isinstance(message, Failed):
+                self._part_failed(attempt, message, now)
             elif isinstance(message, Bye):
                 attempt.closes()
                 if self._saved is not None:
@@ -253,8 +262,12 @@ class Coordinator:
             self._tell_interval(self._attempts.values(), now)
             if lost:
                 self._suspect(lane)
-            for item in ledger.content(lane.number):
-                lane.queue.push(ledger.release(lane.number, item.id))
+            items = [ledger.release(lane.number, item.id) for item in ledger.content(lane.number)]
+            if lost and self._suspects is not None and lane.sealed is None:
+                self._hold_back(attempt, items, now)
+            else:
+                for item in items:
+                    lane.queue.push(item)
             if lane.sealed is None:
                 self._statistics.left(attempt)
                 lane.abandon()
@@ -272,6 +285,61 @@ class Coordinator:
             and (lane.queue or lane.delayed or ledger.content(lane.number))
         ):
             self._stealing.needs_slot(lane, now)
+        self._assignment.settle(now)
+
+    def _hold_back(self, attempt: Attempt, items: list[WorkItem], now: float) -> None:
+        """Put off the work of a lost attempt until its worker says what happened, or is lost too."""
+        assert self._suspects is not None
+        self._suspects.hold(attempt.hello.task_id, items)
+        for item in items:
+            attempt.lane.delay()
+            heapq.heappush(self._delayed, (now + HOLD_SECONDS, item.id, attempt.lane, item))
+
+    def _part_failed(self, attempt: Attempt, message: Failed, now: float) -> None:
+        """The attempt before this one has failed: find out which block is to blame."""
+        if self._suspects is None:
+            raise ProtocolError(f"lane {attempt.lane.number} tells of a failure, and the run sets nothing aside.")
+        ids = self._suspects.held_for(attempt.hello.task_id)
+        held = [entry for entry in self._delayed if entry[1] in ids]
+        if message.item_id not in {item_id for _, item_id, _, _ in held}:
+            return  # others have it now, and will tell
+        self._delayed = [entry for entry in self._delayed if entry[1] not in ids]
+        heapq.heapify(self._delayed)
+        items = []
+        for _, item_id, lane, item in held:
+            lane.withdraw()
+            items.append(item)
+            self._losses[item_id] = max(0, self._losses[item_id] - 1)  # it was not the worker that was lost
+        self._give(self._suspects.failed(items, message), now)
+
+    def _give(self, items: Iterable[WorkItem], now: float) -> None:
+        """In a saved run: queue work items that nobody owns, where an attempt is or will be."""
+        heir = next((each for each in self._attempts.values() if each.lane.sealed is None and not each.closed), None)
+        lane = self._new_lane() if heir is None else heir.lane
+        for item in items:
+            lane.queue.push(item)
+        if heir is None:
+            self._orphaned(lane)
+        elif self._stealing.is_idle(heir) and len(lane.queue):
+            self._assignment.next(heir, now)
+
+    def take_suspects(self, most: int, *, idle: bool) -> list[tuple[Hashable, WorkItem]]:
+        """See `SuspectWork.take`; none without quarantine."""
+        return [] if self._suspects is None else self._suspects.take(most, idle=idle)
+
+    def suspect_ended(
+        self,
+        owner: Hashable,
+        outcome: Outcome,
+        failure: Failure | None,
+        done: SegmentDone,
+        now: float,
+        *,
+        idle: bool,
+    ) -> None:
+        """See `SuspectWork.ended`."""
+        assert self._suspects is not None
+        self._give(self._suspects.ended(owner, outcome, failure, done, idle=idle), now)
         self._assignment.settle(now)
 
     def _departs(self, hello: Hello) -> None:

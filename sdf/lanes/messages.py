@@ -27,6 +27,7 @@ __all__ = [
     "CommitEvery",
     "Declined",
     "Fail",
+    "Failed",
     "FromLane",
     "Hello",
     "Leave",
@@ -77,6 +78,23 @@ class Hello:
     stage: int = 0
     attempt: int = 0
     task_id: int = 0
+
+
+@attrs.frozen
+class Failed:
+    """In a saved run with quarantine: why the attempt before this one, in the same Spark task, has ended.
+
+    Attributes:
+        item_id: the work item that ran.
+        how: as of `sdf.quarantine.failures.Failure`.
+        error: what happened.
+        claimed: the position claimed last: an integer, or the hex digits of a key; None if it is not known.
+    """
+
+    item_id: int
+    how: str
+    error: str
+    claimed: Any = None
 
 
 @attrs.frozen
@@ -278,7 +296,7 @@ class Fail:
     error: SdfError
 
 
-FromLane = Hello | Ready | Heartbeat | Split | Returned | Declined | SegmentDone | AskStart | Refused | Bye
+FromLane = Hello | Failed | Ready | Heartbeat | Split | Returned | Declined | SegmentDone | AskStart | Refused | Bye
 ToLane = Assign | Wait | Flush | CommitEvery | Sealed | StealRequest | Verdict | StartIn | Leave | Fail
 
 
@@ -335,7 +353,7 @@ _FROM_LANE: dict[str, tuple[Any, list[str], list[Callable[[Any], Any]]]] = {
         [field.name for field in attrs.fields(kind)],
         [_CHECKS[str(field.type)] for field in attrs.fields(kind)],
     )
-    for kind in (Hello, Ready, Heartbeat, Split, Returned, Declined, SegmentDone, AskStart, Refused, Bye)
+    for kind in (Hello, Failed, Ready, Heartbeat, Split, Returned, Declined, SegmentDone, AskStart, Refused, Bye)
 }
 
 

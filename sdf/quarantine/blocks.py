@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sdf.errors import BadRecordError, SourceError, UnpicklableError
 from sdf.execution.bundle import Bundle
 from sdf.quarantine.failures import RAISED, Failure
 
-__all__ = ["failure_of"]
+__all__ = ["failure_of", "failure_of_part"]
 
 _AWAY = (SourceError, ConnectionError, TimeoutError)  # the source may be back when the task is tried again
 
 
 def failure_of(bundle: Bundle, error: Exception) -> Failure | None:
-    """Return the failure of the work item that ran when an attempt raised; None if that convicts no block.
+    """Return the failure of the work item that ran when an attempt raised; None if that convicts no block."""
+    item, claimed = bundle.last_started()
+    return failure_of_part(None if item is None else item.id, claimed, error, raised=bundle.raised)
+
+
+def failure_of_part(item_id: int | None, claimed: Any, error: Exception, *, raised: bool) -> Failure | None:
+    """Return the failure of a part; None if the error convicts no block.
 
     A record that does not pickle, or that the sink cannot write, was noticed later than it was given. So the position
     claimed last is no hint then.
+
+    Args:
+        item_id: the work item that ran last, None if none has begun.
+        claimed: the position that it claimed last.
+        error: what was raised.
+        raised: whether the user's code raised it.
     """
-    item, claimed = bundle.last_started()
     cause = error if error.__cause__ is None else error.__cause__
-    if item is None or isinstance(error, SourceError) or isinstance(cause, _AWAY):
+    if item_id is None or isinstance(error, SourceError) or isinstance(cause, _AWAY):
         return None
-    if bundle.raised:
-        return Failure(item.id, RAISED, str(error), claimed)
+    if raised:
+        return Failure(item_id, RAISED, str(error), claimed)
     if isinstance(error, (UnpicklableError, BadRecordError)):
-        return Failure(item.id, RAISED, str(error))
+        return Failure(item_id, RAISED, str(error))
     return None

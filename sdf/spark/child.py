@@ -86,7 +86,11 @@ class Child:
 
 
 def run_in_child(
-    work: Callable[[Child], None], *, block_seconds: float | None, load: Callable[[bytes], Any]
+    work: Callable[[Child], None],
+    *,
+    block_seconds: float | None,
+    load: Callable[[bytes], Any],
+    began: Callable[[int], None] = lambda process_id: None,
 ) -> Iterator[Any]:
     """Run ``work`` in a child and yield what it gives; the last value is a `Failure` if a block has failed.
 
@@ -94,6 +98,7 @@ def run_in_child(
         work: called in the child.
         block_seconds: how long the child may say nothing while a work item runs; None for no limit.
         load: unpickles a position.
+        began: called with the id of the child's process.
 
     Raises:
         Exception: what ``work`` raised, if it did not call `Child.failed` before.
@@ -103,6 +108,8 @@ def run_in_child(
     process = _FORK.Process(target=_run, args=(work, theirs, ours), name="sdf-child")
     process.start()
     theirs.close()
+    assert process.pid is not None
+    began(process.pid)
     try:
         yield from _messages(process, ours, block_seconds, load)
     finally:

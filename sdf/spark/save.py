@@ -138,7 +138,7 @@ def save_sdf(
     quarantine = check_quarantine(
         on_failure, max_failures, block_seconds, "save_sdf()", tags=[name for name, _ in sinks]
     )
-    check_runner(runner, elements, "save_sdf()", quarantine)
+    check_runner(runner, elements, "save_sdf()")
     if not is_number(commit_seconds) or not 0 < commit_seconds < float("inf"):
         raise InvalidValueError(f"save_sdf() commit_seconds must be a positive number (got {show(commit_seconds)}).")
     storage = checkpoint_of(checkpoint, sinks, "save_sdf()")
@@ -189,7 +189,7 @@ def _save(
     quarantine: Quarantine | None,
 ) -> RunReport:
     if isinstance(runner, LiveRunner):
-        return runner.save(elements, fn, side_inputs, saving, shown)
+        return runner.save(elements, fn, side_inputs, saving, shown, quarantine)
     if isinstance(elements, ConnectElements):
         return save_on_connect(runner, elements, fn, side_inputs, saving, shown, quarantine)
     return runner.save(elements, fn, side_inputs, saving, shown, quarantine)

@@ -21,16 +21,19 @@ import attrs
 
 from sdf import errors
 from sdf.errors import LedgerError, SdfError
+from sdf.execution.work_items import WorkItem
 from sdf.lanes.coordinator import Coordinator
-from sdf.lanes.messages import Fail, FromLane, Hello, ToLane
+from sdf.lanes.messages import Fail, FromLane, Hello, SegmentDone, ToLane
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
 from sdf.spark.live.link import Address
+from sdf.spark.staged.stored_blocks import Receipt
 
 __all__ = ["Run"]
 
 log = logging.getLogger("sdf.server")
 
+_LOOK_SECONDS = 0.5
 _MOST_CHARACTERS = 10_000  # of the error text sent to each attempt
 
 T = TypeVar("T")
@@ -58,7 +61,8 @@ class Run:
     _watch: Callable[[Coordinator, float], None] | None
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
     _names: set[Hashable] = attrs.field(factory=set)  # of the connected attempts
-    _leaving: queue.SimpleQueue[Hashable] = attrs.field(factory=queue.SimpleQueue)
+    _soon: queue.SimpleQueue[Callable[[], None]] = attrs.field(factory=queue.SimpleQueue)  # for the server's thread
+    _suspects_run: int = 0
     failure: SdfError | None = attrs.field(default=None, init=False)
 
     def connected(self, name: Hashable, hello: Hello) -> None:
@@ -78,16 +82,15 @@ class Run:
         self._contained(lambda: self.coordinator.lost(name, time.monotonic()), None)
 
     def tick(self) -> None:
-        """See `Coordinator.tick`; also tell the attempts that should leave."""
+        """See `Coordinator.tick`; also do what other threads have asked for."""
         with suppress(queue.Empty):
             while True:
-                name = self._leaving.get_nowait()
-                self._contained(partial(self.coordinator.leave, name), None)
+                self._contained(self._soon.get_nowait(), None)
         self._contained(lambda: self.coordinator.tick(time.monotonic()), None)
 
     def waiting(self) -> bool:
         """See `Coordinator.waiting`."""
-        return self._contained(self.coordinator.waiting, False)
+        return self._suspects_run > 0 or self._contained(self.coordinator.waiting, False)
 
     def alive(self) -> bool:
         """Return whether the run can still be used."""
@@ -124,6 +127,31 @@ class Run:
         with self._lock:
             return self.coordinator.attempts()
 
+    def take_suspects(self, most: int, *, idle: bool) -> list[tuple[Hashable, WorkItem]]:
+        """See `Coordinator.take_suspects`. Call it from any thread."""
+        none: list[tuple[Hashable, WorkItem]] = []
+        taken = self._contained(lambda: self.coordinator.take_suspects(most, idle=idle), none)
+        self._suspects_run += len(taken)
+        return taken
+
+    def suspect_ended(self, owner: Hashable, receipt: Receipt, *, idle: bool) -> None:
+        """See `Coordinator.suspect_ended`. Call it from the thread that calls `take_suspects`; it waits for the end."""
+        done = SegmentDone(1, 0, receipt.messages, receipt.counts, receipt.seconds, receipt.closing_seconds)
+        entered = threading.Event()
+
+        def enter() -> None:
+            try:
+                self.coordinator.suspect_ended(
+                    owner, receipt.outcome, receipt.failure, done, time.monotonic(), idle=idle
+                )  # fmt: skip
+            finally:
+                entered.set()
+
+        self._soon.put(enter)
+        while not entered.wait(_LOOK_SECONDS) and self.failure is None:
+            pass
+        self._suspects_run -= 1
+
     def idle_seconds(self) -> float:
         """See `Coordinator.idle_seconds`."""
         with self._lock:
@@ -132,7 +160,7 @@ class Run:
     def leave(self, names: Iterable[Hashable]) -> None:
         """Have the server's thread tell these attempts to leave, soon (`Coordinator.leave`)."""
         for name in names:
-            self._leaving.put(name)
+            self._soon.put(partial(self.coordinator.leave, name))
 
     def departed(self) -> int:
         """See `Coordinator`."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import attrs
@@ -23,12 +25,17 @@ from sdf.execution.measured_run import Running
 from sdf.lanes.heartbeat import LOOK_SECONDS
 from sdf.lanes.lane import WAIT, Lane, Waiting
 from sdf.lanes.messages import Bye, FromLane, Hello, write
+from sdf.lanes.suspect_work import as_failed
 from sdf.lanes.wire import NONCE_BYTES, PROOF_BYTES, SILENCE_SECONDS, Channel, channels, driver_proof, lane_proof, nonce
 from sdf.limits.rate_limit import paced
 from sdf.model.dofn import DoFn, TaggedOutput, call_hook
+from sdf.quarantine.failures import Failure
+from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.spark import serde
+from sdf.spark.child import Child, run_in_child
 from sdf.spark.live.preemption import told_to_end
+from sdf.spark.live.watched_segment import WatchedSegment, watched
 from sdf.spark.payload import Payload, marked
 
 __all__ = ["Address", "LaneTask", "SaveLaneTask"]
@@ -121,9 +128,18 @@ class SaveLaneTask:
         address: where the coordinator is.
         targets: the sinks.
         commit_seconds: how long a segment may last.
+        quarantine: its options; None for a run without.
     """
 
-    def __init__(self, payload: Payload, address: Address, targets: Targets, commit_seconds: float) -> None:
+    def __init__(
+        self,
+        payload: Payload,
+        address: Address,
+        targets: Targets,
+        commit_seconds: float,
+        quarantine: Quarantine | None,
+    ) -> None:
+        self._quarantine = quarantine
         self._payload = payload
         self._address = address
         self._targets = targets
@@ -131,11 +147,40 @@ class SaveLaneTask:
 
     def __call__(self, number: int, partition: Iterable[Any]) -> Iterator[Any]:
         list(partition)  # read to the end, else Spark does not reuse the worker
-        return marked(self._payload.run_id, self._run(number))
+        run = self._run(number) if self._quarantine is None else self._run_in_children(number, self._quarantine)
+        return marked(self._payload.run_id, run)
 
-    def _run(self, number: int) -> Iterator[Any]:
+    def _run_in_children(self, number: int, quarantine: Quarantine) -> Iterator[Any]:
+        """Run attempts in children, one after the other: each tells why the one before it has failed."""
+        children: list[int] = []
+        failure: Failure | None = None
+
+        def leave() -> None:
+            with suppress(ProcessLookupError):
+                os.kill(children[-1], signal.SIGTERM)
+
+        with told_to_end(leave):
+            while True:
+                work = partial(self._run_in_child, number, failure)
+                ended = list(
+                    run_in_child(
+                        work, block_seconds=quarantine.block_seconds, load=serde.loads, began=children.append
+                    )
+                )  # fmt: skip
+                if not ended:
+                    break
+                (failure,) = ended
+        yield from ()
+
+    def _run_in_child(self, number: int, failure: Failure | None, child: Child) -> None:
+        for _ in self._run(number, failure, child):
+            raise AssertionError("a lane of a saved run gives nothing")
+
+    def _run(self, number: int, failure: Failure | None = None, child: Child | None = None) -> Iterator[Any]:
         fn, side_inputs = self._payload.load()
         with Link(self._address, _hello(number)) as link:
+            if failure is not None:
+                link.send(as_failed(failure))
             lane = Lane(
                 fn,
                 side_inputs=side_inputs,
@@ -146,21 +191,27 @@ class SaveLaneTask:
             link.listen(lane)
             with told_to_end(lane.leave), paced(side_inputs, lane.start_times):
                 while isinstance(first := _next(lane), Running):
-                    try:
-                        written = write_segment(_segment(fn, lane, first), self._targets, type(fn).__name__)
-                    except BadRecordError as error:
-                        raise blame_record(error, fn, lane.segment(), side_inputs) from error
+                    with nullcontext() if child is None else watched(child, lane) as segment:
+                        outputs = _segment(fn, lane, first, segment)
+                        try:
+                            written = write_segment(outputs, self._targets, type(fn).__name__)
+                        except BadRecordError as error:
+                            raise blame_record(error, fn, lane.segment(), side_inputs) from error
                     lane.segment_done(*written)
         yield from ()
 
 
-def _segment(fn: DoFn, lane: Lane, first: Running) -> Iterator[Any]:
+def _segment(fn: DoFn, lane: Lane, first: Running, watched: WatchedSegment | None) -> Iterator[Any]:
     """Yield the outputs of a segment: of its first work item, and of those that follow until the lane closes it."""
     call_hook(fn, "start_bundle")
     running: Running | Waiting | None = first
     while isinstance(running, Running):
-        with running.outputs() as outputs:
-            yield from outputs
+        if watched is None:
+            with running.outputs() as outputs:
+                yield from outputs
+        else:
+            with watched.runs(running), running.outputs() as outputs:
+                yield from watched.read(outputs)
         running = _next(lane)
     call_hook(fn, "finish_bundle")
 

@@ -10,6 +10,7 @@ import attrs
 from pyspark import SparkContext
 
 from sdf.errors import StageError
+from sdf.quarantine.options import Quarantine
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
 from sdf.scheduling.run_state import RunState
@@ -18,6 +19,8 @@ from sdf.spark.jobs import Ended, Jobs, slot_counter
 from sdf.spark.live.contained_run import Run
 from sdf.spark.live.executors import Executors
 from sdf.spark.live.link import SaveLaneTask
+from sdf.spark.live.suspect_jobs import Suspected, SuspectJobs
+from sdf.spark.payload import Payload
 
 __all__ = ["Rounds"]
 
@@ -53,8 +56,9 @@ class Rounds:
         work: the state of the run.
         served: its coordinator.
         saving: its log.
-        run_id: its id.
+        payload: the run's DoFn.
         display: shows the progress, or None.
+        quarantine: its options; None for a run without.
     """
 
     def __init__(
@@ -66,8 +70,9 @@ class Rounds:
         work: RunState,
         served: Run,
         saving: Saving,
-        run_id: str,
+        payload: Payload,
         display: Display | None,
+        quarantine: Quarantine | None,
     ) -> None:
         self._sc = sc
         self._task = task
@@ -78,7 +83,12 @@ class Rounds:
         self._saving = saving
         self._display = display
         self._events: queue.SimpleQueue[Ended] = queue.SimpleQueue()
-        self._jobs = Jobs(sc, run_id, self._events)
+        self._jobs = Jobs(sc, payload.run_id, self._events)
+        self._suspects = (
+            None
+            if quarantine is None
+            else SuspectJobs(sc, self._jobs, payload, saving.targets, saving.commit_seconds, quarantine, served)
+        )
         self._count_slots = slot_counter(sc)
         self._per_slot = 2 if sc.getConf().get("spark.dynamicAllocation.enabled") == "true" else 1
         self._executors = Executors(sc)
@@ -120,7 +130,7 @@ class Rounds:
         self._slots = self._count_slots()
         self._start(max(self._lanes, self._slots) if self._grows else self._lanes)
         replaced, self._over_at = self._served.departed(), None
-        while self._running:
+        while self._start_suspects() or self._running:
             self._wait()
             before, replaced = replaced, self._served.departed()
             if replaced > before:
@@ -132,6 +142,15 @@ class Rounds:
                 self._grow()
             else:
                 self._end_if_over()
+
+    def _start_suspects(self) -> int:
+        if self._suspects is None:
+            return 0
+        if self._served.failure is not None:
+            raise self._served.failure
+        started = self._suspects.start(self._slots, idle=not self._served.attempts())
+        self._running += started
+        return started
 
     def _start(self, count: int, *, replaces: bool = False) -> None:
         job = self._sc.parallelize(list(range(count)), count).mapPartitionsWithIndex(self._task).collect
@@ -159,7 +178,12 @@ class Rounds:
             return
         self._running -= 1
         if ended.error is None:
+            if isinstance(ended.key, Suspected):
+                assert self._suspects is not None
+                self._suspects.ended(ended.key, ended.value, idle=not self._served.attempts())
             return
+        if isinstance(ended.key, Suspected):
+            raise ended.error
         if not (isinstance(ended.error, StageError) and _EXECUTOR_LOST in str(ended.error)):
             raise ended.error
         self._judge(ended.error)

@@ -29,6 +29,8 @@ from sdf.lanes.messages import SegmentDone, ToLane
 from sdf.limits.rate_limit import RateLimit, limits_of
 from sdf.model.dofn import DoFn
 from sdf.numbers import as_integer, is_integer
+from sdf.quarantine.options import Quarantine
+from sdf.quarantine.suspects import Suspects
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
@@ -117,11 +119,17 @@ class LiveRunner:
             return self._lanes(rdd, RunState(fn), payload, tags, display, limits_of(side_inputs))
 
     def save(
-        self, rdd: RDD[Any], fn: DoFn, side_inputs: Mapping[str, Any], saving: Saving, display: Display | None
+        self,
+        rdd: RDD[Any],
+        fn: DoFn,
+        side_inputs: Mapping[str, Any],
+        saving: Saving,
+        display: Display | None,
+        quarantine: Quarantine | None,
     ) -> RunReport:
         """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
         with sending(rdd.context, fn, side_inputs) as payload:
-            report = self._save(rdd, RunState(fn), payload, saving, display, limits_of(side_inputs))
+            report = self._save(rdd, RunState(fn), payload, saving, display, limits_of(side_inputs), quarantine)
         broadcasts.free(payload.broadcast)
         return report
 
@@ -133,6 +141,7 @@ class LiveRunner:
         saving: Saving,
         display: Display | None,
         limits: list[RateLimit],
+        quarantine: Quarantine | None,
     ) -> RunReport:
         sc, backlog, later = rdd.context, WorkQueue(work.costs), []
         for item, delay_seconds in saving.begin(work, lambda: self._expanded(rdd, work, payload)):
@@ -145,12 +154,15 @@ class LiveRunner:
         def saved(item_ids: list[int], done: SegmentDone) -> None:
             saving.commit(item_ids, done.messages, done.records, done.seconds)
 
-        served = self._serve(sc, work, backlog, lanes, payload, None, limits, saved, saving.commit_seconds)
+        suspects = None
+        if quarantine is not None:
+            suspects = Suspects(work, quarantine.max_failures, failed=saving.failures, noted=saving.set_aside)
+        served = self._serve(sc, work, backlog, lanes, payload, None, limits, saved, saving.commit_seconds, suspects)
         for item, due in later:
             served.coordinator.delay(item, due)
-        task = SaveLaneTask(payload, served.address, saving.targets, saving.commit_seconds)
+        task = SaveLaneTask(payload, served.address, saving.targets, saving.commit_seconds, quarantine)
         grows = self.lanes is None
-        return Rounds(sc, task, lanes, grows, work, served, saving, payload.run_id, display).run()
+        return Rounds(sc, task, lanes, grows, work, served, saving, payload, display, quarantine).run()
 
     def _serve(
         self,
@@ -163,6 +175,7 @@ class LiveRunner:
         limits: list[RateLimit],
         saved: Callable[[list[int], SegmentDone], None] | None = None,
         commit_seconds: float = math.inf,
+        suspects: Suspects | None = None,
     ) -> Run:
         """Deal the backlog out to the lanes, and serve them."""
         shares = deal(backlog, work.costs, lanes, cut=work.cut)
@@ -178,6 +191,7 @@ class LiveRunner:
                 saved=saved,
                 commit_seconds=commit_seconds,
                 limits=limits,
+                suspects=suspects,
             ),
             broadcasts.use_of(payload.broadcast),
             None if display is None else _Watch(display),
