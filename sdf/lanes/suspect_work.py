@@ -2,8 +2,8 @@
 
 The process of an attempt dies, or a block in it raises. The coordinator sees only that the connection has ended. The
 worker starts another attempt in a new process, which tells what happened (`Failed`). Until then the work of the lost
-attempt is held back, so that no other lane runs into the same block. A suspect is run by no lane, but by a Spark task of
-its own, beside the lanes (`sdf.spark.live.rounds`): it must run alone, and commit nothing else.
+attempt is held back, so that no other lane runs into the same block. A suspect is run by no lane, but by a Spark task
+of its own, beside the lanes (`sdf.spark.live.rounds`): it must run alone, and commit nothing else.
 """
 
 from __future__ import annotations
