@@ -13,6 +13,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+
+for library in ("deltalake", "moto", "s3fs"):
+    pytest.importorskip(library)
+
 from support.s3_server import S3Server
 from support.sinking import TOKEN, DiedError, Points, make_mortal, place, prepare, save
 
