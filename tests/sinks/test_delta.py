@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-for library in ("deltalake", "moto", "s3fs"):
-    pytest.importorskip(library)
+pytest.importorskip("deltalake")
+pytest.importorskip("moto")
+pytest.importorskip("s3fs")
 
 from support.s3_server import S3Server
 from support.sinking import TOKEN, DiedError, Points, make_mortal, place, prepare, save
