@@ -37,5 +37,15 @@ def observed(records: Iterable[Any], tracker: Any, timestamp: Timestamp | None) 
 def _observed(records: Iterable[Any], tracker: Any, timestamp: Timestamp) -> Iterator[Any]:
     for record in records:
         if not isinstance(record, TaggedOutput):  # which is no record of the source
-            tracker.watermark.observe(timestamp(record))
+            time = timestamp(record)
+            try:
+                is_time = time >= -math.inf  # not if it is NaN
+            except TypeError:
+                is_time = False
+            if not is_time:
+                raise InvalidTypeError(
+                    f"timestamp= must return a number, such as seconds since the epoch (got {show(time)} for the "
+                    f"record {show(record)})."
+                )
+            tracker.watermark.observe(time)
         yield record

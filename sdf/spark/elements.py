@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from pyspark import RDD
 
-from sdf.errors import InvalidTypeError, show
+from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.dofn import DoFn
 from sdf.spark import serde
 
@@ -34,7 +34,7 @@ def is_connect(given: Any) -> bool:
 
 
 def check_rdd(given: Any, who: str, otherwise: str = "") -> None:
-    """Raise InvalidTypeError unless the elements are an RDD.
+    """Raise InvalidTypeError, or InvalidValueError, unless the elements are an RDD of a context that runs.
 
     Args:
         given: the elements.
@@ -42,6 +42,11 @@ def check_rdd(given: Any, who: str, otherwise: str = "") -> None:
         otherwise: an alternative to an RDD, for the message.
     """
     if isinstance(given, RDD):
+        if given.context._jsc is None:
+            raise InvalidValueError(
+                f"{who} needs an RDD of a SparkContext that runs (got one whose SparkContext was stopped). Make the "
+                f"RDD anew with the context of now."
+            )
         return
     if is_connect(given):
         raise InvalidTypeError(

@@ -50,8 +50,8 @@ def group_by_key(
     ``cache()`` them if that is expensive.
 
     Args:
-        pairs: (key, value); a key is a string, bytes, an integer, or a tuple of these, and all
-            are of one type. Or a DataFrame, with ``key``.
+        pairs: (key, value); a key is a string, bytes, an integer, or a tuple of these. All keys have one type. Or a
+            DataFrame, with ``key``.
         path: a directory, or a URL such as ``s3://bucket/tmp``, that the driver and all executors reach. The files lie
             in a new directory in it; remove it when nobody uses the groups any more.
         key: of a DataFrame, the name of the column; the values are rows as dicts.

@@ -44,6 +44,14 @@ def test_without_a_function_there_is_no_watermark(tmp_path):
     assert read(TailLines(), str(tmp_path / "a.log"))[1] is None
 
 
+@pytest.mark.parametrize("time_of", [str, lambda line: math.nan, lambda line: None])
+def test_a_time_that_is_no_number_is_named(tmp_path, time_of):
+    """NaN would hold the watermark for ever, since no time is above it."""
+    (tmp_path / "a.log").write_text("5 a\n")
+    with pytest.raises(InvalidTypeError, match=r"timestamp= must return a number, .* for the record '5 a'"):
+        read(TailLines(timestamp=time_of), str(tmp_path / "a.log"))
+
+
 def test_rows_move_the_watermark_of_their_table(tmp_path):
     """By a column, for example."""
     with sqlite3.connect(tmp_path / "t.db") as connection:

@@ -4,6 +4,9 @@ import datetime
 import itertools
 
 import pytest
+
+pytest.importorskip("hypothesis")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fns import CountFn, DaysFn, Period, Scaled, ScaledFn

@@ -13,6 +13,11 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("deltalake")
+pytest.importorskip("moto")
+pytest.importorskip("s3fs")
+
 from support.s3_server import S3Server
 from support.sinking import TOKEN, DiedError, Points, make_mortal, place, prepare, save
 

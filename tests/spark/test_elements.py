@@ -2,6 +2,8 @@
 
 import logging
 import re
+import subprocess
+import sys
 
 import pytest
 from support.fns import CountFn
@@ -113,3 +115,29 @@ def test_a_big_one_among_many_is_found(at):
     elements = ["x" * 20_000] * 251
     elements[at] = "y" * 2_000_000
     assert big_element(elements).shown.startswith("'yyy")
+
+
+STOPPED = """
+from pyspark import SparkContext
+from sdf import run_sdf, stream_sdf
+from sdf.errors import InvalidValueError
+from sdf.io import ReadLines
+
+sc = SparkContext("local[1]")
+elements = sc.parallelize([3])
+sc.stop()
+for run in (
+    lambda: run_sdf(elements, ReadLines()),
+    lambda: stream_sdf(elements, ReadLines(), checkpoint="none", foreach_batch=print),
+):
+    try:
+        run()
+    except InvalidValueError as error:
+        print(error)
+"""
+
+
+def test_an_rdd_whose_context_was_stopped():
+    """Spark itself fails with an error of Py4J or of NoneType, which names no cause."""
+    process = subprocess.run([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True, check=True)
+    assert process.stdout.count("whose SparkContext was stopped") == 2

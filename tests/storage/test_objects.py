@@ -2,11 +2,12 @@
 
 import re
 
-import fsspec
 import pytest
 
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
+
+import fsspec
 
 from sdf.errors import InvalidValueError, JournalDiskError, MissingExtraError
 from sdf.journal.journal import Journal

@@ -15,9 +15,9 @@ class Following:
         pins: the parts that were read, each with what it gave.
     """
 
-    def __init__(self, fn, element):
+    def __init__(self, fn, element, left=None):
         self.fn, self.element = fn, element
-        self.left = fn.get_initial_restriction(element)
+        self.left = fn.get_initial_restriction(element) if left is None else left
         self.delay_seconds = None
         self.pins = []
 

@@ -17,7 +17,7 @@ from sdf.io.kafka.starts import Start, chosen_offset
 from sdf.io.options import as_seconds
 from sdf.numbers import as_number, is_number
 
-__all__ = ["KafkaFn", "backoff_seconds"]
+__all__ = ["KafkaFn", "backoff_seconds", "is_unknown"]
 
 _OWN_CONFIG = {
     "auto.offset.reset": "error",  # never go on at another offset
@@ -40,6 +40,7 @@ _AWAY = (
     "NOT_LEADER_FOR_PARTITION",
     "REQUEST_TIMED_OUT",
 )
+_UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 _MOST_BACKOFF_SECONDS = 60.0
 
 T = TypeVar("T")
@@ -179,6 +180,13 @@ class KafkaFn(Connector):
         where = f"{type(self).__name__}: {self._where(topic)}, partition {partition}"
         away_seconds = self.away_seconds if patient else 0.0
         return Fetched(consumer, topic, partition, offset, self.timeout_seconds, away_seconds, where)
+
+
+def is_unknown(error: SourceError) -> bool:
+    """Tell whether brokers have answered that there is no such topic or partition."""
+    kafka, cause = kafka_library(), error.__cause__
+    codes = [getattr(kafka.KafkaError, name) for name in _UNKNOWN]
+    return isinstance(cause, kafka.KafkaException) and cause.args[0].code() in codes
 
 
 def backoff_seconds(looks: int, first_seconds: float) -> float:

@@ -8,6 +8,7 @@ can measure the lag; they are never read from there.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -16,9 +17,9 @@ from typing import Any
 import attrs
 
 from sdf import UNBOUNDED, MonotonicWatermark, OffsetRange, RestrictionTracker
-from sdf.errors import InvalidTypeError, SourceAwayError, SourceChangedError, show
+from sdf.errors import InvalidTypeError, SourceAwayError, SourceChangedError, SourceError, show
 from sdf.io.follow.watch import Scan, Scans, ScanTracker
-from sdf.io.kafka.client import KafkaFn, backoff_seconds
+from sdf.io.kafka.client import KafkaFn, backoff_seconds, is_unknown
 from sdf.io.kafka.fetched import Fetched, kafka_library, log
 from sdf.io.kafka.starts import Start, as_start, chosen_offset
 from sdf.io.kafka.tail_parts import KafkaTail, KafkaTracker, Mark, Messages
@@ -33,6 +34,10 @@ _LEAST_PART_OFFSETS = 5000  # of a backlog, while it is not known how fast tasks
 _GLANCE_SECONDS = 1.0  # most time for an answer that the stream can do without
 _SILENT_SECONDS = 60.0  # until such an answer is asked for again
 _NEAR = 1000  # offsets; to read so many again is cheaper than to begin once more
+
+
+class _TopicGoneError(SourceChangedError):
+    """A partition that was there before is not there now, and that is no error yet."""
 
 
 class WatchTopics(KafkaFn):
@@ -77,8 +82,14 @@ class WatchTopics(KafkaFn):
                 yield from scans.found
             return
         added = bool(scans.seen)  # at first nobody knows whether the servers are right
-        with self._consumer() as consumer:
-            numbers = self._partitions(consumer, element, patient=added)
+        try:
+            with self._consumer() as consumer:
+                numbers = self._partitions(consumer, element, patient=added)
+        except SourceError as error:
+            if not (added and is_unknown(error)):
+                raise
+            log.warning("%s It was there before; looks again in %.3g s.", error, self.interval_seconds)
+            numbers = []  # what follows its partitions says whether this is an error
         there = tuple(TopicPartition(element, number, added=added) for number in numbers)
         found = tuple(partition for partition in there if partition not in scans.seen)
         if found and tracker.try_claim(Scan(scans.start, found, (*scans.seen, *found))):
@@ -95,7 +106,9 @@ class TailKafka(KafkaFn):
     transaction has left a gap, reading goes on after it.
 
     A topic that was deleted and made anew is noticed when it has new messages: the message that was read last is
-    another one now, or is not there. Of a partition of which nothing was read yet this cannot be known.
+    another one now, or is not there. Of a partition of which nothing was read yet this cannot be known. While the topic
+    is not there at all, that is an error, or with ``fail_on_data_loss=False`` the partition is looked for again and
+    again.
 
     Args:
         config: configuration of librdkafka, at least ``bootstrap.servers``. If it has ``group.id``, offsets are also
@@ -109,15 +122,17 @@ class TailKafka(KafkaFn):
         away_seconds: how long to look again if no broker answers, less and less often, before that is an error; other
             partitions go on meanwhile. It counts the waits between looks in a row, so a stream that was down counts
             nothing. The log tells of each.
-        fail_on_data_loss: whether it is an error if messages were deleted before they were read, or the topic was made
-            anew. False: go on with what is there; the journal, the summary and a warning say what was lost.
+        fail_on_data_loss: whether it is an error if messages were deleted before they were read, or the topic was
+            deleted or made anew. False: go on with what is there; the journal, the summary and a warning say what was
+            lost.
         timestamp: a function from a record to its time, such as seconds since the epoch. The highest so far is the
             watermark of a partition: records should come in that order, and late ones are given all the same.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
         SourceError: when it runs, if there is no such broker, topic, partition or offset, or one does not answer.
-        SourceChangedError: when it runs, if messages were deleted before they were read, or the topic was made anew.
+        SourceChangedError: when it runs, if messages were deleted before they were read, or the topic was deleted or
+            made anew.
     """
 
     def __init__(
@@ -189,9 +204,10 @@ class TailKafka(KafkaFn):
         """Keep the offsets that the partition has now."""
         if restriction.stop is not UNBOUNDED:
             return restriction
-        with self._consumer() as consumer:
-            _, end = self._ends(consumer, *_both(element), patient=True)
-        return attrs.evolve(restriction, stop=max(restriction.start, end + getattr(restriction, "shift", 0)))
+        start, end = restriction.start, 0
+        with contextlib.suppress(_TopicGoneError), self._consumer() as consumer:
+            _, end = self._ends_of(consumer, *_both(element), patient=True)
+        return attrs.evolve(restriction, stop=max(start, end + getattr(restriction, "shift", 0)))
 
     def create_watermark_estimator(self, element: Any, restriction: Any) -> MonotonicWatermark | None:
         return watermark_of(self.timestamp)
@@ -206,7 +222,7 @@ class TailKafka(KafkaFn):
                         return
                     rest, has_lost = after, bool(lost)
                     yield from observed(records, tracker, self.timestamp)
-        except SourceAwayError as error:
+        except (SourceAwayError, _TopicGoneError) as error:
             if not growing:
                 raise
             if rest is at:
@@ -222,11 +238,11 @@ class TailKafka(KafkaFn):
         else:
             tracker.try_claim(at.stop)  # the last offsets may have had no message
 
-    def _look_later(self, at: KafkaTail, tracker: Any, error: SourceAwayError) -> None:
-        """Defer all work, because no broker answers; raise if that has lasted for too long."""
+    def _look_later(self, at: KafkaTail, tracker: Any, error: SourceError) -> None:
+        """Defer all work, because no broker answers or the topic is gone; raise if no answer came for too long."""
         first = max(self.poll_seconds, _LEAST_BACKOFF_SECONDS)
         waited = sum(self.timeout_seconds + backoff_seconds(looks, first) for looks in range(at.looks))
-        if waited >= self.away_seconds:
+        if waited >= self.away_seconds and isinstance(error, SourceAwayError):
             raise SourceAwayError(
                 f"{error} It was the last of {at.looks + 1} looks in {waited:.3g} s; allow more with away_seconds, or "
                 f"start the stream again when the brokers are back."
@@ -244,7 +260,12 @@ class TailKafka(KafkaFn):
         if at.lost:  # a replay: they were not there
             yield [], attrs.evolve(at, start=until), at.lost
             return
-        low, end = self._ends(consumer, topic, partition, patient=not growing)
+        try:
+            low, end = self._ends_of(consumer, topic, partition, patient=not growing)
+        except _TopicGoneError:
+            if growing:
+                raise
+            low, end = 0, 0
         if growing:
             until = end + at.shift if at.until is None else min(end + at.shift, at.until)
         begin, stop = at.start - at.shift, until - at.shift
@@ -264,6 +285,20 @@ class TailKafka(KafkaFn):
                 yield records, rest, ""
         if growing and attrs.evolve(rest, start=max(rest.start, until)) not in (at, rest):
             yield [], attrs.evolve(rest, start=max(rest.start, until)), ""  # a gap at the end, or an answer
+
+    def _ends_of(self, consumer: Any, topic: str, partition: int, *, patient: bool) -> tuple[int, int]:
+        """Return the ends of a partition that was there before; raise if it is not there now."""
+        try:
+            return self._ends(consumer, topic, partition, patient=patient)
+        except SourceError as error:
+            if not is_unknown(error):
+                raise
+            if not self.fail_on_data_loss:
+                raise _TopicGoneError(f"{error} It was there before.") from error
+            raise SourceChangedError(
+                f"{error} It was there before, and was deleted. Create it again, or pass fail_on_data_loss=False to go "
+                f"on with other partitions until it is there."
+            ) from error
 
     def _is_shorter(self, topic: str, partition: int, at: KafkaTail, end: int) -> bool:
         """Return whether a partition ends before what was read of it; ``start`` may be an offset that is to come."""

@@ -107,8 +107,8 @@ def stream_sdf(
         sink: where the records of each batch go, each once (`sdf.sinks`): a sink that appends, such as a `DeltaTable`;
             with tags a mapping of "main" and each tag to its sink. One of ``foreach_batch`` and ``sink`` is needed.
         side_inputs: values by name, passed to each `process`, or function, of the chain that takes the name; an RDD is
-            collected, and passed as a list. They may differ when a stream is resumed, but not for a
-            step that has ended, in a batch that is half done.
+            collected, and passed as a list. They may differ when a stream is resumed. If it died in the middle of a
+            batch, the steps of that batch that had ended need the same ones as before.
         tags: names of further outputs, fed by ``yield TaggedOutput(name, value)`` in any DoFn of the chain. They may be
             left out if ``sink`` names them.
         batch_seconds: seconds that the tasks of a batch run before they split; also the least time between two starts.

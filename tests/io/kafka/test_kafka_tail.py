@@ -42,10 +42,10 @@ def follow(config):
     """Give a function that follows an element; what it has opened is closed in the end."""
     followed = []
 
-    def make(fn, element):
+    def make(fn, element, left=None):
         fn.setup()
         followed.append(fn)
-        return Following(fn, element)
+        return Following(fn, element, left)
 
     yield make
     for fn in followed:
@@ -184,6 +184,48 @@ def test_a_part_that_comes_again_when_its_messages_are_gone(cluster, config, oth
     tail.pins = before.pins
     with pytest.raises(SourceChangedError, match=r"ends at offset 1; .*TailKafka\(fail_on_data_loss=False\)"):
         tail.again()
+
+
+@pytest.fixture
+def empty():
+    """Start brokers that have no topic, and make none."""
+    cluster = kafka.Producer({"test.mock.num.brokers": 1, **QUIET})
+    (broker,) = cluster.list_topics(timeout=10).brokers.values()
+    servers = f"{broker.host}:{broker.port}"
+    return cluster, {"bootstrap.servers": servers, "allow.auto.create.topics": False, **QUIET}
+
+
+def test_a_topic_that_was_deleted(cluster, config, empty, follow, caplog):
+    """An error; or it is looked for until it was made anew, and what was lost is told then."""
+    send(cluster, b"a", b"b")
+    before = follow(TailKafka(config), PARTITION)
+    assert values(before.read()) == [b"a", b"b"]
+    strict = follow(TailKafka(empty[1]), PARTITION, before.left)
+    strict.pins = before.pins
+    with pytest.raises(SourceChangedError, match=r"was deleted\. Create it again, or pass fail_on_data_loss=False"):
+        strict.read()
+    with pytest.raises(SourceChangedError, match="Create it again"):
+        strict.again()
+    tail = follow(TailKafka(empty[1], fail_on_data_loss=False, away_seconds=0), PARTITION, before.left)
+    waits = [tail.read() or tail.delay_seconds for _ in range(4)]
+    assert waits == [1, 2, 4, 8]
+    assert "It was there before. Looks again in 8 s" in caplog.text
+    again = Invoker(tail.fn, PARTITION, before.pins[0][0])
+    assert (list(again.run()), again.residuals) == ([], [])  # what was pinned comes again, with nothing in it
+    assert tail.fn.truncate(PARTITION, tail.left).stop == tail.left.start
+    empty[0].list_topics("topic", timeout=10)
+    send(empty[0], b"c")
+    assert tail.read() == []
+    assert "ends at offset 1, but was read up to 2: it was made anew" in tail.pins[-1][0].lost
+    assert values(tail.read()) == [b"c"]
+
+
+def test_a_watched_topic_that_was_deleted_is_looked_for_again(cluster, config, empty, follow):
+    """What follows its partitions says whether that is an error."""
+    before = follow(WatchTopics(config, interval_seconds=7), "topic")
+    assert len(before.read()) == 4
+    watch = follow(WatchTopics(empty[1], interval_seconds=7), "topic", before.left)
+    assert (watch.read(), watch.delay_seconds) == ([], 7)
 
 
 def test_the_same_topic_is_not_taken_for_another(cluster, config, other, follow):
