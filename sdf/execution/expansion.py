@@ -16,11 +16,14 @@ import attrs
 from sdf.errors import InvalidTypeError, InvalidValueError, SplitError, UnboundedError, blame, show
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.dofn import DoFn
-from sdf.model.offset_trackers import OffsetRangeTracker
-from sdf.model.restrictions import as_restriction, tiling_flaw
+from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
+from sdf.model.restrictions import UNBOUNDED, OffsetRange, as_restriction, tiling_flaw
 from sdf.model.trackers import RestrictionTracker, as_pair
 
-__all__ = ["Expanded", "checked_size", "cut", "cut_out", "expand"]
+__all__ = ["Expanded", "checked_size", "cut", "cut_out", "cut_share", "expand"]
+
+_CUT_ANYWHERE = (OffsetRangeTracker, GrowableOffsetRangeTracker, ByteKeyRangeTracker)
+_ROUNDING = Fraction(1, 1000)  # offsets, added before rounding down: 15 times the float 1/3 is just below 5
 
 
 @attrs.frozen
@@ -114,6 +117,31 @@ def cut(fn: DoFn, element: Any, restriction: Any, fraction: float | Fraction) ->
         return pair
 
 
+def cut_share(fn: DoFn, element: Any, restriction: Any, fraction: float) -> tuple[Any, Any] | None:
+    """Cut a restriction that nobody has started in two that are not empty; None if it cannot be cut.
+
+    The front gets about ``fraction`` of the work, rounded down for integer offsets. A front of size 0 is never cut off,
+    as that could go on for ever. Declining would leave a straggler whole; so the fraction is doubled instead.
+
+    Raises:
+        SplitError: if the two parts do not add up.
+    """
+    share: float | Fraction = fraction
+    if type(restriction) is OffsetRange and restriction.stop is not UNBOUNDED:
+        start, stop = restriction
+        if stop - start < 2:
+            return None
+        kept = min(max(1, int((stop - start) * Fraction(fraction) + _ROUNDING)), stop - start - 1)
+        share = Fraction(kept + 1, stop - start + 1)  # the remainder starts before the first offset
+    pair = cut(fn, element, restriction, share)
+    while pair is not None and checked_size(fn, element, pair[0]) == 0:
+        if not 0 < share < 0.5:
+            return None
+        share *= 2
+        pair = cut(fn, element, restriction, share)
+    return pair
+
+
 def cut_out(fn: DoFn, element: Any, restriction: Any, position: Any) -> tuple[Any, Any, Any] | None:
     """Cut out the block at a position that was claimed; return what lies before it, the block, and what lies after it.
 
@@ -125,7 +153,7 @@ def cut_out(fn: DoFn, element: Any, restriction: Any, position: Any) -> tuple[An
     """
     start, stop = getattr(restriction, "start", None), getattr(restriction, "stop", None)
     with blame(lambda: f"{type(fn).__name__}'s tracker, cutting {show(restriction)} of element {show(element)},"):
-        if type(fn.create_tracker(element, restriction)) not in (OffsetRangeTracker, ByteKeyRangeTracker):
+        if type(fn.create_tracker(element, restriction)) not in _CUT_ANYWHERE:
             return None
         kind = type(restriction)
         before = None if position == start else kind(start, position)

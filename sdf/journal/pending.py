@@ -39,6 +39,7 @@ class Pending:
         due: earliest time to run the part, in milliseconds since the epoch; 0 for at once.
         held: the watermark before the element was made; no record of the part is older. None for none.
         seen: what `DoFn.peek` returned before the part was last run, if it then waited for news; else None.
+        trial: if it has failed, what is known of it (`sdf.quarantine.trials`); else None.
         id: of remaining work, or of the one that this is a piece of; None for a part that is not stored yet.
     """
 
@@ -49,6 +50,7 @@ class Pending:
     due: int = 0
     held: Any = None
     seen: Any = None
+    trial: Any = None
     id: int | None = None
 
 
@@ -145,10 +147,12 @@ _VALUES = ("element", "restriction", "watermark", "held", "seen")
 def to_json(work: Pending) -> dict[str, Any]:
     """Return pending work as JSON data."""
     values = {name: to_data(getattr(work, name)) for name in _VALUES}
+    if work.trial is not None:
+        values["trial"] = to_data(work.trial)
     return {"id": work.id, "step": work.step, "due": work.due, **values}
 
 
 def from_json(data: dict[str, Any]) -> Pending:
     """Return the pending work that `to_json` described, of an older sdf too."""
-    values = {name: from_data(data[name]) for name in _VALUES if name in data}
+    values = {name: from_data(data[name]) for name in (*_VALUES, "trial") if name in data}
     return Pending(id=data.get("id"), step=data["step"], due=data["due"], **values)

@@ -11,6 +11,7 @@ from itertools import islice
 
 from sdf.errors import JournalCorruptError, JournalError, SdfError, show
 from sdf.journal.chain import Block, blob_name, blobs_of, find_head, read_ahead, read_blob, verify
+from sdf.journal.pending import from_data
 from sdf.journal.remaining import Remaining
 from sdf.storage.places import Storage, storage_at
 
@@ -125,6 +126,9 @@ def _line(block: Block) -> str:
     inputs = "  ".join(f"{one['id']} [{one['start']}, {one['stop']})" for one in data["inputs"])
     output = f"output [{data['output']['start']}, {data['output']['stop']})"
     lost = "".join(f"\n    lost: {text}" for text in data.get("lost", ()))
+    for one in data.get("failed", ()):
+        part, element = (show(from_data(one[name])) for name in ("restriction", "element"))
+        lost += f"\n    failed: {part} of element {element}, {one['attempts']} attempts: {one['error']}"
     late = f"  {data['late']} late" if "late" in data else ""
     more = f"watermark {data['watermark']}  {data['status']}{lost}"
     return f"{block.seq}  {data['time']}  {inputs}  {output}{late}  {more}"

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sdf.errors import TooManyFailuresError, show
 from sdf.execution.work_items import DEFERRED, WHILE_IT_RAN, WorkItem
 from sdf.quarantine.failures import KILLED, FailedBlock, Failure
 from sdf.scheduling.run_state import RunState
 
-__all__ = ["Suspects"]
+__all__ = ["Suspects", "too_many"]
 
 _SHOWN = 3  # of the first errors, when there are too many
 _DEATHS_WHEN_IDLE = 2
@@ -171,14 +171,15 @@ class Suspects:
         self.failed.append(block)
         self._noted(item, block)
         if len(self.failed) > self._max_failures:
-            raise self._too_many()
+            raise too_many(self._work.name, self.failed, self._max_failures)
 
-    def _too_many(self) -> TooManyFailuresError:
-        first = "; ".join(
-            f"{show(block.restriction)} of element {show(block.element)}: {block.error}"
-            for block in self.failed[:_SHOWN]
-        )
-        return TooManyFailuresError(
-            f"{self._work.name}: {len(self.failed)} blocks failed, and max_failures is {self._max_failures}. The first "
-            f"are: {first}. Mend the DoFn or the input, or raise max_failures."
-        )
+
+def too_many(name: str, failed: Sequence[FailedBlock], max_failures: int) -> TooManyFailuresError:
+    """Return the error of a run or a stream of which more blocks have failed than may; it names the first ones."""
+    first = "; ".join(
+        f"{show(block.restriction)} of element {show(block.element)}: {block.error}" for block in failed[:_SHOWN]
+    )
+    return TooManyFailuresError(
+        f"{name}: {len(failed)} blocks failed, and max_failures is {max_failures}. The first are: {first}. Mend the "
+        f"DoFn or the input, or raise max_failures."
+    )

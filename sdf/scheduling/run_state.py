@@ -5,24 +5,20 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from sdf.execution.deferrals import Deferrals
-from sdf.execution.expansion import Expanded, checked_size, cut, cut_out
+from sdf.execution.expansion import Expanded, checked_size, cut_out, cut_share
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import Outcome, Ran, SlowBlock, WorkItem, slowest, units
 from sdf.model.dofn import DoFn
-from sdf.model.restrictions import UNBOUNDED, OffsetRange
 from sdf.reporting.pieces import PieceRun
 from sdf.scheduling.cost_model import CostModel
 from sdf.scheduling.ledger import Ledger
 from sdf.scheduling.work_queue import WorkQueue
 
 __all__ = ["RunState", "collecting_nothing", "enter"]
-
-_ROUNDING = Fraction(1, 1000)  # offsets, added before rounding down: 15 times the float 1/3 is just below 5
 
 
 class RunState:
@@ -84,26 +80,8 @@ class RunState:
         return tuple(self._split_elements[key] for key in sorted(self._split_elements))
 
     def cut(self, item: WorkItem, fraction: float) -> tuple[WorkItem, WorkItem] | None:
-        """Cut a work item that nobody owns, and enter it in the ledger; None if it cannot be cut.
-
-        The front gets about ``fraction`` of the work, rounded down for integer offsets. A front of size 0 is never cut
-        off, as that could go on for ever. Declining would leave a straggler whole; so the fraction is doubled instead.
-        """
-        if type(item.restriction) is not OffsetRange or item.restriction.stop is UNBOUNDED:
-            return self._cut(item, fraction)
-        start, stop = item.restriction
-        if stop - start < 2:
-            return None
-        kept = min(max(1, int((stop - start) * Fraction(fraction) + _ROUNDING)), stop - start - 1)
-        return self._cut(item, Fraction(kept + 1, stop - start + 1))  # the remainder starts before the first offset
-
-    def _cut(self, item: WorkItem, fraction: float | Fraction) -> tuple[WorkItem, WorkItem] | None:
-        pair = cut(self._fn, item.element, item.restriction, fraction)
-        while pair is not None and checked_size(self._fn, item.element, pair[0]) == 0:
-            if not 0 < fraction < 0.5:
-                return None
-            fraction *= 2
-            pair = cut(self._fn, item.element, item.restriction, fraction)
+        """Cut a work item that nobody owns, as `cut_share` does, and enter it in the ledger."""
+        pair = cut_share(self._fn, item.element, item.restriction, fraction)
         if pair is None:
             return None
         front, rest = self._parts(item, pair)

@@ -322,6 +322,18 @@ def record_that_is_no_json(sc, folder):
     save_sdf(sc.parallelize([1]), Fn(process), JsonLinesFiles(folder / "out"))
 
 
+@produces("TooManyFailuresError", "Fn: 2 blocks failed, and max_failures is 1. The first are: ")
+def blocks_that_fail_again_and_again(sc, folder):
+    def process(element, tracker):
+        for i in range(*tracker.current_restriction()):
+            if not tracker.try_claim(i):
+                return
+            raise ValueError("no number")
+        yield
+
+    run_sdf(sc.parallelize([9]), Fn(process), on_failure="quarantine", max_failures=1)
+
+
 def concrete():
     """The classes that are raised, not only caught."""
     classes = {name for name in vars(errors) if name.endswith("Error")}

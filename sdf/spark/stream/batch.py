@@ -10,6 +10,7 @@ from pyspark import RDD
 from pyspark.core.rdd import PipelinedRDD
 
 from sdf.errors import StageError
+from sdf.quarantine.failures import FailedBlock
 from sdf.spark.payload import marked
 
 __all__ = ["Batch", "BatchRDD", "Life", "Marked", "Pace"]
@@ -28,6 +29,7 @@ class Batch:
             with a new checkpoint, and go back with one that was restored from a copy; keys do neither.
         outputs: the records of each output: "main", and each tag, whichever DoFn of the chain gave them.
         lost: what the batch has lost, as texts; see ``fail_on_data_loss`` of the connectors.
+        failures: the blocks that were set aside (``on_failure="quarantine"``); there may be some without any records.
     """
 
     id: int
@@ -36,6 +38,7 @@ class Batch:
     key: str
     outputs: Mapping[str, RDD[Any]]
     lost: tuple[str, ...] = ()
+    failures: tuple[FailedBlock, ...] = ()
 
 
 @attrs.frozen

@@ -24,7 +24,7 @@ from sdf.spark.stream.batch_sink import BatchSink
 from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.given import Given
 from sdf.spark.stream.losses import Losses
-from sdf.spark.stream.pins import Pin
+from sdf.spark.stream.pins import Pin, failed_to_json
 from sdf.spark.stream.steps import Step
 from sdf.storage.places import Storage
 
@@ -223,14 +223,22 @@ class Checkpoint:
     def commit(self, pins: Sequence[Pin], lost: Sequence[str]) -> None:
         """Commit a batch: what each step has read, what was lost, what came late, and the remaining work."""
         parts = [part for pin in pins for parts in pin.tasks for part in parts]
-        self._commit(parts, [pin.records() for pin in pins], lost, sum(pin.late for pin in pins))
+        failed = [failed_to_json(block) for pin in pins for block in pin.failed]
+        self._commit(parts, [pin.records() for pin in pins], lost, sum(pin.late for pin in pins), failed)
 
     def lowest(self, work: Iterable[Pending]) -> Any:
         """Return the lowest watermark of some work, None if it has none."""
         marks = (self._steps[one.step].watermark(one) for one in work)
         return min((mark for mark in marks if mark is not None), default=None)
 
-    def _commit(self, parts: list[Pending], records: list[int], lost: Sequence[str] = (), late: int = 0) -> None:
+    def _commit(
+        self,
+        parts: list[Pending],
+        records: list[int],
+        lost: Sequence[str] = (),
+        late: int = 0,
+        failed: Sequence[Any] = (),
+    ) -> None:
         """Commit the remaining work, with the parts that were read and the number of records of each step."""
         to_acknowledge = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
         records = records or [0] * len(self._steps)
@@ -243,6 +251,7 @@ class Checkpoint:
             status="done" if self.done else "running",
             **({"lost": list(lost)} if lost else {}),
             **({"late": late} if late else {}),
+            **({"failed": list(failed)} if failed else {}),
         )
         self.fresh, self._pinned, self.follows = 0, 0, False
         self.void()

@@ -22,6 +22,9 @@ from pyspark import RDD, SparkContext
 
 from sdf.errors import DeferError, show
 from sdf.model.dofn import DoFn
+from sdf.quarantine.failures import FailedBlock
+from sdf.quarantine.options import Quarantine
+from sdf.quarantine.suspects import too_many
 from sdf.reporting.progress import StreamProgress
 from sdf.sinks.sink import Sink
 from sdf.spark.display import Display
@@ -65,6 +68,7 @@ class Stream:
         pace: limits of a batch.
         display: shows progress; None for no display.
         skips_short: whether ``foreach_batch`` gets no batch that has fewer records than were pinned.
+        quarantine: its options; None for a stream without.
 
     Attributes:
         checkpoint: state of the stream, in the journal.
@@ -73,6 +77,7 @@ class Stream:
         records: number of records in these batches.
         late: how many records were late in these batches, as of `Pin`.
         losses: what was lost.
+        failures: the blocks that this call has set aside.
         history: progress after each of the latest `_MOST_HISTORY` batches.
     """
 
@@ -88,6 +93,7 @@ class Stream:
         display: Display | None = None,
         *,
         skips_short: bool = True,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._given = given
         self._display = display
@@ -98,7 +104,7 @@ class Stream:
         self._steps: list[Step] = []
         with ExitStack() as failing:
             for number, fn in enumerate(fns):
-                self._steps.append(Step(sc, fn, number, self._run_id, given, pace.batch_seconds))
+                self._steps.append(Step(sc, fn, number, self._run_id, given, pace.batch_seconds, quarantine))
                 failing.callback(self._steps[-1].close)
             self.checkpoint = Checkpoint(storage, self._steps, given, self._now, pace.idle_seconds)
             bound = [self.checkpoint.sink(output, sink, self._run_id) for output, sink in sinks]
@@ -111,6 +117,8 @@ class Stream:
         self._backlog = Backlog(self._steps)
         self._marked = time.monotonic()
         self._has_run = False  # whether the last round has run a step
+        self._quarantine = quarantine
+        self.failures: list[FailedBlock] = []
         self.batches = 0
         self.records = 0
         self.late = 0
@@ -251,14 +259,14 @@ class Stream:
             return False
         self.checkpoint.reach(pins)
         self.losses.note(number, pins)
-        lost = tuple(self.losses.batch)
+        lost, failed = tuple(self.losses.batch), tuple(block for pin in pins for block in pin.failed)
         records = there[-1].records()
         if self._gives(pins):  # a sink may have written all of a batch of which nothing is left
             if self.checkpoint.write_pins(pins) is not pins[-1]:
                 raise self.checkpoint.fenced()
             key = self.checkpoint.key([pin.content() for pin in pins])
             for_each = self._gives(there) and not self.losses.skips
-            self._outlets.give(number, key, there, self.checkpoint.watermark, lost, life, for_each=for_each)
+            self._outlets.give(number, key, there, self.checkpoint.watermark, lost, failed, life, for_each=for_each)
         life.is_over = True
         self.checkpoint.commit(there, lost)
         self._marked = time.monotonic()
@@ -270,12 +278,15 @@ class Stream:
         if self._display is not None and self._display.due():
             self._display.show(self.history[-1])
         log.info("batch %d: %d records", number, records)
+        self.failures += failed
+        if self._quarantine is not None and len(self.failures) > self._quarantine.max_failures:
+            raise too_many(self._name, self.failures, self._quarantine.max_failures)
         return True
 
     def _gives(self, pins: list[Pin]) -> bool:
-        """Tell whether there are records of the main output of the last step, or of a tag."""
+        """Tell whether there are records of the main output of the last step, or of a tag, or failed blocks."""
         tags = range(1, 1 + len(self._given.tags))
-        return bool(pins[-1].records()) or any(pin.records(tag) for pin in pins for tag in tags)
+        return bool(pins[-1].records()) or any(pin.failed or any(map(pin.records, tags)) for pin in pins)
 
     def _mark_in_seconds(self) -> float:
         pause = self._pace.watermark_seconds

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark import RDD, SparkContext
 
+from sdf.quarantine.failures import FailedBlock
 from sdf.spark.jobs import explain
 from sdf.spark.stream.batch import Batch, Life
 from sdf.spark.stream.batch_sink import BatchSink
@@ -54,6 +55,7 @@ class Outlets:
         pins: Sequence[Pin],
         watermark: Any,
         lost: tuple[str, ...],
+        failures: tuple[FailedBlock, ...],
         life: Life,
         *,
         for_each: bool,
@@ -61,7 +63,7 @@ class Outlets:
         """Give a batch to the sinks; what a Spark job of one raises becomes an error of sdf that names the batch.
 
         Args:
-            number, key, watermark, lost: as of `Batch`.
+            number, key, watermark, lost, failures: as of `Batch`.
             pins: what its steps read, with the numbers of records that are there now.
             life: ends with this call.
             for_each: whether the user's function gets it, too.
@@ -72,7 +74,7 @@ class Outlets:
             for sink in self._sinks:
                 sink.give(number, by, outputs[sink.output])
             if self._foreach_batch is not None and for_each:
-                self._foreach_batch(Batch(number, outputs["main"], watermark, key, outputs, lost))
+                self._foreach_batch(Batch(number, outputs["main"], watermark, key, outputs, lost, failures))
         except Exception as error:
             explained = explain(error, f"batch {number} of {self._name}, in the sink", self._run_id)
             if explained is error:

@@ -11,8 +11,9 @@ from typing import Any
 import attrs
 
 from sdf.journal.pending import Pending, from_data, from_json, to_data, to_json
+from sdf.quarantine.failures import FailedBlock
 
-__all__ = ["Pin", "Stage", "Tried"]
+__all__ = ["Pin", "Stage", "Tried", "failed_to_json"]
 
 
 @attrs.frozen
@@ -41,12 +42,16 @@ class Stage:
         counts: for each task the number of records it gave to each output, the main one first.
         rest: what is still to do of its work, each with the milliseconds that it waits; None if it was not started.
         late: as of `Pin`.
+        failed: as of `Pin`.
+        changed: ids of the work in place of which ``rest`` has something else, since it failed.
     """
 
     tasks: tuple[tuple[Pending, ...], ...]
     counts: tuple[tuple[int, ...], ...]
     rest: tuple[tuple[Pending, int | None], ...]
     late: int
+    failed: tuple[FailedBlock, ...] = ()
+    changed: frozenset[int] = frozenset()
 
 
 @attrs.frozen
@@ -56,12 +61,13 @@ class Pin:
     Attributes:
         tasks: for each task the parts that it read, in order.
         counts: for each task the number of records it gave to each output, the main one first.
-        taken: ids of the remaining work that it read some of.
+        taken: ids of the remaining work that it read some of, or that failed.
         left: what is still to do in place of ``taken``, and of the new elements.
         held: the lowest watermark of what it ran, before; None if none of that has one.
         by: the driver that ran the step.
         tried: how other work went; not in the journal, as nothing of that has changed.
         late: how many of its records have a time below the watermark that the stream had when the batch began.
+        failed: the blocks that it set aside.
     """
 
     tasks: tuple[tuple[Pending, ...], ...] = ()
@@ -72,6 +78,7 @@ class Pin:
     by: str = ""
     tried: tuple[Tried, ...] = ()
     late: int = 0
+    failed: tuple[FailedBlock, ...] = ()
 
     def records(self, output: int = 0) -> int:
         """Return how many records there are of an output."""
@@ -79,13 +86,14 @@ class Pin:
 
     @property
     def is_void(self) -> bool:
-        """Whether it read nothing."""
-        return not any(self.tasks)
+        """Whether it read nothing, and nothing failed in another way than before."""
+        return not any(self.tasks) and not self.taken and not self.failed
 
     def content(self) -> dict[str, Any]:
-        """Return as JSON data what names its records: the parts that were read, and how many records they gave."""
+        """Return as JSON data what names its records: the parts that were read or set aside, and the numbers."""
         tasks = [[to_json(part) for part in parts] for parts in self.tasks]
-        return {"tasks": tasks, "counts": [list(counts) for counts in self.counts]}
+        content: dict[str, Any] = {"tasks": tasks, "counts": [list(counts) for counts in self.counts]}
+        return {**content, "failed": [failed_to_json(block) for block in self.failed]} if self.failed else content
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -104,4 +112,16 @@ class Pin:
             from_data(data["held"]),
             data["by"],
             late=data.get("late", 0),  # pins had none before
+            failed=tuple(map(failed_from_json, data.get("failed", ()))),
         )
+
+
+def failed_to_json(block: FailedBlock) -> dict[str, Any]:
+    """Return a block that was set aside as JSON data."""
+    values = {"element": to_data(block.element), "restriction": to_data(block.restriction)}
+    return {**values, "error": block.error, "attempts": block.attempts}
+
+
+def failed_from_json(data: dict[str, Any]) -> FailedBlock:
+    """Return the block that `failed_to_json` described."""
+    return FailedBlock(from_data(data["element"]), from_data(data["restriction"]), data["error"], data["attempts"])

@@ -12,6 +12,7 @@ import attrs
 from sdf.journal.pending import Pending
 from sdf.journal.remaining import Remaining, Work
 from sdf.model.dofn import DoFn
+from sdf.quarantine.trials import front_of
 from sdf.scheduling.even_shares import even_shares
 from sdf.scheduling.factoring import scaled
 from sdf.spark.stream.batch import Pace
@@ -51,6 +52,9 @@ def share_of(step: Step, remaining: Iterable[Work], fresh: Sequence[Pending], no
     due = [one for one in mine if one.found is not None or not step.is_scan(one.part)]
     parts = {one.id: part for one in due if (part := _part(step, one, now)) is not None}
     parts = dict(islice(parts.items(), max_items))
+    solo = next((number for number, part in parts.items() if part.trial is not None and part.trial.solo), None)
+    if solo is not None:
+        return Share({solo: parts[solo]}, {}, tuple(fresh))
     runs = [part for part in fresh if not step.is_scan(part)]
     room = len(runs) if max_items is None else max_items - len(parts)
     parts.update((-1 - at, attrs.evolve(part, id=-1 - at, seen=step.peek(part))) for at, part in enumerate(runs[:room]))
@@ -78,15 +82,23 @@ def plan_of(step: Step, share: Share, remaining: Remaining, slots: int, pace: Pa
     """Divide a share among tasks. What is behind comes last, so that nothing waits for it."""
     most = pace.max_tasks or max(slots, pace.min_tasks or 0)
     least = min(pace.min_tasks or slots, most)
-    behind = [part for number, part in share.parts.items() if number < 0 or remaining[number].is_behind]
+    tried = [part for part in share.parts.values() if part.trial is not None]  # each is run whole, in order
+    behind = [
+        part
+        for number, part in share.parts.items()
+        if part.trial is None and (number < 0 or remaining[number].is_behind)
+    ]
     cut: list[list[Pending]] = []
     if behind and type(step.fn).split_backlog is not DoFn.split_backlog:
         room = most - (len(behind) < len(share.parts))
         cut = step.catch_up.divide(step.here(), behind, room, (pace.max_records / most, pace.max_bytes / most))
-    ids = {parts[0].id for parts in cut}
+    ids = {part.id for parts in (*cut, tried) for part in parts}
     others = [part for part in share.parts.values() if part.id not in ids]
     room = max(1, most - sum(map(len, cut)))
     tasks = even_shares(step.fn, others, scaled(len(others), min(least, room), room)) if others else []
+    for part in tried:
+        front, trial = front_of(step.here(), part.element, part.restriction, part.trial)
+        tasks.append((attrs.evolve(part, restriction=front, trial=trial),))
     chains = []
     for parts in cut:
         chains.append(range(len(tasks), len(tasks) + len(parts)))
@@ -97,7 +109,7 @@ def plan_of(step: Step, share: Share, remaining: Remaining, slots: int, pace: Pa
 def pin_of(stage: Stage, share: Share, held: Any, by: str) -> Pin:
     """Return the pin of a stage that did ``share``; ``held`` and ``by`` are those of `Pin`."""
     planned = share.parts
-    read = {part.id for parts in stage.tasks for part in parts}
+    read = {part.id for parts in stage.tasks for part in parts} | stage.changed
     left = [share.after[number] for number in planned if number in read and number in share.after]
     waiting: dict[int, list[tuple[Pending, int | None]]] = defaultdict(list)
     for part, delay in stage.rest:
@@ -117,7 +129,9 @@ def pin_of(stage: Stage, share: Share, held: Any, by: str) -> Pin:
         if number < 0:
             left.append(whole)
     return Pin(
-        tuple(tuple(attrs.evolve(part, id=None, due=0, seen=None) for part in parts) for parts in stage.tasks),
+        tuple(
+            tuple(attrs.evolve(part, id=None, due=0, seen=None, trial=None) for part in parts) for parts in stage.tasks
+        ),
         stage.counts,
         tuple(number for number in planned if number >= 0 and number in read),
         tuple(attrs.evolve(part, id=None) for part in (*left, *share.kept)),
@@ -125,4 +139,5 @@ def pin_of(stage: Stage, share: Share, held: Any, by: str) -> Pin:
         by,
         tuple(one for one in tried if one.id >= 0),
         stage.late,
+        stage.failed,
     )

@@ -19,10 +19,11 @@ from pyspark import RDD, Broadcast, SparkContext
 from sdf.errors import WatermarkError, blame, show
 from sdf.execution.executor import run_to_end
 from sdf.execution.expansion import Expanded
-from sdf.execution.work_items import WorkItem
+from sdf.execution.work_items import SUSPECT, WorkItem
 from sdf.journal.pending import Pending
 from sdf.limits.rate_limit import paced
 from sdf.model.dofn import DoFn, TaggedOutput, call_hook
+from sdf.quarantine.options import Quarantine
 from sdf.scheduling.run_state import RunState
 from sdf.spark import broadcasts, serde
 from sdf.spark.jobs import explain
@@ -32,6 +33,7 @@ from sdf.spark.staged.stored_blocks import Receipt, Stamp
 from sdf.spark.staged.task import ReadCommitted
 from sdf.spark.stream.batch import BatchRDD, Life, Marked
 from sdf.spark.stream.catch_up import CatchUp, Plan
+from sdf.spark.stream.failures import settle
 from sdf.spark.stream.given import Given
 from sdf.spark.stream.pins import Pin, Stage
 
@@ -48,13 +50,21 @@ class Step:
         run_id: id of the stream's run.
         given: tags and side inputs.
         batch_seconds: as of `stream_sdf`.
+        quarantine: its options; None for a stream without.
 
     Attributes:
         catch_up: divides its work if it is behind.
     """
 
     def __init__(
-        self, sc: SparkContext, fn: DoFn, number: int, run_id: str, given: Given, batch_seconds: float
+        self,
+        sc: SparkContext,
+        fn: DoFn,
+        number: int,
+        run_id: str,
+        given: Given,
+        batch_seconds: float,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self.fn = fn
         self.number = number
@@ -67,7 +77,7 @@ class Step:
         self._tags = given.tags
         self.side_inputs = dict(given.side_inputs[number])
         self._payload = Payload.send(sc, self._run_id, fn, self.side_inputs)
-        self._jobs = StageJobs(sc, self._payload, self.name, tags=self._tags, called="batch")
+        self._jobs = StageJobs(sc, self._payload, self.name, tags=self._tags, called="batch", quarantine=quarantine)
         self._stored: RDD[Any] | None = None
         self._stamps: tuple[Stamp, ...] = ()
         self._contents: Broadcast[bytes] | None = None
@@ -171,14 +181,17 @@ class Step:
         """
         work = RunState(self.fn)
         planned: dict[int, Pending] = {}  # by element id: each part is an element of its own here
+        works: dict[int, int | None] = {}  # by the id of the work item, that of the remaining work
         bundles = []
         patient = {task for chain in plan.chains for task in chain[:-1]}
         for task, share in enumerate(plan.tasks):
             items = []
             for one in share:
                 (item,) = work.add([Expanded(one.element, one.restriction, ((one.restriction, None),))])
-                items.append(attrs.evolve(item, watermark=one.watermark, late_below=late_below))
+                origin = SUSPECT if one.trial is not None and one.trial.alone else item.origin
+                items.append(attrs.evolve(item, watermark=one.watermark, late_below=late_below, origin=origin))
                 planned[item.element_id] = one
+                works[item.id] = one.id
             work.ledger.assign(task, items)
             budget = self.catch_up.budget_seconds if task in patient else self._batch_seconds
             bundles.append((tuple(items), budget))
@@ -187,6 +200,9 @@ class Step:
         now = clock()
         rest: list[list[tuple[Pending, int | None]]] = [[] for _ in receipts]
         for task, receipt in enumerate(receipts):
+            if receipt.failure is not None:
+                rest[task] = [(attrs.evolve(one, seen=None), None) for one in plan.tasks[task]]
+                continue
             for item, seconds in work.commit(task, receipt.stamp.attempt, receipt.outcome) or []:
                 one, delay = attrs.evolve(planned[item.element_id], seen=None), None
                 if item.parent is not None:  # else it was not started
@@ -209,11 +225,21 @@ class Step:
         counts = [receipt.counts for receipt in receipts]
         late = [receipt.outcome.late for receipt in receipts]
         stamps = [receipt.stamp for receipt in receipts]
-        for task in self.catch_up.settle(plan, receipts, rest):
+        dropped = [task for task, receipt in enumerate(receipts) if receipt.failure is not None]
+        for task in [*dropped, *self.catch_up.settle(plan, receipts, rest)]:
             read[task], counts[task], late[task] = (), (0,) * len(counts[task]), 0
             stamps[task] = attrs.evolve(stamps[task], attempt=-1)  # no block has it: what is stored is dropped, too
         self._stamps = tuple(stamps)
-        return Stage(tuple(read), tuple(counts), tuple(left for task in rest for left in task), sum(late))
+        failures = {
+            task: (works[receipt.failure.item_id], receipt.failure)
+            for task, receipt in enumerate(receipts)
+            if receipt.failure is not None
+        }
+        fn = self.here() if failures else self.fn  # set up on the driver only if need be
+        failed, changed = settle(fn, plan, read, rest, failures)
+        return Stage(
+            tuple(read), tuple(counts), tuple(left for task in rest for left in task), sum(late), failed, changed
+        )
 
     def _finish(self, batch: int, tasks: int) -> list[Receipt]:
         """Wait for the end of a stage, and return one receipt for each task."""

@@ -17,6 +17,8 @@ from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.model.each import as_dofn, followed_by
 from sdf.numbers import as_integer, as_number, is_integer, is_number
+from sdf.quarantine.failures import FailedBlock
+from sdf.quarantine.options import check_quarantine
 from sdf.reporting.html import write
 from sdf.reporting.progress import StreamProgress
 from sdf.reporting.stream_page import stream_page
@@ -45,6 +47,7 @@ class StreamSummary:
         lost: the latest 1000 losses, as texts; see ``fail_on_data_loss`` of the connectors.
         history: progress after each of the last 1000 batches; ``ended`` is False in all of them.
         late: how many records came late: with a time below the watermark that the stream had when their batch began.
+        failures: the blocks that it set aside, with ``on_failure="quarantine"``.
     """
 
     batches: int
@@ -54,6 +57,7 @@ class StreamSummary:
     lost: tuple[str, ...] = ()
     history: tuple[StreamProgress, ...] = attrs.field(default=(), repr=False)
     late: int = 0
+    failures: tuple[FailedBlock, ...] = ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what the batches did as a page for browsers: one file that needs no network.
@@ -84,6 +88,9 @@ def stream_sdf(
     min_tasks: int | None = None,
     max_tasks: int | None = None,
     short_batches: str = "skip",
+    on_failure: str = "raise",
+    max_failures: int = 100,
+    block_seconds: float | None = None,
     stop: threading.Event | None = None,
     wake: threading.Event | None = None,
     drain: bool = False,
@@ -129,6 +136,12 @@ def stream_sdf(
             the DoFn has ``fail_on_data_loss=False``. ``"skip"``: ``foreach_batch`` does not get it, since to write it
             again would remove what is there. ``"give"``: it gets what is left, with the same key, and ``batch.lost``. A
             ``sink`` commits what it had written before; else it gets what is left.
+        on_failure: ``"raise"``: the first block that fails ends the stream. ``"quarantine"``: the stream goes on, finds
+            the block in the batches that follow, and sets it aside; what comes after it in the same element waits
+            until then. The batch, the summary, the journal and a warning tell of it.
+        max_failures: with quarantine: how many blocks this call may set aside.
+        block_seconds: with quarantine: a block that gives neither a claim nor a record for so long has failed. None for
+            no limit.
         stop: set it from another thread to end the stream after the batch.
         wake: set it from another thread to run deferred work at once, such as the next scan of `WatchFiles`; the
             stream clears it when it does so.
@@ -144,6 +157,7 @@ def stream_sdf(
         InvalidTypeError, InvalidValueError: for wrong arguments, before any job runs.
         MissingExtraError: if the library for the store of the checkpoint is not installed.
         JournalError: if the stream cannot be resumed from the journal, or another driver runs on it.
+        TooManyFailuresError: if more than ``max_failures`` blocks fail; the stream can be resumed.
         StageError: if a Spark job fails, also one of the sink; or a batch's records are used when the batch is over. An
             RDD that `union` or `repartition` made of them raises Spark's own error then.
         SdfError: any other error of sdf. Other errors of the sink are raised as they are. The journal stays whole.
@@ -181,6 +195,7 @@ def stream_sdf(
         raise InvalidValueError(f"stream_sdf() min_tasks must be <= max_tasks (got {min_tasks} and {max_tasks}).")
     if short_batches not in ("skip", "give"):
         raise InvalidValueError(f"stream_sdf() short_batches must be 'skip' or 'give' (got {show(short_batches)}).")
+    quarantine = check_quarantine(on_failure, max_failures, block_seconds, "stream_sdf()", tags=())
     paced = [
         shared_by_tasks(share, max_tasks, rdd.context, "stream_sdf()", least=min_tasks or 1)
         for share in given.side_inputs
@@ -199,7 +214,18 @@ def stream_sdf(
             **waits,
         )
         skips_short = short_batches == "skip"
-        stream = Stream(rdd.context, chain, storage, foreach_batch, sinks, given, pace, shown, skips_short=skips_short)
+        stream = Stream(
+            rdd.context,
+            chain,
+            storage,
+            foreach_batch,
+            sinks,
+            given,
+            pace,
+            shown,
+            skips_short=skips_short,
+            quarantine=quarantine,
+        )
         try:
             stream.checkpoint.begin(rdd)
             stream.changes.take_elements(rdd)
@@ -215,6 +241,7 @@ def stream_sdf(
                 tuple(stream.losses.told),
                 tuple(stream.history),
                 stream.late,
+                tuple(stream.failures),
             )
         finally:
             stream.close()
