@@ -63,6 +63,7 @@ class Suspects:
         self._alone: set[int] = set()
         self._in_front: dict[int, int] = {}  # of a hint; with the first id of the parts that are cut off it later
         self._deaths_when_idle: dict[int, int] = {}
+        self._check_number()
 
     def __len__(self) -> int:
         """Return how many suspects wait."""
@@ -170,6 +171,9 @@ class Suspects:
         block = FailedBlock(item.element, item.restriction, failure.error, self._attempts[item.id])
         self.failed.append(block)
         self._noted(item, block)
+        self._check_number()
+
+    def _check_number(self) -> None:
         if len(self.failed) > self._max_failures:
             raise too_many(self._work.name, self.failed, self._max_failures)
 

@@ -94,8 +94,8 @@ def test_the_error_says_what_happened(sc):
         "ended: exit code 7",
         "ended: SIGKILL, as when memory runs out",
         "ended: SIGSEGV",
-        "neither a claim nor a record in block_seconds=3.0",
-        "neither a claim nor a record in block_seconds=3.0",
+        "neither a claim nor a record in block_seconds=3",
+        "neither a claim nor a record in block_seconds=3",
         "does not pickle",
     ]
     for error, pattern in zip(errors, patterns, strict=True):
