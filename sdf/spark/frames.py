@@ -13,12 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+import attrs
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.dofn import DoFn
+from sdf.quarantine.failures import FAILED
+from sdf.quarantine.options import Quarantine
 from sdf.reporting.progress import RunProgress
 from sdf.sinks import ParquetFiles
 from sdf.spark.live.runner import LiveRunner
@@ -26,6 +29,8 @@ from sdf.spark.save import save_sdf
 from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["run_on_frame"]
+
+_FAILED = "element string, restriction string, error string, attempts int"
 
 
 def run_on_frame(
@@ -38,9 +43,13 @@ def run_on_frame(
     runner: StagedRunner | LiveRunner | None,
     side_inputs: Mapping[str, Any] | None,
     tags: tuple[str, ...],
+    quarantine: Quarantine | None,
     progress: bool | Callable[[RunProgress], Any] | None,
 ) -> dict[str, Any]:
     """Run a DoFn over the rows of a DataFrame; return a DataFrame per output, each with a ``report``.
+
+    With quarantine the blocks that were set aside are one of them, with `_FAILED` as its schema: elements and
+    restrictions may be of types that Spark has no column for.
 
     Raises:
         InvalidTypeError, InvalidValueError: for a schema or a place that is missing or wrong.
@@ -56,13 +65,20 @@ def run_on_frame(
     place = f"{_root(os.fspath(staging))}/{type(fn).__name__}-{uuid.uuid4().hex}"
     places = {"main": f"{place}/main", **{tag: f"{place}/tag-{quote(tag, safe='')}" for tag in tags}}
     sinks = {name: ParquetFiles(places[name], schema=_arrow(one)) for name, one in schemas.items()}
+    options: dict[str, Any] = {}
+    if quarantine is not None:
+        options = {"on_failure": "quarantine", **attrs.asdict(quarantine)}
     summary = save_sdf(
-        frame, fn, sinks, runner=runner, side_inputs=side_inputs, element=element, progress=progress
-    )  # fmt: skip
+        frame, fn, sinks, runner=runner, side_inputs=side_inputs, element=element, progress=progress, **options
+    )
     found: dict[str, Any] = {}
     for name in names:
         found[name] = spark.read.schema(schemas[name]).parquet(_for_spark(places[name]))
-        found[name].report = summary.report
+    if quarantine is not None:
+        rows = [(show(one.element), show(one.restriction), one.error, one.attempts) for one in summary.failures]
+        found[FAILED] = spark.createDataFrame(rows, _FAILED)
+    for outputs in found.values():
+        outputs.report = summary.report
     return found
 
 

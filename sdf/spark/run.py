@@ -88,7 +88,7 @@ def run_sdf(
     check_fn(fn, side_inputs, "run_sdf()")
     names = check_tags(tags, "run_sdf()")
     quarantine = check_quarantine(on_failure, max_failures, block_seconds, "run_sdf()", tags=names)
-    check_runner(runner, elements, "run_sdf()", quarantine)
+    check_runner(runner, elements, "run_sdf()", None if is_dataframe(rdd) else quarantine)
     if is_dataframe(rdd):
         outputs = run_on_frame(
             rdd,
@@ -99,9 +99,10 @@ def run_sdf(
             runner=runner,
             side_inputs=side_inputs,
             tags=names,
+            quarantine=quarantine,
             progress=progress,
         )
-        return outputs if names else outputs["main"]
+        return outputs if len(outputs) > 1 else outputs["main"]
     for name, given in {"schema": schema, "staging": staging}.items():
         if given is not None:
             raise InvalidTypeError(f"run_sdf() {name}= is for a DataFrame of elements (got {show(given)} and an RDD).")

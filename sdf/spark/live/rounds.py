@@ -123,6 +123,7 @@ class Rounds:
             self._served.report(),
             executors=tuple(self._executors.events),
             lost_seconds=self._served.lost_seconds(),
+            failures=tuple(self._saving.failures),
         )
 
     def _run_round(self) -> None:

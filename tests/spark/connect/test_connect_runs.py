@@ -1,6 +1,7 @@
 """run_sdf and save_sdf over DataFrames: on a real Spark Connect server, and on classic Spark."""
 
 import json
+import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -101,6 +102,40 @@ def test_each_output_is_a_dataframe_and_side_inputs_are_collected(spark, tmp_pat
     )
     assert rows(results["main"]) == [row for row in NUMBERS if row[1] >= 3 and row[1] % 2 == 0]
     assert rows(results["odd"]) == [row for row in NUMBERS if row[1] >= 3 and row[1] % 2]
+
+
+BAD = {("a", 3): "raises", ("c", 500): "exits"}
+
+
+class BadFn(CountFn):
+    """Does what `BAD` says at some numbers."""
+
+    def process(self, element, tracker):
+        for row in super().process(element, tracker):
+            what = BAD.get((row["name"], row["number"]))
+            if what == "raises":
+                raise ValueError("no number")
+            if what == "exits":
+                os._exit(7)
+            yield row
+
+
+@pytest.mark.parametrize("runner", [None, LiveRunner()])
+def test_blocks_that_fail_are_a_dataframe(request, spark, tmp_path, runner):
+    """Of texts, as elements and restrictions may be of any type; all else is there once."""
+    if runner is not None and "connect" in request.node.name:
+        pytest.skip("there are no lanes on Spark Connect")
+    frame = spark.createDataFrame(COUNTS, "name string, count long")
+    schema = "name string, number int"
+    results = run_sdf(frame, BadFn(), schema=schema, staging=tmp_path, on_failure="quarantine", runner=runner)
+    assert rows(results["main"]) == [row for row in NUMBERS if row not in BAD]
+    assert len(results["main"].report.failures) == 2
+    failed = sorted((row.restriction, row.error) for row in results["failed"].collect())
+    assert [restriction for restriction, _ in failed] == [
+        "OffsetRange(start=3, stop=4)",
+        "OffsetRange(start=500, stop=501)",
+    ]
+    assert ["ValueError: no number" in failed[0][1], "exit code 7" in failed[1][1]] == [True, True]
 
 
 def test_no_element_and_no_record_give_an_empty_dataframe(spark, tmp_path):
