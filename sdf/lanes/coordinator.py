@@ -61,7 +61,7 @@ from sdf.lanes.stealing import Stealing
 from sdf.lanes.suspect_work import HOLD_SECONDS, SuspectWork
 from sdf.lanes.wire import WAIT_EVERY_SECONDS
 from sdf.limits.rate_limit import RateLimit
-from sdf.quarantine.failures import Failure
+from sdf.quarantine.failures import KILLED, Failure
 from sdf.quarantine.suspects import Suspects
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
@@ -260,10 +260,11 @@ class Coordinator:
             self.lost_seconds += lost * (now - attempt.committed_at)
             self._interval.ended(now, losses=int(lost))
             self._tell_interval(self._attempts.values(), now)
-            if lost:
-                self._suspect(lane)
+            fatal = self._note_loss(lane) if lost else None
             items = [ledger.release(lane.number, item.id) for item in ledger.content(lane.number)]
-            if lost and self._suspects is not None and lane.sealed is None:
+            if fatal is not None:
+                self._failed_often(fatal, items, now)
+            elif lost and self._suspects is not None and lane.sealed is None:
                 self._hold_back(attempt, items, now)
             else:
                 for item in items:
@@ -347,16 +348,31 @@ class Coordinator:
         self.departed += (hello.stage, hello.lane, hello.attempt - 1) not in self._departures
         self._departures.add((hello.stage, hello.lane, hello.attempt))
 
-    def _suspect(self, lane: LaneState) -> None:
-        """Count a loss against all that the lane had not committed; fail the run if that was lost again and again."""
+    def _note_loss(self, lane: LaneState) -> WorkItem | None:
+        """Count a loss against all that the lane had not committed; return what was lost again and again, if any was.
+
+        Raises:
+            StageError: in its place, if the run sets nothing aside.
+        """
         for item in self._work.ledger.content(lane.number):
             self._losses[item.id] += 1
             if self._losses[item.id] == _MOST_LOSSES:
+                if self._suspects is not None:
+                    return item
                 raise StageError(
                     f"{self.name}: {_MOST_LOSSES} workers or executors in a row were lost while they had "
                     f"{show(item.restriction)} of element {show(item.element)} to do. It may be what ends them, by its "
-                    f"memory for example. What is committed stays so; make the same call again once that is mended."
+                    f"memory for example. What is committed stays so; make the same call again once that is mended, or "
+                    f"with on_failure='quarantine'."
                 )
+        return None
+
+    def _failed_often(self, fatal: WorkItem, items: Iterable[WorkItem], now: float) -> None:
+        """With quarantine: a work item may be what ends its workers, and nobody is left to tell: it is a suspect."""
+        assert self._suspects is not None
+        del self._losses[fatal.id]
+        said = f"{_MOST_LOSSES} workers or executors in a row were lost while they had it to do"
+        self._give(self._suspects.failed(list(items), Failed(fatal.id, KILLED, said)), now)
 
     def leave(self, name: Hashable) -> None:
         """In a saved run: tell an attempt to commit what it has run, and to leave the rest to others."""

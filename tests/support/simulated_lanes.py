@@ -71,6 +71,7 @@ class Attempt:
     job: int = 0  # this and the next two: in a saved run
     opened: bool = False  # whether it has begun a segment
     writes: int = 0  # steps until its segment is written
+    task_id: int = 0  # with quarantine: of the Spark task whose child it is
 
 
 class Simulation:
@@ -84,6 +85,7 @@ class Simulation:
     """
 
     saved = None  # a method in a saved run
+    suspects = None  # with quarantine
     segment_seconds = math.inf
 
     def __init__(self, seed, *, elements=None, lanes=None, fn=None):
@@ -122,6 +124,7 @@ class Simulation:
             patience_seconds=0.5,
             saved=self.saved,
             commit_seconds=self.segment_seconds,
+            suspects=self.suspects,
         )
 
     # The network.
@@ -145,7 +148,7 @@ class Simulation:
     def start(self, lane_number):
         attempt = Attempt(next(self.numbers), lane_number)
         self.attempts[attempt.number] = attempt
-        self.send_to_driver(attempt, Hello(lane_number, "worker", 0.0))
+        self.send_to_driver(attempt, self.hello(attempt))
         attempt.lane = Lane(
             self.fn,
             clock=lambda: self.now,
@@ -154,6 +157,9 @@ class Simulation:
         )
         self.counts["attempts"] += 1
         return attempt
+
+    def hello(self, attempt):
+        return Hello(attempt.lane_number, "worker", 0.0)
 
     def live(self):
         return [attempt for attempt in self.attempts.values() if not attempt.over]

@@ -227,24 +227,26 @@ class SavedSimulation(Simulation):
         if self.joins and self.leaving.random() < 0.01:
             self.joins -= 1
             self.counts["joins"] += 1
-            self.start(self.leaving.randrange(2 * self.lanes))  # a slot has come: a lane of another job
+            self.start(self.leaving.randrange(self.lanes, 2 * self.lanes))  # a slot has come: a lane of another job
         super().happen(wanted)
 
     def run(self, wanted=None, most=None):
         """Run jobs until all work is committed, as sdf.spark.live.rounds does, and drivers until one has done that."""
-        self.job = idle = doubles = leaves = 0
+        self.job = idle = doubles = leaves = done = 0
         left = self.work.ledger.uncommitted()
         while left:
             if not self.run_job():
                 self.die()
-                idle = 0
+                idle = done = 0
             self.counts["jobs"] += 1
-            before, left = left, self.work.ledger.uncommitted()
+            left = self.work.ledger.uncommitted()
+            before, done = done, len(self.work.ledger) - left
             doubled, doubles = doubles, self.counts["double"]
             left_before, leaves = leaves, self.counts["leaves"]
             moved = doubles > doubled or leaves > left_before  # a copy may end, and its original be killed
-            idle = 0 if left < before or moved else idle + 1
-            assert idle < MOST_IDLE_ROUNDS, "jobs commit nothing"
+            idle = 0 if done > before or moved else idle + 1
+            ended = self.counts["joins"]  # lanes that this simulation ends with the job; Spark runs them to their end
+            assert idle < MOST_IDLE_ROUNDS + ended, "jobs commit nothing"
 
     def run_job(self):
         """Run the attempts of one job; return False if the driver dies meanwhile."""
@@ -252,7 +254,7 @@ class SavedSimulation(Simulation):
         self.job += 1
         self.results = {}
         for steps in itertools.count():
-            if len(self.results) == self.lanes:
+            if all(lane in self.results for lane in range(self.lanes)):
                 break
             assert steps < 20_000, "it hangs"
             if self.drivers > 1 and self.random.random() < 0.005:

@@ -21,13 +21,13 @@ import attrs
 
 from sdf import errors
 from sdf.errors import LedgerError, SdfError
-from sdf.execution.work_items import WorkItem
+from sdf.execution.work_items import Outcome, WorkItem
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import Fail, FromLane, Hello, SegmentDone, ToLane
+from sdf.quarantine.failures import Failure
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
 from sdf.spark.live.link import Address
-from sdf.spark.staged.stored_blocks import Receipt
 
 __all__ = ["Run"]
 
@@ -134,16 +134,15 @@ class Run:
         self._suspects_run += len(taken)
         return taken
 
-    def suspect_ended(self, owner: Hashable, receipt: Receipt, *, idle: bool) -> None:
+    def suspect_ended(
+        self, owner: Hashable, outcome: Outcome, failure: Failure | None, done: SegmentDone, *, idle: bool
+    ) -> None:
         """See `Coordinator.suspect_ended`. Call it from the thread that calls `take_suspects`; it waits for the end."""
-        done = SegmentDone(1, 0, receipt.messages, receipt.counts, receipt.seconds, receipt.closing_seconds)
         entered = threading.Event()
 
         def enter() -> None:
             try:
-                self.coordinator.suspect_ended(
-                    owner, receipt.outcome, receipt.failure, done, time.monotonic(), idle=idle
-                )  # fmt: skip
+                self.coordinator.suspect_ended(owner, outcome, failure, done, time.monotonic(), idle=idle)
             finally:
                 entered.set()
 

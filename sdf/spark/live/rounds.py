@@ -95,6 +95,7 @@ class Rounds:
         self._slots = lanes
         self._running = self._started = 0  # jobs; lanes, without those that took the place of others
         self._idle_rounds, self._left = 0, work.ledger.uncommitted()
+        self._done = len(work.ledger) - self._left
         self._over_at: float | None = None  # when it was first seen that nothing is left to do
 
     def run(self) -> RunReport:
@@ -183,18 +184,22 @@ class Rounds:
                 assert self._suspects is not None
                 self._suspects.ended(ended.key, ended.value, idle=not self._served.attempts())
             return
-        if isinstance(ended.key, Suspected):
-            raise ended.error
         if not (isinstance(ended.error, StageError) and _EXECUTOR_LOST in str(ended.error)):
             raise ended.error
+        if isinstance(ended.key, Suspected):
+            assert self._suspects is not None
+            self._suspects.lost(ended.key, ended.error, idle=not self._served.attempts())
+            return
         self._judge(ended.error)
         log.warning("%s: starting %d lanes again: %s", self._work.name, ended.key, ended.error)
         self._start(ended.key, replaces=True)
 
     def _judge(self, cause: BaseException | None = None) -> None:
-        """A job has ended: raise if it is one of several in a row that have committed nothing."""
-        before, self._left = self._left, self._work.ledger.uncommitted()
-        self._idle_rounds = 0 if self._left < before else self._idle_rounds + 1
+        """A job has ended: raise if it is one of several in a row that committed nothing, and set nothing aside."""
+        ledger = self._work.ledger
+        self._left = ledger.uncommitted()
+        before, self._done = self._done, len(ledger) - self._left  # a failure that cuts a part adds to what is left
+        self._idle_rounds = 0 if self._done > before else self._idle_rounds + 1
         if self._idle_rounds == _MOST_IDLE_ROUNDS:
             raise StageError(
                 f"{self._work.name}: {self._left} work items are not committed, and {self._idle_rounds} Spark jobs in "

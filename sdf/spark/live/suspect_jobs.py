@@ -12,7 +12,9 @@ from collections.abc import Hashable, Sequence
 import attrs
 from pyspark import SparkContext
 
-from sdf.execution.work_items import SUSPECT
+from sdf.execution.work_items import SUSPECT, Outcome, WorkItem
+from sdf.lanes.messages import SegmentDone
+from sdf.quarantine.failures import KILLED, Failure
 from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets
 from sdf.spark.jobs import Jobs
@@ -67,6 +69,7 @@ class SuspectJobs:
         self._quarantine = quarantine
         self._served = served
         self._numbers = itertools.count()
+        self._items: dict[Hashable, WorkItem] = {}  # those that run, by owner
         self.running = 0
 
     def start(self, slots: int, *, idle: bool) -> int:
@@ -78,6 +81,7 @@ class SuspectJobs:
         """
         taken = self._served.take_suspects(slots - self.running, idle=idle and not self.running)
         for owner, item in taken:
+            self._items[owner] = item
             bundle = ((attrs.evolve(item, origin=SUSPECT),), self._commit_seconds)
             number = next(self._numbers)
             task = SaveTask(self._payload, number, self._targets, _MIN_PIECE_SECONDS, quarantine=self._quarantine)
@@ -89,5 +93,20 @@ class SuspectJobs:
     def ended(self, key: Suspected, receipts: Sequence[Receipt], *, idle: bool) -> None:
         """Enter what a job has found; see `start` for ``idle``."""
         self.running -= 1
+        self._items.pop(key.owner)
         (receipt,) = receipts
-        self._served.suspect_ended(key.owner, receipt, idle=idle and not self.running)
+        done = SegmentDone(1, 0, receipt.messages, receipt.counts, receipt.seconds, receipt.closing_seconds)
+        self._served.suspect_ended(key.owner, receipt.outcome, receipt.failure, done, idle=idle and not self.running)
+
+    def lost(self, key: Suspected, error: Exception, *, idle: bool) -> None:
+        """Spark has given up a job since each of its executors was lost: that is a failure of the suspect.
+
+        Args:
+            key: of the job.
+            error: of the job.
+            idle: see `start`.
+        """
+        self.running -= 1
+        failure = Failure(self._items.pop(key.owner).id, KILLED, f"its executors were lost: {error}")
+        done = SegmentDone(1, 0, (), (), 0.0, 0.0)
+        self._served.suspect_ended(key.owner, Outcome(0), failure, done, idle=idle and not self.running)
