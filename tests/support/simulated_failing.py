@@ -131,7 +131,7 @@ class FailingSimulation(SavedSimulation):
         return going
 
     def check(self):
-        """All but the blocks that fail is committed once, and each of these is set aside, alone if it can be cut out."""
+        """All but the blocks that fail is committed once; each of these is set aside, alone if it can be cut out."""
         self.run()
         self.work.ledger.prove()
         aside = Counter(
