@@ -21,6 +21,7 @@ from sdf.reporting.run_report import RunReport
 if TYPE_CHECKING:
     from sdf.spark.grouping import group_by_key
     from sdf.spark.live.runner import LiveRunner
+    from sdf.spark.retry import retry_failed
     from sdf.spark.run import run_sdf
     from sdf.spark.save import SaveSummary, abort_save, save_sdf
     from sdf.spark.staged.runner import StagedRunner
@@ -55,6 +56,7 @@ __all__ = [
     "WatermarkEstimator",
     "abort_save",
     "group_by_key",
+    "retry_failed",
     "run_direct",
     "run_sdf",
     "save_sdf",
@@ -69,6 +71,7 @@ _NEEDS_SPARK = {
     "StreamSummary": "sdf.spark.stream.stream",
     "abort_save": "sdf.spark.save",
     "group_by_key": "sdf.spark.grouping",
+    "retry_failed": "sdf.spark.retry",
     "run_sdf": "sdf.spark.run",
     "save_sdf": "sdf.spark.save",
     "stream_sdf": "sdf.spark.stream.stream",

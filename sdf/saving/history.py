@@ -17,6 +17,8 @@ Records of the log, as JSON lists:
     ["commit", [items], messages, records, s]  a segment: its work items, per output the message of the sink and the
                                                number of records, and the seconds that it took
     ["failed", item, attempts, error]          a work item was set aside, after so many attempts
+    ["retry", n, driver]                       a driver begins to run what was set aside again, the nth time: what
+                                               follows, up to the next `done`, is the nth addition to the result
     ["running", seconds]                       how much work this driver has lost so far, or would lose if it died
                                                now; for display only
     ["committing", hash]                       nothing runs any more; the hash of the messages to commit
@@ -85,7 +87,9 @@ class History:
         seconds: seconds that the committed segments took.
         committing: the hash of the messages that are being committed, None before.
         committed: the outputs whose sinks have committed.
-        done: whether the run has ended.
+        done: whether the run has ended: its results are visible.
+        retries: how often what was set aside was begun to run again; the version of the token.
+        retrying: whether the last of these has not ended.
         aborted: whether the run was given up.
         drivers: how many drivers have worked on the run.
         operations: what its drivers have run on Spark Connect servers: session, user and tag.
@@ -118,6 +122,9 @@ class History:
         self.committing: str | None = None
         self.committed: set[str] = set()
         self.done = False
+        self.retries = 0
+        self.retrying = False
+        self._added = 0  # the segments before this one are visible
         self.aborted = False
         self.drivers = 0
         self.prepared = False
@@ -134,10 +141,11 @@ class History:
             elif kind == "prepared":
                 self.prepared = True
             elif kind == "driver":
-                self.drivers += 1
-                self.lost_seconds, self._running = self.lost_seconds + self._running, 0.0
-                self.blobs = self.blobs if self.expanded else []  # else the driver before had not expanded all
-                self._parts = self._parts.renumbered()
+                self._take_over()
+            elif kind == "retry":
+                self._retry()
+                if not self.done or values[0] != self.retries:
+                    raise ValueError("no such retry can begin here")
             elif kind == "operations":
                 session, user, tag = values
                 self.operations.append((session, user, tag))
@@ -160,13 +168,26 @@ class History:
             elif kind == "committed":
                 self.committed.add(*values)
             elif kind == "done":
-                self.done = True
+                self.done, self.retrying = True, False
             elif kind == "aborted":
                 self.aborted = True
             else:
                 raise ValueError(f"it does not know {show(kind)}")
         except (ValueError, TypeError, LookupError) as error:
             raise self._corrupt(f"the log holds {show(record)}, which cannot be: {error}") from error
+
+    def _take_over(self, *, retry: bool = False) -> None:
+        self.drivers += 1
+        self.lost_seconds, self._running = self.lost_seconds + self._running, 0.0
+        self.blobs = self.blobs if self.expanded else []  # else the driver before had not expanded all
+        self._parts = self._parts.renumbered(retry=retry)
+
+    def _retry(self) -> None:
+        self._take_over(retry=True)
+        self.retries += 1
+        self.retrying = True
+        self.committing, self.committed = None, set()
+        self._added = len(self._messages)
 
     def _corrupt(self, flaw: str) -> JournalCorruptError:
         return JournalCorruptError(
@@ -208,15 +229,19 @@ class History:
             for line in zlib.decompress(self._log.get(blob)).splitlines():
                 yield json.loads(line)
 
-    def failed_blocks(self) -> list[FailedBlock]:
-        """Return the blocks that were set aside; call this before `replay`."""
+    def failed_blocks(self, *, again: bool = False) -> list[FailedBlock]:
+        """Return the blocks that were set aside; call this before `replay`.
+
+        Those that are being tried again, and are not committed yet, are among them, unless ``again``: then only those
+        that have failed again.
+        """
         if not self._parts.some_failed:
             return []
         return [
-            FailedBlock(element, _value(part.data), part.failed[1], part.failed[0])
+            FailedBlock(element, _value(part.data), failed[1], failed[0])
             for element, parts in zip(self.elements(), self._parts.elements(), strict=True)
             for part in parts
-            if part.failed is not None
+            if (failed := part.failed if again else part.failed or part.retried) is not None
         ]
 
     def replay(self, work: RunState) -> list[tuple[WorkItem, int]]:
@@ -263,9 +288,12 @@ class History:
             same = False
         return same or to_data(before) == to_data(now)
 
-    def messages(self, output: int) -> list[Any]:
-        """Return the messages of one output's sink, in the order of the commits."""
-        found = (json.loads(messages)[output] for messages in self._messages)
+    def messages(self, output: int, *, added: bool = False) -> list[Any]:
+        """Return the messages of one output's sink, in the order of the commits.
+
+        Those of this commit; with ``added`` also those that earlier ones, before a retry, have made visible.
+        """
+        found = (json.loads(messages)[output] for messages in self._messages[0 if added else self._added :])
         return [message for message in found if message is not None]
 
     # What goes into the log.
@@ -297,9 +325,14 @@ class History:
         self._count(segment)
         return ["commit", _ranges(sorted(item_ids)), segment.messages, segment.records, round(segment.seconds, 3)]
 
+    def of_retry(self, driver: str) -> list[Any]:
+        """Open again what was set aside; return the record for it."""
+        self._retry()
+        return ["retry", self.retries, driver]
+
     def of_messages(self) -> str:
-        """Return the hash of all messages."""
-        return sha256(b"\n".join(self._messages))
+        """Return the hash of the messages to commit."""
+        return sha256(b"\n".join(self._messages[self._added :]))
 
 
 def split_record(item_id: int, primary: Any, residuals: Sequence[Residual], now: Callable[[], int]) -> list[Any]:

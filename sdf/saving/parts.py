@@ -30,6 +30,7 @@ class Part:
         watermark: state of the watermark estimator as in the log, or None.
         due: the time from which it may run, in milliseconds since the epoch; 0 for at once.
         failed: how often it failed before it was set aside, and why; None if it was not.
+        retried: the same of a block that is being tried again, and of what was cut off it; None for others.
     """
 
     data: Any
@@ -38,6 +39,7 @@ class Part:
     watermark: Any = None
     due: int = 0
     failed: tuple[int, str] | None = None
+    retried: tuple[int, str] | None = None
 
 
 class Parts:
@@ -51,6 +53,7 @@ class Parts:
         self._watermarks: dict[int, Any] = {}
         self._dues: dict[int, int] = {}
         self._failed: dict[int, tuple[int, str]] = {}
+        self._retried: dict[int, tuple[int, str]] = {}
         self._firsts: list[int] = []  # of each element, the number of its first work item
 
     def add_element(self, pieces: Sequence[tuple[Any, float | None]]) -> None:
@@ -73,6 +76,8 @@ class Parts:
         self._size[number] = _UNKNOWN
         for restriction, watermark, _, due in residuals:
             child = self._append(restriction, _UNKNOWN, number)
+            if number in self._retried:
+                self._retried[child] = self._retried[number]
             if watermark is not None:
                 self._watermarks[child] = watermark
             if due:
@@ -92,8 +97,8 @@ class Parts:
 
     @property
     def some_failed(self) -> bool:
-        """Whether a work item was set aside."""
-        return bool(self._failed)
+        """Whether a work item was set aside, or is being tried again."""
+        return bool(self._failed or self._retried)
 
     def _check_open(self, number: int) -> None:
         there = 0 <= number < len(self._data) and self._data[number] is not None
@@ -141,11 +146,11 @@ class Parts:
                 return
         size = self._size[number]
         watermark, due = self._watermarks.get(number), self._dues.get(number, 0)
-        failed = self._failed.get(number)
-        parts.append(Part(data, None if size == _UNKNOWN else size, committed, watermark, due, failed))
+        failed, retried = self._failed.get(number), None if committed else self._retried.get(number)
+        parts.append(Part(data, None if size == _UNKNOWN else size, committed, watermark, due, failed, retried))
 
-    def renumbered(self) -> Parts:
-        """Return the parts as a driver that takes over numbers them."""
+    def renumbered(self, *, retry: bool = False) -> Parts:
+        """Return the parts as a driver that takes over numbers them; for a retry, what was set aside is open again."""
         fresh = Parts()
         for parts in self.elements():
             fresh._firsts.append(len(fresh._data))
@@ -156,6 +161,10 @@ class Parts:
                     fresh._watermarks[number] = part.watermark
                 if part.due:
                     fresh._dues[number] = part.due
-                if part.failed is not None:
+                if part.failed is not None and retry:
+                    fresh._retried[number] = part.failed
+                elif part.failed is not None:
                     fresh._failed[number] = part.failed
+                elif part.retried is not None:
+                    fresh._retried[number] = part.retried
         return fresh

@@ -37,16 +37,18 @@ class Saving:
         commit_seconds: how long a segment may last.
         clock: monotonic seconds.
         wall: seconds since the epoch.
+        retry: run again what a run that is done has set aside, and add its records to the result.
 
     Raises:
-        JournalError: if the checkpoint belongs to another run.
+        JournalError: if the checkpoint belongs to another run; for a retry, if that is not done.
         JournalFencedError: if another driver begins at the same moment.
         SinkError: if a sink refuses the run.
 
     Attributes:
         history: what the log says.
         targets: the sinks and the token.
-        resumed: whether an earlier driver has begun the run.
+        resumed: whether an earlier driver has begun the run, or the retry.
+        over: whether there is nothing to do for this driver: no work, and no commit.
         commit_seconds: how long a segment may last.
         failures: the blocks that were set aside so far.
     """
@@ -62,6 +64,7 @@ class Saving:
         commit_seconds: float,
         clock: Callable[[], float],
         wall: Callable[[], float],
+        retry: bool = False,
     ) -> None:
         self._log = run_log
         self._clock = clock
@@ -70,21 +73,34 @@ class Saving:
         if self.history.aborted:
             self.history.reset()
         self.commit_seconds = commit_seconds
-        self.failures = self.history.failed_blocks()
         self._pulse_at = clock()
         self._uncommitted_seconds = self._lost_seconds = 0.0
+        if retry and not self.history.done:
+            raise JournalError(
+                f"there is no run that is done in {run_log.root}, so nothing to retry: save_sdf with "
+                f"on_failure='quarantine' sets blocks aside, and runs to the end. Pass the checkpoint of such a run."
+            )
         begins = self.history.app is None or (not self.history.prepared and self.history.identity != identity)
-        self.resumed = self.history.prepared
+        self.resumed = self.history.retrying if retry else self.history.prepared
         if not begins:
             self.history.check_same(identity)
-        token = Token(app if begins else str(self.history.app), 0)
+        self.failures = self.history.failed_blocks(again=retry and self.history.retrying)
+        self.over = self.history.done and not (retry and (self.history.retrying or self.failures))
+        if begins:
+            record = ["begin", app, identity]
+        elif retry and not (self.over or self.resumed):
+            record = self.history.of_retry(driver)
+            self.failures = []
+        else:
+            record = ["driver", driver]
+        token = Token(app if begins else str(self.history.app), self.history.retries)
         self.targets = Targets(tuple(sinks), token)
-        if not self.history.done:
-            run_log.append([["begin", app, identity] if begins else ["driver", driver]])
+        if not self.over:
+            run_log.append([record])
             for name, sink in sinks:
                 if self.history.committing and name not in self.history.committed:
                     sink.check_commit(token)
-                sink.prepare(SinkRun(token, name, resumed=not begins))
+                sink.prepare(SinkRun(token, name, resumed=self.resumed if retry else not begins))
         self._writer = LogWriter(run_log, clock=clock)
         if not (self.history.prepared or self.history.done):
             self._writer.add(["prepared"])
@@ -178,6 +194,7 @@ class Saving:
             if name not in history.committed:
                 self._committed(name, sink, history.messages(outputs.index(name)), token)
         self._log_now(["done"])
+        history.retrying = False
         self.clean()
 
     def _committed(self, name: str, sink: Sink, messages: list[Any], token: Token) -> None:
@@ -198,7 +215,9 @@ class Saving:
         self._writer.flush()
 
     def clean(self) -> None:
-        """Remove what the sinks keep for a run that is done."""
+        """Remove what the sinks keep for a run that is done; not while a retry is at it."""
+        if self.history.retrying:
+            return
         for _, sink in self.targets.sinks:
             sink.clean(self.targets.token)
 

@@ -71,7 +71,7 @@ def run(what: str, storage: Storage) -> int | None:
             for line in _lines(history, failed, work, left):
                 print(line)
         elif what == "clean":
-            if not (history.done or history.aborted):
+            if history.retrying or not (history.done or history.aborted):
                 log.append([["driver", "clean"]])
             print(
                 f"removed {len(log.remove_unused([*history.former_blobs, *history.blobs]))} files that crashes had left"
@@ -113,6 +113,8 @@ def _lines(history: History, failed: list[FailedBlock], work: RunState, left: li
 def _status(history: History) -> str:
     if history.aborted:
         return "given up; the next save_sdf begins anew"
+    if history.retrying:
+        return "done; retry_failed has begun to run again what was set aside, and is not done: the same call goes on"
     if history.done:
         return "done"
     if history.committing is not None:

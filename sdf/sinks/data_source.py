@@ -62,6 +62,11 @@ class DataSourceSink(Sink):
     writer: Any = attrs.field(validator=_writer)
     committed: Callable[[Token], bool] | None = attrs.field(default=None, kw_only=True, validator=_committed)
 
+    @property
+    def takes_retries(self) -> bool:
+        """Never: a writer may overwrite what it committed before."""
+        return False
+
     def identity(self) -> Any:
         kind = type(self.writer) if _is_writer(self.writer) else self.writer
         name = getattr(kind, "__qualname__", type(kind).__qualname__)

@@ -72,6 +72,10 @@ class FileSink(Sink):
     target_bytes: int = attrs.field(default=TARGET_BYTES, kw_only=True, converter=as_target_bytes)
 
     @property
+    def takes_retries(self) -> bool:
+        return True
+
+    @property
     @abstractmethod
     def ending(self) -> str:
         """The ending of the files' names, with its dot."""
@@ -111,7 +115,9 @@ class FileSink(Sink):
     def commit(self, messages: Sequence[Any], token: Token) -> None:
         stage, files = self.stage(token), files_of(messages)
         with self._blaming("commit"):
-            if not stage.committed():  # then staging may have gone
+            if stage.adds:
+                stage.add(files)
+            elif not stage.committed():  # then staging may have gone
                 stage.commit(files or self.files_of_nothing(stage))
 
     def abort(self, messages: Sequence[Any], token: Token) -> None:

@@ -30,9 +30,12 @@ class DiskStage(Stage):
     """See the module."""
 
     def prepare(self, run: SinkRun) -> None:
-        if self.committed():
-            return
-        self._check_target()
+        if self.adds and not self.committed():
+            raise self._no_result()
+        if not self.adds:
+            if self.committed():
+                return
+            self._check_target()
         try:
             Disk(self.where).create(NONCE, nonce_of(run.token, run.tag))
         except FileExistsError:
@@ -70,7 +73,7 @@ class DiskStage(Stage):
 
     def committed(self) -> bool:
         try:
-            found = Disk(self.path).read(COMMITTED) == str(self.token).encode()
+            found = Disk(self.path).read(COMMITTED) == self.mark
         except (FileNotFoundError, NotADirectoryError):
             return False
         if found:
@@ -103,6 +106,24 @@ class DiskStage(Stage):
                 self._check_target()
             raise
         _sync(os.path.dirname(self.path))
+
+    def add(self, files: Mapping[str, int]) -> None:
+        if not self.committed():
+            raise self._no_result()
+        if Disk(self.where).size(NONCE) is None:
+            raise self._gone()
+        for name, size in files.items():  # first, so that nothing is added if one is lost
+            found = Disk(self.where).size(name)
+            if found != size:
+                raise self._lost(name, size, found)
+        for name in files:
+            with suppress(FileExistsError):
+                os.link(os.path.join(self.where, name), os.path.join(self.path, name))
+        _sync(self.path)
+
+    def open_result(self, ending: str) -> BinaryIO | None:
+        name = next((name for name in sorted(os.listdir(self.path)) if name.endswith(ending)), None)
+        return None if name is None else open(os.path.join(self.path, name), "rb")
 
     def _link(self, name: str, size: int) -> None:
         """Put a file of staging into the commit, unless it is there; raise SinkError if it is not what was written."""

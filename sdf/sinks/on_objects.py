@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from typing import Any, BinaryIO, cast
 
@@ -48,14 +48,16 @@ class ObjectStage(Stage):
         self._target = objects_at(path)
         self._staging = Objects(self._target.fs, self.where, "the path of a sink")
         self._fs: Any = self._target.fs
-        self._mark = str(token).encode()
 
     def prepare(self, run: SinkRun) -> None:
-        if self.committed():
-            return
-        found, claim = self._others({}), self._read(self._target, _CLAIM)
-        if claim != self._mark and (found or claim is not None):
-            raise self._not_empty(found[0] if found else _CLAIM)
+        if self.adds and not self.committed():
+            raise self._no_result()
+        if not self.adds:
+            if self.committed():
+                return
+            found, claim = self._others({}), self._read(self._target, _CLAIM)
+            if claim != self.mark and (found or claim is not None):
+                raise self._not_empty(found[0] if found else _CLAIM)
         try:
             self._staging.create(NONCE, nonce_of(run.token, run.tag))
         except FileExistsError:
@@ -85,7 +87,7 @@ class ObjectStage(Stage):
         self._staging.remove(name)
 
     def committed(self) -> bool:
-        found = self._read(self._target, COMMITTED) == self._mark
+        found = self._read(self._target, COMMITTED) == self.mark
         if found:
             self._target.remove(_CLAIM)  # an earlier driver may have died before it did
         return found
@@ -96,6 +98,26 @@ class ObjectStage(Stage):
         self._check_others(files)
         self._create_own(_CLAIM)
         self._check_others(files)
+        self._publish(files)
+        self._create_own(COMMITTED)
+        self._target.remove(_CLAIM)
+
+    def add(self, files: Mapping[str, int]) -> None:
+        if not self.committed():
+            raise self._no_result()
+        if self.read(NONCE) is None:
+            raise self._gone()
+        self._publish(files)
+
+    def open_result(self, ending: str) -> AbstractContextManager[BinaryIO] | None:
+        name = next((name for name in sorted(self._sizes(self._target)) if name.endswith(ending)), None)
+        if name is None:
+            return None
+        with asking(name):
+            return cast(BinaryIO, self._fs.open(f"{self._target.key}/{name}", "rb"))
+
+    def _publish(self, files: Mapping[str, int]) -> None:
+        """Copy files of staging that are not there yet; raise SinkError if one is not what was written."""
         there = self._sizes(self._target)
         staged = self._sizes(self._staging)
         for name, size in files.items():
@@ -108,8 +130,6 @@ class ObjectStage(Stage):
         for name, size in files.items():
             if there.get(name) != size:
                 raise self._lost(name, size, there.get(name))
-        self._create_own(COMMITTED)
-        self._target.remove(_CLAIM)
 
     def _copy(self, name: str) -> None:
         with asking(name):
@@ -118,14 +138,14 @@ class ObjectStage(Stage):
     def _create_own(self, name: str) -> None:
         """Create an object of the target that holds the token; raise SinkError if it holds another one."""
         try:
-            self._target.create(name, self._mark)
+            self._target.create(name, self.mark)
         except FileExistsError as error:
             raise self._not_empty(name) from error
 
     def abort(self, files: Mapping[str, int]) -> None:
         if self.committed():
             raise self._done()
-        if self._read(self._target, _CLAIM) == self._mark:
+        if self._read(self._target, _CLAIM) == self.mark:
             for name in self._sizes(self._target):
                 if name in files:
                     self._target.remove(name)

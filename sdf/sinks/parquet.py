@@ -16,7 +16,7 @@ from sdf.sinks.columns import Misfit, as_batch
 from sdf.sinks.files import FileSink, as_bytes
 from sdf.sinks.schema import SCHEMA, as_schema, as_text, check_parquet, found_schema, nullable, proposed
 from sdf.sinks.segments import Batches, Segment
-from sdf.sinks.sink import Place
+from sdf.sinks.sink import Place, SinkRun
 from sdf.sinks.stage import Stage
 from sdf.sinks.tables import as_table, runs, schema_of_table
 
@@ -107,6 +107,15 @@ class ParquetFiles(FileSink):
 
     def told(self, value: Any) -> Any:
         return value if value is None or isinstance(value, (str, int)) else as_text(value)
+
+    def prepare(self, run: SinkRun) -> None:
+        super().prepare(run)
+        stage = self.stage(run.token)
+        if self.schema is None and stage.adds:
+            with self._blaming("look at"), suppress(FileExistsError):
+                schema = _schema_of_result(stage)
+                if schema is not None:
+                    stage.create(SCHEMA, schema.serialize().to_pybytes())
 
     def write(self, records: Iterator[Any], place: Place) -> Any:
         if self.rejects and place.reject is None:
@@ -272,6 +281,15 @@ class _Writer:
             self._sink.ended(self._segment, self._file.writer.metadata)
             self._file = None
             self._segment.end_file()
+
+
+def _schema_of_result(stage: Stage) -> Any:
+    """Return the schema of the files that a run has made; None if it made none."""
+    opened = stage.open_result(".parquet")
+    if opened is None:
+        return None
+    with opened as file:
+        return need("pyarrow.parquet", "ParquetFiles").read_schema(file)
 
 
 def _tables(records: list[Any], schema: Any) -> list[Any]:

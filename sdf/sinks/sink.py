@@ -23,7 +23,8 @@ class Token:
 
     Attributes:
         app: the saved run, or the stream; unique, made anew with each checkpoint.
-        version: counts the commits of ``app``, from 0.
+        version: counts the commits of ``app``, from 0: the batches of a stream; of a saved run, 0 is the run itself,
+            and what follows are retries of what it has set aside.
     """
 
     app: str
@@ -83,6 +84,11 @@ class Sink(ABC):
     def rejects(self) -> bool:
         """Whether the sink puts records that it cannot write into the output "bad", which the run must have."""
         return False
+
+    @property
+    def takes_retries(self) -> bool:
+        """Whether `retry_failed` may add records later, in a commit whose token has a higher version."""
+        return self.appends
 
     @abstractmethod
     def identity(self) -> Any:

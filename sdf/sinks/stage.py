@@ -39,7 +39,8 @@ class Stage(ABC):
     Args:
         path: the path or URL of the target.
         beside: the path or URL of the directory in which staging lies.
-        token: the token of the commit.
+        token: the token of the commit. With a version above 0 the commit adds files to the target, which is the result
+            of version 0.
         who: the sink, for messages.
     """
 
@@ -49,10 +50,16 @@ class Stage(ABC):
         self.token = token
         self.who = who
         self.where = f"{beside}/{staging_of(token)}"
+        self.adds = token.version > 0
+        self.mark = str(Token(token.app, 0)).encode()
 
     @abstractmethod
     def prepare(self, run: SinkRun) -> None:
-        """Make the directory and its nonce; raise SinkError if the target is neither empty nor of this commit."""
+        """Make the directory and its nonce.
+
+        Raises:
+            SinkError: if the target is neither empty nor of this commit; if it adds, if the target is not of this run.
+        """
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
@@ -72,11 +79,19 @@ class Stage(ABC):
 
     @abstractmethod
     def committed(self) -> bool:
-        """Tell whether the target is the result of this commit; from then on no crash can undo that."""
+        """Tell whether the target is the result of this run; from then on no crash can undo that."""
 
     @abstractmethod
     def commit(self, files: Mapping[str, int]) -> None:
         """Make exactly these files visible, given by their sizes, all or nothing where the storage can do that."""
+
+    @abstractmethod
+    def add(self, files: Mapping[str, int]) -> None:
+        """Add files, given by their sizes, to the target, one by one; those that are there were added before."""
+
+    @abstractmethod
+    def open_result(self, ending: str) -> AbstractContextManager[BinaryIO] | None:
+        """Open a file of the target whose name ends so to read it; None if there is none."""
 
     @abstractmethod
     def abort(self, files: Mapping[str, int]) -> None:
@@ -130,6 +145,13 @@ class Stage(ABC):
         return SinkError(
             f"{self.who} does not remove {self.path!r}: {self.token} was committed. Run again to end the run, or "
             f"remove the directory yourself."
+        )
+
+    def _no_result(self) -> SinkError:
+        return SinkError(
+            f"{self.who} cannot add to {self.path!r}: the result of this run ({self.mark.decode()}) is not there any "
+            f"more: it was removed, moved or replaced. Nothing was changed. Put it back and make the same call again; "
+            f"or save all of it anew, with a new checkpoint."
         )
 
     def _gone(self) -> SinkError:

@@ -39,7 +39,16 @@ from sdf.spark.live.runner import LiveRunner
 from sdf.spark.runners import check_runner
 from sdf.spark.staged.runner import StagedRunner
 
-__all__ = ["SaveSummary", "abort_save", "save_sdf"]
+__all__ = [
+    "SaveSummary",
+    "abort_save",
+    "check_commit_seconds",
+    "identity_of",
+    "milliseconds",
+    "run_saving",
+    "save_sdf",
+    "summary_of",
+]
 
 log = logging.getLogger("sdf.saving")
 
@@ -139,14 +148,13 @@ def save_sdf(
         on_failure, max_failures, block_seconds, "save_sdf()", tags=[name for name, _ in sinks]
     )
     check_runner(runner, elements, "save_sdf()")
-    if not is_number(commit_seconds) or not 0 < commit_seconds < float("inf"):
-        raise InvalidValueError(f"save_sdf() commit_seconds must be a positive number (got {show(commit_seconds)}).")
+    check_commit_seconds(commit_seconds, "save_sdf()")
     storage = checkpoint_of(checkpoint, sinks, "save_sdf()")
     values = {name: collected(value) for name, value in (side_inputs or {}).items()}
     driver = uuid.uuid4().hex
     saving = Saving(
-        RunLog(storage, driver=driver, clock=_milliseconds),
-        _identity(fn, values, sinks),
+        RunLog(storage, driver=driver, clock=milliseconds),
+        identity_of(fn, values, sinks),
         sinks,
         app=f"sdf-{uuid.uuid4().hex[:16]}",
         driver=driver,
@@ -155,28 +163,48 @@ def save_sdf(
         wall=time.time,
     )
     try:
-        report = None
         begun = saving.history.expanded is not None
-        if saving.history.done:
-            for _, one in sinks:
-                one.check_result(saving.targets.token)
-            saving.clean()
-        else:
-            if saving.history.committing is None:
-                shown = display(progress, "save_sdf()")
-                try:
-                    report = _save(runner or StagedRunner(), elements, fn, values, saving, shown, quarantine)
-                except Exception as error:
-                    saving.check_alone()
-                    raise unwound(error) from error.__cause__
-            saving.finish()
+        shown = display(progress, "save_sdf()")
+        report = run_saving(runner or StagedRunner(), elements, fn, values, saving, shown, quarantine)
         if begun:  # after it, since an RDD that changes must not stand in the way of what was begun
             saving.check_same_elements(elements.collect())
     finally:
         saving.close()
-    summary = _summary(saving, report, time.monotonic() - began)
+    summary = summary_of(saving, report, time.monotonic() - began)
     log.info("%s: %s; the log took %.2f s", type(fn).__name__, summary, saving.log_seconds)
     return summary
+
+
+def check_commit_seconds(commit_seconds: Any, who: str) -> None:
+    """Raise InvalidValueError unless it is a positive number."""
+    if not is_number(commit_seconds) or not 0 < commit_seconds < float("inf"):
+        raise InvalidValueError(f"{who} commit_seconds must be a positive number (got {show(commit_seconds)}).")
+
+
+def run_saving(
+    runner: StagedRunner | LiveRunner,
+    elements: Any,
+    fn: DoFn,
+    side_inputs: Mapping[str, Any],
+    saving: Saving,
+    shown: Display | None,
+    quarantine: Quarantine | None,
+) -> RunReport | None:
+    """Run what is left to run and make it visible; return the report, None if nothing was left."""
+    report = None
+    if saving.over:
+        for _, one in saving.targets.sinks:
+            one.check_result(saving.targets.token)
+        saving.clean()
+        return None
+    if saving.history.committing is None:
+        try:
+            report = _save(runner, elements, fn, side_inputs, saving, shown, quarantine)
+        except Exception as error:
+            saving.check_alone()
+            raise unwound(error) from error.__cause__
+    saving.finish()
+    return report
 
 
 def _save(
@@ -210,7 +238,7 @@ def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike
         SinkError: if a sink cannot remove what was written, or has made it visible already.
     """
     sinks = sinks_by_output(sink, (), "abort_save()")
-    run_log = RunLog(checkpoint_of(checkpoint, sinks, "abort_save()"), driver=uuid.uuid4().hex, clock=_milliseconds)
+    run_log = RunLog(checkpoint_of(checkpoint, sinks, "abort_save()"), driver=uuid.uuid4().hex, clock=milliseconds)
     history = History(run_log)
     if history.app is None:
         raise JournalError(f"abort_save() found no run to give up in {run_log.root}. Pass the checkpoint of the run.")
@@ -235,11 +263,11 @@ def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike
         run_log.append([["aborted"]])
 
 
-def _milliseconds() -> int:
+def milliseconds() -> int:
     return int(time.time() * 1000)
 
 
-def _identity(fn: DoFn, side_inputs: Mapping[str, Any], sinks: list[tuple[str, Sink]]) -> dict[str, Any]:
+def identity_of(fn: DoFn, side_inputs: Mapping[str, Any], sinks: list[tuple[str, Sink]]) -> dict[str, Any]:
     """Return what the run is made of, as JSON data by what it is called in messages."""
     fields = _fields(fn)
     return {
@@ -282,11 +310,13 @@ def _ordered(data: Any) -> Any:
     return [kind, *(sorted(parts, key=json.dumps) if kind in ("set", "frozenset", "dict") else parts)]
 
 
-def _summary(saving: Saving, report: RunReport | None, seconds: float) -> SaveSummary:
+def summary_of(saving: Saving, report: RunReport | None, seconds: float) -> SaveSummary:
     history = saving.history
     names = [name for name, _ in saving.targets.sinks]
     records = dict(zip(names, history.records or [0] * len(names), strict=True))
-    counted = [message for at in range(len(names)) for message in history.messages(at) if isinstance(message, dict)]
+    counted = [
+        message for at in range(len(names)) for message in history.messages(at, added=True) if isinstance(message, dict)
+    ]
     return SaveSummary(
         records=sum(records.values()),
         files=sum(message.get("files", 0) for message in counted),

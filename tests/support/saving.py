@@ -9,6 +9,7 @@ import os
 import pickle
 import shutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
@@ -136,8 +137,9 @@ def rows_of(file):
     return pickle.loads(file.read_bytes())
 
 
-def run(sc, home, runner, points=nobody, fn=None, sink="FolderSink"):
-    """Save a run in a folder, passing points. Entries of the log are written often, and packed by four."""
+@contextmanager
+def passing(points):
+    """Let what a driver does pass points. Entries of the log are written often, and packed by four."""
 
     class PointsDisk(Disk):
         pass
@@ -151,15 +153,21 @@ def run(sc, home, runner, points=nobody, fn=None, sink="FolderSink"):
         patch.setattr(log_writer, "_EVERY_SECONDS", 0.02)
         make_mortal(patch, points, on_disk)
         try:
-            return save_sdf(
-                sc.parallelize(ELEMENTS, 2),
-                SlowCountFn(0.004) if fn is None else fn,
-                SINKS[sink](home / "out"),
-                commit_seconds=0.05,
-                runner=runner,
-            )
+            yield
         finally:
             current.remove(points)
+
+
+def run(sc, home, runner, points=nobody, fn=None, sink="FolderSink"):
+    """Save a run in a folder, passing points."""
+    with passing(points):
+        return save_sdf(
+            sc.parallelize(ELEMENTS, 2),
+            SlowCountFn(0.004) if fn is None else fn,
+            SINKS[sink](home / "out"),
+            commit_seconds=0.05,
+            runner=runner,
+        )
 
 
 def at_files(what, method, points):

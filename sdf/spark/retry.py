@@ -1,0 +1,127 @@
+"""retry_failed: runs the blocks that a saved run has set aside once more, and adds their records to the result."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark import RDD, SparkContext
+
+from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.journal.run_log import RunLog
+from sdf.model.dofn import DoFn, check_fn
+from sdf.quarantine.options import check_quarantine
+from sdf.reporting.progress import RunProgress
+from sdf.saving.outputs import checkpoint_of, sinks_by_output
+from sdf.saving.saving import Saving
+from sdf.sinks.sink import Sink
+from sdf.spark.connect.elements import ConnectElements, collected
+from sdf.spark.display import display
+from sdf.spark.live.runner import LiveRunner
+from sdf.spark.runners import check_runner
+from sdf.spark.save import SaveSummary, check_commit_seconds, identity_of, milliseconds, run_saving, summary_of
+from sdf.spark.staged.runner import StagedRunner
+
+__all__ = ["retry_failed"]
+
+log = logging.getLogger("sdf.saving")
+
+
+def retry_failed(
+    spark: Any,
+    fn: DoFn,
+    sink: Sink | Mapping[str, Sink],
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    commit_seconds: float = 60.0,
+    runner: StagedRunner | LiveRunner | None = None,
+    side_inputs: Mapping[str, Any] | None = None,
+    max_failures: int = 100,
+    block_seconds: float | None = None,
+    progress: bool | Callable[[RunProgress], Any] | None = None,
+) -> SaveSummary:
+    """Run the blocks that `save_sdf` has set aside once more, and add their records to the saved result, exactly once.
+
+    Mend the DoFn or the data first. The elements and the blocks are in the checkpoint; the DoFn and the sinks are not,
+    so they are passed again. If the driver, the cluster or the sink fails, make the same call again. It adds all
+    records in one commit at the end: to a table at once, to a directory of files one file after the other. What fails
+    again stays set aside, with the new error, for the next call. If no block is set aside, nothing runs.
+
+    Args:
+        spark: the `SparkContext` or `SparkSession`, of Spark Connect too, to run on.
+        fn: the DoFn, of the class of that call; its code, its fields and the side inputs may differ.
+        sink, checkpoint: those of the call of `save_sdf`, which must have ended.
+        commit_seconds, runner, side_inputs, progress: as for `save_sdf`.
+        max_failures: how many blocks may fail again; if there are more, the call raises, and nothing is added yet.
+        block_seconds: as for `run_sdf`.
+
+    Returns:
+        The `SaveSummary` of all that is saved now; ``failures`` are the blocks that are still set aside.
+
+    Raises:
+        InvalidTypeError, InvalidValueError, UnpicklableError: for wrong arguments, and for a sink that cannot add to
+            its result, before any job runs.
+        JournalError: if the checkpoint has no run that is done, or that of another class or sink, or was taken over by
+            another driver.
+        SinkError: if the result is not there any more, or cannot be added to. Make the same call again.
+        SdfError: any other error, as of `save_sdf`.
+    """
+    began = time.monotonic()
+    elements = _nothing_of(spark)
+    check_fn(fn, side_inputs, "retry_failed()")
+    sinks = sinks_by_output(sink, (), "retry_failed()")
+    for name, one in sinks:
+        if not one.takes_retries:
+            raise InvalidValueError(
+                f"retry_failed() cannot add records to what {type(one).__name__} of output {name!r} has committed: it "
+                f"may overwrite that, or refuse. Run the blocks of SaveSummary.failures with run_sdf() or save_sdf() "
+                f"and another target. A Sink of your own whose commits follow each other says so: appends = True."
+            )
+    quarantine = check_quarantine(
+        "quarantine", max_failures, block_seconds, "retry_failed()", tags=[name for name, _ in sinks]
+    )
+    check_runner(runner, elements, "retry_failed()")
+    check_commit_seconds(commit_seconds, "retry_failed()")
+    shown = display(progress, "retry_failed()")
+    storage = checkpoint_of(checkpoint, sinks, "retry_failed()")
+    values = {name: collected(value) for name, value in (side_inputs or {}).items()}
+    identity = identity_of(fn, values, sinks)
+    driver = uuid.uuid4().hex
+    saving = Saving(
+        RunLog(storage, driver=driver, clock=milliseconds),
+        {name: identity[name] for name in ("the DoFn", "the sinks")},
+        sinks,
+        app="",
+        driver=driver,
+        commit_seconds=float(commit_seconds),
+        clock=time.monotonic,
+        wall=time.time,
+        retry=True,
+    )
+    try:
+        report = run_saving(runner or StagedRunner(), elements, fn, values, saving, shown, quarantine)
+    finally:
+        saving.close()
+    summary = summary_of(saving, report, time.monotonic() - began)
+    log.info("%s: %s; the log took %.2f s", type(fn).__name__, summary, saving.log_seconds)
+    return summary
+
+
+def _nothing_of(spark: Any) -> RDD[Any] | ConnectElements:
+    """Return no elements, of a session: those of the run are in its checkpoint."""
+    modules = [f"{kind.__module__}.{kind.__name__}" for kind in type(spark).__mro__]
+    if "pyspark.sql.connect.session.SparkSession" in modules:
+        return ConnectElements(spark.range(0), lambda row: row)
+    context = spark.sparkContext if "pyspark.sql.session.SparkSession" in modules else spark
+    if not isinstance(context, SparkContext):
+        raise InvalidTypeError(
+            f"retry_failed() takes a SparkContext or a SparkSession first, then the DoFn and the sink: the elements "
+            f"are in the checkpoint (got {'a DataFrame' if hasattr(spark, 'sparkSession') else show(spark)})."
+        )
+    if context._jsc is None:
+        raise InvalidValueError("retry_failed() needs a SparkContext that runs (got one that was stopped).")
+    return context.emptyRDD()
