@@ -318,7 +318,7 @@ class Home:
 
 @every(9, 1)
 def test_a_retry_survives_a_death_at_every_point(sc, tmp_path, runner, sink, read, step):
-    """The same call ends it. Soaking, no point is left out. Nothing is added before its commit begins, and nothing twice."""
+    """The same call ends it. Soaking, no point is left out. Nothing is there before its commit, and nothing twice."""
     home = Home(sc, tmp_path, runner, sink, read)
     points = home.points()
     assert {"after prepare", "before commit", "after commit", "before clean"} <= set(points)
