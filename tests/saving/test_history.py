@@ -389,3 +389,51 @@ def test_the_records_are_small():
     driver.commit(0, 1, message="m")
     assert json.loads(split) == ["split", 0, [0, 400], [[[400, 1000], None, False, 0]]]
     assert json.loads(log.records[-1]) == ["commit", [[0, 1]], ["m"], [1], 0.5]
+
+
+def test_a_retry_opens_what_was_set_aside_and_nothing_else():
+    """Split, committed or failed again: the next driver knows; what is open in a retry is listed as set aside."""
+    log = Log()
+    driver = Driver(log, [one(OffsetRange(0, 9), 9)])
+    log.append(["split", 0, [0, 3], [[[3, 9], None, False, 0]]])
+    log.append(["commit", [[0, 0]], ["first"], [3], 0.5])
+    log.append(["failed", 1, 4, "old"])
+    log.append(["committing", "hash"])
+    log.append(["committed", "main"])
+    log.append(["done"])
+    assert driver.history.retries == 0
+
+    def told(*, again=False):
+        return [(*block.restriction, block.attempts, block.error) for block in History(log).failed_blocks(again=again)]
+
+    def left():
+        return [tuple(item.restriction) for item, _ in History(log).replay(RunState(SizesFn()))]
+
+    assert (told(), left()) == ([(3, 9, 4, "old")], [])
+    log.append(["retry", 1, "name"])
+    assert (told(), told(again=True), left()) == ([(3, 9, 4, "old")], [], [(3, 9)])
+    log.append(["split", 1, [3, 5], [[[5, 9], None, False, 0]]])
+    log.append(["commit", [[1, 1]], ["second"], [2], 0.5])
+    assert (told(), told(again=True), left()) == ([(5, 9, 4, "old")], [], [(5, 9)])
+    log.append(["driver", "another"])
+    log.append(["split", 1, [5, 6], [[[6, 9], None, False, 0]]])
+    log.append(["failed", 1, 2, "new"])
+    assert told() == [(5, 6, 2, "new"), (6, 9, 4, "old")]
+    assert (told(again=True), left()) == ([(5, 6, 2, "new")], [(6, 9)])
+    history = History(log)
+    assert (history.done, history.retrying, history.retries, history.committing) == (True, True, 1, None)
+    assert (history.messages(0), history.messages(0, added=True)) == (["second"], ["first", "second"])
+    log.append(["commit", [[2, 2]], ["third"], [3], 0.5])
+    log.append(["done"])
+    assert (told(), left(), History(log).retrying) == ([(5, 6, 2, "new")], [], False)
+
+
+@pytest.mark.parametrize("before", [[], [["done"], ["retry", 1, "name"]], [["done"]]])
+def test_a_retry_that_cannot_begin_is_an_error(before):
+    """The run is not done, or the number is not the next one."""
+    log = Log()
+    Driver(log, [one(OffsetRange(0, 9), 9)]).commit(0)
+    for record in [*before, ["retry", 1 if not before else 7, "name"]]:
+        log.append(record)
+    with pytest.raises(JournalCorruptError, match="no such retry"):
+        History(log)

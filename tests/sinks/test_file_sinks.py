@@ -450,3 +450,57 @@ def test_the_identity_is_plain_data():
         "target_bytes": files.TARGET_BYTES,
         "compression": "gzip",
     }
+
+
+# Retries
+
+
+def test_a_retry_adds_files_and_changes_none(sink, tmp_path):
+    """The same commit again changes nothing."""
+    retry = Token(TOKEN.app, 1)
+    save(sink, ["a"])
+    before = tree(sink.path)
+    prepare(sink, token=retry)
+    message = sink.write(iter(["b"]), place("later", token=retry))
+    sink.write(iter(["lost"]), place("lost", token=retry))
+    assert tree(sink.path) == before
+    for _ in range(2):
+        sink.commit([message], retry)
+        prepare(sink, token=retry, resumed=True)
+    sink.clean(retry)
+    assert tree(sink.path) == {**before, "later-0.txt": b"b\n"}
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_retry_adds_nothing_if_one_of_its_files_is_lost(sink):
+    """The error names it."""
+    retry = Token(TOKEN.app, 1)
+    save(sink, ["a"])
+    prepare(sink, token=retry)
+    messages = [sink.write(iter([name]), place(name, token=retry)) for name in ("b", "c")]
+    (staging(sink, retry) / "c-0.txt").unlink()
+    with pytest.raises(SinkError, match=r"'c-0.txt' of 2 bytes is not there"):
+        sink.commit(messages, retry)
+    assert lines(sink.path) == ["a"]
+
+
+def test_a_retry_that_comes_too_late_adds_nothing(sink):
+    """Its staging has gone, as when another driver has ended it."""
+    retry = Token(TOKEN.app, 1)
+    save(sink, ["a"])
+    prepare(sink, token=retry)
+    message = sink.write(iter(["b"]), place("later", token=retry))
+    sink.clean(retry)
+    with pytest.raises(SinkError, match="Both were removed"):
+        sink.commit([message], retry)
+    assert lines(sink.path) == ["a"]
+
+
+def test_a_retry_adds_to_nothing_but_the_result_of_its_run(sink):
+    """Neither to that of another run, nor to none."""
+    for _ in range(2):
+        with pytest.raises(SinkError, match="is not there any more"):
+            prepare(sink, token=Token(TOKEN.app, 1))
+        if not os.path.exists(sink.path):
+            save(sink, ["a"], token=OTHER)
+    assert lines(sink.path) == ["a"]

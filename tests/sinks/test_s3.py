@@ -295,3 +295,35 @@ def test_a_bucket_alone_is_no_target():
     """The checkpoint lies beside."""
     with pytest.raises(InvalidValueError, match="below the root or bucket"):
         TextFiles("s3://bucket/")
+
+
+def test_a_retry_adds_objects_and_changes_none(store):
+    """Whatever dies, the same commit again ends it, and one that is made again changes nothing."""
+    fs, url = store
+    sink, retry = ParquetFiles(f"{url}/a/out"), Token(TOKEN.app, 1)
+    save(sink, [{"x": 0.5, "y": "a"}])
+    before = content(fs, url)
+    prepare(sink, token=retry)
+    message = sink.write(iter([{"x": 1}]), place("later", token=retry))
+    assert content(fs, sink.path) == {name.removeprefix("a/out/"): data for name, data in before.items()}
+    for _ in range(2):
+        sink.commit([message], retry)
+        prepare(sink, token=retry, resumed=True)
+    sink.clean(retry)
+    after = content(fs, url)
+    assert sorted(after) == sorted([*before, "a/out/later-0.parquet"])
+    assert before.items() <= after.items()
+    pq = pytest.importorskip("pyarrow.parquet")
+    with fs.open(f"{sink.path}/later-0.parquet") as file:
+        assert pq.read_table(file).to_pylist() == [{"x": 1.0, "y": None}]
+
+
+def test_a_retry_adds_to_nothing_but_the_result_of_its_run(store):
+    """Nothing is changed where there is none."""
+    fs, url = store
+    sink = TextFiles(f"{url}/a/out")
+    save(sink, ["a"], token=OTHER)
+    before = content(fs, url)
+    with pytest.raises(SinkError, match="is not there any more"):
+        prepare(sink, token=Token(TOKEN.app, 1))
+    assert content(fs, url) == before

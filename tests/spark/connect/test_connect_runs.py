@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, TaggedOutput, run_sdf, save_sdf
+from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, TaggedOutput, retry_failed, run_sdf, save_sdf
 from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, ProcessError
 from sdf.sinks import JsonLinesFiles, ParquetFiles
 
@@ -298,3 +298,24 @@ def test_given_slots_are_used(connect, tmp_path):
     summary = save_sdf(frame, SlowFn(), JsonLinesFiles(tmp_path / "out"), runner=StagedRunner(slots=2))
     assert summary.report.slots == 2
     assert Counter(task.stage for task in summary.report.tasks)[0] == 2
+
+
+def test_what_was_set_aside_is_retried(spark, tmp_path):
+    """The session is all that it needs: the elements are in the checkpoint."""
+
+    class BadFn(CountFn):
+        bad = True
+
+        def process(self, element, tracker):
+            for one in super().process(element, tracker):
+                if self.bad and one["number"] == 3:
+                    raise ValueError("three")
+                yield one
+
+    frame, sink = spark.createDataFrame(COUNTS, "name string, count long"), ParquetFiles(tmp_path / "out")
+    summary = save_sdf(frame, BadFn(), sink, on_failure="quarantine")
+    assert [block.restriction for block in summary.failures] == [OffsetRange(3, 4)] * 2
+    BadFn.bad = False
+    assert retry_failed(spark, BadFn(), sink).failures == ()
+    table = pyarrow.parquet.read_table(tmp_path / "out")
+    assert sorted(zip(*table.to_pydict().values(), strict=True)) == NUMBERS
