@@ -394,7 +394,7 @@ def test_the_records_are_small():
 def test_a_retry_opens_what_was_set_aside_and_nothing_else():
     """Split, committed or failed again: the next driver knows; what is open in a retry is listed as set aside."""
     log = Log()
-    driver = Driver(log, [one(OffsetRange(0, 9), 9)])
+    driver = Driver(log, [one(OffsetRange(0, 9))])
     log.append(["split", 0, [0, 3], [[[3, 9], None, False, 0]]])
     log.append(["commit", [[0, 0]], ["first"], [3], 0.5])
     log.append(["failed", 1, 4, "old"])
@@ -432,7 +432,7 @@ def test_a_retry_opens_what_was_set_aside_and_nothing_else():
 def test_a_retry_that_cannot_begin_is_an_error(before):
     """The run is not done, or the number is not the next one."""
     log = Log()
-    Driver(log, [one(OffsetRange(0, 9), 9)]).commit(0)
+    Driver(log, [one(OffsetRange(0, 9))]).commit(0)
     for record in [*before, ["retry", 1 if not before else 7, "name"]]:
         log.append(record)
     with pytest.raises(JournalCorruptError, match="no such retry"):
