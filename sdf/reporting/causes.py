@@ -6,6 +6,8 @@ that one worker ran alone. Its rate is its seconds per unit without those of its
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
@@ -21,7 +23,7 @@ LONG_OPENING = "long opening"
 ONE_BLOCK = "one block that cannot be cut"
 
 _SLOWER = 2.0  # times: less is what a busy machine does to a worker now and then
-_FEWEST = 4  # pieces of other elements than those of the others: fewer may all be dear, and have no quarters
+_FEWEST = 4  # pieces of other elements than those of the others: fewer may all be dear
 _LEAST_SECONDS = 1.0  # of a worker's pieces: a busy machine may stop a worker for a part of a shorter time
 _HALF = 0.5  # of a straggler's seconds: what took so much of them is the cause
 _REGION = 0.2  # of an element's units: hot blocks are at most this share, and took half of the time; as in `strip`
@@ -33,7 +35,7 @@ class SlowHost:
 
     Attributes:
         name: the host, or the host and process id of the worker.
-        times: how many times as long as the others' median, by the median of its pieces.
+        times: how many times as long as the others' median, by its median; each piece counts by its seconds.
     """
 
     name: str
@@ -44,40 +46,43 @@ class SlowHost:
 
 
 def slow_hosts(
-    pieces: Sequence[PieceRun], workers: Sequence[str], longest_blocks: Mapping[int, float]
+    pieces: Sequence[PieceRun], workers: Sequence[str], slow_blocks: Mapping[int, Sequence[float]]
 ) -> list[SlowHost]:
     """Return the hosts that were slow, the slowest first.
 
-    Three quarters of the pieces of a slow host took at least twice as long a unit as three quarters of the like pieces
-    of others did. Hot blocks alone do not look like that: idle workers take some of what is slow, which is then as slow
-    with them. The longest block of an element that several hosts ran does not count, as nobody can take a part of it.
+    A slow host ran three quarters of its pieces, and spent three quarters of its time, at rates at least twice as high
+    as those at which the others spent three quarters of their time with like pieces. Hot blocks alone do not look like
+    that: idle workers take what takes long, so that all spend about as much time with it. But nobody can take a part of
+    a block. So each piece of an element that several hosts ran counts without the seconds of the slow blocks of that
+    element, wherever these ran. On work whose costs differ a lot, a slow host may not be found.
 
     Args:
         pieces: how work items ran.
         workers: by `PieceRun.task`, host and process id of the worker, with a slash between them.
-        longest_blocks: by element, the seconds of its longest block, where that is known.
+        slow_blocks: by element, the seconds of each of its slowest blocks, where these are known.
     """
     hosts = hosts_of(workers)
-    stays: dict[str, float] = {}
-    for piece in pieces:
-        stays[hosts[piece.task]] = stays.get(hosts[piece.task], 0.0) + piece.seconds
-    above: dict[str, list[tuple[float, float]]] = {}  # by host: for each piece its rate over those of the others
-    for fewest, group in _like(pieces, hosts, longest_blocks):
-        rates = [rate for rate, _ in group]
+    above: dict[str, list[tuple[float, float, float]]] = {}  # by host: for each piece its rate over two of the others'
+    for fewest, group in _like(pieces, hosts, slow_blocks):
         own: dict[str, list[int]] = {}
-        for at, (_, host) in enumerate(group):
-            own.setdefault(host, []).append(at)
+        for at, one in enumerate(group):
+            own.setdefault(one.host, []).append(at)
+        until = [0.0, *itertools.accumulate(one.seconds for one in group)]
         for host, places in own.items():
-            others = len(group) - len(places)
-            if others and len(places) >= fewest:
-                median = _without(rates, places, others // 2)
-                upper = _without(rates, places, (3 * others - 1) // 4)
-                above.setdefault(host, []).extend((rates[at] / upper, rates[at] / median) for at in places)
+            if len(places) == len(group) or len(places) < fewest:
+                continue
+            own_until = [0.0, *itertools.accumulate(group[at].seconds for at in places)]
+            upper, median = (_others_rate(group, until, places, own_until, share) for share in (0.75, 0.5))
+            above.setdefault(host, []).extend(
+                (group[at].rate / upper, group[at].rate / median, group[at].seconds) for at in places
+            )
     found = []
     for host, ratios in above.items():
-        lower = sorted(ratio for ratio, _ in ratios)[len(ratios) // 4]
-        if stays[host] >= _LEAST_SECONDS and lower >= _SLOWER:
-            found.append(SlowHost(host, sorted(ratio for _, ratio in ratios)[len(ratios) // 2]))
+        by_time = _weighted([(ratio, seconds) for ratio, _, seconds in ratios], 0.25)
+        by_piece = _weighted([(ratio, 1.0) for ratio, _, _ in ratios], 0.25)
+        seconds = sum(seconds for _, _, seconds in ratios)
+        if seconds >= _LEAST_SECONDS and min(by_time, by_piece) >= _SLOWER:
+            found.append(SlowHost(host, _weighted([(ratio, seconds) for _, ratio, seconds in ratios], 0.5)))
     return sorted(found, key=lambda host: -host.times)
 
 
@@ -87,22 +92,36 @@ def hosts_of(workers: Sequence[str]) -> list[str]:
     return hosts if len(set(hosts)) > 1 else list(workers)
 
 
+@attrs.frozen(order=True)
+class _Like:
+    """A piece in a group of like ones."""
+
+    rate: float
+    host: str
+    seconds: float
+
+
 def _like(
-    pieces: Sequence[PieceRun], hosts: Sequence[str], longest_blocks: Mapping[int, float]
-) -> Iterator[tuple[int, list[tuple[float, str]]]]:
-    """Yield groups of like pieces: how many a host must have run at least, and in order the rate and host of each."""
+    pieces: Sequence[PieceRun], hosts: Sequence[str], slow_blocks: Mapping[int, Sequence[float]]
+) -> Iterator[tuple[int, list[_Like]]]:
+    """Yield groups of like pieces: how many a host must have run at least, and the pieces in order of their rate."""
     by_element: dict[int, list[PieceRun]] = {}
     for piece in pieces:
         if _rate(piece) is not None:
             by_element.setdefault(piece.element_id, []).append(piece)
-    alone: list[tuple[float, str]] = []
+    alone: list[_Like] = []
     for element_id, own in by_element.items():
-        if len({hosts[piece.task] for piece in own}) > 1:
-            block = longest_blocks.get(element_id, 0.0)
-            rates = ((_rate(piece, without=block), hosts[piece.task]) for piece in own)
-            yield 1, sorted((rate, host) for rate, host in rates if rate is not None)
+        shared = len({hosts[piece.task] for piece in own}) > 1
+        blocks = sum(slow_blocks.get(element_id, ())) if shared else 0.0
+        group = [
+            _Like(rate, hosts[piece.task], rate * piece.units)
+            for piece in own
+            if (rate := _rate(piece, without=blocks)) is not None
+        ]
+        if shared:
+            yield 1, sorted(group)
         else:
-            alone += ((rate, hosts[piece.task]) for piece in own if (rate := _rate(piece)) is not None)
+            alone += group
     yield _FEWEST, sorted(alone)
 
 
@@ -112,13 +131,28 @@ def _rate(piece: PieceRun, *, without: float = 0.0) -> float | None:
     return seconds / piece.units if piece.sized and piece.units > 0 and seconds > 0 else None
 
 
-def _without(values: list[float], places: list[int], number: int) -> float:
-    """Return the value of this number, from 0, of those that are at none of the places; both lists are in order."""
-    for place in places:
-        if place > number:
-            break
-        number += 1
-    return values[number]
+def _others_rate(
+    group: Sequence[_Like], until: list[float], places: list[int], own_until: list[float], share: float
+) -> float:
+    """Return the rate up to which the others spent this share of their time.
+
+    Args:
+        group: like pieces, in order of their rate.
+        until: the seconds of the first 0, 1, 2, ... of them.
+        places: which of them the host has run, in order, not all.
+        own_until: the seconds of the first 0, 1, 2, ... of these.
+        share: from 0 to 1.
+    """
+    wanted = share * (until[-1] - own_until[-1])
+    at = bisect_left(range(len(group)), wanted, key=lambda at: until[at + 1] - own_until[bisect_right(places, at)])
+    return group[min(at, len(group) - 1)].rate
+
+
+def _weighted(values: list[tuple[float, float]], share: float) -> float:
+    """Return the value up to which this share of the weight lies, of pairs of value and weight."""
+    values.sort()
+    until = list(itertools.accumulate(weight for _, weight in values))
+    return values[min(bisect_left(until, share * until[-1]), len(values) - 1)][0]
 
 
 def cause_of(

@@ -11,7 +11,7 @@ from sdf.errors import show
 from sdf.reporting.causes import MUCH_WORK, cause_of
 from sdf.reporting.pieces import PieceRun, whole_seconds
 
-__all__ = ["Idle", "SlowStart", "Straggler", "idle", "longest_blocks", "rows", "slow_starts", "straggler"]
+__all__ = ["Idle", "SlowStart", "Straggler", "blocks_of", "idle", "rows", "slow_starts", "straggler"]
 
 _LONGER = 1.5  # a straggler takes this many times an even share, and the mean of the others
 _SLOW_SECONDS = 0.1  # the same as for a slow block
@@ -44,19 +44,19 @@ class Straggler:
         return f"{name} {took}; it was {parts}; cause: {self.cause}"
 
 
-def longest_blocks(pieces: Iterable[PieceRun], slow_blocks: Iterable[tuple[Any, str, float]]) -> dict[int, float]:
-    """Return by element number the seconds of its longest block, for the elements of ``slow_blocks``."""
-    longest: dict[int, float] = {}
-    for element, _, seconds in slow_blocks:  # the element of a block is the same object as that of its pieces
-        longest[id(element)] = max(seconds, longest.get(id(element), 0.0))
-    return {piece.element_id: longest[id(piece.element)] for piece in pieces if id(piece.element) in longest}
+def blocks_of(pieces: Iterable[PieceRun], slow_blocks: Iterable[tuple[Any, str, float]]) -> dict[int, list[float]]:
+    """Return the seconds of ``slow_blocks`` by the number of their element; these are the objects that pieces have."""
+    seconds_of: dict[int, list[float]] = {}
+    for element, _, seconds in slow_blocks:
+        seconds_of.setdefault(id(element), []).append(seconds)
+    return {piece.element_id: seconds_of[id(piece.element)] for piece in pieces if id(piece.element) in seconds_of}
 
 
 def straggler(
     pieces: Sequence[PieceRun],
     slots: int,
     *,
-    longest_blocks: Mapping[int, float] | None = None,
+    slow_blocks: Mapping[int, Sequence[float]] | None = None,
     slow_tasks: frozenset[int] = frozenset(),
 ) -> Straggler | None:
     """Return the element that took longest, if it is a straggler, else None.
@@ -68,7 +68,7 @@ def straggler(
     Args:
         pieces: how work items ran.
         slots: the number of slots.
-        longest_blocks: by element, the seconds of its longest block, where that is known.
+        slow_blocks: by element, the seconds of each of its slowest blocks, where these are known.
         slow_tasks: the tasks that ran on slow hosts.
     """
     seconds = whole_seconds(pieces)
@@ -85,7 +85,7 @@ def straggler(
         own,
         [piece for piece in pieces if piece.element_id != element_id],
         even_seconds=total / slots,
-        longest_block=(longest_blocks or {}).get(element_id, 0.0),
+        longest_block=max((slow_blocks or {}).get(element_id, ()), default=0.0),
         slow_tasks=slow_tasks,
     )
     return Straggler(own[0].element, longest / total, parts, len(seconds) == 1, cause)

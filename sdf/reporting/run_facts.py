@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from sdf.reporting.causes import SlowHost, hosts_of, slow_hosts
-from sdf.reporting.findings import Idle, Straggler, idle, longest_blocks, straggler
+from sdf.reporting.findings import Idle, Straggler, blocks_of, idle, straggler
 from sdf.reporting.pieces import PieceRun, unsplit
 
 __all__ = ["RunFacts", "TaskRun", "count_of", "findings"]
@@ -168,7 +168,7 @@ class RunFacts:
         return straggler(
             self.pieces,
             self.slots,
-            longest_blocks=longest_blocks(self.pieces, self.slow_blocks),
+            slow_blocks=blocks_of(self.pieces, self.slow_blocks),
             slow_tasks=frozenset(task for task, host in enumerate(hosts) if host in slow),
         )
 
@@ -180,8 +180,8 @@ class RunFacts:
         """
         if not self.complete:
             return []
-        longest = longest_blocks(self.pieces, self.slow_blocks)
-        return slow_hosts(self.pieces, [task.worker for task in self.tasks], longest)
+        blocks = blocks_of(self.pieces, self.slow_blocks)
+        return slow_hosts(self.pieces, [task.worker for task in self.tasks], blocks)
 
     @property
     def idle(self) -> Idle | None:

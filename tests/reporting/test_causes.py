@@ -1,6 +1,7 @@
 """Which hosts were slow, and why an element is a straggler."""
 
 import itertools
+import math
 import random
 
 import attrs
@@ -13,7 +14,8 @@ from sdf.reporting.causes import (
     ONE_BLOCK,
     SLOW_HOST,
     SlowHost,
-    _without,
+    _Like,
+    _others_rate,
     cause_of,
     slow_hosts,
 )
@@ -49,9 +51,9 @@ def test_it_is_said_how_many_times_as_long_it_took():
 
 
 def test_the_slowest_comes_first():
-    """Two of five."""
-    pieces = [piece(task, seconds) for task, seconds in enumerate((5.0, 1.0, 1.0, 9.0, 1.0)) for _ in range(2)]
-    assert names(pieces, [f"host/{task}" for task in range(5)]) == ["host/3", "host/0"]
+    """Two of nine, all of which ran for as long."""
+    pieces = [piece(task, 45.0, units=45 / (5, 1, 1, 9, 1, 1, 1, 1, 1)[task]) for task in range(9)]
+    assert names(pieces, [f"host/{task}" for task in range(9)]) == ["host/3", "host/0"]
 
 
 def test_a_unit_counts_not_a_piece():
@@ -80,7 +82,7 @@ def test_less_than_a_second_says_nothing_of_a_worker(seconds, found):
 def test_one_slow_block_does_not_make_its_worker_slow():
     """Nobody could take a part of it, so nobody else has like work."""
     pieces = [piece(0, 19.0, units=10.0), piece(1, 10.0, units=10.0), piece(2, 10.0, units=10.0)]
-    assert names([piece(0, 29.0, units=10.0), *pieces[1:]], blocks={0: 19.0}) == []
+    assert names([piece(0, 29.0, units=10.0), *pieces[1:]], blocks={0: [19.0]}) == []
     assert names([piece(0, 29.0, units=10.0), *pieces[1:]]) == ["host/1"]
 
 
@@ -90,6 +92,13 @@ def test_a_hot_region_does_not_make_the_workers_slow_that_run_it():
         if len(set(tasks)) == 2:
             pieces = [piece(task, 1.0, units=10.0) for task in range(3)] + [piece(task, 9.0) for task in tasks]
             assert names(pieces) == [], tasks
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(3.0, ["host/1"]), (4.0, [])])
+def test_a_worker_is_not_slow_where_the_others_spent_a_quarter_of_their_time_alike(seconds, found):
+    """Nine times as long a unit is the data's doing, if it took them as long there."""
+    others = [piece(1, 10.0, units=10.0), piece(2, seconds, units=seconds / 9)]
+    assert names([piece(0, 9.0), *others]) == found
 
 
 @pytest.mark.parametrize(("elements", "found"), [(3, []), (4, ["host/1"])])
@@ -105,6 +114,13 @@ def test_a_few_dear_elements_do_not_make_a_worker_slow():
     assert names([*own, *(piece(1, 1.0, element=10 + number) for number in range(9))]) == []
 
 
+def test_a_worker_is_not_slow_for_a_few_short_pieces():
+    """Less than three quarters of its time."""
+    own = [piece(0, 1.0, units=0.2)] * 4
+    assert names([*own, piece(1, 9.0, units=9.0)]) == ["host/1"]
+    assert names([*own, piece(0, 3.0, units=3.0), piece(1, 9.0, units=9.0)]) == []
+
+
 def test_workers_of_a_host_count_together_where_there_are_several_hosts():
     """It is the host that is slow."""
     pieces = [piece(0, 9.0), piece(1, 9.0), piece(2, 1.0), piece(3, 1.0)]
@@ -118,13 +134,17 @@ def test_one_worker_compares_with_nobody():
     assert names([]) == []
 
 
-def test_values_without_some_are_counted_right():
-    """For all ways to leave some of five out."""
-    values = [1.0, 2.0, 3.0, 4.0, 5.0]
+def test_the_others_rate_is_that_of_their_share_of_time():
+    """For all ways to leave some of five out, compared with a list of their seconds, one by one."""
+    group = [_Like(float(rate), "host", float(seconds)) for rate, seconds in enumerate((3, 1, 4, 1, 5))]
+    until = [0.0, *itertools.accumulate(one.seconds for one in group)]
     for count in range(5):
         for places in map(list, itertools.combinations(range(5), count)):
-            left = [value for at, value in enumerate(values) if at not in places]
-            assert [_without(values, places, number) for number in range(len(left))] == left
+            own_until = [0.0, *itertools.accumulate(group[at].seconds for at in places)]
+            left = [one.rate for at, one in enumerate(group) if at not in places for _ in range(int(one.seconds))]
+            for quarter in (1, 2, 3, 4):
+                expected = left[math.ceil(quarter / 4 * len(left)) - 1]
+                assert _others_rate(group, until, places, own_until, quarter / 4) == expected, (places, quarter)
 
 
 def test_thousands_of_pieces_on_a_thousand_slots_take_no_longer():
@@ -177,6 +197,19 @@ def test_nothing_is_hot_where_nobody_knows_sizes():
     """A piece counts as one unit, however much it is."""
     own = [attrs.evolve(piece(0, seconds), sized=False) for seconds in (50.0, 1.0, 1.0, 1.0, 1.0, 1.0)]
     assert cause(own, [piece(0, 1.0, element=1)]) == MUCH_WORK
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(5.0, SLOW_HOST), (4.9, MUCH_WORK)])
+def test_half_of_the_time_on_a_slow_host_is_its_cause(seconds, found):
+    """The others did the rest."""
+    own = [piece(0, seconds), piece(1, 10.0 - seconds)]
+    assert cause(own, slow_tasks=frozenset({0})) == found
+
+
+@pytest.mark.parametrize(("opening", "found"), [(5.0, LONG_OPENING), (4.9, MUCH_WORK)])
+def test_half_of_the_time_before_the_first_claim_is_its_cause(opening, found):
+    """In one piece it would be."""
+    assert cause([piece(0, 10.0, opening=opening)]) == found
 
 
 def test_only_the_first_opening_counts():
