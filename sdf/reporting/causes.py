@@ -53,8 +53,8 @@ def slow_hosts(
     A slow host ran three quarters of its pieces, and spent three quarters of its time, at rates at least twice as high
     as those at which the others spent three quarters of their time with like pieces. Hot blocks alone do not look like
     that: idle workers take what takes long, so that all spend about as much time with it. But nobody can take a part of
-    a block. So each piece of an element that several hosts ran counts without the seconds of the slow blocks of that
-    element, wherever these ran. On work whose costs differ a lot, a slow host may not be found.
+    a block. So its pieces of an element that others ran too count without the longest block of that element, wherever
+    that ran. On work whose costs differ a lot, a slow host may not be found.
 
     Args:
         pieces: how work items ran.
@@ -74,10 +74,14 @@ def slow_hosts(
             own_until = [0.0, *itertools.accumulate(group[at].seconds for at in places)]
             upper, median = (_others_rate(group, until, places, own_until, share) for share in (0.75, 0.5))
             above.setdefault(host, []).extend(
-                (group[at].rate / upper, group[at].rate / median, group[at].seconds) for at in places
+                (group[at].least / upper, group[at].rate / median, group[at].seconds)
+                for at in places
+                if group[at].least
             )
     found = []
     for host, ratios in above.items():
+        if not ratios:
+            continue
         by_time = _weighted([(ratio, seconds) for ratio, _, seconds in ratios], 0.25)
         by_piece = _weighted([(ratio, 1.0) for ratio, _, _ in ratios], 0.25)
         seconds = sum(seconds for _, _, seconds in ratios)
@@ -99,6 +103,7 @@ class _Like:
     rate: float
     host: str
     seconds: float
+    least: float  # its rate if the longest block of its element is in it, 0 if that block took longer
 
 
 def _like(
@@ -112,11 +117,11 @@ def _like(
     alone: list[_Like] = []
     for element_id, own in by_element.items():
         shared = len({hosts[piece.task] for piece in own}) > 1
-        blocks = sum(slow_blocks.get(element_id, ())) if shared else 0.0
+        block = max(slow_blocks.get(element_id, ()), default=0.0) if shared else 0.0
         group = [
-            _Like(rate, hosts[piece.task], rate * piece.units)
+            _Like(rate, hosts[piece.task], rate * piece.units, _rate(piece, without=block) or 0.0)
             for piece in own
-            if (rate := _rate(piece, without=blocks)) is not None
+            if (rate := _rate(piece)) is not None
         ]
         if shared:
             yield 1, sorted(group)

@@ -136,7 +136,7 @@ def test_one_worker_compares_with_nobody():
 
 def test_the_others_rate_is_that_of_their_share_of_time():
     """For all ways to leave some of five out, compared with a list of their seconds, one by one."""
-    group = [_Like(float(rate), "host", float(seconds)) for rate, seconds in enumerate((3, 1, 4, 1, 5))]
+    group = [_Like(float(rate), "host", float(seconds), float(rate)) for rate, seconds in enumerate((3, 1, 4, 1, 5))]
     until = [0.0, *itertools.accumulate(one.seconds for one in group)]
     for count in range(5):
         for places in map(list, itertools.combinations(range(5), count)):
