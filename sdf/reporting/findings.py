@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from sdf.errors import show
+from sdf.reporting.causes import MUCH_WORK, cause_of
 from sdf.reporting.pieces import PieceRun, whole_seconds
 
-__all__ = ["Idle", "SlowStart", "Straggler", "idle", "rows", "slow_starts", "straggler"]
+__all__ = ["Idle", "SlowStart", "Straggler", "blocks_of", "idle", "rows", "slow_starts", "straggler"]
 
 _LONGER = 1.5  # a straggler takes this many times an even share, and the mean of the others
 _SLOW_SECONDS = 0.1  # the same as for a slow block
@@ -26,26 +27,49 @@ class Straggler:
         share: its share of the seconds of all elements, 0 to 1.
         parts: the number of parts in which it ran.
         only: whether it was the only element.
+        cause: why, in a few words (`sdf.reporting.causes.cause_of`).
     """
 
     element: Any
     share: float
     parts: int
     only: bool
+    cause: str = MUCH_WORK
 
     def __str__(self) -> str:
         name = show(self.element, _MOST_CHARACTERS)
         share = "more than 99%" if self.share > 0.99 else f"{self.share:.0%}"
         took = "is the only element" if self.only else f"took {share} of the time"
-        return f"{name} {took}; it was {f'split into {self.parts:,} parts' if self.parts > 1 else 'not split'}"
+        parts = f"split into {self.parts:,} parts" if self.parts > 1 else "not split"
+        return f"{name} {took}; it was {parts}; cause: {self.cause}"
 
 
-def straggler(pieces: Sequence[PieceRun], slots: int) -> Straggler | None:
+def blocks_of(pieces: Iterable[PieceRun], slow_blocks: Iterable[tuple[Any, str, float]]) -> dict[int, list[float]]:
+    """Return the seconds of ``slow_blocks`` by the number of their element; these are the objects that pieces have."""
+    seconds_of: dict[int, list[float]] = {}
+    for element, _, seconds in slow_blocks:
+        seconds_of.setdefault(id(element), []).append(seconds)
+    return {piece.element_id: seconds_of[id(piece.element)] for piece in pieces if id(piece.element) in seconds_of}
+
+
+def straggler(
+    pieces: Sequence[PieceRun],
+    slots: int,
+    *,
+    slow_blocks: Mapping[int, Sequence[float]] | None = None,
+    slow_tasks: frozenset[int] = frozenset(),
+) -> Straggler | None:
     """Return the element that took longest, if it is a straggler, else None.
 
     A straggler takes at least 1.5 times an even share of a slot, which is (seconds of all elements) / slots: unsplit,
     its slot would have ended last by far. It also takes at least 1.5 times the mean of the other elements, so ten equal
     files on twenty slots have no straggler. And it takes at least 0.1 s.
+
+    Args:
+        pieces: how work items ran.
+        slots: the number of slots.
+        slow_blocks: by element, the seconds of each of its slowest blocks, where these are known.
+        slow_tasks: the tasks that ran on slow hosts.
     """
     seconds = whole_seconds(pieces)
     if not seconds:
@@ -57,7 +81,14 @@ def straggler(pieces: Sequence[PieceRun], slots: int) -> Straggler | None:
         return None
     own = [piece for piece in pieces if piece.element_id == element_id]
     parts = sum(piece.restriction is not None for piece in own)
-    return Straggler(own[0].element, longest / total, parts, len(seconds) == 1)
+    cause = cause_of(
+        own,
+        [piece for piece in pieces if piece.element_id != element_id],
+        even_seconds=total / slots,
+        longest_block=max((slow_blocks or {}).get(element_id, ()), default=0.0),
+        slow_tasks=slow_tasks,
+    )
+    return Straggler(own[0].element, longest / total, parts, len(seconds) == 1, cause)
 
 
 @attrs.frozen

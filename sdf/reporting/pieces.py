@@ -30,6 +30,7 @@ class PieceRun:
         records: how many records it gave, over all outputs.
         opening_seconds: the part of ``seconds`` before its first claim, for example to open a file. Measured about
             every 0.05 s, so it is a lower bound, and 0 for a work item that opens faster.
+        sized: whether the DoFn knows its size; if not, ``units`` say nothing of how much work it was.
     """
 
     id: int
@@ -44,6 +45,7 @@ class PieceRun:
     units: float
     records: int
     opening_seconds: float = 0.0
+    sized: bool = True
 
 
 def whole_seconds(pieces: Iterable[PieceRun]) -> dict[int, float]:

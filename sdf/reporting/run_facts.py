@@ -8,12 +8,14 @@ from typing import Any
 
 import attrs
 
-from sdf.reporting.findings import Idle, Straggler, idle, straggler
+from sdf.reporting.causes import SlowHost, hosts_of, slow_hosts
+from sdf.reporting.findings import Idle, Straggler, blocks_of, idle, straggler
 from sdf.reporting.pieces import PieceRun, unsplit
 
 __all__ = ["RunFacts", "TaskRun", "count_of", "findings"]
 
 _SEEN = 0.05  # share of the run: less idle time is not reported
+_MOST_HOSTS = 5  # slow ones by name
 _NOTHING_SECONDS = 0.005  # fewer seconds are shown as 0.00
 
 
@@ -159,7 +161,27 @@ class RunFacts:
 
         None if there is none, or if the run is not complete.
         """
-        return straggler(self.pieces, self.slots) if self.complete else None
+        if not self.complete:
+            return None
+        slow = {host.name for host in self.slow_hosts}
+        hosts = hosts_of([task.worker for task in self.tasks])
+        return straggler(
+            self.pieces,
+            self.slots,
+            slow_blocks=blocks_of(self.pieces, self.slow_blocks),
+            slow_tasks=frozenset(task for task, host in enumerate(hosts) if host in slow),
+        )
+
+    @property
+    def slow_hosts(self) -> list[SlowHost]:
+        """The hosts that took several times as long as the others for like work (`sdf.reporting.causes.slow_hosts`).
+
+        Empty if the run is not complete.
+        """
+        if not self.complete:
+            return []
+        blocks = blocks_of(self.pieces, self.slow_blocks)
+        return slow_hosts(self.pieces, [task.worker for task in self.tasks], blocks)
 
     @property
     def idle(self) -> Idle | None:
@@ -182,14 +204,19 @@ class RunFacts:
 
 
 def findings(report: RunFacts) -> Iterator[str]:
-    """Yield a sentence for each finding: the straggler, rate limits, executors that came and went, losses, idle time.
+    """Yield a sentence for each finding: straggler, slow hosts, rate limits, executors that moved, losses, idle time.
 
     Of a run that is not complete, yield only how many lanes have ended.
     """
     if not report.complete:
         yield f"lanes that have ended: {len(report.tasks):,} of {report.lanes:,}; the others are not in this report"
-    if report.straggler is not None:
-        yield f"straggler: {report.straggler}"
+    found = report.straggler
+    if found is not None:
+        yield f"straggler: {found}"
+    slow = report.slow_hosts
+    yield from (f"slow host: {host}" for host in slow[:_MOST_HOSTS])
+    if len(slow) > _MOST_HOSTS:
+        yield f"... and {count_of(len(slow) - _MOST_HOSTS, 'slow host')} more"
     for name, per_second, calls, refused in report.rate_limits:
         rate = calls / report.seconds if report.seconds > 0 else 0.0
         used = f"{rate:.1f} calls a second of {per_second:g}; {refused:,} of {calls:,} refused"

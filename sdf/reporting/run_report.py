@@ -67,6 +67,7 @@ class RunReport(RunFacts):
         data["elements_by_id"] = {element_id: show(element) for element_id, element in elements.items()}
         found, lost = self.straggler, self.idle
         data["straggler"] = None if found is None else {**attrs.asdict(found), "element": show(found.element)}
+        data["slow_hosts"] = [attrs.asdict(host) for host in self.slow_hosts]
         data["idle"] = None if lost is None else attrs.asdict(lost)
         derived = ("records", "busy_seconds", "ideal_seconds", "unsplit_seconds", "efficiency")
         return json.dumps({"version": 1, **data, **{name: getattr(self, name) for name in derived}})

@@ -160,6 +160,7 @@ class RunState:
                 units=ran.units,
                 records=ran.records,
                 opening_seconds=ran.opening_seconds,
+                sized=item.size is not None,
             )
             for task, (began, all_ran) in enumerate(tasks)
             for ran in all_ran

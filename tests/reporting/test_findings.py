@@ -25,8 +25,8 @@ def run(pieces, *, seconds, slots=2, runner="StagedRunner", began=0.0):
 def test_straggler_is_named_with_its_share_and_its_parts():
     """The parts of all slots count together; what gave all of it away is no part."""
     pieces = [piece(0, 1.0), piece(1, 4.0), piece(1, 5.0, task=1), piece(1, 0.0, restriction=None)]
-    assert straggler(pieces, 2) == Straggler("e1", 0.9, 2, only=False)
-    assert str(straggler(pieces, 2)) == "'e1' took 90% of the time; it was split into 2 parts"
+    assert straggler(pieces, 2) == Straggler("e1", 0.9, 2, only=False, cause="hot blocks")
+    assert str(straggler(pieces, 2)) == "'e1' took 90% of the time; it was split into 2 parts; cause: hot blocks"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_straggler_is_what_took_longer_than_a_slot_and_than_the_others(seconds, 
 
 def test_straggler_that_is_all_there_is_says_so():
     """A share of nothing else would tell nothing."""
-    assert str(straggler([piece(0, 1.0)], 2)) == "'e0' is the only element; it was not split"
+    assert str(straggler([piece(0, 1.0)], 2)) == "'e0' is the only element; it was not split; cause: much work"
 
 
 def test_share_of_a_straggler_is_not_rounded_to_all():
@@ -147,7 +147,7 @@ def test_findings_stand_in_the_text_before_what_was_slow():
     report = attrs.evolve(run(pieces, seconds=6.0), slow_blocks=(("e0", "7", 0.3),))
     assert str(report).splitlines()[2:] == [
         "the work alone: 4.00 s with all slots busy to the end, about 8.00 s without splitting",
-        "straggler: 'e0' is the only element; it was split into 2 parts",
+        "straggler: 'e0' is the only element; it was split into 2 parts; cause: much work",
         "no piece ran: 2.00 s of 6.00 s (1.00 s before the first, 0.00 s between two, 1.00 s after the last)",
         "slow start: 0.50 s before the first claim of 'e0'",
         "slow block: at least 0.30 s at 7 of 'e0'",

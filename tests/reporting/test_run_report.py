@@ -59,7 +59,14 @@ def test_json_has_what_the_text_concludes():
     """Beside all that it had before, under the same version."""
     data = json.loads(pages.report_of(10).to_json())
     assert data["version"] == 1
-    assert data["straggler"] == {"element": "'file-0.txt'", "share": pytest.approx(0.8), "parts": 8, "only": False}
+    assert data["straggler"] == {
+        "element": "'file-0.txt'",
+        "share": pytest.approx(0.8),
+        "parts": 8,
+        "only": False,
+        "cause": "much work",
+    }
+    assert data["slow_hosts"] == []
     assert sorted(data["idle"]) == ["after", "before", "between"]
     assert data["pieces"][0]["opening_seconds"] == 0.0
 

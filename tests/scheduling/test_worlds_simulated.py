@@ -5,10 +5,12 @@ import math
 from contextlib import nullcontext
 
 import pytest
-from simulated import Overheads, Ranges, World, none
+from simulated import Overheads, Ranges, Slot, World, none
 from simulated_live import LiveSimulation
 from simulated_saved import SavedLanes, SavedStages, always
 from simulated_staged import StagedSimulation
+
+from sdf.execution.measured_run import Running
 
 OVERHEADS = Overheads(
     message_seconds=0.001, job_seconds=0.08, stage_seconds=0.02, launch_seconds=0.00025, restart_seconds=5.0
@@ -69,3 +71,28 @@ def test_each_retry_of_a_task_has_half_the_budget():
     simulation = SavedStages(world, commit_seconds=60.0, closing_seconds=0.1, clock=none)
     assert simulation.run() / world.ideal < 1.7
     assert max(simulation.retries.values()) < 4
+
+
+def slow_world(elements):
+    """Return even work for four slots, 20 s each, of which one is five times slower, and its blocks by element."""
+    costs = [0.05] * 1600
+    each = len(costs) // elements
+    world = Ranges(4, costs, [(each * number, each * (number + 1)) for number in range(elements)], OVERHEADS)
+    world.slots[0] = Slot([0.2], 1e9, 0.0)
+    world.ideal = sum(costs) / 3.2
+    return world
+
+
+@pytest.mark.parametrize(("simulation", "at_most"), [(LiveSimulation, 1.01), (StagedSimulation, 1.15)])
+@pytest.mark.parametrize("elements", [1, 4, 200])
+def test_a_slow_slot_gives_away_what_it_would_be_last_with(simulation, at_most, elements):
+    """What is left is counted in seconds at the slot's own speed, not in work: so it gives again and again."""
+    world = slow_world(elements)
+    assert 1 <= simulation(world, clock=none).run() / world.ideal <= at_most
+
+
+def test_seconds_left_at_a_usual_speed_would_leave_a_slow_slot_last(monkeypatch):
+    """The last test would fail: a lane that is stopped most of the time would look as near its end as the others."""
+    monkeypatch.setattr(Running, "_cost", lambda self: 0.05 * (self.units()[0] > 0) or None)
+    world = slow_world(4)
+    assert LiveSimulation(world, clock=none).run() / world.ideal > 1.02

@@ -2,11 +2,13 @@
 
 import io
 import json
+import os
 import re
 import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -139,6 +141,64 @@ def test_report_names_the_straggler_and_its_runner(sc, runner):
     assert report.straggler.parts == len([piece for piece in report.pieces if piece.element == ("big", 250)]) > 1
     assert "straggler: ('big', 250) took" in str(report)
     assert report.runner == type(runner).__name__
+
+
+class UnevenFn(CountFn):
+    """Sleeps before its first claim, and at each position, for what a function of element and position says."""
+
+    def __init__(self, seconds_at):
+        self.seconds_at = seconds_at
+
+    def process(self, element, tracker):
+        time.sleep(self.seconds_at(element[0], None))
+        for position in tracker.claims():
+            time.sleep(self.seconds_at(element[0], position))
+            yield element[0], position
+
+
+CAUSES = {
+    "much work": lambda name, at: 0.0 if at is None else 0.02,
+    "hot blocks": lambda name, at: 0.0 if at is None else 0.2 if name == "big" and at < 20 else 0.005,
+    "long opening": lambda name, at: 0.005 if at is not None else 2.0 if name == "big" else 0.0,
+    "one block that cannot be cut": lambda name, at: 0.0 if at is None else 3.0 if (name, at) == ("big", 7) else 0.005,
+}
+
+
+@RUNNERS
+@pytest.mark.parametrize("cause", CAUSES)
+def test_report_names_the_cause_of_a_straggler(sc, runner, cause):
+    """Each that a DoFn can have."""
+    report = report_of(sc, UnevenFn(CAUSES[cause]), runner)
+    assert report.straggler.element == ("big", 250)
+    assert report.straggler.cause == cause
+    assert f"; cause: {cause}" in str(report)
+
+
+class SlowOnOneFn(CountFn):
+    """The process that comes first takes five times as long as the others."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def setup(self):
+        with suppress(FileExistsError), open(self.path, "x") as file:
+            file.write(str(os.getpid()))
+
+    def process(self, element, tracker):
+        slow = Path(self.path).read_text() == str(os.getpid())
+        for position in tracker.claims():
+            time.sleep(0.1 if slow else 0.02)
+            yield element[0], position
+
+
+@RUNNERS
+@pytest.mark.parametrize("elements", [[("big", 400)], [(str(number), 4) for number in range(150)]], ids=["one", "many"])
+def test_report_names_a_slow_worker(sc, runner, elements, tmp_path):
+    """Whether all run the same element, or each its own."""
+    path = tmp_path / "slow"
+    report = report_of(sc, SlowOnOneFn(str(path)), runner, elements)
+    assert [host.name.rpartition("/")[2] for host in report.slow_hosts] == [path.read_text()]
+    assert f"slow host: {report.slow_hosts[0].name} took " in str(report)
 
 
 def test_what_goes_by_before_the_first_piece_is_known(sc):
