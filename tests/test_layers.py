@@ -124,7 +124,16 @@ LAYERS = {
         "spark.save",
         "spark.staged",
     },
-    "spark.frames": {"errors", "model", "reporting", "sinks", "spark.live", "spark.save", "spark.staged"},
+    "spark.frames": {
+        "errors",
+        "model",
+        "quarantine",
+        "reporting",
+        "sinks",
+        "spark.live",
+        "spark.save",
+        "spark.staged",
+    },
     "spark.run": {
         "errors",
         "model",

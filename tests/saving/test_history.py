@@ -334,11 +334,11 @@ def test_another_run_is_told_by_what_is_different():
 @pytest.mark.parametrize(
     ("record", "flaw"),
     [
-        (["commit", [[0, 0]], [None], [1], 0.5], "work item 0 is not there, or is committed already"),
+        (["commit", [[0, 0]], [None], [1], 0.5], "work item 0 is not there, or is committed or set aside already"),
         (["commit", [[9, 9]], [None], [1], 0.5], "work item 9 is not there"),
         (["commit", [[1, 1]], [None], [1, 2], 0.5], "zip()"),
         (["commit"], "not enough values"),
-        (["split", 0, [0, 1], []], "work item 0 is not there, or is committed already"),
+        (["split", 0, [0, 1], []], "work item 0 is not there, or is committed or set aside already"),
         (["split", 1, None], "missing 1 required positional argument"),
         (["elements", {"size": 1}], "'blob'"),
         (["expanded", 7], "it should have 7 elements"),

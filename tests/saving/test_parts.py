@@ -151,7 +151,7 @@ def test_what_cannot_happen_is_an_error(event):
     parts.add_element([([0, 5], 5.0), ([5, 9], 4.0)])
     parts.split(1, None, [[[5, 9], None, True, 0]])
     parts.commit([[0, 0]])
-    with pytest.raises(ValueError, match="is not there, or is committed already"):
+    with pytest.raises(ValueError, match="is not there, or is committed or set aside already"):
         event(parts)
 
 
