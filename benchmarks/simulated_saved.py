@@ -1,17 +1,25 @@
 """Saved runs under simulated time: segments, what closing one costs, and slots that lose what is open."""
 
+import math
+from contextlib import contextmanager
 from unittest.mock import patch
 
 from simulated_live import LiveSimulation, SimulatedLane
 from simulated_staged import StagedSimulation
 
+from sdf.lanes import coordinator
 from sdf.lanes.lane import CLOSE, WAIT
 from sdf.scheduling.commit_interval import CommitInterval, budget_of_retry
 
 
+@contextmanager
 def always(seconds):
-    """Return a context manager in which segments last so long whatever is lost."""
-    return patch.object(CommitInterval, "seconds", lambda *_: seconds)
+    """Let segments last so long whatever is lost, however often that is the same."""
+    with (
+        patch.object(CommitInterval, "seconds", lambda *_: seconds),
+        patch.object(coordinator, "_MOST_LOSSES", math.inf),
+    ):
+        yield
 
 
 class SavedLane(SimulatedLane):
