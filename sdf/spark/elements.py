@@ -45,7 +45,7 @@ def check_rdd(given: Any, who: str, otherwise: str = "") -> None:
         if given.context._jsc is None:
             raise InvalidValueError(
                 f"{who} needs an RDD of a SparkContext that runs (got one whose SparkContext was stopped). Make the "
-                f"RDD anew with the context of now."
+                f"RDD again, from a SparkContext that runs."
             )
         return
     if is_connect(given):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceAwayError, SourceError, show
 from sdf.extras import need
 from sdf.io.connector import Connector
-from sdf.io.kafka.fetched import Fetched, kafka_library, log
+from sdf.io.kafka.fetched import UNKNOWN, Fetched, codes_of, kafka_library, log
 from sdf.io.kafka.starts import Start, chosen_offset
 from sdf.io.options import as_seconds
 from sdf.numbers import as_number, is_number
@@ -40,7 +40,6 @@ _AWAY = (
     "NOT_LEADER_FOR_PARTITION",
     "REQUEST_TIMED_OUT",
 )
-_UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 _MOST_BACKOFF_SECONDS = 60.0
 
 T = TypeVar("T")
@@ -147,7 +146,7 @@ class KafkaFn(Connector):
         except kafka.KafkaException as error:
             said = error.args[0]
             who = f"{type(self).__name__}: {self._where(topic)}"
-            if said.code() in [getattr(kafka.KafkaError, name) for name in _AWAY]:
+            if said.code() in codes_of(_AWAY):
                 raise SourceAwayError(
                     f"{who}: no answer within {self.timeout_seconds:g} s: {said.str()}. Are the servers right, and can "
                     f"this host reach them?"
@@ -184,9 +183,8 @@ class KafkaFn(Connector):
 
 def is_unknown(error: SourceError) -> bool:
     """Tell whether brokers have answered that there is no such topic or partition."""
-    kafka, cause = kafka_library(), error.__cause__
-    codes = [getattr(kafka.KafkaError, name) for name in _UNKNOWN]
-    return isinstance(cause, kafka.KafkaException) and cause.args[0].code() in codes
+    cause = error.__cause__
+    return isinstance(cause, kafka_library().KafkaException) and cause.args[0].code() in codes_of(UNKNOWN)
 
 
 def backoff_seconds(looks: int, first_seconds: float) -> float:

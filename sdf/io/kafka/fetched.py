@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sdf.errors import SourceAwayError, SourceChangedError, SourceError
 from sdf.extras import need
 from sdf.io.kafka.values import KafkaRecord
 
-__all__ = ["Fetched", "kafka_library", "log"]
+__all__ = ["UNKNOWN", "Fetched", "codes_of", "kafka_library", "log"]
 
 log = logging.getLogger("sdf.io.kafka")
 
-_CHANGED = ("_AUTO_OFFSET_RESET", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
+UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")  # there is no such topic or partition
+
+_CHANGED = ("_AUTO_OFFSET_RESET", *UNKNOWN)
 _MOST_MESSAGES = 1000
 # The library retries after these. It takes a batch with no messages left for one too large, and reports the tenth such.
 _PASSING = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "MSG_SIZE_TOO_LARGE")
@@ -41,8 +43,8 @@ class Fetched:
         self._timeout_seconds = timeout_seconds
         self._away_seconds = away_seconds
         self._where = where
-        self._changed = [getattr(kafka.KafkaError, name) for name in _CHANGED]
-        self._passing = [getattr(kafka.KafkaError, name) for name in _PASSING]
+        self._changed = codes_of(_CHANGED)
+        self._passing = codes_of(_PASSING)
         self._end_of_partition = kafka.KafkaError._PARTITION_EOF
         self._fetched: deque[Any] = deque()
         self._reached = offset  # all messages before this offset have been seen
@@ -137,3 +139,8 @@ def _record(message: Any) -> KafkaRecord:
 def kafka_library() -> Any:
     """Return the module `confluent_kafka`."""
     return need("confluent_kafka", "Kafka")
+
+
+def codes_of(names: Iterable[str]) -> list[int]:
+    """Return the codes of errors of the library, by their names."""
+    return [getattr(kafka_library().KafkaError, name) for name in names]

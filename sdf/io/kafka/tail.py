@@ -8,9 +8,9 @@ can measure the lag; they are never read from there.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -106,9 +106,9 @@ class TailKafka(KafkaFn):
     transaction has left a gap, reading goes on after it.
 
     A topic that was deleted and made anew is noticed when it has new messages: the message that was read last is
-    another one now, or is not there. Of a partition of which nothing was read yet this cannot be known. While the topic
-    is not there at all, that is an error, or with ``fail_on_data_loss=False`` the partition is looked for again and
-    again.
+    another one now, or is not there. Of a partition of which nothing was read yet this cannot be known. A topic
+    that is not there any more is an error. With ``fail_on_data_loss=False`` `TailKafka` looks for it again, less and
+    less often.
 
     Args:
         config: configuration of librdkafka, at least ``bootstrap.servers``. If it has ``group.id``, offsets are also
@@ -205,7 +205,7 @@ class TailKafka(KafkaFn):
         if restriction.stop is not UNBOUNDED:
             return restriction
         start, end = restriction.start, 0
-        with contextlib.suppress(_TopicGoneError), self._consumer() as consumer:
+        with suppress(_TopicGoneError), self._consumer() as consumer:
             _, end = self._ends_of(consumer, *_both(element), patient=True)
         return attrs.evolve(restriction, stop=max(start, end + getattr(restriction, "shift", 0)))
 

@@ -257,7 +257,7 @@ def test_deleted_since_planned(read, producer):
 
 def test_end_that_was_and_is_no_more(read, topic):
     """A topic that was made anew is shorter than planned."""
-    fn = read(timeout_seconds=1)
+    fn = read(timeout_seconds=3)
     fn.setup()
     planned = KafkaRange(0, 20, (Offsets(1, 0, 20),))
     message = r"topic 'topic' at .*, partition 1 ends at offset 17; it did not end before 20 when this was planned"
@@ -272,9 +272,10 @@ def test_broker_that_falls_silent(producer, read):
     servers = ",".join(f"{broker.host}:{broker.port}" for broker in client.list_topics(timeout=10).brokers.values())
     client.produce("gone", b"value", partition=0)
     client.flush(10)
-    fn = ReadKafka({"bootstrap.servers": servers, **QUIET}, timeout_seconds=1)
+    fn = ReadKafka({"bootstrap.servers": servers, **QUIET})
     fn.setup()
     planned = fn.get_initial_restriction("gone")
+    fn.timeout_seconds = 1  # not before: a busy machine may take a second to connect
     del client
     message = rf"topic 'gone' at {servers}, partition 0: nothing came within 1[.\d]* s.*, at offset 0 of 1"
     with pytest.raises(SourceError, match=message):

@@ -298,10 +298,11 @@ def test_brokers_that_are_away_are_waited_for(brokers, follow, caplog):
     config = {"bootstrap.servers": brokers.servers, **QUIET}
     producer = kafka.Producer(config)
     send(producer, b"a")
-    tail = follow(TailKafka(config, timeout_seconds=0.5, poll_seconds=3), PARTITION)
+    tail = follow(TailKafka(config, poll_seconds=3), PARTITION)
     assert values(tail.read()) == [b"a"]
     send(producer, b"b")
     brokers.go()
+    tail.fn.timeout_seconds = 0.5  # not before: a busy machine may take a second to connect
     delays = []
     for _ in range(3):
         assert tail.read() == []
@@ -321,8 +322,9 @@ def test_brokers_are_not_waited_for_longer_than_the_user_says(brokers, follow):
     """It is an error then, which says how long it was."""
     config = {"bootstrap.servers": brokers.servers, **QUIET}
     send(kafka.Producer(config), b"a")
-    tail = follow(TailKafka(config, timeout_seconds=0.3, poll_seconds=1, away_seconds=4), PARTITION)
+    tail = follow(TailKafka(config, poll_seconds=1, away_seconds=4), PARTITION)
     brokers.go()
+    tail.fn.timeout_seconds = 0.3
     assert [tail.read() for _ in range(3)] == [[]] * 3
     with pytest.raises(SourceAwayError, match=r"It was the last of 4 looks in 7.9 s; allow more with away_seconds"):
         tail.read()
