@@ -559,9 +559,12 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
         sink.write(iter(["a"]), place())
 
 
-def test_versions_are_commits_of_their_own(tmp_path):
-    """A second one needs another target."""
+def test_only_a_later_version_of_the_same_run_adds(tmp_path):
+    """The commit of another run is refused, whatever its version."""
     sink = ParquetFiles(tmp_path / "out")
     save(sink, ["a"])
+    prepare(sink, token=Token("run", 1))
+    with pytest.raises(SinkError, match="the result of this run"):
+        prepare(sink, token=Token("another", 1))
     with pytest.raises(SinkError, match="not of this run"):
-        prepare(sink, token=Token("run", 1))
+        prepare(sink, token=Token("another", 0))
