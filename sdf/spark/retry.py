@@ -21,6 +21,7 @@ from sdf.saving.saving import Saving
 from sdf.sinks.sink import Sink
 from sdf.spark.connect.elements import ConnectElements, collected
 from sdf.spark.display import display
+from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.runners import check_runner
 from sdf.spark.save import SaveSummary, check_commit_seconds, identity_of, milliseconds, run_saving, summary_of
@@ -104,6 +105,8 @@ def retry_failed(
     )
     try:
         report = run_saving(runner or StagedRunner(), elements, fn, values, saving, shown, quarantine)
+    except Exception as error:
+        raise unwound(error) from error.__cause__
     finally:
         saving.close()
     summary = summary_of(saving, report, time.monotonic() - began)

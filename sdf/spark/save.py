@@ -168,6 +168,8 @@ def save_sdf(
         report = run_saving(runner or StagedRunner(), elements, fn, values, saving, shown, quarantine)
         if begun:  # after it, since an RDD that changes must not stand in the way of what was begun
             saving.check_same_elements(elements.collect())
+    except Exception as error:
+        raise unwound(error) from error.__cause__
     finally:
         saving.close()
     summary = summary_of(saving, report, time.monotonic() - began)
@@ -200,9 +202,9 @@ def run_saving(
     if saving.history.committing is None:
         try:
             report = _save(runner, elements, fn, side_inputs, saving, shown, quarantine)
-        except Exception as error:
+        except Exception:
             saving.check_alone()
-            raise unwound(error) from error.__cause__
+            raise
     saving.finish()
     return report
 

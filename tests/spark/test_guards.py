@@ -147,7 +147,7 @@ MUTANTS = {
     ),
     "what stays with a lane is reported as work items of its own": (
         "lanes/lane.py",
-        "self._executor.end(_driver_id(running.item))",
+        "self._executor.end(driver_id(running.item))",
         "self._executor.end()",
         "lanes/test_lane.py::test_a_lane_says_no_more_however_many_parts_stay_with_it",
     ),
@@ -278,7 +278,7 @@ MUTANTS = {
     ),
     "a reader of the log numbers the work items otherwise than the next driver": (
         "saving/history.py",
-        "                self._parts = self._parts.renumbered()\n",
+        "        self._parts = self._parts.renumbered(retry=retry)\n",
         "",
         HISTORY + "test_the_next_driver_has_the_same_open_work",
     ),
@@ -302,8 +302,8 @@ MUTANTS = {
     ),
     "a second attempt at a lane of a saved run shares its work": (
         "lanes/coordinator.py",
-        "        if self._saved is not None and lane.begun:\n",
-        "        if False:\n",
+        "        if self._saved is not None and not (known and not self._lanes[hello.lane].begun):\n",
+        "        if not known:\n",
         SAVED + "test_a_second_attempt_at_a_lane_of_a_saved_run_has_work_of_its_own",
     ),
     "what a lost attempt had deferred is waited for by nobody": (
@@ -332,8 +332,8 @@ MUTANTS = {
     ),
     "a driver does not say that it takes over": (
         "saving/saving.py",
-        'run_log.append([["begin", app, identity] if begins else ["driver", driver]])',
-        'run_log.append([["begin", app, identity] if begins else ["running", 0.0]])',
+        '            record = ["driver", driver]\n',
+        '            record = ["running", 0.0]\n',
         "spark/test_save_crashes.py::test_a_driver_that_stops_while_another_one_begins_and_dies_may_not_go_on",
     ),
     "a split is not in the log": (
