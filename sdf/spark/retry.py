@@ -21,10 +21,11 @@ from sdf.saving.saving import Saving
 from sdf.sinks.sink import Sink
 from sdf.spark.connect.elements import ConnectElements, collected
 from sdf.spark.display import display
+from sdf.spark.identity import identity_of
 from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.runners import check_runner
-from sdf.spark.save import SaveSummary, check_commit_seconds, identity_of, milliseconds, run_saving, summary_of
+from sdf.spark.save import SaveSummary, check_commit_seconds, milliseconds, run_saving, summary_of
 from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["retry_failed"]
