@@ -17,7 +17,7 @@ from sdf.errors import (
     StageError,
     TooManyFailuresError,
 )
-from sdf.sinks import JsonLinesFiles, ParquetFiles
+from sdf.sinks import JsonLinesFiles, ParquetFiles, TextFiles
 
 BLOCKS = 120
 
@@ -243,3 +243,54 @@ def test_what_was_set_aside_before_a_crash_stays_so(sc, tmp_path):
     assert summary.resumed
     assert set_aside(summary.failures) == [(0, 5, 6), (1, 7, 8)]
     assert summary.records == 3 * BLOCKS - 2
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise: no Exception."""
+
+
+class OddFn(DoFn):
+    """Element: what happens at block 5 of 10."""
+
+    def get_initial_restriction(self, element):
+        return (0, 10)
+
+    def process(self, element, tracker):
+        for block in tracker.claims():
+            if block == 5:
+                self.fail(element)
+            yield f"{element} {block}"
+
+    def fail(self, what):
+        if what == "long":
+            raise ValueError("x" * 5_000_000)
+        if what == "panics":
+            raise Panic("unreachable")
+        if os.fork() == 0:  # it holds what its parent had open
+            time.sleep(600)
+            os._exit(0)
+        if what == "exits":
+            os._exit(7)
+        time.sleep(600)
+
+
+ODD = {
+    "long": r"ValueError: x+\.\.\.x+$",
+    "panics": "Panic: unreachable",
+    "exits": "ended: exit code 7",
+    "hangs": "block_seconds=3",
+}
+
+
+@pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
+@pytest.mark.parametrize("what", ODD)
+def test_odd_failures_are_set_aside_in_a_saved_run(sc, tmp_path, what, runner):
+    """A very long message, what is no Exception, and a process that leaves another behind."""
+    sink = TextFiles(str(tmp_path / "out"))
+    options = {"on_failure": "quarantine", "block_seconds": 3.0, "runner": runner}
+    summary = save_sdf(sc.parallelize([what]), OddFn(), sink, **options)
+    assert summary.records == 9
+    (failed,) = summary.failures
+    assert set_aside([failed]) == [(what, 5, 6)]
+    assert re.search(ODD[what], failed.error)
+    assert len(failed.error) < 5_000
