@@ -13,7 +13,8 @@ from sdf.execution.invoker import Residual
 from sdf.execution.work_items import WorkItem
 from sdf.journal.run_log import RunLog
 from sdf.quarantine.failures import FailedBlock
-from sdf.saving.history import History, Segment, split_record
+from sdf.saving.history import History
+from sdf.saving.log_records import Segment, split_record
 from sdf.saving.log_writer import LogWriter
 from sdf.saving.segments import Targets
 from sdf.scheduling.run_state import RunState

@@ -158,8 +158,8 @@ def passing(points):
             current.remove(points)
 
 
-def run(sc, home, runner, points=nobody, fn=None, sink="FolderSink"):
-    """Save a run in a folder, passing points."""
+def run(sc, home, runner, points=nobody, fn=None, sink="FolderSink", **options):
+    """Save a run in a folder, passing points; ``options`` are further ones of `save_sdf`."""
     with passing(points):
         return save_sdf(
             sc.parallelize(ELEMENTS, 2),
@@ -167,6 +167,7 @@ def run(sc, home, runner, points=nobody, fn=None, sink="FolderSink"):
             SINKS[sink](home / "out"),
             commit_seconds=0.05,
             runner=runner,
+            **options,
         )
 
 

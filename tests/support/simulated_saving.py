@@ -14,7 +14,8 @@ from sdf.errors import SdfError
 from sdf.execution.expansion import expand
 from sdf.execution.measured_run import Running
 from sdf.lanes.lane import WAIT
-from sdf.saving.history import History, Segment, split_record
+from sdf.saving.history import History
+from sdf.saving.log_records import Segment, split_record
 from sdf.scheduling.run_state import RunState
 from support.simulated_lanes import NumbersFn, Simulation
 
