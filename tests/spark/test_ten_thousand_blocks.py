@@ -118,7 +118,7 @@ def test_the_bad_blocks_are_set_aside_and_all_others_are_saved_once(cluster, run
     failed_tasks = sum(executor.failedTasks() for executor in executors) - failed_before
     runs = Counter((tmp_path / "noted").read_text().split("\n")[:-1])
     print(
-        f"{cluster.master.partition(':')[0]}, {type(runner).__name__}, seed {seed}: {seconds:.1f} s, "
+        f"{cluster.master.replace('spark://', 'standalone ')}, {type(runner).__name__}, seed {seed}: {seconds:.1f} s, "
         f"{summary.records:,} records of {len(elements)} elements, {len(summary.failures)} blocks set aside; "
         f"{runs.total()} runs of work that failed ({', '.join(f'{count} {what}' for what, count in runs.items())}); "
         f"{failed_tasks} tasks that failed to Spark"
