@@ -6,10 +6,21 @@ from collections import Counter
 import pytest
 from support.simulated_ten_thousand import TenThousandBlocks
 
+from sdf.quarantine import suspects
 from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED
 
 RUNS = [range(2), *(pytest.param(range(at, at + 20), marks=pytest.mark.soak) for at in range(0, 200, 20))]
-HAPPENED = (RAISED, DIED, KILLED, HUNG, "innocents killed", "told", "lost with its worker", "sink errors")
+HAPPENED = (
+    RAISED,
+    DIED,
+    KILLED,
+    HUNG,
+    "innocents killed",
+    "innocent suspects killed",
+    "told",
+    "lost with its worker",
+    "sink errors",
+)
 HAPPENED += ("segments written slowly", "executors lost", "lanes lost with executors", "crash", "set aside")
 SELDOM = (
     "sink errors of suspects",
@@ -40,3 +51,12 @@ def test_the_bad_blocks_are_listed_and_all_others_are_committed_once(seeds):
     print(f"{len(seeds)} runs: {dict(counts)}")
     must = HAPPENED if len(seeds) < 20 else HAPPENED + SELDOM
     assert [what for what in must if not counts[what]] == []
+
+
+@pytest.mark.soak
+def test_one_death_beside_others_would_list_innocent_blocks(monkeypatch):
+    """The two deaths while nothing else runs are needed."""
+    monkeypatch.setattr(suspects, "_DEATHS_WHEN_IDLE", 0)
+    with pytest.raises(AssertionError, match="an innocent block is set aside"):
+        for seed in range(10):
+            TenThousandBlocks(seed).check()

@@ -19,7 +19,7 @@ from sdf.errors import ProcessError
 from sdf.execution.bundle import Bundle
 from sdf.execution.expansion import expand
 from sdf.execution.timekeeper import Timekeeper
-from sdf.execution.work_items import Outcome
+from sdf.execution.work_items import SUSPECT, Outcome
 from sdf.journal.run_log import RunLog
 from sdf.quarantine.blocks import failure_of
 from sdf.quarantine.failures import HUNG, KILLED, RAISED, Failure
@@ -35,6 +35,7 @@ from support.ten_thousand import bad_of, sizes_of
 
 HANG_SECONDS = 5.0
 RESTART_SECONDS = 1.0
+SHORT_SECONDS = 3.0  # for which memory is short
 MOST_SECONDS = 20_000.0  # with more it hangs
 MOST_RETRIES = 3  # with one more failure Spark would give up
 
@@ -157,7 +158,6 @@ class Attempt:
     stamp: Stamp = None
     item_id: int = None  # what its process has told last
     claimed: int = None
-    doomed: bool = False  # the system kills it
 
 
 class Stages:
@@ -169,6 +169,7 @@ class Stages:
         self.events, self.numbers = [], itertools.count()
         self.queue, self.running, self.receipts = deque(), [], []
         self.free = [world.slots] * world.hosts
+        self.short_until = 0.0  # of memory
         self.next_loss()
 
     @property
@@ -283,6 +284,16 @@ class Stages:
         for seconds in times:
             self.at(seconds, self.arrive, receipt)
 
+    def is_killed(self, task):
+        """Tell whether the system kills a process, as others have taken the memory; for a while that hits suspects."""
+        suspect = task.items[0].origin == SUSPECT
+        chance = 0.3 if suspect and self.clock.now < self.short_until else 0.0003
+        if len(self.running) == 1 or self.random.random() >= chance:
+            return False
+        self.short_until = self.clock.now + SHORT_SECONDS
+        self.counts["innocent suspects killed" if suspect else "innocents killed"] += 1
+        return True
+
     def arrive(self, receipt):
         self.receipts.append(receipt)
 
@@ -311,8 +322,7 @@ class Stages:
                     failure = Failure(attempt.item_id, output.how, output.how, attempt.claimed)
                     break
                 records.append(output)
-                if self.random.random() < 0.0003 and len(self.running) > 1:  # others may have taken the memory
-                    self.counts["innocents killed"] += 1
+                if self.is_killed(task):
                     failure = Failure(attempt.item_id, KILLED, "killed though innocent", attempt.claimed)
                     break
                 yield self.world.block_seconds

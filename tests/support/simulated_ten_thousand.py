@@ -12,6 +12,8 @@ from sdf.quarantine.failures import KILLED, Failure
 from support.simulated_failing import FailingSimulation
 from support.ten_thousand import bad_of, sizes_of
 
+SHORT_SECONDS = 3.0  # for which memory is short
+
 
 class TenThousandBlocks(FailingSimulation):
     """One schedule."""
@@ -26,7 +28,7 @@ class TenThousandBlocks(FailingSimulation):
         self.lanes = choose.randint(2, 8)
         self.slots = self.lanes + 1
         self.hosts = choose.randint(2, 3)
-        self.slow_until = 0.0
+        self.slow_until = self.short_until = 0.0  # of storage, and of memory
         self.given_up = 0
         super().begin()
 
@@ -55,6 +57,7 @@ class TenThousandBlocks(FailingSimulation):
         """The system kills a process that did nothing wrong, as others beside it have taken the memory."""
         busy = [attempt for attempt in self.live() if not attempt.cut and attempt.lane._executor.running is not None]
         if len(busy) > 1:
+            self.short_until = self.now + SHORT_SECONDS
             self.counts["innocents killed"] += 1
             self.fail(self.random.choice(busy), KILLED)
 
@@ -72,14 +75,22 @@ class TenThousandBlocks(FailingSimulation):
             self.given_up += 1
             self.counts["suspects given up"] += 1
             item = self.tasks.pop(suspects[0])
-            failure = Failure(item.id, KILLED, "its executors were lost")
-            done = SegmentDone(1, 0, (), (), 0.0, 0.0)
-            self.coordinator.suspect_ended(suspects[0], Outcome(0), failure, done, self.now, idle=False)
+            self.end_suspect(suspects[0], Failure(item.id, KILLED, "its executors were lost"))
+
+    def end_suspect(self, owner, failure):
+        """A suspect has failed while others ran."""
+        done = SegmentDone(1, 0, (), (), 0.0, 0.0)
+        self.coordinator.suspect_ended(owner, Outcome(0), failure, done, self.now, idle=False)
 
     def run_suspect(self, owner, item, *, idle):
         if self.random.random() < 0.05:
             self.tasks[owner] = item  # Spark runs the task again
             self.counts["sink errors of suspects"] += 1
+            return
+        if self.now < self.short_until and self.live() and self.random.random() < 0.3:
+            self.counts["innocent suspects killed"] += 1
+            at = self.random.randrange(*item.restriction)
+            self.end_suspect(owner, Failure(item.id, KILLED, "killed though innocent", at))
             return
         super().run_suspect(owner, item, idle=idle)
 
