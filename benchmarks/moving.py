@@ -175,7 +175,8 @@ def main():
         f"{given.hosts} hosts of one slot, {given.seconds} s of waiting each, half go every {given.every_seconds} s",
         {
             "runner": "{}", "s": "{:.1f}", "ideal": "{:.1f}", "of the ideal": "{:.2f}", "hosts": "{}",
-            "lost s": "{:.1f}", "came": "{}", "without work": "{}", "first work after s, median": "{:.2f}", "at most": "{:.2f}",
+            "lost s": "{:.1f}", "came": "{}", "without work": "{}", "work after s, median": "{:.2f}",
+            "at most": "{:.2f}",
         },
     )  # fmt: skip
     taken = {}
