@@ -110,14 +110,15 @@ def ideal_seconds(executors, work_seconds, began):
     return before + (work_seconds - done) / slots
 
 
-def first_work(executors, folder, began, ended):
+def first_work(executors, folder, ended):
     """Return of each executor that came during the run how long after that work began on it, None if none did.
 
-    Executors that were there for less than two seconds of the run are left out.
+    Executors are left out that came before any work had begun, or were there for less than two seconds of the run.
     """
+    first = min(path.stat().st_mtime for path in Path(folder).iterdir())
     waited = []
     for host, came, gone, _ in executors:
-        if came > began and min(ended, gone or ended) - came >= MOST_WAIT_SECONDS:
+        if came > first and min(ended, gone or ended) - came >= MOST_WAIT_SECONDS:
             path = Path(folder, host)
             waited.append(path.stat().st_mtime - came if path.exists() else None)
     return waited
@@ -150,7 +151,7 @@ def measure(runner, hosts, seconds, every_seconds, seed, folder):
             makespan = time.time() - began
             executors = executors_of(sc)
             ideal = ideal_seconds(executors, sum(blocks for _, blocks in elements) * BLOCK_SECONDS, began)
-            waited = first_work(executors, work, began, began + makespan)
+            waited = first_work(executors, work, began + makespan)
             check(out, elements)
         finally:
             sc.stop()
