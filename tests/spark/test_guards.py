@@ -18,6 +18,7 @@ SENT = "spark/test_broadcasts.py::"
 LOG = "journal/test_run_log.py::"
 HISTORY = "saving/test_history.py::"
 SAVED = "lanes/test_coordinator.py::"
+CHILD = "spark/test_child_signals.py::"
 MUTANTS = {
     "a reader believes any block": (
         "spark/staged/stored_blocks.py",
@@ -359,6 +360,18 @@ MUTANTS = {
         "((items, budget_seconds),) = partition",
         "items, budget_seconds = next(iter(partition))",
         "spark/test_run_sdf.py::test_setup_runs_once_per_worker",
+    ),
+    "a child outlives its worker": (
+        "spark/child.py",
+        '    threading.Thread(target=_end_with_parent, name="sdf-parent", daemon=True).start()\n',
+        "",
+        CHILD + "test_the_child_ends_with_its_worker",
+    ),
+    "what kills a process is set aside at its first death": (
+        "quarantine/suspects.py",
+        "_DEATHS_WHEN_IDLE = 2",
+        "_DEATHS_WHEN_IDLE = 1",
+        "quarantine/test_suspects.py::test_what_kills_a_process_must_do_so_twice_while_nothing_else_runs",
     ),
 }
 
