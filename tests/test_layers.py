@@ -29,7 +29,7 @@ LAYERS = {
     "reporting": {"errors"},
     "execution": {"errors", "model"},
     "scheduling": {"errors", "execution", "journal", "model", "reporting"},
-    "quarantine": {"errors", "execution", "model", "numbers", "scheduling"},
+    "quarantine": {"errors", "execution", "model", "numbers", "reporting", "scheduling"},
     "saving": {"errors", "execution", "journal", "model", "quarantine", "scheduling", "sinks", "storage"},
     "journal.__main__": {"journal", "saving"},
     "lanes": {"errors", "execution", "limits", "model", "quarantine", "reporting", "scheduling", "serialization"},

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from sdf.errors import TooManyFailuresError, show
 from sdf.execution.work_items import DEFERRED, WHILE_IT_RAN, WorkItem
 from sdf.quarantine.failures import KILLED, FailedBlock, Failure
+from sdf.reporting.run_facts import count_of
 from sdf.scheduling.run_state import RunState
 
 __all__ = ["Suspects", "too_many"]
@@ -184,6 +185,6 @@ def too_many(name: str, failed: Sequence[FailedBlock], max_failures: int) -> Too
         f"{show(block.restriction)} of element {show(block.element)}: {block.error}" for block in failed[:_SHOWN]
     )
     return TooManyFailuresError(
-        f"{name}: {len(failed)} blocks failed, and max_failures is {max_failures}. The first are: {first}. Mend the "
-        f"DoFn or the input, or raise max_failures."
+        f"{name}: {count_of(len(failed), 'block')} failed, and max_failures is {max_failures}. The first are: {first}. "
+        f"Mend the DoFn or the input, or raise max_failures."
     )

@@ -14,6 +14,7 @@ would take longer than many an attempt. So the parent imports what a child has i
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import logging
 import multiprocessing
@@ -39,6 +40,7 @@ log = logging.getLogger("sdf.worker")
 
 _FORK = multiprocessing.get_context("fork")
 _JOIN_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1  # of Linux
 
 # Kinds of messages.
 _GIVEN, _STARTED, _CLAIMED, _ALIVE, _FAILED, _RAISED, _ENDED = range(7)
@@ -183,7 +185,9 @@ def _how_it_ended(code: int | None) -> str:
 
 def _run(work: Callable[[Child], None], pipe: Connection, other: Connection) -> None:
     """Run in the child."""
-    os.setpgid(0, 0)
+    os.setpgid(0, 0)  # Spark's signals to the worker's group do not reach it any more, so it ends itself
+    with suppress(OSError, AttributeError):  # Linux only; the thread cannot act while C code holds the interpreter
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     other.close()
     threading.Thread(target=_end_with_parent, name="sdf-parent", daemon=True).start()
     child = Child(pipe)

@@ -13,12 +13,14 @@ from sdf.quarantine.failures import DIED, KILLED
 from sdf.spark.child import run_in_child
 
 WORKER = """
-import os, pickle, time
+import ctypes, os, pickle, time
 from sdf.spark.child import run_in_child
 
 def work(child):
     child.started(1)
     child.give(os.getpid())
+    if os.environ.get("HOLDS_GIL"):
+        ctypes.PyDLL(None).sleep(600)  # as C code that never lets other threads run
     time.sleep(600)
 
 for pid in run_in_child(work, block_seconds=None, load=pickle.loads):
@@ -34,10 +36,12 @@ def is_there(pid):
         return False
 
 
+@pytest.mark.parametrize("holds_gil", ["", "1"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
-def test_the_child_ends_with_its_worker(number):
-    """A worker that Spark ends leaves no process that goes on to write."""
-    with subprocess.Popen([sys.executable, "-c", WORKER], stdout=subprocess.PIPE, text=True) as worker:
+def test_the_child_ends_with_its_worker(number, holds_gil):
+    """A worker that Spark ends leaves no process that goes on to write, or hangs for ever."""
+    environment = {**os.environ, "HOLDS_GIL": holds_gil}
+    with subprocess.Popen([sys.executable, "-c", WORKER], stdout=subprocess.PIPE, text=True, env=environment) as worker:
         child = int(worker.stdout.readline())
         assert is_there(child)
         worker.send_signal(number)
