@@ -29,6 +29,7 @@ from sdf.sinks import JsonLinesFiles
 from sdf.spark.jobs import slot_counter
 
 BLOCK_SECONDS = 0.05
+APART_SECONDS = 3.0  # or the JVMs of hosts that come together share the cores of this one machine while they start
 MOST_WAIT_SECONDS = 2.0  # of an executor that has come, for work
 
 
@@ -70,6 +71,7 @@ class Schedule(threading.Thread):
                 self.counts[what] += 1
                 self.cluster.add()
                 self.counts["added"] += 1
+                self.ended.wait(APART_SECONDS)
 
     def stop(self):
         self.ended.set()
