@@ -90,6 +90,9 @@ class Saving:
         if begins:
             record = ["begin", app, identity]
         elif retry and not (self.over or self.resumed):
+            ended = Token(str(self.history.app), self.history.retries)
+            for _, sink in sinks:  # the driver that ended it may have died before it did this
+                sink.clean(ended)
             record = self.history.of_retry(driver)
             self.failures = []
         else:

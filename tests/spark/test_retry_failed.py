@@ -401,6 +401,25 @@ def test_a_retry_in_which_blocks_fail_again_survives_a_death_at_every_point(sc, 
     assert died > 0.6 * len(tried)
 
 
+class DiesInClean(Life):
+    """Dies when all is visible, before it removes what the sink keeps for it."""
+
+    def pass_(self, name):
+        super().pass_(name)
+        if name == "before clean" and "after commit" in self.seen:
+            self.end()
+
+
+def test_the_next_retry_removes_what_one_that_died_at_its_end_has_left(sc, tmp_path):
+    """It begins another commit, so nobody would come back to that of the dead driver."""
+    home = Home(sc, tmp_path, StagedRunner(), LinesSink, lines)
+    with pytest.raises(Death):
+        home.retry(DiesInClean(), bad={(1, 17)})
+    assert list(home.path.rglob("*stage-*")) != []
+    assert home.retry(nobody).failures == ()
+    home.check_end()
+
+
 @every(30, 3)
 def test_a_retry_may_not_go_on_if_one_that_died_had_overtaken_it(sc, tmp_path, runner, sink, read, step):
     """The other one dies at any of its points; a third one ends what they began."""
@@ -424,7 +443,8 @@ def test_a_retry_may_not_go_on_if_one_that_died_had_overtaken_it(sc, tmp_path, r
         assert home.retry(nobody).failures == ()
         home.check_end()
     print(f"\n{len(tried)} others: {died} died, and {overtaken} had taken over")
-    assert min(died, overtaken) > 0.2 * len(tried)
+    assert died > 0.5 * len(tried)
+    assert overtaken
 
 
 # Misuse.
