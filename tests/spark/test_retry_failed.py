@@ -424,11 +424,12 @@ def test_the_next_retry_removes_what_one_that_died_at_its_end_has_left(sc, tmp_p
 def test_a_retry_may_not_go_on_if_one_that_died_had_overtaken_it(sc, tmp_path, runner, sink, read, step):
     """The other one dies at any of its points; a third one ends what they began."""
     home = Home(sc, tmp_path, runner, sink, read)
-    tried = range(1, len(home.points()) + 1, step)
+    points = len(home.points())
+    tried = range(1, points + 1, step)
     died = overtaken = 0
     for number, at in enumerate(tried):
         home.renew()
-        other = Life(3 + 17 * number % 60)
+        other = Life(points * (1 + number % 4) // 5)
 
         def overtake(other=other):
             with suppress(Death):
@@ -443,8 +444,7 @@ def test_a_retry_may_not_go_on_if_one_that_died_had_overtaken_it(sc, tmp_path, r
         assert home.retry(nobody).failures == ()
         home.check_end()
     print(f"\n{len(tried)} others: {died} died, and {overtaken} had taken over")
-    assert died > 0.5 * len(tried)
-    assert overtaken
+    assert min(died, overtaken) > 0.3 * len(tried)
 
 
 # Misuse.
