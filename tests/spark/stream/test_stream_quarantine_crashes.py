@@ -82,7 +82,7 @@ class Home:
         assert self.failed() == [line for line in LINES if not line.isdigit()]
 
 
-@pytest.mark.parametrize("every", [40, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("every", [150, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_stream_with_bad_lines_survives_a_death_at_every_point(sc, tmp_path, every):
     """Every third time its second driver dies, too."""
     home, whole = Home(sc, tmp_path / "whole"), Life()
