@@ -89,7 +89,7 @@ def test_a_run_with_bad_blocks_survives_a_death_at_every_point(sc, tmp_path, run
     assert len(died) > 0.6 * wanted
 
 
-@every(90, 3)
+@every(60, 3)
 def test_of_two_drivers_of_a_run_with_bad_blocks_one_saves_it(sc, tmp_path, runner, sink, step):
     """One stops at any point, as by SIGSTOP, while the other one begins and ends; then it goes on: it has lost."""
     points = whole(sc, tmp_path / "whole", runner, sink)

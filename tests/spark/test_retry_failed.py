@@ -352,7 +352,7 @@ def test_a_retry_survives_a_death_at_every_point(sc, tmp_path, runner, sink, rea
     assert died > 0.7 * len(tried)
 
 
-@every(29, 2)
+@every(19, 2)
 def test_of_two_drivers_that_retry_one_adds(sc, tmp_path, runner, sink, read, step):
     """One stops at any point, as by SIGSTOP, while the other one begins and ends; then it goes on: it has lost."""
     home = Home(sc, tmp_path, runner, sink, read)
