@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 from support.crashing import Points
-from support.saving import Death, Life, LinesSink, current, nobody, passing
+from support.saving import CallsArePoints, Death, Life, LinesSink, nobody, passing
 
 from sdf import DoFn, LiveRunner, StagedRunner, TaggedOutput, UnsplittableTracker, abort_save, retry_failed, save_sdf
 from sdf.errors import (
@@ -263,17 +263,8 @@ def test_an_element_that_cannot_be_cut_is_run_again_whole(sc, tmp_path):
 
 
 @attrs.frozen
-class PointsDelta(DeltaTable):
-    """A sink that appends; its calls on the driver are points."""
-
-    def prepare(self, run):
-        current[-1].around("prepare", super().prepare)(run)
-
-    def commit(self, messages, token):
-        current[-1].around("commit", super().commit)(messages, token)
-
-    def clean(self, token):
-        current[-1].around("clean", super().clean)(token)
+class PointsDelta(CallsArePoints, DeltaTable):
+    """A sink that appends."""
 
 
 CASES = [(StagedRunner(), LinesSink, lines, "Staged-lines"), (LiveRunner(), PointsDelta, delta, "Live-delta")]

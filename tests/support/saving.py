@@ -102,9 +102,10 @@ class FolderSink(Sink):
         current[-1].pass_("after clean")
 
 
-@attrs.frozen
-class LinesSink(JsonLinesFiles):
-    """A sink of the product; its calls on the driver are points, and `run` makes those of what its commit does."""
+class CallsArePoints:
+    """Stands before a sink of the product among the bases: its calls on the driver are points."""
+
+    __slots__ = ()
 
     def prepare(self, run):
         current[-1].around("prepare", super().prepare)(run)
@@ -114,6 +115,11 @@ class LinesSink(JsonLinesFiles):
 
     def clean(self, token):
         current[-1].around("clean", super().clean)(token)
+
+
+@attrs.frozen
+class LinesSink(CallsArePoints, JsonLinesFiles):
+    """A sink of the product; `run` makes points of what its commit does, too."""
 
 
 SINKS = {"FolderSink": FolderSink, "LinesSink": LinesSink}

@@ -7,7 +7,7 @@ from contextlib import suppress
 import attrs
 import pytest
 from support import crashing
-from support.saving import Death, Life, current, nobody
+from support.saving import CallsArePoints, Death, Life, current, nobody
 
 from sdf.io import TailLines
 from sdf.journal.chain import verify
@@ -29,17 +29,8 @@ def as_rows(line):
 
 
 @attrs.frozen
-class PointsTable(SqlTable):
-    """A sink of the product; its calls on the driver are points."""
-
-    def prepare(self, run):
-        current[-1].around("prepare", super().prepare)(run)
-
-    def commit(self, messages, token):
-        current[-1].around("commit", super().commit)(messages, token)
-
-    def clean(self, token):
-        current[-1].around("clean", super().clean)(token)
+class PointsTable(CallsArePoints, SqlTable):
+    """The sink of the stream."""
 
 
 class Home:
