@@ -65,6 +65,28 @@ def test_each_key_is_cut_out_alone(start, stop):
         assert all(not part.stop or part.start < part.stop for part in ends)
 
 
+@pytest.mark.parametrize(("start", "stop"), list(itertools.combinations_with_replacement(range(-2, 4), 2)))
+def test_an_offset_outside_cuts_nothing_out(start, stop):
+    """As the one claimed last may be: a refused claim is past the stop, and what comes after it may raise."""
+    whole = OffsetRange(start, stop)
+    for position in [*range(-4, start), *range(stop, 6), UNBOUNDED, b"a", "a", None]:
+        assert cut_out(Ranges(OffsetRangeTracker), "e", whole, position) is None
+
+
+def test_the_closing_claim_of_a_range_without_an_end_cuts_nothing_out():
+    """It is no position, and is refused."""
+    for position in [-1, UNBOUNDED]:
+        assert cut_out(Ranges(GrowableOffsetRangeTracker), "e", OffsetRange(0, UNBOUNDED), position) is None
+
+
+@pytest.mark.parametrize(("start", "stop"), [*itertools.combinations(KEYS, 2), *((key, b"") for key in KEYS)])
+def test_a_key_outside_cuts_nothing_out(start, stop):
+    """Nor does b"", the closing claim."""
+    outside = [key for key in KEYS if not key or key < start or (stop and key >= stop)]
+    for key in [*outside, 7, None]:
+        assert cut_out(Ranges(ByteKeyRangeTracker), "e", ByteKeyRange(start, stop), key) is None
+
+
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize(("start", "stop"), list(itertools.combinations(range(-2, 6), 2)))
 def test_each_share_of_offsets_is_cut_in_two_that_are_not_empty(start, stop, share):
