@@ -294,3 +294,31 @@ def test_odd_failures_are_set_aside_in_a_saved_run(sc, tmp_path, what, runner):
     assert set_aside([failed]) == [(what, 5, 6)]
     assert re.search(ODD[what], failed.error)
     assert len(failed.error) < 5_000
+
+
+class FooterFn(DoFn):
+    """Element: anything. A block at each seventh position; raises once it is past them, if it has read ``bad``."""
+
+    def __init__(self, bad):
+        self.bad = bad
+
+    def get_initial_restriction(self, element):
+        return (0, BLOCKS)
+
+    def process(self, element, tracker):
+        read, block = [], -(-tracker.current_restriction().start // 7) * 7
+        while tracker.try_claim(block):
+            read.append(block)
+            yield {"element": element, "block": block}
+            block += 7
+        if self.bad in read:
+            raise ValueError("what was read does not add up")
+
+
+@pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
+def test_what_raises_after_its_refused_claim_is_found(sc, tmp_path, runner):
+    """The position claimed last lies behind the part, so it is no hint."""
+    sink = ParquetFiles(str(tmp_path / "out"))
+    summary = save_sdf(sc.parallelize([0]), FooterFn(49), sink, on_failure="quarantine", runner=runner)
+    assert rows(tmp_path / "out") == [(0, block) for block in range(0, BLOCKS, 7) if block != 49]
+    assert set_aside(summary.failures) == [(0, 49, 50)]
