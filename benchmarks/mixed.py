@@ -1,7 +1,7 @@
 """Does a run of a million elements, of which a thousand are dear, come close to the ideal?
 
 Dear elements wait for 100 ms, the others compute for 10 microseconds. The dear lie at random, or all in a row. The
-ideal is a plain mapPartitions over the same elements, with as many dear ones in each slot, dealt out by hand; flatMap is
+ideal is a plain mapPartitions over the same elements, with as many dear ones in each slot, dealt by hand; flatMap is
 the same over the elements as they lie. Elements are one block each: they cannot be cut, only moved.
 
     python benchmarks/mixed.py
