@@ -328,8 +328,15 @@ class Coordinator:
             self._assignment.next(heir, now)
 
     def take_suspects(self, most: int, *, idle: bool) -> list[tuple[Hashable, WorkItem]]:
-        """See `SuspectWork.take`; none without quarantine."""
-        return [] if self._suspects is None else self._suspects.take(most, idle=idle)
+        """See `SuspectWork.take`; none without quarantine.
+
+        The task of a suspect has all of each rate limit, so it runs while nothing else does.
+        """
+        if self._suspects is None:
+            return []
+        if self._pacing.limited:
+            most = min(most, 1) if idle else 0
+        return self._suspects.take(most, idle=idle)
 
     def suspect_ended(
         self,

@@ -14,11 +14,17 @@ from sdf.limits.pacer import Pacer
 from sdf.limits.refusals import retry_after_seconds
 from sdf.numbers import as_number, is_number
 
-__all__ = ["RateLimit", "StartTimes", "limits_of", "paced", "shared"]
+__all__ = ["RateLimit", "StartTimes", "limits_of", "paced", "shared", "waits_for_limit"]
 
 T = TypeVar("T")
 
 _MOST_REFUSALS = 10  # in a row, of one call
+_waiting: list[str] = []  # the limits that threads of this process wait for
+
+
+def waits_for_limit() -> bool:
+    """Return whether a thread of this process waits for a start time."""
+    return bool(_waiting)
 
 
 class StartTimes(Protocol):
@@ -92,7 +98,11 @@ class RateLimit:
         Raises:
             ContractError: in a worker, if this limit is not a side input itself.
         """
-        self._from().wait(self.name)
+        _waiting.append(self.name)
+        try:
+            self._from().wait(self.name)
+        finally:
+            _waiting.pop()
         self._called.at = time.monotonic()
 
     def refused(self, retry_after_seconds: float = 1.0) -> None:

@@ -28,7 +28,13 @@ from sdf.quarantine.failures import KILLED, FailedBlock, Failure
 from sdf.reporting.run_facts import count_of
 from sdf.scheduling.run_state import RunState
 
-__all__ = ["Suspects", "too_many"]
+__all__ = ["STAY_ASIDE", "Suspects", "too_many"]
+
+_MEND_OR_RAISE = "Mend the DoFn or the input, or raise max_failures."
+STAY_ASIDE = (
+    "They stay set aside. Make the same call with a larger max_failures. Once that is done, retry_failed() runs them "
+    "again, with the DoFn or the input mended."
+)
 
 _SHOWN = 3  # of the first errors, when there are too many
 _DEATHS_WHEN_IDLE = 2
@@ -42,6 +48,7 @@ class Suspects:
         work: the state of the run.
         max_failures: how many blocks may be set aside.
         failed: those that an earlier driver of a saved run has set aside.
+        way_out: what to do about too many, for the error.
         noted: called with each work item that is set aside, and its block.
 
     Attributes:
@@ -56,10 +63,12 @@ class Suspects:
         max_failures: int,
         *,
         failed: Iterable[FailedBlock] = (),
+        way_out: str = _MEND_OR_RAISE,
         noted: Callable[[WorkItem, FailedBlock], None] = lambda item, block: None,
     ) -> None:
         self._work = work
         self._max_failures = max_failures
+        self._way_out = way_out
         self._noted = noted
         self.failed: list[FailedBlock] = list(failed)
         self.waiting: deque[WorkItem] = deque()
@@ -204,15 +213,17 @@ class Suspects:
 
     def _check_number(self) -> None:
         if len(self.failed) > self._max_failures:
-            raise too_many(self._work.name, self.failed, self._max_failures)
+            raise too_many(self._work.name, self.failed, self._max_failures, self._way_out)
 
 
-def too_many(name: str, failed: Sequence[FailedBlock], max_failures: int) -> TooManyFailuresError:
+def too_many(
+    name: str, failed: Sequence[FailedBlock], max_failures: int, way_out: str = _MEND_OR_RAISE
+) -> TooManyFailuresError:
     """Return the error of a run or a stream of which more blocks have failed than may; it names the first ones."""
     first = "; ".join(
         f"{show(block.restriction)} of element {show(block.element)}: {block.error}" for block in failed[:_SHOWN]
     )
     return TooManyFailuresError(
         f"{name}: {count_of(len(failed), 'block')} failed, and max_failures is {max_failures}. The first are: {first}. "
-        f"Mend the DoFn or the input, or raise max_failures."
+        f"{way_out}"
     )

@@ -122,8 +122,7 @@ def run_in_child(
     finally:
         ours.close()
         process.kill()
-        group.join(_JOIN_SECONDS)  # before the child's id is free for others
-        process.join(_JOIN_SECONDS)
+        _join(process, group)
 
 
 def _messages(
@@ -164,8 +163,7 @@ def _messages(
                 item_id, claimed = value, None
             elif kind == _CLAIMED:
                 claimed = value
-    group.join(_JOIN_SECONDS)
-    process.join(_JOIN_SECONDS)
+    _join(process, group)
     if item_id is None:
         raise StageError(f"the worker's process ended before any work began: {_how_it_ended(process.exitcode)}.")
     position = None if claimed is None else load(claimed)
@@ -174,6 +172,12 @@ def _messages(
     else:
         how = KILLED if process.exitcode == -signal.SIGKILL else DIED
         yield Failure(item_id, how, f"the process that ran it ended: {_how_it_ended(process.exitcode)}", position)
+
+
+def _join(process: Any, group: threading.Thread) -> None:
+    """Wait for the end of the child, and for nothing that it has forked, before its id is free for others."""
+    group.join(_JOIN_SECONDS)
+    process.join(_JOIN_SECONDS if group.is_alive() else None)  # a timeout would wait for what those hold open
 
 
 def _how_it_ended(code: int | None) -> str:
@@ -189,6 +193,7 @@ def _run(work: Callable[[Child], None], pipe: Connection, other: Connection) -> 
     with suppress(OSError, AttributeError):  # Linux only; the thread cannot act while C code holds the interpreter
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     other.close()
+    os.register_at_fork(after_in_child=pipe.close)  # one that has left the group would hold it open for ever
     threading.Thread(target=_end_with_parent, name="sdf-parent", daemon=True).start()
     child = Child(pipe)
     before = set(sys.modules)

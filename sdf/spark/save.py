@@ -196,6 +196,13 @@ def run_saving(
         saving.clean()
         return None
     if saving.history.committing is None:
+        if quarantine is None and saving.failures:
+            raise InvalidValueError(
+                f"save_sdf() on_failure='raise' cannot go on with this run: an earlier call has set "
+                f"{count_of(len(saving.failures), 'block')} aside, the first is {show(saving.failures[0])}. Pass "
+                f"on_failure='quarantine' to go on without them; once it is done, retry_failed() runs them again. Or "
+                f"give the run up with abort_save(), and begin anew."
+            )
         try:
             report = _save(runner, elements, fn, side_inputs, saving, shown, quarantine)
         except Exception:

@@ -31,7 +31,8 @@ from sdf.lanes.messages import (
 )
 from sdf.lanes.suspect_work import HOLD_SECONDS
 from sdf.lanes.wire import MOST_BYTES_ASSIGNED
-from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED
+from sdf.limits.rate_limit import RateLimit
+from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED, Failure
 from sdf.quarantine.suspects import Suspects
 from sdf.scheduling.factoring import deal
 from sdf.scheduling.run_state import RunState
@@ -42,7 +43,7 @@ from sdf.serialization.values import Parts
 class Run:
     """A coordinator over elements of ten offsets, one for each lane unless told, and what it has sent to each."""
 
-    def __init__(self, lanes, elements=None, saved=None, commit_seconds=math.inf, quarantine=False):
+    def __init__(self, lanes, elements=None, saved=None, commit_seconds=math.inf, quarantine=False, limits=()):
         self.work = RunState(TimedFn())
         backlog = WorkQueue(self.work.costs)
         for item in self.work.add([expand(TimedFn(), 10) for _ in range(elements or lanes)]):
@@ -59,6 +60,7 @@ class Run:
             saved=saved,
             commit_seconds=commit_seconds,
             suspects=self.suspects,
+            limits=limits,
         )
 
     def begins(self, lane, now):
@@ -298,9 +300,10 @@ def test_a_report_of_some_lanes_claims_nothing_of_the_others():
 class SavedRun(Run):
     """A saved run, and the work items of each segment that was committed."""
 
-    def __init__(self, lanes, elements=None, *, quarantine=False):
+    def __init__(self, lanes, elements=None, *, quarantine=False, limits=()):
         self.segments = []
-        super().__init__(lanes, elements, lambda item_ids, message: self.segments.append(item_ids), 60.0, quarantine)
+        saved = lambda item_ids, message: self.segments.append(item_ids)  # noqa: E731
+        super().__init__(lanes, elements, saved, 60.0, quarantine, limits)
 
     def given(self, name):
         return [item for message in self.of(name, Assign) for item in message.items]
@@ -488,6 +491,17 @@ def test_with_quarantine_work_that_was_lost_with_ten_attempts_in_a_row_runs_alon
     assert run.given(0) == []
     run.coordinator.suspect_ended(owner, Outcome(1), None, SegmentDone(1, item.id, [], (), 1.0, 0.1), 101.0, idle=False)
     run.work.ledger.prove()
+
+
+@pytest.mark.parametrize(("limits", "beside_lanes", "alone"), [((), 2, 0), ([RateLimit("api", per_second=10)], 0, 1)])
+def test_with_a_rate_limit_a_suspect_runs_while_nothing_else_does(limits, beside_lanes, alone):
+    """Its task has all of the limit for itself."""
+    run = SavedRun(1, quarantine=True, limits=limits)
+    for item in run.work.add([expand(TimedFn(), 10) for _ in range(2)]):
+        run.suspects.failed_attempt([item], Failure(item.id, RAISED, "no number"), idle=False)
+    assert len(run.suspects) == 2
+    assert len(run.coordinator.take_suspects(5, idle=False)) == beside_lanes
+    assert len(run.coordinator.take_suspects(5, idle=True)) == alone
 
 
 def test_what_a_lost_attempt_ran_waits_until_its_worker_has_told_what_happened():

@@ -5,10 +5,11 @@ import re
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from sdf import DoFn, FailedBlock, LiveRunner, StagedRunner, run_sdf, save_sdf
+from sdf import DoFn, FailedBlock, LiveRunner, RateLimit, StagedRunner, run_sdf, save_sdf
 from sdf.errors import (
     InvalidTypeError,
     InvalidValueError,
@@ -233,15 +234,17 @@ def test_a_saved_run_sets_bad_blocks_aside(sc, tmp_path, what):
 
 
 def test_what_was_set_aside_before_a_crash_stays_so(sc, tmp_path):
-    """And counts for max_failures."""
+    """And counts for max_failures; without quarantine the run does not go on, and lose them silently."""
     bad = dict.fromkeys([(0, 5), (1, 7)], "raises")
     target = str(tmp_path / "out")
     elements = sc.parallelize(range(3), 3)
     one = StagedRunner(max_tasks=1)
     with pytest.raises(TooManyFailuresError):
         save_sdf(elements, RowFn(bad), JsonLinesFiles(target), on_failure="quarantine", max_failures=1, runner=one)
-    with pytest.raises(TooManyFailuresError, match="max_failures is 1"):
+    with pytest.raises(TooManyFailuresError, match=r"max_failures is 1\. .* retry_failed\(\) runs them again"):
         save_sdf(elements, RowFn(bad), JsonLinesFiles(target), on_failure="quarantine", max_failures=1, runner=one)
+    with pytest.raises(InvalidValueError, match=r"has set 2 blocks aside, the first is FailedBlock\(element=0, .*"):
+        save_sdf(elements, RowFn(bad), JsonLinesFiles(target), runner=one)
     summary = save_sdf(elements, RowFn(bad), JsonLinesFiles(target), on_failure="quarantine", max_failures=2)
     assert summary.resumed
     assert set_aside(summary.failures) == [(0, 5, 6), (1, 7, 8)]
@@ -253,7 +256,10 @@ class Panic(BaseException):
 
 
 class OddFn(DoFn):
-    """Element: what happens at block 5 of 10."""
+    """Element: what happens at block 5 of 10. Notes the processes that it leaves behind."""
+
+    def __init__(self, noted):
+        self.noted = str(noted)
 
     def get_initial_restriction(self, element):
         return (0, 10)
@@ -270,8 +276,15 @@ class OddFn(DoFn):
         if what == "panics":
             raise Panic("unreachable")
         if os.fork() == 0:  # it holds what its parent had open
+            if what == "escapes":
+                os.setsid()
+            open(f"{self.noted}/{os.getpid()}", "x").close()
             time.sleep(600)
             os._exit(0)
+        while not os.listdir(self.noted):
+            time.sleep(0.01)
+        if what == "escapes":
+            raise ValueError("one is left")
         if what == "exits":
             os._exit(7)
         time.sleep(600)
@@ -282,21 +295,62 @@ ODD = {
     "panics": "Panic: unreachable",
     "exits": "ended: exit code 7",
     "hangs": "block_seconds=3",
+    "escapes": "ValueError: one is left",
 }
 
 
 @pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
 @pytest.mark.parametrize("what", ODD)
 def test_odd_failures_are_set_aside_in_a_saved_run(sc, tmp_path, what, runner):
-    """A very long message, what is no Exception, and a process that leaves another behind."""
+    """A very long message, what is no Exception, and a process that leaves another behind.
+
+    That one ends with it, and if it has left its group of processes, nothing waits for it.
+    """
+    noted = tmp_path / "noted"
+    noted.mkdir()
     sink = TextFiles(str(tmp_path / "out"))
     options = {"on_failure": "quarantine", "block_seconds": 3.0, "runner": runner}
-    summary = save_sdf(sc.parallelize([what]), OddFn(), sink, **options)
+    summary = save_sdf(sc.parallelize([what]), OddFn(noted), sink, **options)
     assert summary.records == summary.report.records == 9
     (failed,) = summary.failures
     assert set_aside([failed]) == [(what, 5, 6)]
     assert re.search(ODD[what], failed.error)
     assert len(failed.error) < 5_000
+    left = [int(path.name) for path in noted.iterdir()]
+    assert bool(left) == (what in ("exits", "hangs", "escapes"))
+    assert [lives(pid) for pid in left] == [what == "escapes"] * len(left)
+    for pid in left if what == "escapes" else ():
+        os.kill(pid, signal.SIGKILL)
+
+
+def lives(pid):
+    """Return whether a process is there, and does more than wait for its parent to ask how it ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class CallsFn(DoFn):
+    """Element: anything. Six blocks, each a call."""
+
+    def get_initial_restriction(self, element):
+        return (0, 6)
+
+    def process(self, element, tracker, api):
+        for block in tracker.claims():
+            api.acquire()
+            yield f"{element} {block}"
+
+
+@pytest.mark.parametrize("runner", [StagedRunner(max_tasks=1), LiveRunner()], ids=lambda runner: type(runner).__name__)
+def test_a_block_that_waits_for_its_rate_limit_does_not_hang(sc, tmp_path, runner):
+    """For longer than block_seconds."""
+    options = {"on_failure": "quarantine", "block_seconds": 0.4, "runner": runner}
+    limits = {"api": RateLimit("api", per_second=1)}
+    sink = TextFiles(str(tmp_path / "out"))
+    summary = save_sdf(sc.parallelize(["a"]), CallsFn(), sink, side_inputs=limits, **options)
+    assert (summary.records, summary.failures) == (6, ())
 
 
 class FooterFn(DoFn):

@@ -20,7 +20,7 @@ from typing import TypeVar
 import attrs
 
 from sdf import errors
-from sdf.errors import LedgerError, SdfError
+from sdf.errors import LedgerError, SdfError, TooManyFailuresError
 from sdf.execution.work_items import Outcome, WorkItem
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import Fail, FromLane, Hello, SegmentDone, ToLane
@@ -210,6 +210,8 @@ def _explained(name: str, error: BaseException) -> SdfError:
         text = f"<a message that cannot be shown, {type(failure).__name__}>"
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[: _MOST_CHARACTERS // 2]} ... {text[-_MOST_CHARACTERS // 2 :]}"
+    if isinstance(error, TooManyFailuresError):  # it names the run, and did not fail on the driver
+        return TooManyFailuresError(text)
     before = f"{name} failed on the driver, and all its lanes with it:"
     if isinstance(error, SdfError) and type(error).__module__ == errors.__name__:
         return type(error)(f"{before} {text}")

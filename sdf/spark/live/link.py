@@ -166,6 +166,8 @@ class SaveLaneTask:
     ) -> Iterator[Any]:
         fn, side_inputs = self._payload.load()
         with Link(self._address, _hello(number)) as link:
+            if child is not None:
+                os.register_at_fork(after_in_child=link.forget)
             if failure is not None:
                 link.send(as_failed(failure))
             lane = Lane(
@@ -280,6 +282,10 @@ class Link:
         connection.settimeout(SILENCE_SECONDS)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return channels(secret, theirs, mine)
+
+    def forget(self) -> None:
+        """Close the connection here only, in a process that was forked: while any holds it open, the lane lives."""
+        self._socket.close()
 
     def send(self, message: FromLane) -> None:
         """Send a message to the coordinator; raise CoordinatorError if the connection fails."""

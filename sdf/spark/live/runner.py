@@ -30,7 +30,7 @@ from sdf.limits.rate_limit import RateLimit, limits_of
 from sdf.model.dofn import DoFn
 from sdf.numbers import as_integer, is_integer
 from sdf.quarantine.options import Quarantine
-from sdf.quarantine.suspects import Suspects
+from sdf.quarantine.suspects import STAY_ASIDE, Suspects
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
@@ -156,7 +156,9 @@ class LiveRunner:
 
         suspects = None
         if quarantine is not None:
-            suspects = Suspects(work, quarantine.max_failures, failed=saving.failures, noted=saving.set_aside)
+            suspects = Suspects(
+                work, quarantine.max_failures, failed=saving.failures, way_out=STAY_ASIDE, noted=saving.set_aside
+            )
         served = self._serve(sc, work, backlog, lanes, payload, None, limits, saved, saving.commit_seconds, suspects)
         for item, due in later:
             served.coordinator.delay(item, due)

@@ -1,6 +1,7 @@
 """WatchedSegment: a segment of a lane in a child process, which tells the parent what runs, and what has failed.
 
 The sinks read the outputs of a segment. A block hangs only while `process` runs: the time of the sinks does not count.
+A block that waits for a rate limit does not hang either.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from sdf.execution.measured_run import Running
 from sdf.lanes.heartbeat import LOOK_SECONDS
 from sdf.lanes.lane import Lane, driver_id
+from sdf.limits.rate_limit import waits_for_limit
 from sdf.quarantine.blocks import failure_of_part
 from sdf.spark.child import Child
 
@@ -71,7 +73,7 @@ class WatchedSegment:
 
     def look(self) -> None:
         """Tell the parent that the segment gets on, if it does."""
-        progress = self._lane.progress() if self._in_process else None
+        progress = self._lane.progress() if self._in_process and not waits_for_limit() else None
         self._child.beat(time.monotonic() if progress is None else progress)
 
 

@@ -29,7 +29,7 @@ from sdf.execution.work_items import SUSPECT, WorkItem
 from sdf.model.dofn import DoFn
 from sdf.quarantine.failures import FailedBlock, Failure
 from sdf.quarantine.options import Quarantine
-from sdf.quarantine.suspects import Suspects
+from sdf.quarantine.suspects import STAY_ASIDE, Suspects
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
@@ -127,7 +127,8 @@ class StagedRun:
         self._suspects = None
         if quarantine is not None and saving is not None:
             self._suspects = Suspects(
-                self._work, quarantine.max_failures, failed=saving.failures, noted=saving.set_aside
+                self._work, quarantine.max_failures,
+                failed=saving.failures, way_out=STAY_ASIDE, noted=saving.set_aside,
             )  # fmt: skip
         elif quarantine is not None:
             self._suspects = Suspects(self._work, quarantine.max_failures)

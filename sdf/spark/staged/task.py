@@ -18,7 +18,7 @@ from sdf.execution.bundle import Bundle
 from sdf.execution.executor import run_to_end
 from sdf.execution.timekeeper import Timekeeper
 from sdf.execution.work_items import Outcome, WorkItem
-from sdf.limits.rate_limit import paced
+from sdf.limits.rate_limit import paced, waits_for_limit
 from sdf.model.dofn import TaggedOutput
 from sdf.quarantine.failures import Failure
 from sdf.quarantine.options import Quarantine
@@ -135,7 +135,7 @@ class Watch:
             while not self._ended.wait(self._timekeeper.look_seconds):
                 self._timekeeper.look()
                 if self._child is not None:
-                    self._child.beat(self._bundle.progress())
+                    self._child.beat(time.monotonic() if waits_for_limit() else self._bundle.progress())
         except Exception as error:  # handed to the thread that runs the bundle
             self._failure = error
 
