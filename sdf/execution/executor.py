@@ -175,6 +175,8 @@ def run_to_end(
         deferrals.note(item, part.primary)
         for residual in part.residuals:
             child = residual_item(fn, item, residual, next(numbers), item.id)
-            due = clock() + deferrals.delay_seconds(child, residual.delay_seconds)
+            due = clock()
+            if not residual.lies_behind:
+                due += deferrals.delay_seconds(child, residual.delay_seconds)
             heapq.heappush(todo, (due, next(orders), child))
     call_hook(fn, "finish_bundle")

@@ -270,7 +270,9 @@ class Lane:
         """Put a refused residual first in line; to the ledger it is still part of its parent."""
         self._kept += 1
         kept = residual_item(self._fn, item, residual, -self._kept, driver_id(item))
-        delay_seconds = self._deferrals.delay_seconds(kept, residual.delay_seconds, cut_from=item.id)
+        delay_seconds = 0.0
+        if not residual.lies_behind:
+            delay_seconds = self._deferrals.delay_seconds(kept, residual.delay_seconds, cut_from=item.id)
         self._mine.append((self._clock() + delay_seconds, kept))
 
     def _propose(self, running: Running, *, asked: bool) -> bool:

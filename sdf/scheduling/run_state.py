@@ -15,7 +15,7 @@ from sdf.execution.bulk.table import Rows, Table
 from sdf.execution.deferrals import Deferrals
 from sdf.execution.expansion import Expanded, checked_size, cut_out, cut_share
 from sdf.execution.invoker import Residual
-from sdf.execution.work_items import Outcome, Ran, SlowBlock, WorkItem, slowest, units
+from sdf.execution.work_items import DEFERRED, Outcome, Ran, SlowBlock, WorkItem, slowest, units
 from sdf.model.dofn import DoFn
 from sdf.reporting.pieces import PieceRun
 from sdf.scheduling.cost_model import CostModel
@@ -235,6 +235,8 @@ class RunState:
 
     def _to_run(self, item: WorkItem, asked_seconds: float) -> tuple[WorkItem, float]:
         self.costs.inherit(item)
+        if type(item.element) is Table and item.origin != DEFERRED:  # rows behind one that was deferred
+            return item, asked_seconds
         return item, self.deferrals.delay_seconds(item, asked_seconds)
 
 
