@@ -262,7 +262,7 @@ def finish_one(work, fn, item):
 def test_before_its_first_claim_no_row_is_split():
     """As of any work item; but the rows behind it can be given away."""
     fn = RowFn()
-    work, item = begun(fn)
+    _, item = begun(fn)
     outputs, part, _ = run_with(fn, item, 0, lambda running: running.split(0))
     assert (outputs, part) == (BLOCKS, None)
 
@@ -380,7 +380,11 @@ def test_a_row_that_runs_long_is_reported_by_itself():
 @pytest.mark.parametrize(
     ("kind", "error", "text"),
     [
-        ("raises", ProcessError, r"BadFn.process\(\) on OffsetRange\(start=0, stop=3\) of element \('c', 0, 3\) raised"),
+        (
+            "raises",
+            ProcessError,
+            r"BadFn.process\(\) on OffsetRange\(start=0, stop=3\) of element \('c', 0, 3\) raised",
+        ),
         ("before", OutputError, r"on OffsetRange\(start=0, stop=3\) of element \('c', 0, 3\): it gave 1 output before"),
         ("after", OutputError, r"of element \('c', 0, 3\): it gave 1 output after a refused claim, of 3"),
         ("unclaimed", UnclaimedWorkError, r"of element \('c', 0, 3\): \[1, 3\) of"),
@@ -434,7 +438,7 @@ def test_an_old_tracker_gets_nothing_of_the_next_row():
 
     ran(KeepsFn(), [begun(KeepsFn())[1]])
     assert len(set(map(id, kept))) == len(ROWS)
-    with pytest.raises(ClaimError, match="after a refused claim|must increase"):
+    with pytest.raises(ClaimError, match=r"must increase"):
         kept[0].try_claim(4)
 
 
@@ -470,10 +474,9 @@ def test_each_row_has_a_number():
     fn = RowFn()
     work = RunState(fn)
     table, one = table_of(), OffsetRange(0, 1)
-    first, second, third = work.add(
-        [Expanded(table, table.whole(), ((table.whole(), 6),)), Expanded("x", one, ((one, 1),))]
-        + [Expanded(table_of(), table.whole(), ((table.whole(), 6),))]
-    )
+    rows = table.whole()
+    both = [Expanded(table, rows, ((rows, 6),)), Expanded("x", one, ((one, 1),)), Expanded(table, rows, ((rows, 6),))]
+    first, second, third = work.add(both)
     assert [first.element_id, second.element_id, third.element_id] == [0, 4, 5]
     assert work.ledger.elements() == 9
 

@@ -29,6 +29,7 @@ _LARGE = 16  # a row of more than one such part of its table
 _MOST_BLOB_BYTES = 1 << 16  # 2 KiB an element
 _MOST_TABLE_BYTES = 1 << 18
 _MOST_OFFSET = 1 << 62
+_KINDS = [(kind, 8 * array(kind).itemsize - 1) for kind in "bhiq"]
 
 
 _Row = tuple[Any, int, int, float]  # an element, the bounds of its restriction, and its size
@@ -134,7 +135,14 @@ def _alone(row: _Row) -> Expanded:
 def _table(fn: DoFn, together: list[tuple[bytes, list[_Row]]]) -> Expanded:
     rows = [row for _, some in together for row in some]
     sizes = None if keeps_default(fn, "create_tracker", "restriction_size") else array("d", [row[3] for row in rows])
-    starts, stops = array("q", [row[1] for row in rows]), array("q", [row[2] for row in rows])
+    starts, stops = _packed([row[1] for row in rows]), _packed([row[2] for row in rows])
     table = Table(0, tuple(blob for blob, _ in together), starts, stops, sizes)
     whole = table.whole()
     return Expanded(table, whole, ((whole, checked_size(fn, table, whole)),))
+
+
+def _packed(numbers: list[int]) -> array[int]:
+    """Return numbers as an array of the smallest type that holds them: most are zeros, and others are alike."""
+    lowest, highest = min(numbers), max(numbers)
+    most = max(highest, -lowest - 1)
+    return array(next(kind for kind, bits in _KINDS if most >> bits == 0), numbers)

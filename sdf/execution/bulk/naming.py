@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import attrs
+
+from sdf.errors import show
 from sdf.execution.bulk.table import Rows, Table
 from sdf.execution.work_items import Ran, WorkItem
 
-__all__ = ["RowNames"]
+__all__ = ["RowNames", "Several"]
+
+
+@attrs.frozen(repr=False)
+class Several:
+    """Some elements that ran in bulk: how many they are, and the first of them. A report has no tables in it."""
+
+    number: int
+    first: Any
+
+    def __repr__(self) -> str:
+        return f"{self.number:,} elements, the first of them {show(self.first)}"
 
 
 class RowNames:
@@ -57,7 +71,8 @@ class RowNames:
             row = ran.row
             if row < 0 and (ran.elements > 1 or len(held) > 1):
                 first = next((row for row in range(held.first, held.end) if row not in named), held.first)
-                found.append((ran, item.element_id + first, table.only(held), held))
+                several = Several(ran.elements, self.element(item, first))
+                found.append((ran, item.element_id + first, several, held))
                 continue
             row = held.first if row < 0 else row
             if held.first <= row < held.end:  # a lane may say anything
