@@ -119,6 +119,7 @@ class Executor:
             seconds=max(0.0, ran.seconds - sum(row.seconds for row in dear)),
             units=max(0.0, ran.units - sum(row.units for row in dear)),
             elements=ran.elements - len(dear),
+            opening_seconds=max(0.0, ran.opening_seconds - sum(row.opening_seconds for row in dear)),
         ) if dear else ran  # fmt: skip
         for each in (rest, *dear):
             key = each.item_id, each.row

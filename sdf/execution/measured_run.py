@@ -164,6 +164,8 @@ class Running:
             row = -1
             if isinstance(self.invoker, TableInvoker):
                 row, position = position
+                if position is None:  # it was opening
+                    return
             self._slow.append(SlowBlock(self.item.id, show(position, _POSITION_CHARACTERS), until - since, row))
             if len(self._slow) > _MOST_NOTED:
                 self._slow = list(slowest(*self._slow))
@@ -194,8 +196,8 @@ class Running:
         found = [each for each in self.invoker.dear if each[2] >= _SLOW_SECONDS]
         table: Table = self.item.element
         return tuple(
-            Ran(self.item.id, since - task_began, seconds, float(*table.lengths(row, row + 1)), 0, row=row)
-            for row, since, seconds in heapq.nlargest(_MOST_DEAR, found, key=operator.itemgetter(2))
+            Ran(self.item.id, since - task_began, seconds, float(*table.lengths(row, row + 1)), 0, opening, row=row)
+            for row, since, seconds, opening in heapq.nlargest(_MOST_DEAR, found, key=operator.itemgetter(2))
         )
 
     def elements(self) -> int:

@@ -76,10 +76,10 @@ class CostModel:
             return
         overhead_seconds = (outcome.seconds - sum(ran.seconds for ran in outcome.ran)) / len(outcome.ran)
         for ran in outcome.ran:
+            self.opening_seconds = (self.opening_seconds + ran.opening_seconds) / 2
             if ran.row >= 0:
                 self._line.add(1, ran.units, ran.seconds)
                 continue
-            self.opening_seconds = (self.opening_seconds + ran.opening_seconds) / 2
             done = parts.get(ran.item_id)
             if done is None:
                 done = ran.units * self._scale(ran.item_id)

@@ -140,7 +140,7 @@ def test_lost_blocks_are_replayed(sc, tmp_path):
         rdd.unpersist(True)
         rdd.persist(level)
     assert Counter(result.collect()) == expected(SMALL)
-    assert fn.runs() - before == sum(piece.elements for piece in result.report.pieces)
+    assert fn.runs() - before == sum(task.work_items for task in result.report.tasks)
     result.unpersist()
 
 

@@ -6,7 +6,7 @@ is much of what is left, or has run for long; then the row's rest is a residual 
 `process` may defer the rest of a row. That ends the run of the rows, too.
 
 Each row is checked as every work item is. If the DoFn has a tracker or a watermark estimator of its own, a row has an
-`Invoker` of its own. Otherwise one is used again for all rows (`_Row`), with a new tracker for each: the checks of a
+`Invoker` of its own. Otherwise one is used again for all rows (`PlainRow`), with a new tracker for each: the checks of a
 row that does nothing unusual then cost less than a microsecond.
 """
 
@@ -25,11 +25,10 @@ from typing import Any
 import attrs
 
 from sdf.execution.bulk.making import keeps_default
+from sdf.execution.bulk.plain_row import PlainRow
 from sdf.execution.bulk.table import Rows, Table, nearest
 from sdf.execution.invoker import Invoker, Residual
-from sdf.execution.tracker_views import Held
 from sdf.model.dofn import DoFn
-from sdf.model.restrictions import OffsetRange
 from sdf.model.trackers import Progress
 
 __all__ = ["TableInvoker"]
@@ -77,7 +76,8 @@ class TableInvoker:
         self._done: list[Any] | None = None  # by row, the size of the rows before it
         self._claimed: tuple[int, Any] = -1, None
         self._seen = -1, 0.0, 0.0  # a row that was seen to run; first and last time
-        self.dear: list[tuple[int, float, float]] = []  # row, when it was first seen, and for how many seconds
+        self._opening_seconds = 0.0  # of that row: until it was last seen without a claim
+        self.dear: list[tuple[int, float, float, float]] = []  # row, first seen, for how long, and how long unclaimed
         self._plain = on_claim is None and keeps_default(fn, "create_tracker", "create_watermark_estimator")
 
     # The thread of `process`.
@@ -120,7 +120,7 @@ class TableInvoker:
         process, side_inputs, range_of = self._fn.process, self._side_inputs, self._table.range_of
         lock, first, rows = self._lock, self._rows.first, self._rows
         starts, stops, offset = self._table.starts, self._table.stops, self._table.first
-        running = _Row(self._fn)
+        running = PlainRow(self._fn)
         for element in self._table.elements(rows):
             with lock:
                 row = self._row + 1
@@ -276,6 +276,9 @@ class TableInvoker:
         if row != self._row:
             self._note_dear()
             row, since = self._row, now
+        running = self._running
+        if running is None or not running.started:
+            self._opening_seconds = now - since
         self._seen = row, since, now
 
     def note_end(self) -> None:
@@ -286,7 +289,8 @@ class TableInvoker:
     def _note_dear(self) -> None:
         row, since, until = self._seen
         if row >= self._rows.first and until - since >= _LONG_SECONDS:
-            self.dear.append((row, since, until - since))
+            self.dear.append((row, since, until - since, self._opening_seconds))
+        self._opening_seconds = 0.0
 
     def split(self, fraction_of_remainder: float | Fraction) -> Residual | None:
         """Cut off about the end of what is not done; 0 makes the run end soon. Thread-safe.
@@ -324,61 +328,3 @@ class TableInvoker:
         self._behind.append(Residual(Rows((row, 0), self._stop)))
         self._stop = (row, 0)
         return self._behind[-1]
-
-
-class _Row(Invoker):
-    """An invoker that is used for one row after the other, as long as nothing unusual happens."""
-
-    def __init__(self, fn: DoFn) -> None:
-        self._bounds = 0, 0
-        super().__init__(fn, None, OffsetRange(0, 0))
-        self._kind, self._template = type(self._seen), dict(vars(self._seen))
-
-    @property
-    def _restriction(self) -> OffsetRange:
-        return OffsetRange(*self._bounds)
-
-    @_restriction.setter
-    def _restriction(self, restriction: OffsetRange) -> None:
-        pass
-
-    @property
-    def _tracker(self) -> Any:
-        return Held(self._seen)
-
-    @_tracker.setter
-    def _tracker(self, tracker: Any) -> None:
-        pass
-
-    def arm(self, element: Any, start: int, stop: int) -> Any:
-        """Get ready for a row; return its tracker."""
-        seen = object.__new__(self._kind)
-        fields = vars(seen)
-        fields.update(self._template)
-        fields["_lock"] = Lock()
-        fields["_start"] = fields["_fence"] = start
-        fields["_last"] = fields["_record"] = start - 1
-        fields["_stop"] = stop
-        self._bounds = start, stop
-        self._element, self._seen, self._ones = element, seen, None
-        self._begun = self._finished = self._refused_to_claims = self._rest_is_others = False
-        self._records_at_refusal = None
-        return seen
-
-    def as_outputs(self, outputs: Any) -> Iterable[Any]:
-        """Check what `process` has returned."""
-        return self._as_outputs(outputs)
-
-    def _at_edge(self) -> None:
-        if not self._begun and not self._seen._refused and (self._ones is None or not self.records):
-            self._begun = True  # the first claim, and all is well
-            return
-        super()._at_edge()
-
-    def check(self, records: int) -> None:
-        """Check at the end of a row what `Invoker.outputs` does, given how many records there were."""
-        at_refusal, seen = self._records_at_refusal, self._seen
-        if (records and not self._begun) or (at_refusal is not None and records != at_refusal):
-            self._check_records()
-        if not self._nothing_claimed and seen._start != seen._stop and seen._reached() < seen._stop - 1:
-            self._tracker.check_done()

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import SplitError, UnpicklableError, show
+from sdf.errors import InvalidTypeError, SplitError, UnpicklableError, show
 from sdf.model.restrictions import OffsetRange
 
 __all__ = ["ROWS_OF_BLOB", "Rows", "Table"]
@@ -31,6 +31,11 @@ class Rows:
 
     start: Position
     stop: Position
+
+    def __attrs_post_init__(self) -> None:
+        for position in (self.start, self.stop):  # a lane may say anything
+            if not (type(position) is tuple and [type(number) for number in position] == [int, int]):
+                raise InvalidTypeError(f"a position is a row and a number of offsets (got {show(position)}).")
 
     @property
     def first(self) -> int:
