@@ -268,7 +268,8 @@ def without(path: str, text: str) -> str:
     return text.replace(path, "...") if "/" in path.strip("/") else text  # a bare name may occur inside any word
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Return ``str(error)``, also if that raises."""
     try:
         return str(error)
     except Exception as failure:
@@ -312,7 +313,7 @@ class blame:  # noqa: N801, reads as a statement
         if not isinstance(error, (Exception, SystemExit)):
             return
         if not isinstance(error, SdfError) or type(error).__module__ != SdfError.__module__:
-            explained: SdfError = ProcessError(f"{self._context('')} raised {type(error).__name__}: {_text(error)}")
+            explained: SdfError = ProcessError(f"{self._context('')} raised {type(error).__name__}: {text_of(error)}")
         elif error.has_context:
             return
         else:

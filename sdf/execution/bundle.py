@@ -95,7 +95,9 @@ class Bundle:
                 if part is not None:
                     self._parts.append(part)
             call_hook(self._fn, "finish_bundle")
-        except Exception:
+        except GeneratorExit:  # the reader reads no more
+            raise
+        except BaseException:  # of any kind, such as the panic of a library in Rust
             self.raised = True
             raise
         self.ended_at = self._clock()

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import InvalidTypeError, InvalidValueError, SplitError, UnboundedError, blame, show
+from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, SplitError, UnboundedError, blame, show
 from sdf.execution.bulk.table import Rows, Table
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.dofn import DoFn
@@ -164,14 +164,15 @@ def cut_out(fn: DoFn, element: Any, restriction: Any, position: Any) -> tuple[An
     """Cut out the block at a position that was claimed; return what lies before it, the block, and what lies after it.
 
     Either side is None if nothing lies there. The trackers of offsets and keys can be cut at any position; for others
-    the result is None.
+    the result is None. So it is for a position that is not in the restriction, such as that of a refused claim.
 
     Raises:
         SplitError: if the parts do not add up.
     """
     start, stop = getattr(restriction, "start", None), getattr(restriction, "stop", None)
     with blame(lambda: f"{type(fn).__name__}'s tracker, cutting {show(restriction)} of element {show(element)},"):
-        if type(fn.create_tracker(element, restriction)) not in _CUT_ANYWHERE:
+        tracker = fn.create_tracker(element, restriction)
+        if type(tracker) not in _CUT_ANYWHERE or not _is_in(tracker, position):
             return None
         kind = type(restriction)
         before = None if position == start else kind(start, position)
@@ -183,3 +184,11 @@ def cut_out(fn: DoFn, element: Any, restriction: Any, position: Any) -> tuple[An
         if flaw is not None:
             raise SplitError(f"it gave parts that do not add up: {flaw}")
         return before, block, after
+
+
+def _is_in(tracker: RestrictionTracker, position: Any) -> bool:
+    """Return whether a new tracker grants a claim."""
+    try:
+        return tracker.try_claim(position)
+    except ClaimError:
+        return False

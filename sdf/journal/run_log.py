@@ -1,8 +1,8 @@
 """The log of a saved run: numbered entries, each created exclusively, so that one driver at a time can write.
 
-An entry holds records, which are JSON lists; `sdf.saving.history` says what they mean. It names the hash of the entry
-before it and the driver that wrote it. All drivers share one sequence of numbers. A driver takes over by creating the
-next entry. A driver that finds its number taken by another one has lost, and stops.
+An entry holds records, which are JSON lists; `sdf.saving.log_records` says what they mean. It names the hash of the
+entry before it and the driver that wrote it. All drivers share one sequence of numbers. A driver takes over by creating
+the next entry. A driver that finds its number taken by another one has lost, and stops.
 
 Every `_PACKED` entries are packed into one file, so that a resume reads few files, and are then removed. If a crash
 prevents that, the next driver does it. A driver that was overtaken long ago could create one of those numbers again;

@@ -61,7 +61,7 @@ from sdf.lanes.messages import (
 from sdf.lanes.pacing import Pacing
 from sdf.lanes.statistics import Statistics
 from sdf.lanes.stealing import Stealing
-from sdf.lanes.suspect_work import HOLD_SECONDS, SuspectWork
+from sdf.lanes.suspect_work import HOLD_SECONDS, SuspectWork, failure_in
 from sdf.lanes.wire import WAIT_EVERY_SECONDS
 from sdf.limits.rate_limit import RateLimit
 from sdf.quarantine.failures import KILLED, Failure
@@ -303,6 +303,7 @@ class Coordinator:
         """The attempt before this one has failed: find out which block is to blame."""
         if self._suspects is None:
             raise ProtocolError(f"lane {attempt.lane.number} tells of a failure, and the run sets nothing aside.")
+        failure = failure_in(message)
         ids = self._suspects.held_for(attempt.hello.task_id)
         held = [entry for entry in self._delayed if entry[1] in ids]
         if message.item_id not in {item_id for _, item_id, _, _ in held}:
@@ -314,7 +315,7 @@ class Coordinator:
             lane.withdraw()
             items.append(item)
             self._losses[item_id] = max(0, self._losses[item_id] - 1)  # it was not the worker that was lost
-        self._give(self._suspects.failed(items, message), now)
+        self._give(self._suspects.failed(items, failure), now)
 
     def _give(self, items: Iterable[WorkItem], now: float) -> None:
         """In a saved run: queue work items that nobody owns, where an attempt is or will be."""
@@ -375,7 +376,7 @@ class Coordinator:
         assert self._suspects is not None
         del self._losses[fatal.id]
         said = f"{_MOST_LOSSES} workers or executors in a row were lost while they had it to do"
-        self._give(self._suspects.failed(list(items), Failed(fatal.id, KILLED, said)), now)
+        self._give(self._suspects.failed(list(items), Failure(fatal.id, KILLED, said)), now)
 
     def leave(self, name: Hashable) -> None:
         """In a saved run: tell an attempt to commit what it has run, and to leave the rest to others."""

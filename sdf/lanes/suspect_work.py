@@ -18,7 +18,7 @@ from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED, Failure
 from sdf.quarantine.suspects import Suspects
 from sdf.scheduling.run_state import RunState
 
-__all__ = ["HOLD_SECONDS", "SuspectWork", "as_failed"]
+__all__ = ["HOLD_SECONDS", "SuspectWork", "as_failed", "failure_in"]
 
 HOLD_SECONDS = 5.0  # if the worker is lost too, nobody tells what happened
 
@@ -51,15 +51,8 @@ class SuspectWork:
         """See `Suspects.admits`."""
         return self._suspects.admits(item)
 
-    def failed(self, items: list[WorkItem], message: Failed) -> list[WorkItem]:
-        """An attempt has failed that had these work items; return those that lanes may run.
-
-        Raises:
-            ProtocolError: if the message is impossible.
-        """
-        if message.how not in (RAISED, DIED, KILLED, HUNG):
-            raise ProtocolError(f"a part cannot fail like this: {message.how!r}.")
-        failure = Failure(message.item_id, message.how, message.error, _position(message.claimed))
+    def failed(self, items: list[WorkItem], failure: Failure) -> list[WorkItem]:
+        """An attempt has failed that had these work items; return those that lanes may run."""
         return self._suspects.failed_attempt(items, failure, idle=False)
 
     def take(self, most: int, *, idle: bool) -> list[tuple[Hashable, WorkItem]]:
@@ -111,6 +104,17 @@ def as_failed(failure: Failure) -> Failed:
     elif type(claimed) is not int:
         claimed = None
     return Failed(failure.item_id, failure.how, failure.error, claimed)
+
+
+def failure_in(message: Failed) -> Failure:
+    """Return the failure that a message tells of.
+
+    Raises:
+        ProtocolError: if the message is impossible.
+    """
+    if message.how not in (RAISED, DIED, KILLED, HUNG):
+        raise ProtocolError(f"a part cannot fail like this: {message.how!r}.")
+    return Failure(message.item_id, message.how, message.error, _position(message.claimed))
 
 
 def _position(claimed: Any) -> Any:

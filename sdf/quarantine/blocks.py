@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sdf.errors import BadRecordError, SourceError, UnpicklableError
+from sdf.errors import BadRecordError, SdfError, SourceError, UnpicklableError, text_of
 from sdf.execution.bundle import Bundle
 from sdf.quarantine.failures import RAISED, Failure
 
@@ -13,13 +13,13 @@ __all__ = ["failure_of", "failure_of_part"]
 _AWAY = (SourceError, ConnectionError, TimeoutError)  # the source may be back when the task is tried again
 
 
-def failure_of(bundle: Bundle, error: Exception) -> Failure | None:
+def failure_of(bundle: Bundle, error: BaseException) -> Failure | None:
     """Return the failure of the work item that ran when an attempt raised; None if that convicts no block."""
     item, claimed = bundle.last_started()
     return failure_of_part(None if item is None else item.id, claimed, error, raised=bundle.raised)
 
 
-def failure_of_part(item_id: int | None, claimed: Any, error: Exception, *, raised: bool) -> Failure | None:
+def failure_of_part(item_id: int | None, claimed: Any, error: BaseException, *, raised: bool) -> Failure | None:
     """Return the failure of a part; None if the error convicts no block.
 
     A record that does not pickle, or that the sink cannot write, was noticed later than it was given. So the position
@@ -35,7 +35,8 @@ def failure_of_part(item_id: int | None, claimed: Any, error: Exception, *, rais
     if item_id is None or isinstance(error, SourceError) or isinstance(cause, _AWAY):
         return None
     if raised:
-        return Failure(item_id, RAISED, str(error), claimed)
+        name = "" if isinstance(error, SdfError) else f"{type(error).__name__}: "  # no Exception, so nobody named it
+        return Failure(item_id, RAISED, name + text_of(error), claimed)
     if isinstance(error, (UnpicklableError, BadRecordError)):
         return Failure(item_id, RAISED, str(error))
     return None

@@ -8,6 +8,8 @@ import attrs
 
 __all__ = ["DIED", "FAILED", "HUNG", "KILLED", "RAISED", "FailedBlock", "Failure"]
 
+_MOST = 4_000  # characters of an error: an exception may quote its whole input; lanes and logs take no such text
+
 FAILED = "failed"  # the output of the blocks that were set aside
 
 # How a part failed.
@@ -35,6 +37,11 @@ class FailedBlock:
     attempts: int
 
 
+def _cut(error: str) -> str:
+    """Return the text of an error, cut in the middle if it is very long."""
+    return error if len(error) <= _MOST else f"{error[: _MOST - 1_003]}...{error[-1_000:]}"
+
+
 @attrs.frozen
 class Failure:
     """An attempt at some work items has failed. Nothing of it counts.
@@ -42,11 +49,11 @@ class Failure:
     Attributes:
         item_id: the work item that ran when it failed.
         how: `RAISED`, `DIED`, `KILLED` or `HUNG`.
-        error: what happened, as text.
+        error: what happened, as text; cut in the middle beyond 4,000 characters.
         claimed: the position claimed last, or None if that is not known.
     """
 
     item_id: int
     how: str
-    error: str
+    error: str = attrs.field(converter=_cut)
     claimed: Any = None

@@ -5,7 +5,12 @@ A part that failed in company is a *suspect*: from then on it runs alone. Two wa
 - The position claimed last is a hint. The part is cut in three: what lies before the block at this position, the block,
   and the rest. For a DoFn that yields the records of a block before it claims the next, the hint is right, and one more
   run convicts the block. If what lies before it fails too, the hint was wrong: the DoFn buffers, or claims ahead.
-- Without a hint, or after a wrong one, the part is cut in halves, and both are suspects.
+- Without a hint, or after a wrong one, the part is cut in halves, and both are suspects. Between two keys there may be
+  any number of others, so halves of keys might never come to a single one: what was claimed last is cut out as well,
+  and of parts that claim nothing only so many halves are made.
+
+What was cut last runs first. So if everything in an element fails, there are soon too many failures, not ever more
+halves.
 
 A block is set aside only after it has failed alone. What killed the process may be the memory that others took: such a
 block must fail twice while nothing else runs.
@@ -20,12 +25,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from sdf.errors import TooManyFailuresError, show
 from sdf.execution.work_items import DEFERRED, WHILE_IT_RAN, WorkItem
 from sdf.quarantine.failures import KILLED, FailedBlock, Failure
+from sdf.reporting.run_facts import count_of
 from sdf.scheduling.run_state import RunState
 
 __all__ = ["Suspects", "too_many"]
 
 _SHOWN = 3  # of the first errors, when there are too many
 _DEATHS_WHEN_IDLE = 2
+_MOST_HALVINGS = 256  # one after the other; offsets are told apart long before
 
 
 class Suspects:
@@ -62,6 +69,7 @@ class Suspects:
         self._misled: set[int] = set()
         self._alone: set[int] = set()
         self._in_front: dict[int, int] = {}  # of a hint; with the first id of the parts that are cut off it later
+        self._halvings: dict[int, int] = {}
         self._deaths_when_idle: dict[int, int] = {}
         self._check_number()
 
@@ -78,7 +86,7 @@ class Suspects:
 
     def _suspect(self, item: WorkItem) -> None:
         self._alone.add(item.id)
-        self.waiting.append(item)
+        self.waiting.appendleft(item)
 
     def failed_attempt(self, items: Iterable[WorkItem], failure: Failure, *, idle: bool) -> list[WorkItem]:
         """An attempt has failed.
@@ -115,11 +123,13 @@ class Suspects:
             parts = None if failure.claimed is None else self._work.cut_out(item, failure.claimed)
             if parts is not None:
                 return self._hinted(item, *parts)
-        halves = self._work.cut(item, 0.5)
-        if halves is not None:
-            for half in halves:
-                self._suspect(half)
-        elif not was_alone:
+        if isinstance(failure.claimed, bytes):
+            parts = self._work.cut_out(item, failure.claimed)
+            if parts is not None:
+                return self._keyed(*parts)
+        if self._halve(item):
+            return []
+        if not was_alone:
             self._suspect(item)
         elif failure.how == KILLED and not self._died_enough(item, idle):
             self.for_idle.append(item)
@@ -138,6 +148,25 @@ class Suspects:
         if before is not None:
             self._in_front[before.id] = len(self._work.ledger)
         return company
+
+    def _keyed(self, before: WorkItem | None, block: WorkItem, after: WorkItem | None) -> list[WorkItem]:
+        """The hint was wrong, but what is to blame lies no later."""
+        self._halvings[block.id] = 0
+        self._suspect(block)
+        if before is not None:
+            self._halvings[before.id] = 0
+            if not self._halve(before):
+                self._suspect(before)
+        return [] if after is None else [after]
+
+    def _halve(self, item: WorkItem) -> bool:
+        """Make both halves of a part suspects, the front first; return False if it is not cut any more."""
+        halvings = 1 + next((self._halvings[number] for number in self._lineage(item) if number in self._halvings), 0)
+        halves = None if halvings > _MOST_HALVINGS else self._work.cut(item, 0.5)
+        for half in reversed(halves or ()):
+            self._halvings[half.id] = halvings
+            self._suspect(half)
+        return halves is not None
 
     def _lineage(self, item: WorkItem) -> Iterator[int]:
         """Yield the ids of a work item and of those that it was cut off from, the nearest first."""
@@ -184,6 +213,6 @@ def too_many(name: str, failed: Sequence[FailedBlock], max_failures: int) -> Too
         f"{show(block.restriction)} of element {show(block.element)}: {block.error}" for block in failed[:_SHOWN]
     )
     return TooManyFailuresError(
-        f"{name}: {len(failed)} blocks failed, and max_failures is {max_failures}. The first are: {first}. Mend the "
-        f"DoFn or the input, or raise max_failures."
+        f"{name}: {count_of(len(failed), 'block')} failed, and max_failures is {max_failures}. The first are: {first}. "
+        f"Mend the DoFn or the input, or raise max_failures."
     )

@@ -2,71 +2,30 @@
 
 The log holds the elements with their work items, every split, and every commit of a segment; assignments, steals and
 stages are not in it. So what is committed stays committed, and all else belongs to nobody again, and is run again. For
-the numbers of the work items see `sdf.saving.parts`.
-
-Records of the log, as JSON lists:
-
-    ["begin", app, identity]                   the token's app, and what the run is made of
-    ["prepared"]                               the sinks have accepted the run
-    ["driver", name]                           another driver takes over, and numbers the work items anew
-    ["operations", session, user, tag]         what this driver runs on a Spark Connect server, so that the next one can
-                                               interrupt it
-    ["elements", blob]                         some elements with their initial work items
-    ["expanded", n]                            there are n elements; before this record none of them counts
-    ["split", item, primary, [residuals]]      a residual is [restriction, watermark, deferred, due]
-    ["commit", [items], messages, records, s]  a segment: its work items, per output the message of the sink and the
-                                               number of records, and the seconds that it took
-    ["failed", item, attempts, error]          a work item was set aside, after so many attempts
-    ["retry", n, driver]                       a driver begins to run what was set aside again, the nth time: what
-                                               follows, up to the next `done`, is the nth addition to the result
-    ["running", seconds]                       how much work this driver has lost so far, or would lose if it died
-                                               now; for display only
-    ["committing", hash]                       nothing runs any more; the hash of the messages to commit
-    ["committed", output]                      the sink of that output has committed
-    ["done"]
-    ["aborted"]                                the run was given up; another one may begin
+the numbers of the work items see `sdf.saving.parts`; for the records, `sdf.saving.log_records`.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-
-import attrs
 
 from sdf.errors import JournalCorruptError, JournalError, SdfError, show
 from sdf.execution.expansion import Expanded
-from sdf.execution.invoker import Residual
 from sdf.execution.work_items import WorkItem, units
 from sdf.journal.chain import canonical, sha256
 from sdf.journal.pending import from_data, to_data
 from sdf.journal.run_log import RunLog
-from sdf.model.restrictions import OffsetRange
 from sdf.quarantine.failures import FailedBlock
+from sdf.saving.log_records import Segment, commit_record, element_records, restriction_of
 from sdf.saving.parts import Part, Parts
 from sdf.scheduling.run_state import RunState, collecting_nothing
 
-__all__ = ["History", "Segment", "split_record"]
+__all__ = ["History"]
 
 _BEFORE = "an earlier driver"  # owns in the ledger what was committed before this driver began
-_TOGETHER = 50_000  # elements in one blob
-
-
-@attrs.frozen
-class Segment:
-    """What an attempt has written, as the log holds it.
-
-    Attributes:
-        messages: the message of each output's sink, None for one that wrote nothing.
-        records: the number of records of each output.
-        seconds: seconds that the segment took.
-    """
-
-    messages: tuple[Any, ...]
-    records: tuple[int, ...]
-    seconds: float
 
 
 class History:
@@ -238,7 +197,7 @@ class History:
         if not self._parts.some_failed:
             return []
         return [
-            FailedBlock(element, _value(part.data), failed[1], failed[0])
+            FailedBlock(element, restriction_of(part.data), failed[1], failed[0])
             for element, parts in zip(self.elements(), self._parts.elements(), strict=True)
             for part in parts
             if (failed := part.failed if again else part.failed or part.retried) is not None
@@ -258,9 +217,9 @@ class History:
         try:
             with collecting_nothing():
                 for (element, whole, note), parts in zip(self._elements, self._parts.elements(), strict=True):
-                    restrictions = [(_value(part.data), part.size, _watermark(part)) for part in parts]
+                    restrictions = [(restriction_of(part.data), part.size, _watermark(part)) for part in parts]
                     untouched = len(parts) == 1 and parts[0].data == (tuple(whole) if type(whole) is list else whole)
-                    one = restrictions[0][0] if untouched else _value(whole)
+                    one = restrictions[0][0] if untouched else restriction_of(whole)
                     items = work.restore(from_data(element), one, restrictions, note)
                     done = [item for item, part in zip(items, parts, strict=True) if part.committed]
                     work.ledger.assign(_BEFORE, done)
@@ -299,31 +258,19 @@ class History:
     # What goes into the log.
 
     def of_elements(self, elements: Iterable[Expanded]) -> Iterator[list[Any]]:
-        """Store elements; yield the records for the log."""
-        lines: list[bytes] = []
-        count = 0
-        for one in elements:
-            pieces = [[_data(part), size] for part, size in one.pieces]
-            whole = None if len(pieces) == 1 and one.pieces[0][0] is one.restriction else _data(one.restriction)
-            lines.append(json.dumps([to_data(one.element), whole, pieces, one.note], separators=(",", ":")).encode())
-            count += 1
-            if len(lines) == _TOGETHER:
-                yield self._stored(lines)
-                lines = []
-        if lines:
-            yield self._stored(lines)
-        self.expanded = count
-        yield ["expanded", count]
-
-    def _stored(self, lines: list[bytes]) -> list[Any]:
-        blob = self._log.put(zlib.compress(b"\n".join(lines), 1))
-        self.blobs.append(blob)
-        return ["elements", blob]
+        """Store elements and enter them; yield the records for the log."""
+        for record in element_records(elements, self._log.put):
+            kind, value = record
+            if kind == "elements":
+                self.blobs.append(value)
+            else:
+                self.expanded = value
+            yield record
 
     def of_segment(self, item_ids: Iterable[int], segment: Segment) -> list[Any]:
         """Enter a committed segment; return its record."""
         self._count(segment)
-        return ["commit", _ranges(sorted(item_ids)), segment.messages, segment.records, round(segment.seconds, 3)]
+        return commit_record(item_ids, segment)
 
     def of_retry(self, driver: str) -> list[Any]:
         """Open again what was set aside; return the record for it."""
@@ -335,43 +282,5 @@ class History:
         return sha256(b"\n".join(self._messages[self._added :]))
 
 
-def split_record(item_id: int, primary: Any, residuals: Sequence[Residual], now: Callable[[], int]) -> list[Any]:
-    """Return the record of a split; ``now`` returns milliseconds since the epoch."""
-    described = [
-        [
-            _data(residual.restriction),
-            None if residual.watermark is None else to_data(residual.watermark),
-            residual.deferred,
-            now() + round(residual.delay_seconds * 1000) if residual.delay_seconds > 0 else 0,
-        ]
-        for residual in residuals
-    ]
-    return ["split", item_id, None if primary is None else _data(primary), described]
-
-
-def _data(restriction: Any) -> Any:
-    """Return a restriction as JSON data; the usual one as two numbers, since there may be millions."""
-    if type(restriction) is OffsetRange:
-        start, stop = restriction
-        if type(start) is int and type(stop) is int:
-            return [start, stop]
-    return {"value": to_data(restriction)}
-
-
-def _value(data: Any) -> Any:
-    return OffsetRange(*data) if isinstance(data, (list, tuple)) else from_data(data["value"])
-
-
 def _watermark(part: Part) -> Any:
     return None if part.watermark is None else from_data(part.watermark)
-
-
-def _ranges(numbers: Sequence[int]) -> list[list[int]]:
-    """Return sorted numbers as [first, last] pairs."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return found

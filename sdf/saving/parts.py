@@ -70,7 +70,7 @@ class Parts:
         return len(self._data) - 1
 
     def split(self, number: int, primary: Any, residuals: Sequence[Sequence[Any]]) -> None:
-        """Enter a split; see `sdf.saving.history` for its record."""
+        """Enter a split; see `sdf.saving.log_records` for its record."""
         self._check_open(number)
         self._data[number] = tuple(primary) if type(primary) is list else primary
         self._size[number] = _UNKNOWN

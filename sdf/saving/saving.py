@@ -13,7 +13,8 @@ from sdf.execution.invoker import Residual
 from sdf.execution.work_items import WorkItem
 from sdf.journal.run_log import RunLog
 from sdf.quarantine.failures import FailedBlock
-from sdf.saving.history import History, Segment, split_record
+from sdf.saving.history import History
+from sdf.saving.log_records import Segment, split_record
 from sdf.saving.log_writer import LogWriter
 from sdf.saving.segments import Targets
 from sdf.scheduling.run_state import RunState
@@ -89,6 +90,9 @@ class Saving:
         if begins:
             record = ["begin", app, identity]
         elif retry and not (self.over or self.resumed):
+            ended = Token(str(self.history.app), self.history.retries)
+            for _, sink in sinks:  # the driver that ended it may have died before it did this
+                sink.clean(ended)
             record = self.history.of_retry(driver)
             self.failures = []
         else:

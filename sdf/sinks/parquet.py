@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from typing import Any
@@ -14,11 +13,12 @@ from sdf.errors import BadRecordError, InvalidValueError, show
 from sdf.extras import need
 from sdf.sinks.columns import Misfit, as_batch
 from sdf.sinks.files import FileSink, as_bytes
-from sdf.sinks.schema import SCHEMA, as_schema, as_text, check_parquet, found_schema, nullable, proposed
+from sdf.sinks.sampled_schema import schema_of_most, tables_of
+from sdf.sinks.schema import SCHEMA, as_schema, as_text, proposed
 from sdf.sinks.segments import Batches, Segment
 from sdf.sinks.sink import Place, SinkRun
 from sdf.sinks.stage import Stage
-from sdf.sinks.tables import as_table, runs, schema_of_table
+from sdf.sinks.tables import as_table, runs
 
 __all__ = ["ParquetFiles"]
 
@@ -185,7 +185,7 @@ class _Writer:
         sample = self._sample()
         if sample:
             try:
-                self._schema = self._agreed(_schema_of_most(sample))
+                self._schema = self._agreed(schema_of_most(sample))
             except Misfit as misfit:
                 self._refuse(sample[0], 0, misfit)
         return sample
@@ -197,7 +197,7 @@ class _Writer:
         while len(sample) < _SAMPLE_RECORDS and size < _SAMPLE_BYTES and (some := self._batches.take()):
             sample += some
             try:
-                more = sum(table.nbytes for table in _tables(some, _schema_of_most(some)))
+                more = sum(table.nbytes for table in tables_of(some, schema_of_most(some)))
             except Misfit:
                 break
             self._batches.weighed(len(some), more)
@@ -290,41 +290,3 @@ def _schema_of_result(stage: Stage) -> Any:
         return None
     with opened as file:
         return need("pyarrow.parquet", "ParquetFiles").read_schema(file)
-
-
-def _tables(records: list[Any], schema: Any) -> list[Any]:
-    """Return the records as tables and record batches of a schema."""
-    return [as_table(run, schema) if tables else as_batch(run, schema) for tables, run in runs(records)]
-
-
-def _schema_of_most(records: Sequence[Any]) -> Any:
-    """Return a schema in which all records fit that come before the first that fits none with them.
-
-    Raises:
-        Misfit: if the first record alone has no schema.
-    """
-
-    def fails(count: int) -> bool:
-        try:
-            _schema_of(records[:count])
-        except Misfit:
-            return True
-        return False
-
-    try:
-        return _schema_of(records)
-    except Misfit:
-        count = bisect_left(range(1, len(records)), True, key=fails)
-        return _schema_of(records[: max(count, 1)])
-
-
-def _schema_of(records: Sequence[Any]) -> Any:
-    tables, run = next(runs(list(records)))
-    if not tables:
-        return found_schema(run)
-    schema = nullable(schema_of_table(run[0]))
-    try:
-        check_parquet(schema)
-    except InvalidValueError as error:
-        raise Misfit("", run[0].schema, f"is no schema of a file: {error}") from error
-    return schema

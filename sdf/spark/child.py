@@ -4,6 +4,9 @@ A worker forks a child for each attempt. The child sends what it gives through a
 parent that sees the pipe end before the child has said that it is done knows what ran when the child died. If a block
 hangs, the parent kills the child, also one whose interpreter hangs in C code.
 
+A process that the child has forked, such as a pool's, holds the pipe open. So the child is the leader of a group of
+processes: when it ends, a thread of the parent kills the group.
+
 The child has a copy of the worker's memory, so nothing that it runs is sent to it. Threads are not copied. What a run's
 code opens, such as clients, is therefore opened in the child, for each attempt anew. Importing libraries anew each time
 would take longer than many an attempt. So the parent imports what a child has imported, for the children after it.
@@ -11,6 +14,7 @@ would take longer than many an attempt. So the parent imports what a child has i
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import logging
 import multiprocessing
@@ -36,6 +40,7 @@ log = logging.getLogger("sdf.worker")
 
 _FORK = multiprocessing.get_context("fork")
 _JOIN_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1  # of Linux
 
 # Kinds of messages.
 _GIVEN, _STARTED, _CLAIMED, _ALIVE, _FAILED, _RAISED, _ENDED = range(7)
@@ -109,18 +114,24 @@ def run_in_child(
     process.start()
     theirs.close()
     assert process.pid is not None
+    group = threading.Thread(target=_end_group, args=(process.pid,), name="sdf-group", daemon=True)
+    group.start()
     began(process.pid)
     try:
-        yield from _messages(process, ours, block_seconds, load)
+        yield from _messages(process, group, ours, block_seconds, load)
     finally:
         ours.close()
-        if process.is_alive():
-            process.kill()
+        process.kill()
+        group.join(_JOIN_SECONDS)  # before the child's id is free for others
         process.join(_JOIN_SECONDS)
 
 
 def _messages(
-    process: Any, pipe: Connection, block_seconds: float | None, load: Callable[[bytes], Any]
+    process: Any,
+    group: threading.Thread,
+    pipe: Connection,
+    block_seconds: float | None,
+    load: Callable[[bytes], Any],
 ) -> Iterator[Any]:
     item_id: int | None = None
     claimed: bytes | None = None
@@ -153,6 +164,7 @@ def _messages(
                 item_id, claimed = value, None
             elif kind == _CLAIMED:
                 claimed = value
+    group.join(_JOIN_SECONDS)
     process.join(_JOIN_SECONDS)
     if item_id is None:
         raise StageError(f"the worker's process ended before any work began: {_how_it_ended(process.exitcode)}.")
@@ -173,6 +185,9 @@ def _how_it_ended(code: int | None) -> str:
 
 def _run(work: Callable[[Child], None], pipe: Connection, other: Connection) -> None:
     """Run in the child."""
+    os.setpgid(0, 0)  # Spark's signals to the worker's group do not reach it any more, so it ends itself
+    with suppress(OSError, AttributeError):  # Linux only; the thread cannot act while C code holds the interpreter
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     other.close()
     threading.Thread(target=_end_with_parent, name="sdf-parent", daemon=True).start()
     child = Child(pipe)
@@ -205,6 +220,14 @@ def _sendable(error: BaseException) -> BaseException:
     if isinstance(error, SdfError) and type(error).__module__ == SdfError.__module__:
         return type(error)(str(error))
     return StageError(f"{type(error).__name__}: {error}")
+
+
+def _end_group(child: int) -> None:
+    """Wait until a child has ended, and kill the processes that it has left behind."""
+    with suppress(ChildProcessError):  # the user's code ignores SIGCHLD
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # keeps the child's id
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
 
 
 def _end_with_parent() -> None:

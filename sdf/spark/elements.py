@@ -7,13 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
-from pyspark import RDD
+from pyspark import RDD, SparkContext
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.dofn import DoFn
 from sdf.spark import serde
 
-__all__ = ["BIG_BYTES", "BigElement", "WarnsOnce", "big_element", "check_rdd", "is_connect", "is_dataframe"]
+__all__ = [
+    "BIG_BYTES",
+    "BigElement",
+    "WarnsOnce",
+    "big_element",
+    "check_context",
+    "check_rdd",
+    "is_connect",
+    "is_dataframe",
+]
 
 BIG_BYTES = 1 << 20
 _TOGETHER = 100  # elements pickled together to measure them: one by one costs microseconds each
@@ -42,11 +51,8 @@ def check_rdd(given: Any, who: str, otherwise: str = "") -> None:
         otherwise: an alternative to an RDD, for the message.
     """
     if isinstance(given, RDD):
-        if given.context._jsc is None:
-            raise InvalidValueError(
-                f"{who} needs an RDD of a SparkContext that runs (got one whose SparkContext was stopped). Make the "
-                f"RDD again, from a SparkContext that runs."
-            )
+        remedy = "Make the RDD again, from a SparkContext that runs"
+        check_context(given.context, who, "an RDD of a SparkContext that runs", remedy)
         return
     if is_connect(given):
         raise InvalidTypeError(
@@ -65,6 +71,19 @@ def check_rdd(given: Any, who: str, otherwise: str = "") -> None:
     raise InvalidTypeError(
         f"{who} needs an RDD of elements (got {show(given)}). Use sc.parallelize(elements){or_else}."
     )
+
+
+def check_context(context: SparkContext, who: str, needs: str, remedy: str) -> None:
+    """Raise InvalidValueError if a context was stopped.
+
+    Args:
+        context: the context.
+        who: name of the caller, for the message.
+        needs: what the caller needs, for the message.
+        remedy: what to do, for the message.
+    """
+    if context._jsc is None:
+        raise InvalidValueError(f"{who} needs {needs} (got one whose SparkContext was stopped). {remedy}.")
 
 
 @attrs.frozen

@@ -21,9 +21,12 @@ from sdf.saving.saving import Saving
 from sdf.sinks.sink import Sink
 from sdf.spark.connect.elements import ConnectElements, collected
 from sdf.spark.display import display
+from sdf.spark.elements import check_context
+from sdf.spark.identity import identity_of
+from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.runners import check_runner
-from sdf.spark.save import SaveSummary, check_commit_seconds, identity_of, milliseconds, run_saving, summary_of
+from sdf.spark.save import SaveSummary, check_commit_seconds, milliseconds, run_saving, summary_of
 from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["retry_failed"]
@@ -104,6 +107,8 @@ def retry_failed(
     )
     try:
         report = run_saving(runner or StagedRunner(), elements, fn, values, saving, shown, quarantine)
+    except Exception as error:
+        raise unwound(error) from error.__cause__
     finally:
         saving.close()
     summary = summary_of(saving, report, time.monotonic() - began)
@@ -122,6 +127,5 @@ def _nothing_of(spark: Any) -> RDD[Any] | ConnectElements:
             f"retry_failed() takes a SparkContext or a SparkSession first, then the DoFn and the sink: the elements "
             f"are in the checkpoint (got {'a DataFrame' if hasattr(spark, 'sparkSession') else show(spark)})."
         )
-    if context._jsc is None:
-        raise InvalidValueError("retry_failed() needs a SparkContext that runs (got one that was stopped).")
+    check_context(context, "retry_failed()", "a SparkContext or SparkSession that runs", "Pass one that runs")
     return context.emptyRDD()

@@ -5,7 +5,6 @@ abort_save: gives such a run up before its end.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -15,10 +14,8 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import InvalidValueError, JournalError, UnpicklableError, show
-from sdf.journal.pending import to_data
+from sdf.errors import InvalidValueError, JournalError, show
 from sdf.journal.run_log import RunLog
-from sdf.limits.rate_limit import RateLimit
 from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.numbers import is_number
 from sdf.quarantine.failures import FailedBlock
@@ -30,10 +27,10 @@ from sdf.saving.history import History
 from sdf.saving.outputs import checkpoint_of, sinks_by_output, told
 from sdf.saving.saving import Saving
 from sdf.sinks.sink import Sink, Token
-from sdf.spark import serde
 from sdf.spark.connect.elements import ConnectElements, as_elements, collected
 from sdf.spark.connect.run import save_on_connect
 from sdf.spark.display import Display, display
+from sdf.spark.identity import identity_of
 from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.runners import check_runner
@@ -43,7 +40,6 @@ __all__ = [
     "SaveSummary",
     "abort_save",
     "check_commit_seconds",
-    "identity_of",
     "milliseconds",
     "run_saving",
     "save_sdf",
@@ -168,6 +164,8 @@ def save_sdf(
         report = run_saving(runner or StagedRunner(), elements, fn, values, saving, shown, quarantine)
         if begun:  # after it, since an RDD that changes must not stand in the way of what was begun
             saving.check_same_elements(elements.collect())
+    except Exception as error:
+        raise unwound(error) from error.__cause__
     finally:
         saving.close()
     summary = summary_of(saving, report, time.monotonic() - began)
@@ -200,9 +198,9 @@ def run_saving(
     if saving.history.committing is None:
         try:
             report = _save(runner, elements, fn, side_inputs, saving, shown, quarantine)
-        except Exception as error:
+        except Exception:
             saving.check_alone()
-            raise unwound(error) from error.__cause__
+            raise
     saving.finish()
     return report
 
@@ -265,49 +263,6 @@ def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike
 
 def milliseconds() -> int:
     return int(time.time() * 1000)
-
-
-def identity_of(fn: DoFn, side_inputs: Mapping[str, Any], sinks: list[tuple[str, Sink]]) -> dict[str, Any]:
-    """Return what the run is made of, as JSON data by what it is called in messages."""
-    fields = _fields(fn)
-    return {
-        "the DoFn": f"{type(fn).__module__}.{type(fn).__qualname__}",
-        "the DoFn's fields": {name: _described(value, fn, type(fn).__name__) for name, value in sorted(fields.items())},
-        "side inputs": {
-            name: _described(value, value, f"side input {name!r}")
-            for name, value in sorted(side_inputs.items())
-            if not isinstance(value, RateLimit)
-        },
-        "the sinks": {name: told(one) for name, one in sinks},
-    }
-
-
-def _fields(fn: DoFn) -> dict[str, Any]:
-    slots = [name for kind in type(fn).__mro__ for name in getattr(kind, "__slots__", ())]
-    return {**getattr(fn, "__dict__", {}), **{name: getattr(fn, name) for name in slots if hasattr(fn, name)}}
-
-
-def _described(value: Any, whole: Any, who: str) -> Any:
-    """Return a value as JSON data if that is always the same for equal values, else only its type.
-
-    Raises:
-        UnpicklableError: naming ``who``, which is what ``whole`` is called, if that does not pickle.
-    """
-    try:
-        data = to_data(value)
-    except UnpicklableError:
-        serde.dumps(whole, who)  # says where in it
-        raise
-    pickled = isinstance(data, list) and data and data[0] == "pickle"
-    return f"a {type(value).__name__}" if pickled else _ordered(data)
-
-
-def _ordered(data: Any) -> Any:
-    """Return described data with what is in sets and dicts in one order: that of a set differs between processes."""
-    if not isinstance(data, list):
-        return data
-    kind, *parts = map(_ordered, data) if data else (None,)
-    return [kind, *(sorted(parts, key=json.dumps) if kind in ("set", "frozenset", "dict") else parts)]
 
 
 def summary_of(saving: Saving, report: RunReport | None, seconds: float) -> SaveSummary:

@@ -1,5 +1,6 @@
 """How the blocks that fail are found: each of them, nothing else, and in how many runs."""
 
+import itertools
 import math
 import random
 
@@ -11,7 +12,7 @@ from sdf.execution.expansion import expand
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import Outcome, Part
 from sdf.model.offset_trackers import UnsplittableTracker
-from sdf.model.restrictions import OffsetRange
+from sdf.model.restrictions import ByteKeyRange, OffsetRange
 from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED, Failure
 from sdf.quarantine.suspects import Suspects
 from sdf.scheduling.run_state import RunState
@@ -159,6 +160,93 @@ def test_too_many_failures_end_the_run_with_the_first_errors():
     with pytest.raises(TooManyFailuresError, match=r"4 blocks failed, and max_failures is 3.*OffsetRange") as caught:
         driver.run()
     assert str(caught.value).count(RAISED) == 3
+
+
+class KeysFn(RangeFn):
+    """Element: anything; all keys."""
+
+    def get_initial_restriction(self, element):
+        return ByteKeyRange()
+
+
+def keys_set_aside(keys, bad, *, ahead, seed=0, told=True):
+    """Run keys of which some raise; check that these are set aside, each by itself, and all others are done once.
+
+    Args:
+        ahead: how many keys the DoFn has claimed beyond the one that it works on.
+        told: whether the position claimed last is that of a key, or of the claim at the end.
+
+    Returns:
+        How many attempts failed.
+    """
+    work, choose, owners = RunState(KeysFn()), random.Random(seed), itertools.count()
+    suspects = Suspects(work, 1000)
+    company, done, failed = list(work.add([expand(KeysFn(), "e")])), [], 0
+    while company or len(suspects):
+        alone = suspects.waiting and (not company or choose.random() < 0.5)
+        item = suspects.waiting.popleft() if alone else company.pop()
+        start, stop = item.restriction
+        inside = [key for key in keys if key >= start and (not stop or key < stop)]
+        at = next((at for at, key in enumerate(inside) if key in bad), None)
+        owner = next(owners)
+        work.ledger.assign(owner, [item])
+        if at is None:
+            done += inside
+            work.ledger.seal(owner, 0)
+            continue
+        failed += 1
+        claimed = inside[min(at + ahead, len(inside) - 1)] if told else b""
+        assert work.ledger.commit(owner, 0, Outcome(0))
+        company += suspects.failed_attempt([item], Failure(item.id, RAISED, "x", claimed), idle=False)
+    work.ledger.prove()
+    aside = [block.restriction for block in suspects.failed]
+    assert sorted(
+        key for part in aside for key in keys if part.start <= key and (not part.stop or key < part.stop)
+    ) == (sorted(bad))
+    assert len(aside) == len(bad)
+    assert sorted(done) == sorted(set(keys) - set(bad))
+    return failed
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 2, 1000])
+def test_any_two_bad_keys_are_set_aside(ahead):
+    """Between two keys there are others without end, so halves alone would never come to a single one."""
+    keys = [b"a", b"a\x00", b"aa", b"b", b"long/prefix/0001", b"long/prefix/0002", b"\xff"]
+    for first, second in itertools.combinations_with_replacement(keys, 2):
+        keys_set_aside(keys, {first, second}, ahead=ahead)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bad_keys_of_a_dofn_that_buffers_take_no_run_for_each_key(seed):
+    """The halves of the keys count, beside the one that was claimed last."""
+    choose = random.Random(seed)
+    keys = sorted({choose.randbytes(choose.randint(1, 6)) for _ in range(1000)})
+    assert keys_set_aside(keys, set(choose.sample(keys, 2)), ahead=10**6, seed=seed) < 2 * (10 + 1 + 2 + 10)
+
+
+def test_a_search_that_no_claim_helps_comes_to_an_end():
+    """What is left is set aside whole: here it holds only the bad key, since no other is as near."""
+    failed = keys_set_aside([b"a", b"m", b"z"], {b"m"}, ahead=0, told=False)
+    assert failed < 300
+
+
+@pytest.mark.parametrize("blocks", [2**10, 2**40])
+def test_an_element_of_which_everything_fails_soon_ends_the_run(blocks):
+    """As a file that nobody can open: its halves of halves would be as many as it has bytes."""
+    attempts = []
+
+    def run():
+        work = RunState(RangeFn())
+        suspects = Suspects(work, 10)
+        company = list(work.add([expand(RangeFn(), blocks)]))
+        while len(attempts) < 10_000:
+            item = suspects.waiting.popleft() if suspects.waiting else company.pop()
+            attempts.append(item)
+            company += suspects.failed_attempt([item], Failure(item.id, DIED, "cannot open it"), idle=False)
+
+    with pytest.raises(TooManyFailuresError):
+        run()
+    assert len(attempts) <= 2 + math.log2(blocks) + 3 * 10
 
 
 @pytest.mark.parametrize("seed", range(200))

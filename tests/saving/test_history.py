@@ -13,7 +13,8 @@ from sdf import ByteKeyRange, DoFn, OffsetRange
 from sdf.errors import JournalCorruptError, JournalError
 from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
-from sdf.saving.history import History, Segment, split_record
+from sdf.saving.history import History
+from sdf.saving.log_records import Segment, split_record
 from sdf.scheduling.run_state import RunState
 
 
@@ -278,7 +279,7 @@ def test_elements_count_only_when_all_are_there():
 
 def test_many_elements_take_several_blobs(monkeypatch):
     """And come back in order."""
-    monkeypatch.setattr("sdf.saving.history._TOGETHER", 3)
+    monkeypatch.setattr("sdf.saving.log_records._TOGETHER", 3)
     log = Log()
     Driver(log, [one(OffsetRange(number, number + 2)) for number in range(8)])
     history = History(log)

@@ -119,9 +119,10 @@ def test_a_big_one_among_many_is_found(at):
 
 STOPPED = """
 from pyspark import SparkContext
-from sdf import run_sdf, stream_sdf
+from sdf import retry_failed, run_sdf, stream_sdf
 from sdf.errors import InvalidValueError
 from sdf.io import ReadLines
+from sdf.sinks import TextFiles
 
 sc = SparkContext("local[1]")
 elements = sc.parallelize([3])
@@ -129,6 +130,7 @@ sc.stop()
 for run in (
     lambda: run_sdf(elements, ReadLines()),
     lambda: stream_sdf(elements, ReadLines(), checkpoint="none", foreach_batch=print),
+    lambda: retry_failed(sc, ReadLines(), TextFiles("none")),
 ):
     try:
         run()
@@ -140,4 +142,4 @@ for run in (
 def test_an_rdd_whose_context_was_stopped():
     """Spark itself fails with an error of Py4J or of NoneType, which names no cause."""
     process = subprocess.run([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True, check=True)
-    assert process.stdout.count("whose SparkContext was stopped") == 2
+    assert process.stdout.count("whose SparkContext was stopped") == 3

@@ -18,6 +18,7 @@ SENT = "spark/test_broadcasts.py::"
 LOG = "journal/test_run_log.py::"
 HISTORY = "saving/test_history.py::"
 SAVED = "lanes/test_coordinator.py::"
+CHILD = "spark/test_child_signals.py::"
 MUTANTS = {
     "a reader believes any block": (
         "spark/staged/stored_blocks.py",
@@ -147,7 +148,7 @@ MUTANTS = {
     ),
     "what stays with a lane is reported as work items of its own": (
         "lanes/lane.py",
-        "self._executor.end(_driver_id(running.item))",
+        "self._executor.end(driver_id(running.item))",
         "self._executor.end()",
         "lanes/test_lane.py::test_a_lane_says_no_more_however_many_parts_stay_with_it",
     ),
@@ -278,7 +279,7 @@ MUTANTS = {
     ),
     "a reader of the log numbers the work items otherwise than the next driver": (
         "saving/history.py",
-        "                self._parts = self._parts.renumbered()\n",
+        "        self._parts = self._parts.renumbered(retry=retry)\n",
         "",
         HISTORY + "test_the_next_driver_has_the_same_open_work",
     ),
@@ -302,8 +303,8 @@ MUTANTS = {
     ),
     "a second attempt at a lane of a saved run shares its work": (
         "lanes/coordinator.py",
-        "        if self._saved is not None and lane.begun:\n",
-        "        if False:\n",
+        "        if self._saved is not None and not (known and not self._lanes[hello.lane].begun):\n",
+        "        if not known:\n",
         SAVED + "test_a_second_attempt_at_a_lane_of_a_saved_run_has_work_of_its_own",
     ),
     "what a lost attempt had deferred is waited for by nobody": (
@@ -332,8 +333,8 @@ MUTANTS = {
     ),
     "a driver does not say that it takes over": (
         "saving/saving.py",
-        'run_log.append([["begin", app, identity] if begins else ["driver", driver]])',
-        'run_log.append([["begin", app, identity] if begins else ["running", 0.0]])',
+        '            record = ["driver", driver]\n',
+        '            record = ["running", 0.0]\n',
         "spark/test_save_crashes.py::test_a_driver_that_stops_while_another_one_begins_and_dies_may_not_go_on",
     ),
     "a split is not in the log": (
@@ -359,6 +360,18 @@ MUTANTS = {
         "((items, budget_seconds),) = partition",
         "items, budget_seconds = next(iter(partition))",
         "spark/test_run_sdf.py::test_setup_runs_once_per_worker",
+    ),
+    "a child outlives its worker": (
+        "spark/child.py",
+        '    threading.Thread(target=_end_with_parent, name="sdf-parent", daemon=True).start()\n',
+        "",
+        CHILD + "test_the_child_ends_with_its_worker",
+    ),
+    "what kills a process is set aside at its first death": (
+        "quarantine/suspects.py",
+        "_DEATHS_WHEN_IDLE = 2",
+        "_DEATHS_WHEN_IDLE = 1",
+        "quarantine/test_suspects.py::test_what_kills_a_process_must_do_so_twice_while_nothing_else_runs",
     ),
 }
 

@@ -17,7 +17,7 @@ from sdf.errors import (
     StageError,
     TooManyFailuresError,
 )
-from sdf.sinks import JsonLinesFiles, ParquetFiles
+from sdf.sinks import JsonLinesFiles, ParquetFiles, TextFiles
 
 BLOCKS = 120
 
@@ -243,3 +243,82 @@ def test_what_was_set_aside_before_a_crash_stays_so(sc, tmp_path):
     assert summary.resumed
     assert set_aside(summary.failures) == [(0, 5, 6), (1, 7, 8)]
     assert summary.records == 3 * BLOCKS - 2
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise: no Exception."""
+
+
+class OddFn(DoFn):
+    """Element: what happens at block 5 of 10."""
+
+    def get_initial_restriction(self, element):
+        return (0, 10)
+
+    def process(self, element, tracker):
+        for block in tracker.claims():
+            if block == 5:
+                self.fail(element)
+            yield f"{element} {block}"
+
+    def fail(self, what):
+        if what == "long":
+            raise ValueError("x" * 5_000_000)
+        if what == "panics":
+            raise Panic("unreachable")
+        if os.fork() == 0:  # it holds what its parent had open
+            time.sleep(600)
+            os._exit(0)
+        if what == "exits":
+            os._exit(7)
+        time.sleep(600)
+
+
+ODD = {
+    "long": r"ValueError: x+\.\.\.x+$",
+    "panics": "Panic: unreachable",
+    "exits": "ended: exit code 7",
+    "hangs": "block_seconds=3",
+}
+
+
+@pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
+@pytest.mark.parametrize("what", ODD)
+def test_odd_failures_are_set_aside_in_a_saved_run(sc, tmp_path, what, runner):
+    """A very long message, what is no Exception, and a process that leaves another behind."""
+    sink = TextFiles(str(tmp_path / "out"))
+    options = {"on_failure": "quarantine", "block_seconds": 3.0, "runner": runner}
+    summary = save_sdf(sc.parallelize([what]), OddFn(), sink, **options)
+    assert summary.records == 9
+    (failed,) = summary.failures
+    assert set_aside([failed]) == [(what, 5, 6)]
+    assert re.search(ODD[what], failed.error)
+    assert len(failed.error) < 5_000
+
+
+class FooterFn(DoFn):
+    """Element: anything. A block at each seventh position; raises once it is past them, if it has read ``bad``."""
+
+    def __init__(self, bad):
+        self.bad = bad
+
+    def get_initial_restriction(self, element):
+        return (0, BLOCKS)
+
+    def process(self, element, tracker):
+        read, block = [], -(-tracker.current_restriction().start // 7) * 7
+        while tracker.try_claim(block):
+            read.append(block)
+            yield {"element": element, "block": block}
+            block += 7
+        if self.bad in read:
+            raise ValueError("what was read does not add up")
+
+
+@pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
+def test_what_raises_after_its_refused_claim_is_found(sc, tmp_path, runner):
+    """The position claimed last lies behind the part, so it is no hint."""
+    sink = ParquetFiles(str(tmp_path / "out"))
+    summary = save_sdf(sc.parallelize([0]), FooterFn(49), sink, on_failure="quarantine", runner=runner)
+    assert rows(tmp_path / "out") == [(0, block) for block in range(0, BLOCKS, 7) if block != 49]
+    assert set_aside(summary.failures) == [(0, 49, 50)]

@@ -1,6 +1,7 @@
 """retry_failed: what a saved run has set aside is run again, and its records are added to the result, once."""
 
 import json
+import os
 import shutil
 import sqlite3
 from contextlib import suppress
@@ -9,7 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 from support.crashing import Points
-from support.saving import Death, Life, LinesSink, current, nobody, passing
+from support.saving import CallsArePoints, Death, Life, LinesSink, nobody, passing
 
 from sdf import DoFn, LiveRunner, StagedRunner, TaggedOutput, UnsplittableTracker, abort_save, retry_failed, save_sdf
 from sdf.errors import (
@@ -32,10 +33,11 @@ ALL = sorted((element, block) for element in range(3) for block in range(BLOCKS)
 
 @attrs.define
 class ReadFn(DoFn):
-    """Element: a number; gives a record for each of 30 blocks. The bad ones raise."""
+    """Element: a number; gives a record for each of 30 blocks. The bad ones raise, the deadly ones end the process."""
 
     bad: set = attrs.field(factory=set)
     as_text: bool = False
+    deadly: set = attrs.field(factory=set)
 
     def get_initial_restriction(self, element):
         return (0, BLOCKS)
@@ -44,6 +46,8 @@ class ReadFn(DoFn):
         for block in tracker.claims():
             if (element, block) in self.bad:
                 raise ValueError(f"cannot read {block}")
+            if (element, block) in self.deadly:
+                os._exit(7)
             yield f"{element} {block}" if self.as_text else {"element": element, "block": block}
 
 
@@ -114,8 +118,9 @@ def save(sc, sink, checkpoint, bad=BAD, **options):
     )  # fmt: skip
 
 
-def retry(sc, sink, checkpoint, bad=(), **options):
-    return retry_failed(sc, ReadFn(set(bad), isinstance(sink, TextFiles)), sink, checkpoint=checkpoint, **options)
+def retry(sc, sink, checkpoint, bad=(), deadly=(), **options):
+    fn = ReadFn(set(bad), isinstance(sink, TextFiles), set(deadly))
+    return retry_failed(sc, fn, sink, checkpoint=checkpoint, **options)
 
 
 def of(failures):
@@ -258,17 +263,8 @@ def test_an_element_that_cannot_be_cut_is_run_again_whole(sc, tmp_path):
 
 
 @attrs.frozen
-class PointsDelta(DeltaTable):
-    """A sink that appends; its calls on the driver are points."""
-
-    def prepare(self, run):
-        current[-1].around("prepare", super().prepare)(run)
-
-    def commit(self, messages, token):
-        current[-1].around("commit", super().commit)(messages, token)
-
-    def clean(self, token):
-        current[-1].around("clean", super().clean)(token)
+class PointsDelta(CallsArePoints, DeltaTable):
+    """A sink that appends."""
 
 
 CASES = [(StagedRunner(), LinesSink, lines, "Staged-lines"), (LiveRunner(), PointsDelta, delta, "Live-delta")]
@@ -297,15 +293,15 @@ class Home:
         shutil.rmtree(self.path)
         shutil.copytree(self.kept, self.path)
 
-    def retry(self, points):
+    def retry(self, points, **faults):
         with passing(points):
-            return retry(self.sc, self.sink, str(self.path / "log"), runner=self.runner, commit_seconds=0.05)
+            return retry(self.sc, self.sink, str(self.path / "log"), runner=self.runner, commit_seconds=0.05, **faults)
 
     def rows(self):
         return self.read(str(self.path / "out"))
 
-    def check_end(self):
-        assert self.rows() == ALL
+    def check_end(self, bad=()):
+        assert self.rows() == without(bad)
         assert [path for path in self.path.rglob("*") if "stage-" in path.name or "tmp" in path.name] == []
         with passing(nobody):
             assert tool.main(["verify", str(self.path / "log")], saved=run) == 0
@@ -318,7 +314,7 @@ class Home:
         return points.seen
 
 
-@every(9, 1)
+@every(27, 1)
 def test_a_retry_survives_a_death_at_every_point(sc, tmp_path, runner, sink, read, step):
     """The same call ends it. Soaking, no point is left out. Nothing is there before its commit, and nothing twice."""
     home = Home(sc, tmp_path, runner, sink, read)
@@ -368,6 +364,78 @@ def test_of_two_drivers_that_retry_one_adds(sc, tmp_path, runner, sink, read, st
         assert home.rows() == ALL
     print(f"\n{len(points)} points, of {len(tried)} drivers {overtaken} were overtaken")
     assert overtaken > 0.3 * len(tried)
+
+
+@every(30, 2)
+def test_a_retry_in_which_blocks_fail_again_survives_a_death_at_every_point(sc, tmp_path, runner, sink, read, step):
+    """One raises, one ends its process: both are listed, all others are added once, and the next retry adds the two."""
+    home = Home(sc, tmp_path, runner, sink, read)
+    faults, points = {"bad": {(1, 17)}, "deadly": {(0, 1)}}, Life()
+    again = [(0, 1), (1, 17)]
+    assert of(home.retry(points, **faults).failures) == again
+    home.check_end(again)
+    tried = range(1, len(points.seen) + 1, step)
+    died = 0
+    for at in tried:
+        home.renew()
+        life = Life(at)
+        with suppress(Death):
+            home.retry(life, **faults)
+        died += life.dead
+        assert set(home.rows()) <= set(without(again))
+        assert len(set(home.rows())) == len(home.rows())
+        assert of(home.retry(nobody, **faults).failures) == again
+        home.check_end(again)
+        assert home.retry(nobody).failures == ()
+        home.check_end()
+    print(f"\n{len(points.seen)} points, died at {died} of {len(tried)}")
+    assert died > 0.6 * len(tried)
+
+
+class DiesInClean(Life):
+    """Dies when all is visible, before it removes what the sink keeps for it."""
+
+    def pass_(self, name):
+        super().pass_(name)
+        if name == "before clean" and "after commit" in self.seen:
+            self.end()
+
+
+def test_the_next_retry_removes_what_one_that_died_at_its_end_has_left(sc, tmp_path):
+    """It begins another commit, so nobody would come back to that of the dead driver."""
+    home = Home(sc, tmp_path, StagedRunner(), LinesSink, lines)
+    with pytest.raises(Death):
+        home.retry(DiesInClean(), bad={(1, 17)})
+    assert list(home.path.rglob("*stage-*")) != []
+    assert home.retry(nobody).failures == ()
+    home.check_end()
+
+
+@every(30, 3)
+def test_a_retry_may_not_go_on_if_one_that_died_had_overtaken_it(sc, tmp_path, runner, sink, read, step):
+    """The other one dies at any of its points; a third one ends what they began."""
+    home = Home(sc, tmp_path, runner, sink, read)
+    points = len(home.points())
+    tried = range(1, points + 1, step)
+    died = overtaken = 0
+    for number, at in enumerate(tried):
+        home.renew()
+        other = Life(points * (1 + number % 4) // 5)
+
+        def overtake(other=other):
+            with suppress(Death):
+                home.retry(other)
+
+        try:
+            assert home.retry(Points(overtake, at)).records == len(ALL)
+        except JournalFencedError:
+            overtaken += 1
+            assert other.seen
+        died += other.dead
+        assert home.retry(nobody).failures == ()
+        home.check_end()
+    print(f"\n{len(tried)} others: {died} died, and {overtaken} had taken over")
+    assert min(died, overtaken) > 0.3 * len(tried)
 
 
 # Misuse.

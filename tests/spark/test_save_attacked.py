@@ -23,7 +23,7 @@ def save(sc, sink, fn=None, **options):
 def test_equal_sets_and_dicts_are_the_same_run_in_any_process():
     """The order of a set differs between two processes."""
     program = (
-        "from sdf.spark.save import _described as d\n"
+        "from sdf.spark.identity import _described as d\n"
         "names = {'alpha', 'beta', 'gamma', 'delta', 'epsilon'}\n"
         "print(d({'k': [names, frozenset(names)], 'x': {1: names, 2: 'b'}}, None, 'x'))"
     )
@@ -34,7 +34,7 @@ def test_equal_sets_and_dicts_are_the_same_run_in_any_process():
         for seed in "123456"
     }
     assert len(seen) == 1
-    from sdf.spark.save import _described
+    from sdf.spark.identity import _described
 
     def described(value):
         return _described(value, value, "x")

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 from sdf import DoFn, ManualWatermark, OffsetRange, TaggedOutput
@@ -98,8 +99,9 @@ class Points:
         return wrapped
 
 
-def run(sc, checkpoint, out, points, max_batches=None):
-    """Run the stream to its end; its sink writes a file for each batch, with the watermark."""
+@contextmanager
+def passing(points):
+    """Let what the driver of a stream does to its journal, and its stages, pass points."""
 
     def dying(where, who):
         storage = storage_at(where, who)
@@ -117,6 +119,17 @@ def run(sc, checkpoint, out, points, max_batches=None):
         def expand(self, *args, **options):
             return points.around(f"expansion for step {self.number}", super().expand)(*args, **options)
 
+    kept = stream.storage_at, batches.Step
+    stream.storage_at, batches.Step = dying, DyingStep
+    try:
+        yield
+    finally:
+        stream.storage_at, batches.Step = kept
+
+
+def run(sc, checkpoint, out, points, max_batches=None):
+    """Run the stream to its end; its sink writes a file for each batch, with the watermark."""
+
     def sink(batch):
         records = [*batch.rdd.glom().collect(), sorted(batch.outputs["seen"].collect())]
         name = "sink" if any(records) else "sink that hears of a watermark"
@@ -127,9 +140,7 @@ def run(sc, checkpoint, out, points, max_batches=None):
         path.write_text(json.dumps([batch.watermark, *records]))
         points.pass_(f"after {name}")
 
-    kept = stream.storage_at, batches.Step
-    stream.storage_at, batches.Step = dying, DyingStep
-    try:
+    with passing(points):
         return stream.stream_sdf(
             sc.parallelize(ELEMENTS, 2),
             [NamesFn(), marked, RecordsFn()],
@@ -142,8 +153,6 @@ def run(sc, checkpoint, out, points, max_batches=None):
             max_items_per_batch=2,
             max_batches=max_batches,
         )
-    finally:
-        stream.storage_at, batches.Step = kept
 
 
 def kind(name):

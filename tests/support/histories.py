@@ -12,7 +12,8 @@ import attrs
 
 from sdf.execution.expansion import expand
 from sdf.execution.invoker import Residual
-from sdf.saving.history import History, Segment, split_record
+from sdf.saving.history import History
+from sdf.saving.log_records import Segment, split_record
 from sdf.scheduling.run_state import RunState
 
 

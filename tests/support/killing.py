@@ -17,15 +17,20 @@ def kill_my_executor(marker):
     kill_jvm()
 
 
-def kill_jvm():
-    """Kill the JVM that this Python worker belongs to."""
-    os.kill(my_jvm(), signal.SIGKILL)
+def kill_jvm(above=None):
+    """Kill the JVM that this Python worker belongs to, or the worker ``above`` this process."""
+    os.kill(my_jvm(above), signal.SIGKILL)
 
 
-def my_jvm():
-    """Return the process id of the JVM that this Python worker belongs to."""
-    daemon = Path(f"/proc/{os.getppid()}/status").read_text()
-    return int(next(line.split()[1] for line in daemon.splitlines() if line.startswith("PPid:")))
+def my_jvm(above=None):
+    """Return the process id of the JVM that this Python worker belongs to, or the worker ``above`` this process."""
+    return parent_of(os.getppid() if above is None else parent_of(above))
+
+
+def parent_of(pid):
+    """Return the process id of a parent."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:")))
 
 
 def java_of(pid):

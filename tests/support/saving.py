@@ -102,9 +102,10 @@ class FolderSink(Sink):
         current[-1].pass_("after clean")
 
 
-@attrs.frozen
-class LinesSink(JsonLinesFiles):
-    """A sink of the product; its calls on the driver are points, and `run` makes those of what its commit does."""
+class CallsArePoints:
+    """Stands before a sink of the product among the bases: its calls on the driver are points."""
+
+    __slots__ = ()
 
     def prepare(self, run):
         current[-1].around("prepare", super().prepare)(run)
@@ -114,6 +115,11 @@ class LinesSink(JsonLinesFiles):
 
     def clean(self, token):
         current[-1].around("clean", super().clean)(token)
+
+
+@attrs.frozen
+class LinesSink(CallsArePoints, JsonLinesFiles):
+    """A sink of the product; `run` makes points of what its commit does, too."""
 
 
 SINKS = {"FolderSink": FolderSink, "LinesSink": LinesSink}
@@ -158,8 +164,8 @@ def passing(points):
             current.remove(points)
 
 
-def run(sc, home, runner, points=nobody, fn=None, sink="FolderSink"):
-    """Save a run in a folder, passing points."""
+def run(sc, home, runner, points=nobody, fn=None, sink="FolderSink", **options):
+    """Save a run in a folder, passing points; ``options`` are further ones of `save_sdf`."""
     with passing(points):
         return save_sdf(
             sc.parallelize(ELEMENTS, 2),
@@ -167,6 +173,7 @@ def run(sc, home, runner, points=nobody, fn=None, sink="FolderSink"):
             SINKS[sink](home / "out"),
             commit_seconds=0.05,
             runner=runner,
+            **options,
         )
 
 

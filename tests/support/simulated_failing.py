@@ -24,6 +24,13 @@ HOWS = [RAISED, RAISED, RAISED, DIED, KILLED, HUNG]
 class FailingSimulation(SavedSimulation):
     """One schedule of a saved run in which some blocks fail."""
 
+    kinds = tuple(kind for kind in KINDS if "later" not in kind)
+
+    def choose_bad(self, blocks):
+        """Return how each block fails that does."""
+        most = self.random.choice([1, 1, 3, 6])
+        return {block: self.random.choice(HOWS) for block in self.random.sample(blocks, min(most, len(blocks)))}
+
     def begin(self):
         self.task_ids = itertools.count(1)
         self.tells = {}  # by lane: what a child that comes next has to tell, and for which task
@@ -32,11 +39,10 @@ class FailingSimulation(SavedSimulation):
     def take_over(self):
         if not hasattr(self, "bad"):
             choose = self.random
-            kinds = [kind for kind in KINDS if "later" not in kind]
-            self.elements = [(f"{number} {choose.choice(kinds)}", n) for number, (_, n) in enumerate(self.elements)]
-            blocks = [(name, i) for name, n in self.elements for i in range(n)]
-            most = choose.choice([1, 1, 3, 6])
-            self.bad = {block: choose.choice(HOWS) for block in choose.sample(blocks, min(most, len(blocks)))}
+            self.elements = [
+                (f"{number} {choose.choice(self.kinds)}", n) for number, (_, n) in enumerate(self.elements)
+            ]
+            self.bad = self.choose_bad([(name, i) for name, n in self.elements for i in range(n)])
         self.tasks = {}  # suspects that run, by owner
         super().take_over()
 
@@ -127,7 +133,7 @@ class FailingSimulation(SavedSimulation):
         while going and (self.tasks or len(self.suspects)):
             self.happen([])
             steps += 1
-            assert steps < 20_000, "suspects hang"
+            assert steps < self.most_steps, "suspects hang"
         return going
 
     def check(self):

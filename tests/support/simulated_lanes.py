@@ -87,6 +87,7 @@ class Simulation:
     saved = None  # a method in a saved run
     suspects = None  # with quarantine
     segment_seconds = math.inf
+    most_steps = 20_000  # of an action, or of a job; with more it hangs
 
     def __init__(self, seed, *, elements=None, lanes=None, fn=None):
         self.random = random.Random(seed)
@@ -216,7 +217,7 @@ class Simulation:
             if steps == most:
                 self.counts["given up"] += 1
                 break
-            assert steps < 20_000, "it hangs"
+            assert steps < self.most_steps, "it hangs"
             self.happen(wanted)
         for attempt in self.live():  # Spark kills what it does not need
             if attempt.lane_number in self.results or self.random.random() < 0.8:

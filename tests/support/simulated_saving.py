@@ -14,7 +14,8 @@ from sdf.errors import SdfError
 from sdf.execution.expansion import expand
 from sdf.execution.measured_run import Running
 from sdf.lanes.lane import WAIT
-from sdf.saving.history import History, Segment, split_record
+from sdf.saving.history import History
+from sdf.saving.log_records import Segment, split_record
 from sdf.scheduling.run_state import RunState
 from support.simulated_lanes import NumbersFn, Simulation
 
@@ -98,6 +99,8 @@ class Log:
 class SavedSimulation(Simulation):
     """One schedule of a saved run."""
 
+    commits_every_seconds = (0.0, 0.005, 0.05, 0.05, 1e9)
+
     def __init__(self, seed, **options):
         self.log = Log()
         self.written = {}  # the records of each segment that was written
@@ -111,7 +114,7 @@ class SavedSimulation(Simulation):
         choose = self.random
         self.fn = SavedNumbersFn(choose)
         self.elements = [(f"{number} {choose.choice(KINDS)}", n) for number, (_, n) in enumerate(self.elements)]
-        self.segment_seconds = choose.choice([0.0, 0.005, 0.05, 0.05, 1e9])
+        self.segment_seconds = choose.choice(self.commits_every_seconds)
         self.drivers = choose.choice([1, 1, 2, 4])
         self.log.append(["begin", "app", {}])
         self.log.append(["prepared"])
@@ -183,7 +186,7 @@ class SavedSimulation(Simulation):
                 attempt.opened = True
                 attempt.outputs = running.invoker.run()
             elif attempt.opened:
-                attempt.writes = self.random.randint(1, 3)
+                attempt.writes = self.writing_steps()
             else:
                 assert running is None
                 self.complete(attempt)
@@ -191,6 +194,10 @@ class SavedSimulation(Simulation):
             if isinstance(error, SdfError) and not attempt.cut:
                 raise
             self.end(attempt)
+
+    def writing_steps(self):
+        """Return how many steps the storage takes to write a segment."""
+        return self.random.randint(1, 3)
 
     def write(self, attempt):
         number = next(self.segments)
@@ -256,7 +263,7 @@ class SavedSimulation(Simulation):
         for steps in itertools.count():
             if all(lane in self.results for lane in range(self.lanes)):
                 break
-            assert steps < 20_000, "it hangs"
+            assert steps < self.most_steps, "it hangs"
             if self.drivers > 1 and self.random.random() < 0.005:
                 return False
             self.happen(range(self.lanes))

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import selectors
-import signal
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
-from functools import partial
 from typing import Any
 
 import attrs
@@ -33,7 +31,8 @@ from sdf.quarantine.failures import Failure
 from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.spark import serde
-from sdf.spark.child import Child, run_in_child
+from sdf.spark.child import Child
+from sdf.spark.live.lane_children import run_attempts
 from sdf.spark.live.preemption import told_to_end
 from sdf.spark.live.watched_segment import WatchedSegment, watched
 from sdf.spark.payload import Payload, marked
@@ -151,32 +150,20 @@ class SaveLaneTask:
         return marked(self._payload.run_id, run)
 
     def _run_in_children(self, number: int, quarantine: Quarantine) -> Iterator[Any]:
-        """Run attempts in children, one after the other: each tells why the one before it has failed."""
-        children: list[int] = []
-        failure: Failure | None = None
+        def attempt(child: Child, failure: Failure | None, told: Callable[[], bool]) -> None:
+            for _ in self._run(number, failure, child, told):
+                raise AssertionError("a lane of a saved run gives nothing")
 
-        def leave() -> None:
-            with suppress(ProcessLookupError):
-                os.kill(children[-1], signal.SIGTERM)
-
-        with told_to_end(leave):
-            while True:
-                work = partial(self._run_in_child, number, failure)
-                ended = list(
-                    run_in_child(
-                        work, block_seconds=quarantine.block_seconds, load=serde.loads, began=children.append
-                    )
-                )  # fmt: skip
-                if not ended:
-                    break
-                (failure,) = ended
+        run_attempts(attempt, quarantine.block_seconds)
         yield from ()
 
-    def _run_in_child(self, number: int, failure: Failure | None, child: Child) -> None:
-        for _ in self._run(number, failure, child):
-            raise AssertionError("a lane of a saved run gives nothing")
-
-    def _run(self, number: int, failure: Failure | None = None, child: Child | None = None) -> Iterator[Any]:
+    def _run(
+        self,
+        number: int,
+        failure: Failure | None = None,
+        child: Child | None = None,
+        told: Callable[[], bool] = lambda: False,
+    ) -> Iterator[Any]:
         fn, side_inputs = self._payload.load()
         with Link(self._address, _hello(number)) as link:
             if failure is not None:
@@ -190,6 +177,8 @@ class SaveLaneTask:
             )
             link.listen(lane)
             with told_to_end(lane.leave), paced(side_inputs, lane.start_times):
+                if told():
+                    lane.leave()
                 while isinstance(first := _next(lane), Running):
                     with nullcontext() if child is None else watched(child, lane) as segment:
                         outputs = _segment(fn, lane, first, segment)

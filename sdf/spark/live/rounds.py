@@ -26,7 +26,7 @@ __all__ = ["Rounds"]
 
 log = logging.getLogger("sdf.saving")
 
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 0.2  # executors that come wait half of it for work, on average; a look takes some milliseconds
 _MOST_IDLE_ROUNDS = 3
 _IDLE_SECONDS = 1.0  # while an attempt waits longer than this for work, a further lane would wait, too
 _END_SECONDS = 1.0  # in which tasks end once their lanes have

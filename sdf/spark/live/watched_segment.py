@@ -44,7 +44,9 @@ class WatchedSegment:
         self._child.started(self._item_id)
         try:
             yield
-        except Exception:
+        except GeneratorExit:  # the sink reads no more
+            raise
+        except BaseException:  # of any kind, such as the panic of a library in Rust
             self._raised, self._claimed = True, running.invoker.last_claimed
             raise
 
@@ -61,7 +63,7 @@ class WatchedSegment:
                 self._in_process = False
             yield output
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Tell the parent if an error convicts a block."""
         failure = failure_of_part(self._item_id, self._claimed, error, raised=self._raised)
         if failure is not None:
@@ -86,7 +88,9 @@ def watched(child: Child, lane: Lane) -> Iterator[WatchedSegment]:
     thread.start()
     try:
         yield segment
-    except Exception as error:
+    except KeyboardInterrupt:  # the user ends the run
+        raise
+    except BaseException as error:
         segment.failed(error)
         raise
     finally:

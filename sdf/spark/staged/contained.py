@@ -67,7 +67,9 @@ def convicting(bundle: Bundle, child: Child | None) -> AbstractContextManager[No
 def _convicting(bundle: Bundle, child: Child) -> Iterator[None]:
     try:
         yield
-    except Exception as error:
+    except (GeneratorExit, KeyboardInterrupt):  # ours, or the user's who ends the run
+        raise
+    except BaseException as error:  # of any kind, such as the panic of a library in Rust
         failure = failure_of(bundle, error)
         if failure is not None:
             child.failed(failure)

@@ -14,6 +14,7 @@ from support.saving import FolderSink, rows
 from support.signalled import SignalledFn, claims_noted
 
 from sdf import DoFn, LiveRunner, OffsetRange, run_sdf, save_sdf
+from sdf.lanes import coordinator
 from sdf.spark.jobs import slot_counter
 
 SETTINGS = {"spark_default_parallelism": None, "spark_deploy_maxExecutorRetries": "-1"}
@@ -23,6 +24,14 @@ def kill_executor():
     """As if its machine were gone: a worker that outlives its executor would commit what it has done."""
     kill_jvm()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_host():
+    """As `kill_executor`, with all workers of the executor."""
+    workers = Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()
+    kill_jvm()
+    for pid in [os.getppid(), *(int(pid) for pid in workers if int(pid) != os.getpid()), os.getpid()]:
+        os.kill(pid, signal.SIGKILL)
 
 
 class WaitsFn(DoFn):
@@ -116,6 +125,75 @@ def test_lanes_leave_executors_that_are_decommissioned(start_clean, tmp_path, ca
     assert report.retries == 0
     assert report.records == 2000
     assert "1 decommissioned" in str(report)
+
+
+def await_lanes(noted, count):
+    while len([path for path in noted.iterdir() if not path.suffix]) < count:
+        time.sleep(0.01)
+
+
+def test_all_lanes_of_an_executor_leave_together(start_clean, tmp_path, caplog):
+    """Both slots of one of two executors, once all four lanes work."""
+    sc = start_clean("local-cluster[2,2,1024]", spark_decommission_enabled="true", **SETTINGS)
+    caplog.set_level(logging.INFO, "sdf.coordinator")
+    noted = tmp_path / "noted"
+    noted.mkdir()
+
+    def to():
+        await_lanes(noted, 4)
+        return my_jvm()
+
+    report = saved(sc, SignalledFn(noted, to, signal.SIGPWR, {40}), tmp_path, 4000, commit_seconds=60)
+    assert claims_noted(noted) == dict.fromkeys((("a", i) for i in range(4000)), 1)
+    assert kinds(report)["decommissioned"] == 1
+    assert caplog.text.count("is told to leave") == 2
+    assert report.retries == 0
+
+
+def test_all_lanes_of_an_executor_are_lost_together(start_clean, tmp_path):
+    """Both slots of one of two executors: what neither had committed is run again, and each record is there once."""
+    sc = start_clean("local-cluster[2,2,1024]", **SETTINGS)
+    noted = tmp_path / "noted"
+    noted.mkdir()
+
+    def to():
+        await_lanes(noted, 4)
+        kill_host()
+
+    report = saved(sc, SignalledFn(noted, to, None, {40}), tmp_path, 4000, commit_seconds=60)
+    assert kinds(report)["lost"] == 1
+    assert report.retries == 2
+    assert report.lost_seconds > 0
+
+
+class TakesItsExecutorAlongFn(DoFn):
+    """Element: a name; one block. That of "bad" kills the JVM above the child in which it runs, whenever it runs."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, 1)
+
+    def process(self, element, tracker):
+        for i in tracker.claims():
+            if element == "bad":
+                kill_jvm(above=os.getppid())
+                time.sleep(600)
+            yield element, i
+
+
+def test_a_block_that_takes_its_executor_along_is_set_aside(start_clean, tmp_path, monkeypatch):
+    """Nobody is left to tell: after some losses it runs alone, in jobs that fail, at last while all rest."""
+    monkeypatch.setattr(coordinator, "_MOST_LOSSES", 2)
+    sc = start_clean("local-cluster[2,1,1024]", spark_task_maxFailures="1", **SETTINGS)
+    good = [str(number) for number in range(20)]
+    sink = FolderSink(tmp_path / "out")
+    elements = sc.parallelize(["bad", *good])
+    fn, options = TakesItsExecutorAlongFn(), {"on_failure": "quarantine", "commit_seconds": 1}
+    summary = save_sdf(elements, fn, sink, runner=LiveRunner(), **options)
+    assert rows(tmp_path / "out") == sorted((name, 0) for name in good)
+    (block,) = summary.failures
+    assert (block.element, block.restriction) == ("bad", OffsetRange(0, 1))
+    assert "its executors were lost" in block.error
+    assert block.attempts == 4  # as part of lanes, alone, and twice on an idle cluster
 
 
 @pytest.fixture

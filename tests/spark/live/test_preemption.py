@@ -1,10 +1,13 @@
 """Lanes of a saved run whose Python workers are told to end, as those of a machine that is taken away."""
 
+import multiprocessing
 import os
 import signal
 import threading
+import time
 
 import pytest
+from support.killing import parent_of
 from support.saving import FolderSink, rows
 from support.signalled import SignalledFn, claims_noted
 
@@ -12,12 +15,30 @@ from sdf import LiveRunner, save_sdf
 from sdf.spark.live.preemption import told_to_end
 
 
+def grandparent():
+    return parent_of(os.getppid())
+
+
+QUARANTINE = {"on_failure": "quarantine"}  # each lane in a child of the worker
+
+
 @pytest.mark.parametrize(
-    ("to", "number"),
-    [(os.getpid, signal.SIGTERM), (os.getpid, signal.SIGHUP), (os.getppid, signal.SIGTERM)],
-    ids=["worker SIGTERM", "worker SIGHUP", "daemon SIGTERM"],
-)
-def test_a_worker_that_is_told_to_end_loses_nothing(sc, tmp_path, to, number):
+    ("to", "number", "options"),
+    [
+        (os.getpid, signal.SIGTERM, {}),
+        (os.getpid, signal.SIGHUP, {}),
+        (os.getppid, signal.SIGTERM, {}),
+        (os.getpid, signal.SIGTERM, QUARANTINE),
+        (os.getppid, signal.SIGTERM, QUARANTINE),
+        (os.getppid, signal.SIGHUP, QUARANTINE),
+        (grandparent, signal.SIGTERM, QUARANTINE),
+    ],
+    ids=[
+        "worker SIGTERM", "worker SIGHUP", "daemon SIGTERM",
+        "child SIGTERM", "worker of child SIGTERM", "worker of child SIGHUP", "daemon of child SIGTERM",
+    ],
+)  # fmt: skip
+def test_a_worker_that_is_told_to_end_loses_nothing(sc, tmp_path, to, number, options):
     """It commits what it has done, and others do the rest; without retries of tasks a worker that dies ends the run."""
     noted = tmp_path / "noted"
     noted.mkdir()
@@ -28,12 +49,14 @@ def test_a_worker_that_is_told_to_end_loses_nothing(sc, tmp_path, to, number):
         FolderSink(tmp_path / "out"),
         runner=LiveRunner(lanes=2),
         commit_seconds=60,
+        **options,
     )
     everything = {(name, i) for name, count in elements for i in range(count)}
     assert len(list(noted.glob("*.signalled"))) == 4
     assert claims_noted(noted) == dict.fromkeys(everything, 1)
     assert rows(tmp_path / "out") == sorted(everything)
     assert summary.report.retries == 0
+    assert not summary.failures
 
 
 def test_another_lane_takes_the_place_of_one_that_left(sc, tmp_path):
@@ -45,6 +68,51 @@ def test_another_lane_takes_the_place_of_one_that_left(sc, tmp_path):
     assert summary.records == 1000
     assert len(summary.report.tasks) == summary.report.lanes == 3  # one of them has left
     assert summary.report.records == 1000
+
+
+class TellsTooEarlyFn(SignalledFn):
+    """The first child tells its worker to end, before it has a lane."""
+
+    def setup(self):
+        if multiprocessing.parent_process() is not None and first(self.path):
+            os.kill(os.getppid(), signal.SIGTERM)
+            time.sleep(1)  # until the worker has told the child
+
+
+class TellsAndDiesFn(SignalledFn):
+    """The child that comes to block 5 first tells its worker to end, and dies."""
+
+    def process(self, element, tracker):
+        for record in super().process(element, tracker):
+            if record[1] == 5 and first(self.path):
+                os.kill(os.getppid(), signal.SIGTERM)
+                os._exit(7)
+            yield record
+
+
+def first(path):
+    try:
+        os.close(os.open(f"{path}/once.signalled", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("fn", [TellsTooEarlyFn, TellsAndDiesFn])
+def test_a_worker_that_is_told_to_end_while_it_has_no_lane_leaves_all_the_same(sc, tmp_path, fn):
+    """Its child has none yet, or has just died: the lane that is there next leaves, and another takes its place."""
+    (tmp_path / "noted").mkdir()
+    summary = save_sdf(
+        sc.parallelize([("a", 1000)]),
+        fn(tmp_path / "noted", None, None, ()),
+        FolderSink(tmp_path / "out"),
+        runner=LiveRunner(lanes=2),
+        **QUARANTINE,
+    )
+    assert rows(tmp_path / "out") == [("a", i) for i in range(1000)]
+    assert not summary.failures
+    assert (tmp_path / "noted" / "once.signalled").exists()
+    assert summary.report.lanes >= 3
 
 
 def test_the_handlers_of_before_are_there_again():

@@ -1,0 +1,111 @@
+"""A saved run with quarantine dies at every numbered point: each good row is saved once, the bad ones are listed."""
+
+import os
+from contextlib import suppress
+
+import pytest
+from support import saving
+from support.crashing import Points
+from support.fns import SlowCountFn, expected
+from support.saving import ELEMENTS, Death, Life, nobody, passing, rows
+
+from sdf import LiveRunner, StagedRunner
+from sdf.errors import JournalFencedError
+from sdf.journal import tool
+from sdf.saving.tool import run
+
+CASES = [(StagedRunner(), "LinesSink"), (LiveRunner(), "FolderSink")]
+RAISE = {("b", 0), ("c", 17), ("c", 59), ("d", 3)}
+KILL = ("c", 30)
+BAD = sorted({*RAISE, KILL})
+ROWS = sorted(row for row in expected(ELEMENTS).elements() if row not in BAD)
+
+
+class FaultyFn(SlowCountFn):
+    """As SlowCountFn; some numbers raise, and one ends its process."""
+
+    def process(self, element, tracker):
+        for row in super().process(element, tracker):
+            if row == KILL:
+                os._exit(7)
+            if row in RAISE:
+                raise ValueError("no number")
+            yield row
+
+
+def every(some, soaking):
+    """Parametrize with runner, sink and the step between the points that are tried."""
+    few = [pytest.param(*case, some, id=f"{type(case[0]).__name__}-{some}") for case in CASES]
+    many = [pytest.param(*case, soaking, id=f"{type(case[0]).__name__}-{soaking}", marks=pytest.mark.soak)
+            for case in CASES]  # fmt: skip
+    return pytest.mark.parametrize(("runner", "sink", "step"), [*few, *many])
+
+
+def save(sc, folder, runner, sink, points):
+    return saving.run(sc, folder, runner, points, FaultyFn(0.004), sink, on_failure="quarantine")
+
+
+def check_end(folder, summary):
+    """All good rows are there once, and the bad ones are listed once, in the summary and in the log."""
+    assert rows(folder / "out") == ROWS
+    assert summary.records == len(ROWS)
+    listed = sorted((block.element[0], block.restriction.start) for block in summary.failures)
+    assert listed == BAD
+    assert all(block.restriction.stop == block.restriction.start + 1 for block in summary.failures)
+    checkpoint = next(path for path in folder.iterdir() if path.name.endswith("out.sdf"))
+    with passing(nobody):
+        assert tool.main(["verify", str(checkpoint)], saved=run) == 0
+
+
+def whole(sc, folder, runner, sink):
+    """Run undisturbed; return the points that were passed."""
+    folder.mkdir()
+    points = Life()
+    check_end(folder, save(sc, folder, runner, sink, points))
+    return points.seen
+
+
+@every(80, 1)
+def test_a_run_with_bad_blocks_survives_a_death_at_every_point(sc, tmp_path, runner, sink, step):
+    """Every third time its second driver dies, too. What was set aside before a death stays so, and is not lost."""
+    points = whole(sc, tmp_path / "whole", runner, sink)
+    tried = range(1, len(points) + 1, step)
+    died, wanted = [], 0
+    for number, at in enumerate(tried):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        seen = []
+        for life in (Life(at), Life(7 + 13 * number % 60) if number % 3 == 0 else nobody, nobody):
+            with suppress(Death):
+                check_end(folder, save(sc, folder, runner, sink, life))
+            wanted += life is not nobody
+            died += life.seen[-1:] if life is not nobody and life.dead else []
+            seen += [] if life is nobody else life.seen
+            found = rows(folder / "out")
+            assert found == ROWS or (found is None and "after commit" not in seen)
+            assert found is None or "before commit" in seen or life is nobody
+        assert found == ROWS
+    print(f"\n{len(points)} points, {len(died)} deaths of {wanted} tried: {sorted(set(died))}")
+    assert len(died) > 0.6 * wanted
+
+
+@every(60, 3)
+def test_of_two_drivers_of_a_run_with_bad_blocks_one_saves_it(sc, tmp_path, runner, sink, step):
+    """One stops at any point, as by SIGSTOP, while the other one begins and ends; then it goes on: it has lost."""
+    points = whole(sc, tmp_path / "whole", runner, sink)
+    tried = range(1, len(points) + 1, step)
+    overtaken = 0
+    for at in tried:
+        folder = tmp_path / str(at)
+        folder.mkdir()
+
+        def overtake(folder=folder):
+            check_end(folder, save(sc, folder, runner, sink, nobody))
+
+        try:
+            check_end(folder, save(sc, folder, runner, sink, Points(overtake, at)))
+        except JournalFencedError:
+            overtaken += 1
+        check_end(folder, save(sc, folder, runner, sink, nobody))
+    print(f"\n{len(points)} points: of {len(tried)} drivers {overtaken} were overtaken")
+    assert overtaken > 0.3 * len(tried)
