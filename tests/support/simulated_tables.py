@@ -1,14 +1,13 @@
-"""A seeded simulation of one run of lanes (`support.simulated_lanes`) whose elements are in tables, many or few of them."""
+"""A seeded simulation of one run of lanes (`support.simulated_lanes`) whose elements are in tables."""
 
 import pickle
 from array import array
-
-from support.simulated_lanes import Simulation
 
 from sdf.execution.bulk.table import ROWS_OF_BLOB, Table
 from sdf.execution.expansion import Expanded, checked_size, expand
 from sdf.model.offset_trackers import OffsetRangeTracker
 from sdf.scheduling.run_state import RunState
+from support.simulated_lanes import Simulation
 
 
 class TableSimulation(Simulation):
@@ -52,7 +51,7 @@ class TableSimulation(Simulation):
         """Rows that ran together are one piece, which has the records of those that ran long, too."""
         assert sum(piece.records for piece in report.pieces) == report.records
         assert report.elements == len(self.elements)
-        names = {element for element in self.elements}
+        names = set(self.elements)
         for piece in report.pieces:
-            assert piece.elements > 1 or piece.element in names or repr(piece.element)
+            assert piece.elements > 1 or piece.element in names
         assert all(element in names for element in report.split_elements)

@@ -6,8 +6,8 @@ is much of what is left, or has run for long; then the row's rest is a residual 
 `process` may defer the rest of a row. That ends the run of the rows, too.
 
 Each row is checked as every work item is. If the DoFn has a tracker or a watermark estimator of its own, a row has an
-`Invoker` of its own. Otherwise one is used again for all rows (`PlainRow`), with a new tracker for each: the checks of a
-row that does nothing unusual then cost less than a microsecond.
+`Invoker` of its own. Otherwise one is used again for all rows (`PlainRow`), with a new tracker for each: the checks of
+a row that does nothing unusual then cost less than a microsecond.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from sdf.scheduling.run_state import RunState
 from sdf.spark import broadcasts
 from sdf.spark.jobs import explain
 from sdf.spark.payload import Payload
-from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.contents import Content
+from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
 from sdf.spark.staged.task import ReadCommitted
 from sdf.spark.stream.batch import BatchRDD, Life, Marked
