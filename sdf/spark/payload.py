@@ -156,7 +156,8 @@ def _from_users_code(error: BaseException | None) -> BaseException | None:
 class Expand:
     """Expands elements into pickled tuples of `Expanded`, for ``mapPartitions``; `expanded` reads them.
 
-    Many are pickled together: collecting ten thousand one by one would double the time of the job.
+    Many are pickled together: collecting ten thousand one by one would double the time of the job. Tables are plain
+    values, and go as they are: the driver would hold each twice if it first got it pickled.
 
     Args:
         payload: the run's DoFn.
@@ -169,10 +170,10 @@ class Expand:
         self._unbounded = unbounded
         self._bulk = bulk
 
-    def __call__(self, elements: Iterable[Any]) -> Iterator[bytes]:
+    def __call__(self, elements: Iterable[Any]) -> Iterator[Any]:
         return marked(self._payload.run_id, self._expand(elements))
 
-    def _expand(self, elements: Iterable[Any]) -> Iterator[bytes]:
+    def _expand(self, elements: Iterable[Any]) -> Iterator[bytes | Expanded]:
         fn, _ = self._payload.load()
         name = type(fn).__name__
         made: Iterator[Expanded]
@@ -181,6 +182,9 @@ class Expand:
         else:
             made = (expand(fn, element, unbounded=self._unbounded) for element in elements)
         for together in _together(made):
+            if isinstance(together, Expanded):
+                yield together
+                continue
             try:
                 pickled = serde.dumps(together, name)
             except UnpicklableError:
@@ -188,21 +192,22 @@ class Expand:
                     serde.dumps(one, f"element {show(one.element)} of {name}, or its restriction,")
                 raise
             yield pickled
-            alone = [one.element for one in together if type(one.element) is not Table]
-            if len(pickled) > BIG_BYTES and (big := big_element(alone)) is not None:
+            if len(pickled) > BIG_BYTES and (big := big_element([one.element for one in together])) is not None:
                 yield serde.dumps(big, "the report of a large element")
 
 
-def _together(made: Iterable[Expanded]) -> Iterator[tuple[Expanded, ...]]:
-    """Yield what is pickled together: about `_TOGETHER` elements, or as many rows of tables."""
+def _together(made: Iterable[Expanded]) -> Iterator[tuple[Expanded, ...] | Expanded]:
+    """Yield what is pickled together, and tables, in order."""
     together: list[Expanded] = []
-    number = 0
     for one in made:
-        together.append(one)
-        number += len(one.element) if type(one.element) is Table else 1
-        if number >= _TOGETHER:
+        is_table = type(one.element) is Table
+        if not is_table:
+            together.append(one)
+        if together and (is_table or len(together) == _TOGETHER):
             yield tuple(together)
-            together, number = [], 0
+            together = []
+        if is_table:
+            yield one
     if together:
         yield tuple(together)
 
@@ -216,12 +221,15 @@ def _dump_elements(elements: list[Any], who: str) -> bytes:
         raise
 
 
-def expanded(pickled: Iterable[bytes], warn: WarnsOnce) -> Iterator[Expanded]:
-    """Yield the elements that `Expand` made, and warn of big ones. It keeps none of ``pickled`` that it has read."""
-    waiting = pickled if isinstance(pickled, deque) else deque(pickled)
+def expanded(given: Iterable[bytes | Expanded], warn: WarnsOnce) -> Iterator[Expanded]:
+    """Yield the elements that `Expand` made, and warn of big ones. It keeps none of ``given`` that it has read."""
+    waiting = given if isinstance(given, deque) else deque(given)
     while waiting:
-        found = serde.loads(waiting.popleft())
-        if isinstance(found, BigElement):
+        one = waiting.popleft()
+        found = one if isinstance(one, Expanded) else serde.loads(one)
+        if isinstance(found, Expanded):
+            yield found
+        elif isinstance(found, BigElement):
             warn(found)
         else:
             yield from found
@@ -255,6 +263,6 @@ def expand_elements(
     ended: Ended = events.get()
     if ended.error is not None:
         raise ended.error
-    pickled = deque(ended.value)
+    found = deque(ended.value)
     ended.value.clear()
-    return expanded(pickled, warn)
+    return expanded(found, warn)

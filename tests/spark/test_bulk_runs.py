@@ -69,12 +69,12 @@ def test_elements_of_a_class_that_is_pickled_by_value(sc, runner):
 
 
 class DearFn(CountFn):
-    """One element takes two seconds, and nothing tells so before."""
+    """One element takes five seconds, and nothing tells so before."""
 
     def process(self, element, tracker):
         for output in super().process(element, tracker):
             if element[0] == "dear":
-                time.sleep(0.1)
+                time.sleep(0.25)
             yield output
 
 
