@@ -25,7 +25,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import LedgerError, SplitError, TilingError, blame, show
-from sdf.execution.bulk.table import Table
+from sdf.execution.bulk.table import Table, named
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import DEFERRED, PLANNED, WHILE_IT_RAN, Outcome, WorkItem
 from sdf.model.restrictions import tiling_flaw
@@ -335,9 +335,10 @@ class Ledger:
             parts = []
             for node in self._leaves(self._nodes[first:stop]):
                 if node.owner not in self._sealed:
+                    element, part = named(node.item.element, node.holds)
                     raise TilingError(
-                        f"{self._name}: the run ended with {show(node.holds)} of element {show(node.item.element)} not "
-                        f"committed (owner: {node.owner!r}). No part of the result is returned."
+                        f"{self._name}: the run ended with {show(part)} of element {show(element)} not committed "
+                        f"(owner: {node.owner!r}). No part of the result is returned."
                     )
                 parts.append(node.holds)
             element = self._nodes[first].item.element

@@ -8,9 +8,18 @@ import pytest
 from support.clock import Clock
 
 from sdf import DoFn, OffsetRange, OffsetRangeTracker
-from sdf.errors import ClaimError, OutputError, ProcessError, SplitError, TilingError, UnclaimedWorkError
+from sdf.errors import (
+    ClaimError,
+    DeferError,
+    OutputError,
+    ProcessError,
+    SplitError,
+    TilingError,
+    UnclaimedWorkError,
+)
 from sdf.execution.bulk.making import expand_in_bulk
-from sdf.execution.bulk.table import Rows, Table
+from sdf.execution.bulk.table import Rows, Table, named
+from sdf.execution.deferrals import Deferrals
 from sdf.execution.executor import Executor, run_to_end
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import DEFERRED, Outcome
@@ -461,12 +470,46 @@ def test_rows_that_overlap_are_refused():
 
 
 def test_a_lost_row_fails_the_proof():
-    """The table is like any element."""
+    """The table is like any element; if it is one row, that is named."""
     work, item = begun(RowFn())
-    front, _ = work.cut(item, 0.5)
+    front, rest = work.cut(item, 0.5)
     commit(work, front, None, "first")
     with pytest.raises(TilingError, match=r"of element 4 elements, the first of them \('a', 3, 5\) not committed"):
         work.ledger.prove()
+    while (pair := work.cut(rest, 0.1)) is not None:
+        commit(work, pair[0], None, ("front", pair[1].id))
+        rest = pair[1]
+    with pytest.raises(TilingError, match=r"with OffsetRange\(start=-2, stop=-1\) of element \('d', -2, -1\) not comm"):
+        work.ledger.prove()
+
+
+def test_a_row_that_is_deferred_for_ever_is_named():
+    """Not the table, whose first row has done its work."""
+    work, item = begun(RowFn())
+    (_, row, _) = work._parts(item, [Rows((0, 0), (2, 0)), Rows((2, 0), (3, 0)), Rows((3, 0), (4, 0))])
+    deferrals = Deferrals("RowFn")
+    for _ in range(100):
+        deferrals.note(row, None)
+    with pytest.raises(DeferError, match=r"deferred OffsetRange\(start=0, stop=3\) of element \('c', 0, 3\) 101 times"):
+        deferrals.note(row, None)
+
+
+class OnlyOnWorkers:
+    """Does not unpickle here."""
+
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_an_element_that_does_not_unpickle_on_the_driver_may_run():
+    """The driver needs it only for its name in the report, and says why it has none."""
+    table = Table(0, (pickle.dumps([OnlyOnWorkers()] * 3),), array("q", [0, 0, 0]), array("q", [2, 2, 2]))
+    work = RunState(RowFn())
+    (item,) = work.add([Expanded(table, table.whole(), ((table.whole(), 6),))])
+    work._parts(item, [Rows((0, 0), (1, 1)), Rows((1, 1), (3, 0))])
+    (name,) = work.split_elements()
+    assert repr(name).startswith("<an element that the driver cannot show: elements do not unpickle here (ValueError: ")
+    assert named(item.element, Rows((1, 0), (2, 0))) == (item.element, Rows((1, 0), (2, 0)))
 
 
 def test_each_row_has_a_number():
@@ -511,6 +554,18 @@ def test_what_is_alone(kind):
     assert all(type(one.element) is not Table for one in made(kind(), small[:15]))
     assert {type(one.element) for one in made(kind(), [(f"{number}" * 5000, 0, 2) for number in range(20)])} == {tuple}
     assert {type(one.element) for one in made(kind(), [("x", 1 << 70, (1 << 70) + 1)] * 20)} == {tuple}
+
+
+def test_an_element_of_an_enormous_size_is_alone():
+    """A table adds up sizes as 64 bits hold them."""
+
+    class VastFn(OwnFn):
+        def restriction_size(self, element, restriction):
+            return 10**400 if element[0] == "vast" else 1
+
+    rows = [("small", 0, 1)] * 20
+    found = made(VastFn(), [*rows, ("vast", 0, 1), *rows])
+    assert [one.pieces[0][1] for one in found] == [20, 10**400, 20]
 
 
 def test_an_element_that_its_dofn_cuts_is_alone():

@@ -7,8 +7,11 @@ from collections import Counter
 import pytest
 from support.fns import CountFn, NotesRuns, expected
 
-from sdf import LiveRunner, OffsetRangeTracker, StagedRunner, run_sdf
+from sdf import LiveRunner, OffsetRangeTracker, StagedRunner, TaggedOutput, run_sdf
 from sdf.errors import ProcessError
+from sdf.execution.bulk.table import Table
+from sdf.execution.expansion import Expanded
+from sdf.spark.payload import Expand, expanded, sending
 
 RUNNERS = [StagedRunner(), LiveRunner()]
 every_runner = pytest.mark.parametrize("runner", RUNNERS, ids=lambda runner: type(runner).__name__)
@@ -46,6 +49,16 @@ def test_many_small_elements(sc, runner, kind):
     assert "3,000 elements" in str(report)
     assert report.straggler is None
     assert '"elements": 3000' in report.to_json()
+
+
+def test_the_driver_gets_tables_as_they_are(sc):
+    """Had it got them pickled, it would hold all elements twice for a while."""
+    with sending(sc, CountFn(), {}) as payload:
+        given = sc.parallelize([*SMALL, ("large", 10_000)], 2).mapPartitions(Expand(payload, bulk=True)).collect()
+    assert sum(len(one.element) for one in given if isinstance(one, Expanded)) == 3000
+    found = list(expanded(given, None))
+    assert [one.element for one in found if type(one.element) is not Table] == [("large", 10_000)]
+    assert sum(len(one.element) for one in found if type(one.element) is Table) == 3000
 
 
 @every_runner
@@ -171,7 +184,6 @@ def test_a_lost_worker_loses_nothing(sc, runner, tmp_path):
 
 def test_tags(sc):
     """A row gives to all outputs."""
-    from sdf import TaggedOutput
 
     class OddFn(CountFn):
         def process(self, element, tracker):

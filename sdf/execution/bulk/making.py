@@ -2,7 +2,7 @@
 
 Alone, as an element outside of any table, is an element
 
-- whose restriction is no plain `OffsetRange` with an end, or has other bounds than 64 bits hold;
+- whose restriction is no plain `OffsetRange` with an end, or has other bounds or sizes than 64 bits hold;
 - which `split_restriction` cuts, on which the DoFn has a remark, or whose size is unknown;
 - which is large: more than a sixteenth of its table by size, so that the planner sees it, or of many bytes;
 - which has few neighbours.
@@ -94,7 +94,7 @@ def _as_row(fn: DoFn, one: Expanded) -> _Row | None:
     whole, ((_, size), *more) = one.restriction, one.pieces
     if more or one.note is not None or size is None or type(whole) is not OffsetRange:
         return None
-    if type(whole.stop) is not int or not _fits(whole.start, whole.stop):
+    if type(whole.stop) is not int or not _fits(whole.start, whole.stop) or size >= _MOST_OFFSET:
         return None
     if not isinstance(fn.create_tracker(one.element, whole), OffsetRangeTracker):
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import show
+from sdf.errors import UnpicklableError, show
 from sdf.execution.bulk.table import Rows, Table
 from sdf.execution.work_items import Ran, WorkItem
 
@@ -25,6 +25,16 @@ class Several:
         return f"{self.number:,} elements, the first of them {show(self.first)}"
 
 
+@attrs.frozen(repr=False)
+class Unknown:
+    """Stands for an element that does not unpickle on the driver, where nothing but its name needs it."""
+
+    reason: str
+
+    def __repr__(self) -> str:
+        return f"<an element that the driver cannot show: {self.reason}>"
+
+
 class RowNames:
     """See the module's docstring. It unpickles the elements that it names, each of them once."""
 
@@ -35,7 +45,10 @@ class RowNames:
         """Return the element of a row, the same object each time."""
         number = item.element_id + row
         if number not in self._elements:
-            self._elements[number] = item.element.element(row)
+            try:
+                self._elements[number] = item.element.element(row)
+            except UnpicklableError as error:
+                self._elements[number] = Unknown(str(error))
         return self._elements[number]
 
     def cuts(self, item: WorkItem, parts: Iterable[Any]) -> list[tuple[int, Any]]:

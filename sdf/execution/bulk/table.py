@@ -14,7 +14,7 @@ import attrs
 from sdf.errors import InvalidTypeError, SplitError, UnpicklableError, show
 from sdf.model.restrictions import OffsetRange
 
-__all__ = ["ROWS_OF_BLOB", "Rows", "Table"]
+__all__ = ["ROWS_OF_BLOB", "Rows", "Table", "named"]
 
 ROWS_OF_BLOB = 32  # rows pickled together: what is sent of a table is a whole number of these
 
@@ -125,7 +125,7 @@ class Table:
         try:
             some: list[Any] = pickle.loads(self.blobs[blob])
         except Exception as error:
-            raised = UnpicklableError(f"elements do not unpickle on a worker ({type(error).__name__}: {error}).")
+            raised = UnpicklableError(f"elements do not unpickle here ({type(error).__name__}: {error}).")
             raised.has_context = True  # it is not the fault of the element before
             raise raised from error
         return some
@@ -198,3 +198,13 @@ def nearest(ascending: list[Any], value: float) -> int:
     if at == len(ascending) or (at and value - ascending[at - 1] <= ascending[at] - value):
         return at - 1
     return at
+
+
+def named(element: Any, restriction: Any) -> tuple[Any, Any]:
+    """Return the element and the restriction that an error names: of one row of a table, its own."""
+    if type(element) is not Table or type(restriction) is not Rows or len(restriction) != 1:
+        return element, restriction
+    try:
+        return element.element(restriction.first), element.range_of(restriction.first, restriction)
+    except UnpicklableError:  # the error that is told matters more
+        return element, restriction
