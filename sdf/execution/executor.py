@@ -101,6 +101,8 @@ class Executor:
         known = running.item.id if known_as is None else known_as
         ran = running.ran(known, self._began, done)
         self.items += ran.elements
+        if known != running.item.id and running.starts_inside():  # the driver has counted this element
+            ran = attrs.evolve(ran, elements=ran.elements - 1)
         self.units += done
         self.seconds += running.seconds()
         self.records += ran.records
@@ -113,7 +115,7 @@ class Executor:
 
     def _note(self, ran: Ran, dear: tuple[Ran, ...]) -> None:
         """Note how a work item ran, and the rows of it that took long, each by itself."""
-        dear = tuple(attrs.evolve(row, item_id=ran.item_id) for row in dear[: ran.elements - 1])
+        dear = tuple(attrs.evolve(row, item_id=ran.item_id) for row in dear[: max(0, ran.elements - 1)])
         rest = attrs.evolve(
             ran,
             seconds=max(0.0, ran.seconds - sum(row.seconds for row in dear)),

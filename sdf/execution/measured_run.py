@@ -204,6 +204,10 @@ class Running:
         """Return of how many elements it has begun the work."""
         return self.invoker.begun if isinstance(self.invoker, TableInvoker) else 1
 
+    def starts_inside(self) -> bool:
+        """Return whether it begins inside an element; call it for a residual."""
+        return type(self.item.element) is not Table or self.item.restriction.start[1] > 0
+
     def slow_blocks(self) -> tuple[SlowBlock, ...]:
         """Return the slowest blocks seen; call it after the end, which also ends the last block."""
         if self._first is not None:

@@ -20,7 +20,7 @@ from sdf.errors import (
 from sdf.execution.bulk.making import expand_in_bulk
 from sdf.execution.bulk.table import Rows, Table, named
 from sdf.execution.deferrals import Deferrals
-from sdf.execution.executor import Executor, run_to_end
+from sdf.execution.executor import Executor, residual_item, run_to_end
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import DEFERRED, Outcome
 from sdf.model.watermarks import ManualWatermark
@@ -384,6 +384,21 @@ def test_a_row_that_runs_long_is_reported_by_itself():
     assert (dear.element, dear.element_id, dear.restriction, dear.seconds) == (ROWS[2], 2, OffsetRange(0, 3), 1.0)
     assert (rest.elements, rest.seconds, rest.records, rest.units) == (3, 0.0, len(BLOCKS), 3.0)
     assert rest.element_id == 0
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("at", range(1, len(BLOCKS) + 1))
+def test_each_row_counts_once(at, long):
+    """Also if a residual stays with the worker that cut it off, and begins inside a row or between two."""
+    fn = RowFn()
+    _, item = begun(fn)
+    _, part, executor = run_with(fn, item, at, lambda running: running.split(0), long=long)
+    for number, residual in enumerate([] if part is None else part.residuals, start=1):
+        kept = residual_item(fn, item, residual, -number, item.id)
+        with executor.start(kept).outputs() as outputs:
+            list(outputs)
+        executor.end(item.id)
+    assert sum(ran.elements for ran in executor.take_report()[0]) == len(ROWS)
 
 
 @pytest.mark.parametrize(

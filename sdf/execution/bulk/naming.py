@@ -82,12 +82,11 @@ class RowNames:
         found = []
         for ran in all_ran:
             row = ran.row
-            if row < 0 and (ran.elements > 1 or len(held) > 1):
-                first = next((row for row in range(held.first, held.end) if row not in named), held.first)
-                several = Several(ran.elements, self.element(item, first))
-                found.append((ran, item.element_id + first, several, held))
-                continue
-            row = held.first if row < 0 else row
+            if row < 0:
+                row = next((row for row in range(held.first, held.end) if row not in named), held.first)
+                if ran.elements > 1:
+                    found.append((ran, item.element_id + row, Several(ran.elements, self.element(item, row)), held))
+                    continue
             if held.first <= row < held.end:  # a lane may say anything
                 found.append((ran, item.element_id + row, self.element(item, row), table.range_of(row, held)))
         return found
