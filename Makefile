@@ -4,7 +4,7 @@ BEGAN := $(shell date +%s)
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal  # much of it waits
+PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal --durations 20  # much of it waits
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
@@ -62,7 +62,7 @@ demo: .venv/demo-ready  ## Run the main job: count records of real Avro files, o
 	$(BIN)/python examples/read_fn.py
 	@echo "make demo took $$(($$(date +%s) - $(BEGAN))) s, setup and run."
 
-test: setup  ## Run all tests but the soak, in ten minutes
+test: setup  ## Run all tests but the soak, in half an hour on two cores
 	$(PYTEST) -m "not soak"
 
 test-fast: setup  ## Run the tests that need no Spark, in a minute or two

@@ -34,6 +34,9 @@ class Overheads:
         stage_seconds: for which the driver's thread waits until Spark has taken a stage.
         launch_seconds: between two tasks that Spark's driver starts.
         restart_seconds: until a lost slot runs tasks again.
+        wake_seconds: of CPU that a message costs the driver's thread if it sleeps: it is woken, and its code and data
+            are in no cache. Messages that come while it is awake cost what its decisions cost; `hundred_lanes.py`
+            measures both.
     """
 
     message_seconds: float
@@ -41,6 +44,7 @@ class Overheads:
     stage_seconds: float
     launch_seconds: float
     restart_seconds: float
+    wake_seconds: float = 0.0
 
 
 class Launcher:
@@ -92,22 +96,24 @@ class Driver:
     Args:
         timeline: of the world.
         clock: seconds of CPU of this process; `none` if the driver is to take no time, so that runs can be repeated.
+        wake_seconds: see `Overheads`.
 
     Attributes:
         seconds: of CPU so far.
         free: when it is done with all so far.
     """
 
-    def __init__(self, timeline, clock=time.process_time):
-        self._timeline, self._clock = timeline, clock
+    def __init__(self, timeline, clock=time.process_time, wake_seconds=0.0):
+        self._timeline, self._clock, self._wake_seconds = timeline, clock, wake_seconds
         self.seconds = self.free = 0.0
 
     def __call__(self, function, *args):
         """Call a function with the time at which its turn comes, and the rest."""
         began = self._clock()
+        woken = self._wake_seconds if self.free < self._timeline.now else 0.0
         self.free = max(self.free, self._timeline.now)
         result = function(self.free, *args)
-        taken = self._clock() - began
+        taken = self._clock() - began + woken
         self.seconds += taken
         self.free += taken
         return result

@@ -125,7 +125,7 @@ class LiveSimulation:
         self.world = world
         self.commit_seconds = commit_seconds
         self.timeline = Timeline()
-        self.driver = Driver(self.timeline, **driver_clock)
+        self.driver = Driver(self.timeline, wake_seconds=world.overheads.wake_seconds, **driver_clock)
         self.sent, self.outbox = 0, []
         self.unended = len(world.slots)  # LiveRunner(lanes=...) has as many lanes as there will be slots
         work = self.work = RunState(SlotFn(world))

@@ -17,6 +17,7 @@ ARCHIVE = HERE.parent / ".venv" / "spark.jsa"  # of Spark's classes, by .ci/shar
 if ARCHIVE.exists():
     FLAGS += f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable"
 os.environ.setdefault("JDK_JAVA_OPTIONS", FLAGS)
+S3 = "FSSPEC_S3"
 FOLDERS = sorted({str(path.parent) for path in HERE.rglob("*.py") if path.parent.name != "support"})
 os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])
 
@@ -43,7 +44,9 @@ def start(master, **settings):
     stop()
     conf = SparkConf().setMaster(master).setAppName("sdf tests")
     conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
-    conf.set("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
+    for name in ("PYTHONPATH", S3):  # the JVM keeps the environment of its start
+        if name in os.environ:
+            conf.set(f"spark.executorEnv.{name}", os.environ[name])
     for name, value in {"spark_default_parallelism": "4", **settings}.items():
         if value is not None:
             conf.set(name.replace("_", "."), value)
@@ -57,7 +60,10 @@ def start(master, **settings):
 
 @pytest.fixture(scope="session")
 def s3_server():
-    """An S3 server, which fsspec's configuration names, here and in processes that are started meanwhile."""
+    """An S3 server, which fsspec's configuration names, here and in the workers of contexts that are started later.
+
+    So a context that is there already is stopped.
+    """
     for library in ("moto", "s3fs"):
         pytest.importorskip(library)
     import fsspec.config
@@ -66,7 +72,8 @@ def s3_server():
     server = S3Server()
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(fsspec.config.conf, "s3", server.config)
-        patch.setenv("FSSPEC_S3", json.dumps(server.config))
+        patch.setenv(S3, json.dumps(server.config))
+        stop()
         yield server
     server.stop()
 

@@ -67,6 +67,7 @@ from sdf.limits.rate_limit import RateLimit
 from sdf.quarantine.failures import KILLED, Failure
 from sdf.quarantine.suspects import Suspects
 from sdf.reporting.progress import RunProgress
+from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
 from sdf.scheduling.commit_interval import CommitInterval
 from sdf.scheduling.run_state import RunState
@@ -239,6 +240,7 @@ class Coordinator:
                 attempt.closes()
                 if self._saved is not None:
                     self._departs(attempt.hello)
+                    log.info("%s: lane %d on %s leaves", self.name, attempt.lane.number, attempt.hello.worker)
                     self._send(name, Sealed())
             else:
                 raise ProtocolError(f"lane {attempt.lane.number} said hello twice.")
@@ -341,9 +343,12 @@ class Coordinator:
         now: float,
         *,
         idle: bool,
+        task: TaskRun | None = None,
     ) -> None:
-        """See `SuspectWork.ended`."""
+        """See `SuspectWork.ended`; ``task`` is for the report, None if Spark has lost it."""
         assert self._suspects is not None
+        if failure is None and task is not None:
+            self._statistics.suspect(task, outcome)
         self._give(self._suspects.ended(owner, outcome, failure, done, idle=idle), now)
         self._assignment.settle(now)
 

@@ -218,7 +218,10 @@ def rows(path):
 def test_a_saved_run_sets_bad_blocks_aside(sc, tmp_path, what):
     """The summary and the log name them; the same call again does not run them."""
     bad = dict.fromkeys([(0, 0), (1, BLOCKS - 1), (2, 50)], what)
-    sink = ParquetFiles(str(tmp_path / "out"))
+    import pyarrow as pa
+
+    schema = pa.schema([("element", pa.int64()), ("block", pa.int64())])  # the first record may be a bad one
+    sink = ParquetFiles(str(tmp_path / "out"), schema=schema)
     summary = save_sdf(sc.parallelize(range(3), 3), RowFn(bad), sink, on_failure="quarantine", block_seconds=3.0)
     wanted = [(element, block, block + 1) for element, block in sorted(bad)]
     assert rows(tmp_path / "out") == of_all_but(bad)
@@ -289,7 +292,7 @@ def test_odd_failures_are_set_aside_in_a_saved_run(sc, tmp_path, what, runner):
     sink = TextFiles(str(tmp_path / "out"))
     options = {"on_failure": "quarantine", "block_seconds": 3.0, "runner": runner}
     summary = save_sdf(sc.parallelize([what]), OddFn(), sink, **options)
-    assert summary.records == 9
+    assert summary.records == summary.report.records == 9
     (failed,) = summary.failures
     assert set_aside([failed]) == [(what, 5, 6)]
     assert re.search(ODD[what], failed.error)

@@ -26,6 +26,7 @@ from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import Fail, FromLane, Hello, SegmentDone, ToLane
 from sdf.quarantine.failures import Failure
 from sdf.reporting.progress import RunProgress
+from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
 from sdf.spark.live.link import Address
 
@@ -135,14 +136,21 @@ class Run:
         return taken
 
     def suspect_ended(
-        self, owner: Hashable, outcome: Outcome, failure: Failure | None, done: SegmentDone, *, idle: bool
+        self,
+        owner: Hashable,
+        outcome: Outcome,
+        failure: Failure | None,
+        done: SegmentDone,
+        *,
+        idle: bool,
+        task: TaskRun | None = None,
     ) -> None:
         """See `Coordinator.suspect_ended`. Call it from the thread that calls `take_suspects`; it waits for the end."""
         entered = threading.Event()
 
         def enter() -> None:
             try:
-                self.coordinator.suspect_ended(owner, outcome, failure, done, time.monotonic(), idle=idle)
+                self.coordinator.suspect_ended(owner, outcome, failure, done, time.monotonic(), idle=idle, task=task)
             finally:
                 entered.set()
 

@@ -16,6 +16,7 @@ from sdf.execution.work_items import SUSPECT, Outcome, WorkItem
 from sdf.lanes.messages import SegmentDone
 from sdf.quarantine.failures import KILLED, Failure
 from sdf.quarantine.options import Quarantine
+from sdf.reporting.run_facts import TaskRun
 from sdf.saving.segments import Targets
 from sdf.spark.jobs import Jobs
 from sdf.spark.live.contained_run import Run
@@ -96,7 +97,18 @@ class SuspectJobs:
         self._items.pop(key.owner)
         (receipt,) = receipts
         done = SegmentDone(1, 0, receipt.messages, receipt.counts, receipt.seconds, receipt.closing_seconds)
-        self._served.suspect_ended(key.owner, receipt.outcome, receipt.failure, done, idle=idle and not self.running)
+        task = TaskRun(
+            stage=0,
+            task=0,  # it comes after the lanes
+            worker=receipt.worker,
+            began=receipt.began,
+            seconds=receipt.seconds,
+            work_items=1,
+            handed_back=sum(len(part.residuals) for part in receipt.outcome.parts),
+            records=sum(receipt.counts),
+        )
+        idle = idle and not self.running
+        self._served.suspect_ended(key.owner, receipt.outcome, receipt.failure, done, idle=idle, task=task)
 
     def lost(self, key: Suspected, error: Exception, *, idle: bool) -> None:
         """Spark has given up a job since each of its executors was lost: that is a failure of the suspect.

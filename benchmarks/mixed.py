@@ -1,0 +1,97 @@
+"""Does a run of a million elements, of which a thousand are dear, come close to the ideal?
+
+Dear elements wait for 100 ms, the others compute for 10 microseconds. The dear lie at random, or all in a row. The
+ideal is a plain mapPartitions over the same elements, with as many dear ones in each slot, dealt by hand; flatMap is
+the same over the elements as they lie. Elements are one block each: they cannot be cut, only moved.
+
+    python benchmarks/mixed.py
+    python benchmarks/mixed.py --elements 100000 --dear 100
+"""
+
+import random
+import time
+
+from harness import Bench, in_turn
+
+from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
+
+SLOTS = 8
+DEAR_SECONDS = 0.1
+CHEAP_SECONDS = 10e-6
+LIMIT = 1.1
+
+
+def spend(element):
+    """Spend the seconds of an element, which is negative if it is dear."""
+    if element < 0:
+        time.sleep(DEAR_SECONDS)
+        return
+    ends = time.perf_counter() + CHEAP_SECONDS
+    while time.perf_counter() < ends:
+        pass
+
+
+class SpendFn(DoFn):
+    """Element: a number; one block."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, 1)
+
+    def process(self, element, tracker):
+        if tracker.try_claim(0):
+            spend(element)
+            yield element
+
+
+def spend_all(elements):
+    for element in elements:
+        spend(element)
+        yield element
+
+
+def main():
+    bench = Bench(__doc__, rounds=1)
+    bench.option("--elements", 1_000_000, quick=20_000)
+    bench.option("--dear", 1000, quick=20)
+    given = bench.begin()
+    sc = bench.spark(SLOTS)
+    each = given.elements // given.dear
+    dealt = [-number if number % each == 1 else number for number in range(given.elements)]
+    dear = [number for number in dealt if number < 0]
+    cheap = [number for number in dealt if number >= 0]
+    at_random = dealt.copy()
+    random.Random(0).shuffle(at_random)
+    middle = len(cheap) // 2
+    in_a_row = [*cheap[:middle], *dear, *cheap[middle:]]
+    lying = {"at random": at_random, "in a row": in_a_row}
+    ideal = sc.parallelize(dealt, SLOTS).mapPartitions(spend_all)
+    table = bench.table(
+        f"{given.elements:,} elements of {CHEAP_SECONDS * 1e6:g} us, {given.dear:,} of them of {DEAR_SECONDS:g} s, on "
+        f"{SLOTS} slots; makespan over the ideal",
+        {"the dear lie": "{}", "ideal": "{:.2f} s", "flatMap": "{:.3f}", "Staged": "{:.3f}", "Live": "{:.3f}"},
+    )
+
+    def count(elements, runner):
+        result = run_sdf(sc.parallelize(elements, SLOTS), SpendFn(), runner=runner)
+        found = result.count()
+        result.unpersist()
+        return found
+
+    count(range(100), StagedRunner())  # starts the workers
+    for name, elements in lying.items():
+        runs = {
+            "ideal": ideal.count,
+            "flatMap": sc.parallelize(elements, SLOTS).mapPartitions(spend_all).count,
+            "Staged": lambda elements=elements: count(elements, StagedRunner()),
+            "Live": lambda elements=elements: count(elements, LiveRunner()),
+        }
+        taken = in_turn(runs, given.rounds, warm_up=False)
+        over = {way: taken[way].median / taken["ideal"].median for way in ("flatMap", "Staged", "Live")}
+        table.row(name, taken["ideal"].median, *over.values())
+        for way in ("Staged", "Live"):
+            bench.claim(f"{way}Runner over the ideal, the dear {name}", over[way], at_most=LIMIT)
+    bench.end()
+
+
+if __name__ == "__main__":
+    main()
