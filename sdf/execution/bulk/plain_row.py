@@ -7,7 +7,6 @@ error, ends the run of the rows; so only what any row may change is set anew for
 from __future__ import annotations
 
 from collections.abc import Iterable
-from threading import Lock
 from typing import Any
 
 from sdf.execution.invoker import Invoker
@@ -47,7 +46,6 @@ class PlainRow(Invoker):
         seen = object.__new__(self._kind)
         fields = vars(seen)
         fields.update(self._template)
-        fields["_lock"] = Lock()
         fields["_start"] = fields["_fence"] = start
         fields["_last"] = fields["_record"] = start - 1
         fields["_stop"] = stop

@@ -182,10 +182,8 @@ class Table:
         if not here.start <= rows.start <= rows.stop <= here.stop:
             raise SplitError(f"{rows!r} do not lie in {here!r}.")
 
-    def cut(self, rows: Rows, fraction: float) -> tuple[Rows, Rows] | None:
-        """Cut between two rows, so that about ``fraction`` of the work lies in front; None if there is only one row."""
-        if len(rows) < 2:
-            return None
+    def cut(self, rows: Rows, fraction: float) -> tuple[Rows, Rows]:
+        """Cut two or more rows between two of them, so that about ``fraction`` of the work lies in front."""
         done = list(accumulate(self.lengths(rows.first, rows.end), initial=0))
         at = nearest(done, done[-1] * float(fraction)) if done[-1] else round(fraction * len(rows))
         row = rows.first + min(max(at, 1), len(rows) - 1)
