@@ -16,7 +16,7 @@ from sdf.execution.executor import Executor, run_to_end
 from sdf.execution.work_items import Ran, WorkItem
 from sdf.model.restrictions import tiling_flaw
 from sdf.model.trackers import Progress
-from sdf.model.watermarks import ManualWatermark
+from sdf.model.watermarks import ManualWatermark, MonotonicWatermark
 
 SIZES = [3, 0, 4, 2]
 
@@ -139,6 +139,21 @@ def test_a_row_that_ends_with_its_claims_excuses_none_behind_it(kind):
 
 
 @kinds
+def test_a_row_that_ends_with_its_claims_takes_no_deferral_from_one_behind_it(kind):
+    """Its last block was others'; that of the row behind it is not."""
+
+    def defers(tracker):
+        yield tracker.try_claim(0)
+        tracker.defer_remainder()
+
+    table = table_of()
+    invoker = TableInvoker(kind(a=in_blocks, c=defers), table, table.whole())
+    with invoker.outputs() as outputs:
+        list(outputs)
+    assert [one.restriction for one in invoker.residuals] == [Rows((3, 0), (4, 0)), Rows((2, 1), (3, 0))]
+
+
+@kinds
 def test_an_empty_row_must_give_nothing(kind):
     """It has no block to which an output could belong."""
     with pytest.raises(OutputError, match=r"of element 'b': it gave 1 output before its first claim"):
@@ -174,6 +189,25 @@ class MarksFn(OwnFn):
 def test_only_the_first_row_goes_on_from_a_watermark():
     """It belongs to an element."""
     assert outputs_of(MarksFn(), table_of([2, 2]), watermark=5) == [5, 10, 0, 10]
+
+
+class TimesFn(MarksFn):
+    """Each block is of time 3."""
+
+    def create_watermark_estimator(self, element, restriction):
+        return MonotonicWatermark(0)
+
+    def process(self, element, tracker):
+        for _ in tracker.claims():
+            tracker.watermark.observe(3)
+            yield element
+
+
+def test_late_records_of_all_rows_are_counted():
+    """Those of rows that have ended, too."""
+    invoker = TableInvoker(TimesFn(), table_of(), table_of().whole(), late_below=5)
+    with invoker.outputs() as outputs:
+        assert len(list(outputs)) == invoker.late == invoker.records == sum(SIZES)
 
 
 @kinds
