@@ -10,7 +10,7 @@ from support.fns import CountFn
 from sdf.execution.bulk.naming import Several
 from sdf.execution.bulk.table import Table
 from sdf.execution.bundle import Bundle
-from sdf.execution.work_items import Outcome, Ran, WorkItem
+from sdf.execution.work_items import Outcome, Part, Ran, WorkItem
 from sdf.reporting.findings import straggler
 from sdf.reporting.pieces import PieceRun, counts, unsplit
 from sdf.scheduling.cost_model import CostModel
@@ -40,6 +40,17 @@ def test_what_rows_cost_by_number():
     assert costs.mean_of_items() == 3.0
     assert costs.seconds_of(rows_of(9, 40, 5)) == pytest.approx(120, rel=0.05)
     assert costs.seconds_of(rows_of(9, 1, 5)) == pytest.approx(3, rel=0.05)
+
+
+def test_a_row_that_is_told_by_itself_did_its_own_work():
+    """Not that of all rows that ran with it; this task has split, so the work of all is told, too."""
+    costs = CostModel()
+    for number in range(30):
+        costs.observe(Outcome(1, (), 1000, 500.0, (Ran(number, 0.0, 500.0, 1000, 0, 0.0, 100),)))
+        part = Part(100 + number, None, (), 1000, 500.0)
+        told = Ran(part.item_id, 0.0, 495.0, 990, 0, 0.0, 99), Ran(part.item_id, 0.0, 5.0, 10, 0, 0.0, 1, 7)
+        costs.observe(Outcome(1, (part,), 1000, 500.0, told))
+    assert costs.seconds_of(rows_of(999, 10, 100)) == pytest.approx(500, rel=0.05)
 
 
 def test_what_a_queue_of_rows_costs():
@@ -76,7 +87,7 @@ def test_many_elements_are_no_straggler():
     bulk = [piece(number, 1000, 10.0) for number in range(4)]
     assert straggler(bulk, 4) is None
     assert counts(bulk) == dict.fromkeys(range(4), 1000)
-    assert straggler([*bulk, piece(9, 1, 30.0, "dear")], 4).element == "dear"
+    assert straggler([piece(0, 1000, 40.0), piece(9, 1, 30.0, "dear")], 4).element == "dear"
 
 
 def test_without_splitting_many_elements_go_to_all_slots():
