@@ -11,7 +11,16 @@ import statistics
 import tempfile
 import time
 
-from harness import Bench, Timed, forget_peak, in_processes, in_turn, peak_megabytes, resident_megabytes
+from harness import (
+    Bench,
+    Timed,
+    forget_peak,
+    in_processes,
+    in_turn,
+    peak_megabytes,
+    resident_megabytes,
+    worker_seconds,
+)
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
 from sdf.execution.expansion import Expanded
@@ -62,6 +71,9 @@ def runs(bench, sc, given):
         "µs each": "{:.1f}",
         "driver MB at most": "{:,.0f}",
         "report MB": "{:,.2f}",
+        "over flatMap µs each": "{:.1f}",
+        "driver CPU µs each": "{:.2f}",
+        "worker CPU µs each": "{:.1f}",
     }
     elements = bench.table(f"elements that do next to nothing, on {SLOTS} slots; the report as JSON", formats)
     splits = bench.table(f"one range that split_restriction cuts, on {SLOTS} slots", formats)
@@ -71,14 +83,19 @@ def runs(bench, sc, given):
 
         def run(name):
             forget_peak()
-            began = time.perf_counter()
+            began, driver, workers = time.perf_counter(), time.process_time(), worker_seconds()
             result = run_sdf(rdd, fn, runner=RUNNERS[name])
             count = result.count()
             seconds = time.perf_counter() - began
             result.unpersist()
-            told[name] = peak_megabytes(), len(result.report.to_json()) / 1e6
+            driver, workers = time.process_time() - driver, worker_seconds() - workers
+            costs = [(each - plain) / number * 1e6 for each, plain in ((seconds, flat), (driver, 0), (workers, 0))]
+            told[name] = peak_megabytes(), len(result.report.to_json()) / 1e6, *costs
             return Timed(count, seconds)
 
+        began = time.perf_counter()
+        rdd.flatMap(lambda element: [element]).count()
+        flat = time.perf_counter() - began
         taken = in_turn({name: lambda name=name: run(name) for name in RUNNERS}, given.rounds, warm_up=number <= 1000)
         for name, one in taken.items():
             table.row(f"{number:,} {what}, {name}", one.median, one.median / number * 1e6, *told[name])

@@ -308,6 +308,25 @@ def resident_megabytes() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def worker_seconds() -> float:
+    """Return the CPU seconds of all Python workers of Spark below this process, so far."""
+    below: dict[int, list[tuple[int, list[str]]]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended
+            below.setdefault(int(fields[1]), []).append((int(entry.name), fields))
+    ticks, parents = 0, [os.getpid()]
+    while parents:
+        for pid, fields in below.get(parents.pop(), []):
+            parents.append(pid)
+            if "pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_text():
+                ticks += sum(map(int, fields[11:15]))  # its own and that of its ended children
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def write_lines(path: str | Path, size: int) -> None:
     """Write lines of 0 to 199 characters, about ``size`` bytes."""
     lines = b"".join(b"x" * (number * 7919 % 200) + b"\n" for number in range(10_000))

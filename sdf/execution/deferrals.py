@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sdf.errors import DeferError, show
+from sdf.execution.bulk.table import named
 from sdf.execution.work_items import WorkItem
 
 __all__ = ["Deferrals"]
@@ -39,8 +40,9 @@ class Deferrals:
             return
         times = self._idle[item.id] = self._idle.get(item.id, 0) + 1
         if times > _MOST_IDLE:
+            element, restriction = named(item.element, item.restriction)
             raise DeferError(
-                f"{self._name}.process() deferred {show(item.restriction)} of element {show(item.element)} {times} "
+                f"{self._name}.process() deferred {show(restriction)} of element {show(element)} {times} "
                 f"times in a row without a claim. Finite work must come to an end; stream_sdf() runs work without one."
             )
 

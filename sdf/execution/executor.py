@@ -34,7 +34,7 @@ class Executor:
 
     Attributes:
         running: the work item that runs, None between two work items.
-        items: number of work items that have ended.
+        items: number of work items that have ended; each row of a table counts.
         units: the size of all the work that they did.
         seconds: seconds that they took.
         records: number of records that they gave, over all outputs.
@@ -60,7 +60,7 @@ class Executor:
         self.seconds = 0.0
         self.records = 0
         self.late = 0
-        self._ran: dict[int, Ran] = {}
+        self._ran: dict[tuple[int, int], Ran] = {}  # by id and row
         self._slow: tuple[SlowBlock, ...] = ()
 
     def start(self, item: WorkItem) -> Running:
@@ -100,16 +100,32 @@ class Executor:
         done, part = running.done()
         known = running.item.id if known_as is None else known_as
         ran = running.ran(known, self._began, done)
-        self.items += 1
+        self.items += ran.elements
+        if known != running.item.id and running.starts_inside():  # the driver has counted this element
+            ran = attrs.evolve(ran, elements=ran.elements - 1)
         self.units += done
         self.seconds += running.seconds()
         self.records += ran.records
         self.late += running.invoker.late
-        self._ran[known] = self._ran[known].and_then(ran) if known in self._ran else ran
+        self._note(ran, running.dear_rows(self._began))
         if slow := running.slow_blocks():
             self._slow = slowest(*self._slow, *(attrs.evolve(block, item_id=known) for block in slow))
         self.running = None
         return part
+
+    def _note(self, ran: Ran, dear: tuple[Ran, ...]) -> None:
+        """Note how a work item ran, and the rows of it that took long, each by itself."""
+        dear = tuple(attrs.evolve(row, item_id=ran.item_id) for row in dear[: max(0, ran.elements - 1)])
+        rest = attrs.evolve(
+            ran,
+            seconds=max(0.0, ran.seconds - sum(row.seconds for row in dear)),
+            units=max(0.0, ran.units - sum(row.units for row in dear)),
+            elements=ran.elements - len(dear),
+            opening_seconds=max(0.0, ran.opening_seconds - sum(row.opening_seconds for row in dear)),
+        ) if dear else ran  # fmt: skip
+        for each in (rest, *dear):
+            key = each.item_id, each.row
+            self._ran[key] = self._ran[key].and_then(each) if key in self._ran else each
 
     def take_report(self) -> tuple[tuple[Ran, ...], tuple[SlowBlock, ...]]:
         """Return how each work item known to the driver ran since the last call, and the slowest blocks."""
@@ -162,6 +178,8 @@ def run_to_end(
         deferrals.note(item, part.primary)
         for residual in part.residuals:
             child = residual_item(fn, item, residual, next(numbers), item.id)
-            due = clock() + deferrals.delay_seconds(child, residual.delay_seconds)
+            due = clock()
+            if not residual.lies_behind:
+                due += deferrals.delay_seconds(child, residual.delay_seconds)
             heapq.heappush(todo, (due, next(orders), child))
     call_hook(fn, "finish_bundle")

@@ -9,11 +9,13 @@ import math
 import numbers
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import attrs
 
 from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, SplitError, UnboundedError, blame, show
+from sdf.execution.bulk.table import Rows, Table
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.dofn import DoFn
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
@@ -91,6 +93,8 @@ def checked_size(fn: DoFn, element: Any, restriction: Any) -> float | None:
     Raises:
         InvalidValueError: if it is anything else.
     """
+    if type(element) is Table:
+        return element.size(restriction, partial(checked_size, fn))
     with blame(lambda: f"{type(fn).__name__}.restriction_size()", element, restriction):
         size: Any = fn.restriction_size(element, restriction)
         if size is None:
@@ -126,6 +130,8 @@ def cut_share(fn: DoFn, element: Any, restriction: Any, fraction: float) -> tupl
     Raises:
         SplitError: if the two parts do not add up.
     """
+    if type(element) is Table:
+        return _cut_rows(fn, element, restriction, fraction)
     share: float | Fraction = fraction
     if type(restriction) is OffsetRange and restriction.stop is not UNBOUNDED:
         start, stop = restriction
@@ -140,6 +146,18 @@ def cut_share(fn: DoFn, element: Any, restriction: Any, fraction: float) -> tupl
         share *= 2
         pair = cut(fn, element, restriction, share)
     return pair
+
+
+def _cut_rows(fn: DoFn, table: Table, rows: Rows, fraction: float) -> tuple[Rows, Rows] | None:
+    """Cut some rows of a table between two of them; if there is only one, cut its restriction."""
+    if len(rows) > 1:
+        return table.cut(rows, fraction)
+    row = rows.first
+    pair = cut_share(fn, table.element(row), table.range_of(row, rows), fraction)
+    if pair is None:
+        return None
+    front, rest = (table.rows_of(row, part) for part in pair)
+    return front, rest
 
 
 def cut_out(fn: DoFn, element: Any, restriction: Any, position: Any) -> tuple[Any, Any, Any] | None:

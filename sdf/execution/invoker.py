@@ -33,6 +33,7 @@ from sdf.errors import (
     blame,
     show,
 )
+from sdf.execution.bulk.table import Rows
 from sdf.execution.tracker_views import LockedTracker, sides
 from sdf.model.dofn import DoFn
 from sdf.model.restrictions import tiling_flaw
@@ -56,6 +57,11 @@ class Residual:
     delay_seconds: float = 0
     watermark: Any = None
     deferred: bool = False
+
+    @property
+    def lies_behind(self) -> bool:
+        """Whether it holds the rows of a table behind one that was cut or deferred, for which nothing was asked."""
+        return not self.deferred and type(self.restriction) is Rows
 
 
 class Invoker:
@@ -140,10 +146,7 @@ class Invoker:
         """
         with self._blame("process"):
             outputs = self._fn.process(self._element, self._seen, **self._side_inputs)
-            if outputs is None:
-                outputs = ()
-            if isinstance(outputs, (str, bytes, dict)) or not isinstance(outputs, Iterable):
-                raise InvalidTypeError(f"it must yield records or return an iterable of them (got {show(outputs)})")
+            outputs = self._as_outputs(outputs)
             if self._on_claim is not None and isinstance(outputs, Iterator):
                 outputs = self._checked(outputs)
             self._ones = repeat(True, sys.maxsize)
@@ -155,6 +158,14 @@ class Invoker:
             self._check_records()
             if not self._nothing_claimed:
                 self._tracker.check_done()
+
+    @staticmethod
+    def _as_outputs(outputs: Any) -> Iterable[Any]:
+        if outputs is None:
+            return ()
+        if isinstance(outputs, (str, bytes, dict)) or not isinstance(outputs, Iterable):
+            raise InvalidTypeError(f"it must yield records or return an iterable of them (got {show(outputs)})")
+        return outputs
 
     @property
     def primary(self) -> Any:

@@ -5,13 +5,17 @@ Both runners use it: the staged one in a task (`sdf.execution.bundle`), the live
 
 from __future__ import annotations
 
+import heapq
 import math
+import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from sdf.errors import show
+from sdf.execution.bulk.invoker import TableInvoker
+from sdf.execution.bulk.table import Table
 from sdf.execution.expansion import checked_size
 from sdf.execution.invoker import Invoker
 from sdf.execution.work_items import ADDS_UP, Part, Ran, SlowBlock, WorkItem, slowest, units
@@ -21,6 +25,7 @@ __all__ = ["Running"]
 
 _RECENT_SECONDS = 0.25  # benchmarks/ablate.py: "narrow 0.5 %, 1 s", "slow to start, 64 slots, 2 s"
 _MOST_NOTED = 100
+_MOST_DEAR = 10
 _SLOW_SECONDS = 0.1  # faster blocks are not listed
 _POSITION_CHARACTERS = 60
 _MOST = 1e200  # offsets have no bound, and sums of floats must not overflow
@@ -52,7 +57,7 @@ class Running:
         self._fn = fn
         self.item = item
         self._expected_seconds = expected_seconds
-        self.invoker = Invoker(
+        self.invoker: Invoker | TableInvoker = (TableInvoker if type(item.element) is Table else Invoker)(
             fn,
             item.element,
             item.restriction,
@@ -121,6 +126,8 @@ class Running:
         if self._ended is not None:
             return
         now, (done, _) = self._clock(), self.units()
+        if isinstance(self.invoker, TableInvoker):
+            self.invoker.note(now)
         if self._first is None and self.invoker.started:
             self._first = now, done
             self._marks[0] = now, 0.0
@@ -154,7 +161,12 @@ class Running:
     def _note_slow(self) -> None:
         position, since, until = self._block
         if until - since >= _SLOW_SECONDS:
-            self._slow.append(SlowBlock(self.item.id, show(position, _POSITION_CHARACTERS), until - since))
+            row = -1
+            if isinstance(self.invoker, TableInvoker):
+                row, position = position
+                if position is None:  # it was opening
+                    return
+            self._slow.append(SlowBlock(self.item.id, show(position, _POSITION_CHARACTERS), until - since, row))
             if len(self._slow) > _MOST_NOTED:
                 self._slow = list(slowest(*self._slow))
 
@@ -167,8 +179,34 @@ class Running:
             units: the size of the work done.
         """
         return Ran(
-            item_id, self._began - task_began, self.seconds(), units, self.invoker.records, self._unclaimed_seconds
+            item_id,
+            self._began - task_began,
+            self.seconds(),
+            units,
+            self.invoker.records,
+            self._unclaimed_seconds,
+            self.elements(),
         )
+
+    def dear_rows(self, task_began: float) -> tuple[Ran, ...]:
+        """Return how the rows of a table ran that took long, the ten longest; call it after the end."""
+        if not isinstance(self.invoker, TableInvoker) or self.item.elements == 1:
+            return ()
+        self.invoker.note_end()
+        found = [each for each in self.invoker.dear if each[2] >= _SLOW_SECONDS]
+        table: Table = self.item.element
+        return tuple(
+            Ran(self.item.id, since - task_began, seconds, float(*table.lengths(row, row + 1)), 0, opening, row=row)
+            for row, since, seconds, opening in heapq.nlargest(_MOST_DEAR, found, key=operator.itemgetter(2))
+        )
+
+    def elements(self) -> int:
+        """Return of how many elements it has begun the work."""
+        return self.invoker.begun if isinstance(self.invoker, TableInvoker) else 1
+
+    def starts_inside(self) -> bool:
+        """Return whether it begins inside an element; call it for a residual."""
+        return type(self.item.element) is not Table or self.item.restriction.start[1] > 0
 
     def slow_blocks(self) -> tuple[SlowBlock, ...]:
         """Return the slowest blocks seen; call it after the end, which also ends the last block."""

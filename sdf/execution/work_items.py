@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from sdf.execution.bulk.table import Table
 from sdf.execution.invoker import Residual
 
 __all__ = [
@@ -57,9 +58,9 @@ class WorkItem:
 
     Attributes:
         id: number unique in the run, in the order of creation.
-        element_id: number of the element, in the order of arrival.
-        element: the input.
-        restriction: the part of the element's work.
+        element_id: number of the element, in the order of arrival; of rows of a table, that of the table's first row.
+        element: the input, or a `Table` of inputs.
+        restriction: the part of the element's work; `Rows` of a table.
         size: `DoFn.restriction_size`, None if unknown.
         parent: the id of the work item that this one was cut off from, None for an initial work item.
         watermark: state of the watermark estimator to go on from.
@@ -77,7 +78,14 @@ class WorkItem:
     origin: str = INITIAL
     late_below: Any = None
 
+    @property
+    def elements(self) -> int:
+        """Of how many elements it is work: more than one if it is rows of a table."""
+        return len(self.restriction) if type(self.element) is Table else 1
+
     def __reduce__(self) -> tuple[Any, ...]:
+        if type(self.element) is Table:
+            return WorkItem, _fields(attrs.evolve(self, element=self.element.only(self.restriction)))
         return WorkItem, _fields(self)
 
 
@@ -101,6 +109,10 @@ class Ran:
         units: the size of the part that was run.
         records: number of records, over all outputs.
         opening_seconds: the part of ``seconds`` before its first claim; a lower bound, from periodic looks.
+        elements: of how many elements it was work; of a residual that is no work item to the driver, how many of them
+            no part before it was work of.
+        row: -1; or, of a row of a table that took long, its number. Then another entry holds the other rows of the work
+            item, and the records of all.
     """
 
     item_id: int
@@ -109,6 +121,8 @@ class Ran:
     units: float
     records: int
     opening_seconds: float = 0.0
+    elements: int = 1
+    row: int = -1
 
     def and_then(self, other: Ran) -> Ran:
         """Return the sum with a residual that ran later in the same worker, and is no work item to the driver."""
@@ -118,6 +132,7 @@ class Ran:
             units=self.units + other.units,
             records=self.records + other.records,
             opening_seconds=self.opening_seconds + other.opening_seconds,
+            elements=self.elements + other.elements,
         )
 
 
@@ -129,11 +144,13 @@ class SlowBlock:
         item_id: the id of its work item.
         position: its claimed position, as text; if the tracker has none, the work done before the block.
         seconds: seconds between the first and the last look at it; it took at least that.
+        row: its row, if the work item is rows of a table; else -1.
     """
 
     item_id: int
     position: str
     seconds: float
+    row: int = -1
 
 
 def slowest(*blocks: SlowBlock) -> tuple[SlowBlock, ...]:

@@ -118,7 +118,7 @@ class Assignment:
 
         The attempt's own first heartbeat comes later (`sdf.lanes.heartbeat`), and idle attempts would wait for it.
         """
-        seconds, unstarted = self._work.costs.seconds_of(items[0]), len(items) - 1
+        seconds, unstarted = self._work.costs.seconds_of(items[0]), sum(item.elements for item in items[1:])
         return Heartbeat(items[0].id, True, 0.0, 0.0, seconds, unstarted, attempt.done.units)
 
     def _leave(self, attempt: Attempt, now: float) -> None:

@@ -38,7 +38,7 @@ class LaneState:
         given_away: number of work items cut off or moved away.
         sealed: what the sealing attempt did; None before the seal. The next four are set with it.
         units: the size of its content.
-        ran: how each work item of its content ran, by id.
+        ran: how each work item of its content ran, by id and row.
         slow: the slowest blocks of its content.
         tagged: number of records for each tag.
     """
@@ -51,7 +51,7 @@ class LaneState:
     given_away: int = 0
     sealed: TaskRun | None = None
     units: float = 0.0
-    ran: dict[int, Ran] = attrs.field(factory=dict)
+    ran: dict[tuple[int, int], Ran] = attrs.field(factory=dict)
     slow: tuple[SlowBlock, ...] = ()
     tagged: tuple[int, ...] = ()
 
@@ -109,7 +109,7 @@ class Attempt:
         batch: number of work items in its next `Assign`.
         most_items: upper bound of ``batch``; lowered when an `Assign` was too long for a message.
         heartbeat: its last heartbeat, or the expected one; None if it runs nothing.
-        ran: how each work item that has ended ran, by id.
+        ran: how each work item that has ended ran, by id and row.
         slow: its slowest blocks.
         requested_at: monotonic seconds when it was sent a steal request; None once it has answered.
         declined: True from the steal request that it could not meet to its next heartbeat or `Assign`.
@@ -130,7 +130,7 @@ class Attempt:
     batch: int = 1
     most_items: int = MOST_ITEMS
     heartbeat: Heartbeat | None = None
-    ran: dict[int, Ran] = attrs.field(factory=dict)
+    ran: dict[tuple[int, int], Ran] = attrs.field(factory=dict)
     slow: tuple[SlowBlock, ...] = ()
     requested_at: float | None = None
     declined: bool = False
@@ -159,7 +159,7 @@ class Attempt:
 
     def committed_run(self) -> tuple[TaskRun, list[Ran]] | None:
         """In a saved run: return what it has committed, as far as it has told how that ran; None if that is nothing."""
-        ran = [self.ran[item_id] for item_id in self.committed if item_id in self.ran]
+        ran = [one for (item_id, _), one in self.ran.items() if item_id in self.committed]
         if not ran:
             return None
         return self.task_run(sum(each.seconds for each in ran), len(ran), sum(each.records for each in ran)), ran
@@ -224,7 +224,8 @@ class Attempt:
             ran = Ran(*row)
             if not 0 <= ran.item_id < known_items:
                 raise ProtocolError(f"lane {self.lane.number} has run work item {ran.item_id}, which does not exist.")
-            self.ran[ran.item_id] = self.ran[ran.item_id].and_then(ran) if ran.item_id in self.ran else ran
+            key = ran.item_id, ran.row
+            self.ran[key] = self.ran[key].and_then(ran) if key in self.ran else ran
         self.slow = slowest(*self.slow, *(SlowBlock(*row) for row in message.slow))
         self.done = message
         if items and now - self.given_at < self._batch_seconds():

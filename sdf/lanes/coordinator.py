@@ -28,7 +28,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+import attrs
+
 from sdf.errors import LedgerError, StageError, show
+from sdf.execution.bulk.table import Rows
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import Outcome, WorkItem
 from sdf.lanes.assignment import Assignment
@@ -485,6 +488,8 @@ class Coordinator:
                 Residual(read(restriction), delay_seconds, read(watermark), deferred=not message.asked)
                 for restriction, delay_seconds, watermark in message.residuals
             ]
+            if residuals and type(residuals[-1].restriction) is Rows:  # the others hold the rows behind this one
+                residuals[:-1] = [attrs.evolve(one, deferred=False) for one in residuals[:-1]]
         except ValuesError as error:
             if not self._unmovable:
                 log.warning("%s cannot be split while it runs: %s", self._work.name, error)

@@ -235,7 +235,7 @@ class Lane:
     def _ready(self) -> Ready:
         done = self._executor
         ran, slow = done.take_report()
-        blocks = tuple((block.item_id, block.position, block.seconds) for block in slow)
+        blocks = tuple((block.item_id, block.position, block.seconds, block.row) for block in slow)
         return Ready(
             done.records, done.items, done.units, done.seconds, tuple(map(_fields, ran)), blocks, self._tagged()
         )
@@ -270,7 +270,9 @@ class Lane:
         """Put a refused residual first in line; to the ledger it is still part of its parent."""
         self._kept += 1
         kept = residual_item(self._fn, item, residual, -self._kept, driver_id(item))
-        delay_seconds = self._deferrals.delay_seconds(kept, residual.delay_seconds, cut_from=item.id)
+        delay_seconds = 0.0
+        if not residual.lies_behind:
+            delay_seconds = self._deferrals.delay_seconds(kept, residual.delay_seconds, cut_from=item.id)
         self._mine.append((self._clock() + delay_seconds, kept))
 
     def _propose(self, running: Running, *, asked: bool) -> bool:
@@ -395,8 +397,9 @@ class Lane:
             units, _ = running.units()
             splittable = running.invoker.started and not self._whole and self._is_worth(running)
             left = min(running.seconds_left_at_most(), 1e9)
+            unstarted = sum(item.elements for item in self._queue)
             heartbeat = Heartbeat(
-                running.item.id, splittable, units, running.seconds(), left, len(self._queue), self._executor.units
+                running.item.id, splittable, units, running.seconds(), left, unstarted, self._executor.units
             )
             if self._heartbeat_is_due(heartbeat):
                 self._send(heartbeat)

@@ -103,7 +103,7 @@ class Ready:
 
     Attributes:
         records: number of records, over all outputs.
-        items: number of work items that it ran.
+        items: number of work items that it ran; each row of a table counts.
         units: the size of the work that it ran.
         seconds: seconds that this took.
         ran: the fields of `Ran` for each work item that has ended since the last `Ready`. Refused residuals count as
@@ -116,8 +116,8 @@ class Ready:
     items: int
     units: float
     seconds: float
-    ran: tuple[tuple[int, float, float, float, int, float], ...] = ()
-    slow: tuple[tuple[int, str, float], ...] = ()
+    ran: tuple[tuple[int, float, float, float, int, float, int, int], ...] = ()
+    slow: tuple[tuple[int, str, float, int], ...] = ()
     tagged: tuple[int, ...] = ()
 
 
@@ -132,7 +132,7 @@ class Heartbeat:
         units: the size of its work done.
         seconds: seconds that it has run.
         seconds_left: estimated seconds that it will still run.
-        unstarted: number of work items that the lane holds and has not started.
+        unstarted: number of work items that the lane holds and has not started; each row of a table counts.
         units_before: the size of the work that the attempt did before it.
     """
 
@@ -344,8 +344,10 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {  # by type, as written in the class
     "Any": _any,
     "tuple[int, ...]": _all(_int),
     "tuple[tuple[Any, float, Any], ...]": _all(_row(_any, _float, _any)),
-    "tuple[tuple[int, float, float, float, int, float], ...]": _all(_row(_int, _float, _float, _float, _int, _float)),
-    "tuple[tuple[int, str, float], ...]": _all(_row(_int, _str, _float)),
+    "tuple[tuple[int, float, float, float, int, float, int, int], ...]": _all(
+        _row(_int, _float, _float, _float, _int, _float, _int, _int)
+    ),
+    "tuple[tuple[int, str, float, int], ...]": _all(_row(_int, _str, _float, _int)),
 }
 _FROM_LANE: dict[str, tuple[Any, list[str], list[Callable[[Any], Any]]]] = {
     kind.__name__: (

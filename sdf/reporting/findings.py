@@ -9,7 +9,7 @@ import attrs
 
 from sdf.errors import show
 from sdf.reporting.causes import MUCH_WORK, cause_of
-from sdf.reporting.pieces import PieceRun, whole_seconds
+from sdf.reporting.pieces import PieceRun, counts, whole_seconds
 
 __all__ = ["Idle", "SlowStart", "Straggler", "blocks_of", "idle", "rows", "slow_starts", "straggler"]
 
@@ -74,9 +74,10 @@ def straggler(
     seconds = whole_seconds(pieces)
     if not seconds:
         return None
-    element_id = max(seconds, key=lambda element_id: (seconds[element_id], -element_id))
-    longest, total = seconds[element_id], sum(seconds.values())
-    others = (total - longest) / max(1, len(seconds) - 1)
+    number = counts(pieces)
+    element_id = max(seconds, key=lambda element_id: (seconds[element_id] / number[element_id], -element_id))
+    longest, total = seconds[element_id] / number[element_id], sum(seconds.values())
+    others = (total - longest) / max(1, sum(number.values()) - 1)
     if longest < max(_SLOW_SECONDS, _LONGER * total / slots, _LONGER * others):
         return None
     own = [piece for piece in pieces if piece.element_id == element_id]

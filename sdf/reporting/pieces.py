@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["PieceRun", "unsplit", "whole_seconds"]
+__all__ = ["PieceRun", "counts", "unsplit", "whole_seconds"]
 
 
 @attrs.frozen
@@ -31,6 +31,8 @@ class PieceRun:
         opening_seconds: the part of ``seconds`` before its first claim, for example to open a file. Measured about
             every 0.05 s, so it is a lower bound, and 0 for a work item that opens faster.
         sized: whether the DoFn knows its size; if not, ``units`` say nothing of how much work it was.
+        elements: how many elements it is work of. More than one: elements that ran in bulk, none of them for long;
+            ``element`` shows how many, and the first of them.
     """
 
     id: int
@@ -46,6 +48,7 @@ class PieceRun:
     records: int
     opening_seconds: float = 0.0
     sized: bool = True
+    elements: int = 1
 
 
 def whole_seconds(pieces: Iterable[PieceRun]) -> dict[int, float]:
@@ -57,6 +60,8 @@ def whole_seconds(pieces: Iterable[PieceRun]) -> dict[int, float]:
 
     Two costs stay in the estimate. Pieces that ran beside others had a busy machine, so one alone may be faster. And
     ``seconds`` include passing on the records, which `StagedRunner` stores and `LiveRunner` gives to your action.
+
+    Elements that ran in bulk are one entry, with the seconds of all of them (`counts`).
     """
     seconds: dict[int, float] = {}
     first: dict[int, PieceRun] = {}
@@ -67,20 +72,32 @@ def whole_seconds(pieces: Iterable[PieceRun]) -> dict[int, float]:
     return {element_id: seconds[element_id] + piece.opening_seconds for element_id, piece in first.items()}
 
 
+def counts(pieces: Iterable[PieceRun]) -> dict[int, int]:
+    """Return for each entry of `whole_seconds` of how many elements it is."""
+    found: dict[int, int] = {}
+    for piece in pieces:
+        found[piece.element_id] = max(found.get(piece.element_id, 1), piece.elements)
+    return found
+
+
 def unsplit(pieces: Iterable[PieceRun], slots: int) -> list[tuple[int, int, float]]:
     """Return a schedule of the same work if no element is split: the longest first, each to the next free slot.
 
-    Each element takes its `whole_seconds`.
+    Each element takes its `whole_seconds`. Elements that ran in bulk took about equally long, and are scheduled in as
+    many shares as there are slots.
 
     Returns:
-        For each element: its number, its slot, and when it ends, in seconds since the begin.
+        For each element, or share: its number, its slot, and when it ends, in seconds since the begin.
     """
-    seconds = whole_seconds(pieces)
+    pieces = list(pieces)
+    seconds, number = whole_seconds(pieces), counts(pieces)
     free = [(0.0, slot) for slot in range(slots)]
     schedule = []
-    for element_id in sorted(seconds, key=lambda element_id: (-seconds[element_id], element_id)):
-        at, slot = heapq.heappop(free)
-        end = at + seconds[element_id]
-        schedule.append((element_id, slot, end))
-        heapq.heappush(free, (end, slot))
+    for element_id in sorted(seconds, key=lambda each: (-seconds[each] / number[each], each)):
+        shares = min(number[element_id], slots)
+        for _ in range(shares):
+            at, slot = heapq.heappop(free)
+            end = at + seconds[element_id] / shares
+            schedule.append((element_id, slot, end))
+            heapq.heappush(free, (end, slot))
     return schedule

@@ -34,7 +34,7 @@ class TaskRun:
         worker: host and process id of the Python worker.
         began: when it began, seconds since the epoch on the worker's clock.
         seconds: how long it ran; of a lane, without the time that it waited for work.
-        work_items: how many work items it ran.
+        work_items: how many work items it ran; of elements in bulk each one counts.
         handed_back: how many work items it gave back, split off or whole.
         records: how many records it gave, over all outputs.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from sdf.errors import show
 from sdf.reporting.findings import rows
 from sdf.reporting.html import COLOURS, Box, text
-from sdf.reporting.pieces import PieceRun, unsplit, whole_seconds
+from sdf.reporting.pieces import PieceRun, counts, unsplit, whole_seconds
 from sdf.reporting.run_facts import RunFacts
 
 __all__ = ["as_it_was", "as_it_would_be", "colours_of", "key", "pieces_by_element"]
@@ -32,8 +32,8 @@ def _seconds_by_element(pieces: Iterable[PieceRun]) -> dict[int, float]:
 
 def colours_of(pieces: Sequence[PieceRun]) -> dict[int, str]:
     """Return the CSS class of each coloured element: the longest ones, if they took 2 % of all seconds or more."""
-    seconds = _seconds_by_element(pieces)
-    least = _SEEN * sum(seconds.values())
+    seconds = _seconds_by_element(piece for piece in pieces if piece.elements == 1)
+    least = _SEEN * sum(piece.seconds for piece in pieces)
     longest = sorted(seconds, key=lambda element: (-seconds[element], element))[:COLOURS]
     longest = [element for element in longest if seconds[element] >= least]
     return {element: f"c{number}" for number, element in enumerate(longest)}
@@ -75,7 +75,10 @@ def as_it_was(report: RunFacts, colours: dict[int, str]) -> tuple[int, list[Box]
 
 def as_it_would_be(report: RunFacts, colours: dict[int, str]) -> list[Box]:
     """Return a box for each element, as if none had been split."""
-    elements, seconds = _shown(report.pieces), whole_seconds(report.pieces)
+    elements, number = _shown(report.pieces), counts(report.pieces)
+    seconds = {
+        each: whole / min(number[each], report.slots) for each, whole in whole_seconds(report.pieces).items()
+    }  # fmt: skip
     return [
         Box(
             slot,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sdf.execution.bulk.table import Table
 from sdf.execution.work_items import ADDS_UP, Outcome, WorkItem, units
 from sdf.scheduling.lineage_rates import LineageRates
 from sdf.scheduling.size_line import SizeLine
@@ -58,15 +59,16 @@ class CostModel:
         line, self._fit = self.fit(), None
         if gave_back and line is not None and outcome.ran:
             last = outcome.ran[-1]
-            self.surprised |= last.seconds > _WRONG_FACTOR * (line[0] + line[1] * last.units)
+            self.surprised |= last.seconds > _WRONG_FACTOR * (line[0] * last.elements + line[1] * last.units)
         for item in wholes:
-            self._whole_units.setdefault(item.id, self.counted(item))
+            self._note_whole(item)
+        elements = {ran.item_id: ran.elements for ran in outcome.ran if ran.row < 0}
         parts: dict[int, float] = {}  # by work item that ran in part: the counted units that ran
         for part in outcome.parts:
             scale = self._scale(part.item_id)
             parts[part.item_id] = scale * part.units
             self._residual_scales[part.item_id] = scale * part.scale
-            self._measured(part.item_id, scale * part.units, part.seconds, line)
+            self._measured(part.item_id, scale * part.units, part.seconds, line, elements.get(part.item_id, 1))
         if not outcome.ran:
             items = outcome.started - sum(not done for done in parts.values())
             if items > 0:
@@ -75,24 +77,34 @@ class CostModel:
         overhead_seconds = (outcome.seconds - sum(ran.seconds for ran in outcome.ran)) / len(outcome.ran)
         for ran in outcome.ran:
             self.opening_seconds = (self.opening_seconds + ran.opening_seconds) / 2
+            if ran.row >= 0:
+                self._line.add(1, ran.units, ran.seconds)
+                continue
             done = parts.get(ran.item_id)
             if done is None:
                 done = ran.units * self._scale(ran.item_id)
                 if self.rates.was_cut(ran.item_id):
-                    self._measured(ran.item_id, done, ran.seconds, line)
+                    self._measured(ran.item_id, done, ran.seconds, line, ran.elements)
             elif not done:
                 continue  # all of it was given back
             whole = self._whole_units.get(ran.item_id)
             share = min(max(done / whole, _LEAST_SHARE), 1.0) if whole and done else 1.0
-            self._line.add(share, done, ran.seconds + overhead_seconds)
+            self._line.add(share * ran.elements, done, ran.seconds + overhead_seconds)
 
-    def _measured(self, item_id: int, done: float, seconds: float, line: tuple[float, float] | None) -> None:
+    def _note_whole(self, item: WorkItem) -> None:
+        """Note what a work item counts as before its first cut; rows of a table count as so many work items each."""
+        if type(item.element) is not Table:
+            self._whole_units.setdefault(item.id, self.counted(item))
+
+    def _measured(
+        self, item_id: int, done: float, seconds: float, line: tuple[float, float] | None, elements: int
+    ) -> None:
         """Enter what a work item cost that has ended, and compare it with its estimate."""
         if done <= 0:
             return
         expected, rate = self.rates.rate(item_id), seconds / done
         if expected is None and line is not None:
-            expected = line[0] / done + line[1]
+            expected = line[0] * elements / done + line[1]
         if expected and not expected / _WRONG_FACTOR <= rate <= expected * _WRONG_FACTOR:
             self.surprised = True
         self.rates.set_measured(item_id, rate)
@@ -115,7 +127,7 @@ class CostModel:
     def cut(self, whole: WorkItem, fraction: float, front: WorkItem, rest: WorkItem) -> None:
         """Enter a planner's cut: the two sides count together as much as the whole. ``front`` has the whole's id."""
         counted = self.counted(whole)
-        self._whole_units.setdefault(whole.id, counted)
+        self._note_whole(whole)
         self.inherit(rest)
         if units(front) + units(rest) > ADDS_UP * units(whole):
             for side, share in ((front, fraction), (rest, 1 - fraction)):
@@ -144,7 +156,7 @@ class CostModel:
         return self._fit
 
     def mean_of_items(self) -> float:
-        """Return the mean seconds per work item that has run, 0 before the first one."""
+        """Return the mean seconds per work item, or row of a table, that has run; 0 before the first one."""
         return self._line.seconds / self._line.items if self._line.items else 0.0
 
     def seconds_of(self, item: WorkItem) -> float:
@@ -152,4 +164,4 @@ class CostModel:
         own, line = self.rates.rate(item.id), self.fit()
         if own is not None:
             return self.counted(item) * own
-        return self.counted(item) if line is None else line[0] + line[1] * self.counted(item)
+        return self.counted(item) if line is None else line[0] * item.elements + line[1] * self.counted(item)

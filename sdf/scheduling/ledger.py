@@ -25,6 +25,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import LedgerError, SplitError, TilingError, blame, show
+from sdf.execution.bulk.table import Table, named
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import DEFERRED, PLANNED, WHILE_IT_RAN, Outcome, WorkItem
 from sdf.model.restrictions import tiling_flaw
@@ -59,6 +60,7 @@ class Ledger:
         self._name = name
         self.on_split: Callable[[int, Any, Sequence[Residual]], None] | None = None
         self._elements: list[tuple[Any, int, int]] = []  # initial restriction, index of first node, index past last
+        self._count = 0  # of elements; each row of a table is one
         self._nodes: list[_Node] = []
         self._owned: dict[Hashable, dict[int, _Node]] = {}
         self._sealed: dict[Hashable, Hashable] = {}
@@ -69,7 +71,7 @@ class Ledger:
 
     def elements(self) -> int:
         """Return the number of elements."""
-        return len(self._elements)
+        return self._count
 
     def item(self, item_id: int) -> WorkItem:
         """Return a work item as it was handed out."""
@@ -89,7 +91,7 @@ class Ledger:
         """Enter an element with its initial restriction, cut into (restriction, size) pieces; return its work items.
 
         Args:
-            element: the input.
+            element: the input, or a `Table`, which has as many numbers as rows.
             restriction: its initial restriction.
             pieces: what it is cut into, in order.
             watermarks: the state of the watermark estimator to go on from, for each piece; None for none.
@@ -97,7 +99,7 @@ class Ledger:
         Raises:
             SplitError: if the pieces do not tile the restriction.
         """
-        element_id, first = len(self._elements), len(self._nodes)
+        element_id, first = self._count, len(self._nodes)
         items = [
             WorkItem(first + at, element_id, element, part, size, None, None if watermarks is None else watermarks[at])
             for at, (part, size) in enumerate(pieces)
@@ -105,6 +107,7 @@ class Ledger:
         self._check(element, restriction, [item.restriction for item in items], "the initial work items")
         self._nodes += [_Node(item, item.restriction) for item in items]
         self._elements.append((restriction, first, len(self._nodes)))
+        self._count += len(element) if type(element) is Table else 1
         return items
 
     def _new(self, item: WorkItem) -> _Node:
@@ -332,9 +335,10 @@ class Ledger:
             parts = []
             for node in self._leaves(self._nodes[first:stop]):
                 if node.owner not in self._sealed:
+                    element, part = named(node.item.element, node.holds)
                     raise TilingError(
-                        f"{self._name}: the run ended with {show(node.holds)} of element {show(node.item.element)} not "
-                        f"committed (owner: {node.owner!r}). No part of the result is returned."
+                        f"{self._name}: the run ended with {show(part)} of element {show(element)} not committed "
+                        f"(owner: {node.owner!r}). No part of the result is returned."
                     )
                 parts.append(node.holds)
             element = self._nodes[first].item.element

@@ -6,12 +6,16 @@ import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
+from sdf.execution.bulk.naming import RowNames
+from sdf.execution.bulk.table import Rows, Table
 from sdf.execution.deferrals import Deferrals
 from sdf.execution.expansion import Expanded, checked_size, cut_out, cut_share
 from sdf.execution.invoker import Residual
-from sdf.execution.work_items import Outcome, Ran, SlowBlock, WorkItem, slowest, units
+from sdf.execution.work_items import DEFERRED, Outcome, Ran, SlowBlock, WorkItem, slowest, units
 from sdf.model.dofn import DoFn
 from sdf.reporting.pieces import PieceRun
 from sdf.scheduling.cost_model import CostModel
@@ -48,6 +52,7 @@ class RunState:
         self.done_before = 0.0
         self.splits = 0
         self.notes: list[tuple[Any, str]] = []
+        self._names = RowNames()
         self._split_elements: dict[int, Any] = {}
         self._halved: set[int] = set()  # the work items of unknown size that were split while they ran
 
@@ -60,7 +65,7 @@ class RunState:
             if expanded.note is not None:
                 self.notes.append((expanded.element, expanded.note))
             if len(items) > 1:
-                self.note_split(items[0].id, len(items) - 1)
+                self._note_split(items[0].id, [item.restriction for item in items[1:]])
             yield from items
 
     def set_aside(self, item: WorkItem) -> None:
@@ -69,11 +74,15 @@ class RunState:
         self.ledger.assign(owner, [item])
         self.ledger.seal(owner, owner)
 
-    def note_split(self, item_id: int, cuts: int) -> None:
-        """Count ``cuts`` cuts of a work item, for the report."""
+    def _note_split(self, item_id: int, parts: Sequence[Any]) -> None:
+        """Note for the report that ``parts`` were cut off from a work item."""
         item = self.ledger.item(item_id)
-        self.splits += cuts
-        self._split_elements.setdefault(item.element_id, item.element)
+        cuts = [(item.element_id, item.element)] * len(parts)
+        if type(item.element) is Table:
+            cuts = self._names.cuts(item, parts)
+        self.splits += len(cuts)
+        for number, element in cuts:
+            self._split_elements.setdefault(number, element)
 
     def split_elements(self) -> tuple[Any, ...]:
         """Return the elements that were cut, in order."""
@@ -107,7 +116,7 @@ class RunState:
         children = self.ledger.split(None, item.id, parts[0], residuals)
         found = [self.ledger.item(item.id), *reversed(children)]
         self.known_units += sum(map(units, found)) - units(item)
-        self.note_split(item.id, len(children))
+        self._note_split(item.id, parts[1:])
         return found
 
     def split(
@@ -125,7 +134,7 @@ class RunState:
         self.deferrals.note(self.ledger.item(item_id), primary)
         children = self.ledger.split(owner, item_id, primary, residuals)
         self._note_unknown(self.ledger.item(item_id), primary, children)
-        self.note_split(item_id, len(children))
+        self._note_split(item_id, [child.restriction for child in children])
         asked = [residual.delay_seconds for residual in residuals]
         return [self._to_run(child, seconds) for child, seconds in zip(children, asked, strict=True)]
 
@@ -149,9 +158,9 @@ class RunState:
         return tuple(
             PieceRun(
                 id=item.id,
-                element_id=item.element_id,
-                element=item.element,
-                restriction=self.ledger.holds(item.id),
+                element_id=element_id,
+                element=element,
+                restriction=restriction,
                 origin=item.origin,
                 parent=item.parent,
                 task=task,
@@ -161,16 +170,19 @@ class RunState:
                 records=ran.records,
                 opening_seconds=ran.opening_seconds,
                 sized=item.size is not None,
+                elements=ran.elements,
             )
             for task, (began, all_ran) in enumerate(tasks)
-            for ran in all_ran
-            for item in (self.ledger.item(ran.item_id),)
+            for item_id, of_item in groupby(all_ran, key=attrgetter("item_id"))
+            for item in (self.ledger.item(item_id),)
+            for ran, element_id, element, restriction in self._names.ran(item, self.ledger.holds(item_id), [*of_item])
         )
 
     def slow_blocks(self, blocks: Iterable[SlowBlock]) -> tuple[tuple[Any, str, float], ...]:
         """Return for the report the slowest blocks, as element, position and seconds."""
         return tuple(
-            (self.ledger.item(block.item_id).element, block.position, block.seconds) for block in slowest(*blocks)
+            (self._names.block(self.ledger.item(block.item_id), block.row), block.position, block.seconds)
+            for block in slowest(*blocks)
         )
 
     def commit(self, owner: Any, attempt: Any, outcome: Outcome) -> list[tuple[WorkItem, float]] | None:
@@ -192,9 +204,23 @@ class RunState:
         self.costs.observe(outcome, wholes, gave_back=len(todo) > residuals)
         for part in outcome.parts:
             self._note_unknown(self.ledger.item(part.item_id), part.primary, part.residuals)
-            self.note_split(part.item_id, len(part.residuals))
+            self._note_split(part.item_id, [residual.restriction for residual in part.residuals])
             self.deferrals.note(self.ledger.item(part.item_id), part.primary)
-        return [self._to_run(item, seconds) for item, seconds in todo]
+        deferring = {part.item_id for part in outcome.parts if any(residual.deferred for residual in part.residuals)}
+        return [
+            self._to_run(each, seconds)
+            for item, seconds in todo
+            for each in (self._one_by_one(item) if item.parent in deferring else [item])
+        ]
+
+    def _one_by_one(self, item: WorkItem) -> list[WorkItem]:
+        """Cut the rows behind one that was deferred apart: they may defer, too, and each ends the run of its rows."""
+        if item.elements == 1:
+            return [item]
+        rows: Rows = item.restriction
+        ends = [*range(rows.first + 1, rows.end)]
+        starts, stops = [rows.start, *((row, 0) for row in ends)], [*((row, 0) for row in ends), rows.stop]
+        return self._parts(item, list(map(Rows, starts, stops)))
 
     def _note_unknown(self, item: WorkItem, primary: Any, children: Sequence[Any]) -> None:
         """Correct ``known_units`` for a split of unknown size: the whole counted as 1, and each child counts as 1.
@@ -209,6 +235,8 @@ class RunState:
 
     def _to_run(self, item: WorkItem, asked_seconds: float) -> tuple[WorkItem, float]:
         self.costs.inherit(item)
+        if type(item.element) is Table and item.origin != DEFERRED:  # rows behind one that was deferred
+            return item, asked_seconds
         return item, self.deferrals.delay_seconds(item, asked_seconds)
 
 

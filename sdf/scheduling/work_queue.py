@@ -46,8 +46,7 @@ class WorkQueue:
         self._reprice()
         if not len(self._cut):
             return self._whole.pop()
-        per_item, per_unit = self._costs.fit() or (0.0, 1.0)
-        if len(self._whole) and self._cut.first() < per_item + per_unit * self._whole.first():
+        if len(self._whole) and self._cut.first() < self._costs.seconds_of(self._whole.next()):
             return self._whole.pop()
         item = self._cut.pop()
         self._costs.rates.dequeued(item)
@@ -57,7 +56,7 @@ class WorkQueue:
         """Return the estimated seconds of the whole queue."""
         self._reprice()
         per_item, per_unit = self._costs.fit() or (0.0, 1.0)
-        return self._cut.total() + per_item * len(self._whole) + per_unit * self._whole.total()
+        return self._cut.total() + per_item * self._whole.elements + per_unit * self._whole.total()
 
     def _reprice(self) -> None:
         """Price the queued pieces again at the first known cost, or if enough rates changed (`_PIECES_PER_CHANGE`)."""
@@ -72,9 +71,14 @@ class WorkQueue:
 
 
 class _Biggest:
-    """Work items by weight, the heaviest first. Many at once are sorted, which is cheaper than a heap."""
+    """Work items by weight, the heaviest first. Many at once are sorted, which is cheaper than a heap.
+
+    Attributes:
+        elements: of how many elements they are work, added up.
+    """
 
     def __init__(self) -> None:
+        self.elements = 0
         self._total = self._highest = 0.0
         self._sorted: list[tuple[float, int, WorkItem]] = []  # ascending; the oldest of equal ones is last
         self._fresh: list[tuple[float, int, WorkItem]] = []  # a heap, unless there are more than _MANY
@@ -95,6 +99,7 @@ class _Biggest:
         self._total += weight
         self._highest = max(self._highest, self._total)
         entry = -weight, item.id, item
+        self.elements += item.elements
         if len(self._fresh) < _MANY:
             heapq.heappush(self._fresh, entry)
         else:
@@ -104,10 +109,15 @@ class _Biggest:
         """Return the highest weight."""
         return -(self._sorted[-1] if self._from_sorted() else self._fresh[0])[0]
 
+    def next(self) -> WorkItem:
+        """Return what `pop` would."""
+        return (self._sorted[-1] if self._from_sorted() else self._fresh[0])[2]
+
     def pop(self) -> WorkItem:
         """Remove and return the heaviest, of equal ones the oldest."""
         entry = self._sorted.pop() if self._from_sorted() else heapq.heappop(self._fresh)
         self._total += entry[0]
+        self.elements -= entry[2].elements
         return entry[2]
 
     def _from_sorted(self) -> bool:

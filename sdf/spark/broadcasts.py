@@ -22,7 +22,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -30,6 +30,8 @@ from py4j.protocol import Py4JError
 from pyspark import Broadcast, SparkContext
 
 __all__ = ["free", "send", "use_of"]
+
+T = TypeVar("T")
 
 _LOOK_EVERY_SECONDS = 30.0
 _COLLECT_EVERY_SECONDS = 60.0
@@ -67,15 +69,15 @@ class _Use:
         return not self.freed and self.sc._jsc is not None
 
 
-def send(sc: SparkContext, value: bytes) -> Broadcast[bytes]:
-    """Broadcast a value until nobody can use it any more."""
+def send(sc: SparkContext, value: T) -> Broadcast[T]:
+    """Broadcast a value until nobody can use it any more. PySpark pickles it with Python's own pickler, into a file."""
     sent = sc.broadcast(value)
     in_jvm = sc._jvm.java.lang.ref.WeakReference(sent._jbroadcast)  # type: ignore[union-attr]
     _cleaner.watch(sent, _Use(sc, sent._path, os.path.getsize(sent._path), in_jvm))
     return sent
 
 
-def use_of(sent: Broadcast[bytes]) -> Callable[[], bool]:
+def use_of(sent: Broadcast[Any]) -> Callable[[], bool]:
     """Return a function that says whether somebody may still use a broadcast, without keeping it alive.
 
     After the end of the SparkContext it returns False. It may be called in any thread, and does not call the JVM.
@@ -83,7 +85,7 @@ def use_of(sent: Broadcast[bytes]) -> Callable[[], bool]:
     return _cleaner.uses[sent].lasts
 
 
-def free(sent: Broadcast[bytes]) -> None:
+def free(sent: Broadcast[Any]) -> None:
     """Free a broadcast at once. The caller knows that nobody uses it any more, for example after a failure."""
     use = _cleaner.uses[sent]
     with suppress(*_JVM_GONE):
@@ -97,7 +99,7 @@ class _Cleaner:
     """The thread that frees broadcasts."""
 
     def __init__(self) -> None:
-        self.uses: WeakKeyDictionary[Broadcast[bytes], _Use] = WeakKeyDictionary()
+        self.uses: WeakKeyDictionary[Broadcast[Any], _Use] = WeakKeyDictionary()
         self._lock = threading.Lock()  # never taken by a finalizer
         self._lasting: set[_Use] = set()
         self._thread: threading.Thread | None = None
@@ -106,7 +108,7 @@ class _Cleaner:
         self._collected_at = -math.inf
         self._collection_seconds = 0.0
 
-    def watch(self, sent: Broadcast[bytes], use: _Use) -> None:
+    def watch(self, sent: Broadcast[Any], use: _Use) -> None:
         weakref.finalize(sent, self._forgotten.put, use).atexit = False
         self.uses[sent] = use
         with self._lock:

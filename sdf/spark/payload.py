@@ -15,16 +15,17 @@ import queue
 import re
 import traceback
 import uuid
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any, NoReturn
 
 import attrs
 from pyspark import RDD, Broadcast, SparkContext
 
 from sdf.errors import SdfError, UnpicklableError, show
+from sdf.execution.bulk.making import expand_in_bulk
+from sdf.execution.bulk.table import Table
 from sdf.execution.expansion import Expanded, expand
 from sdf.model.dofn import DoFn, call_hook
 from sdf.spark import broadcasts, serde
@@ -155,35 +156,80 @@ def _from_users_code(error: BaseException | None) -> BaseException | None:
 class Expand:
     """Expands elements into pickled tuples of `Expanded`, for ``mapPartitions``; `expanded` reads them.
 
-    Many are pickled together: collecting ten thousand one by one would double the time of the job.
+    Many are pickled together: collecting ten thousand one by one would double the time of the job. Tables are plain
+    values, and go as they are: the driver would hold each twice if it first got it pickled.
+
+    Args:
+        payload: the run's DoFn.
+        unbounded: whether work without an end is allowed.
+        bulk: whether elements may be in tables.
     """
 
-    def __init__(self, payload: Payload, *, unbounded: bool = False) -> None:
+    def __init__(self, payload: Payload, *, unbounded: bool = False, bulk: bool = False) -> None:
         self._payload = payload
         self._unbounded = unbounded
+        self._bulk = bulk
 
-    def __call__(self, elements: Iterable[Any]) -> Iterator[bytes]:
+    def __call__(self, elements: Iterable[Any]) -> Iterator[Any]:
         return marked(self._payload.run_id, self._expand(elements))
 
-    def _expand(self, elements: Iterable[Any]) -> Iterator[bytes]:
+    def _expand(self, elements: Iterable[Any]) -> Iterator[bytes | Expanded]:
         fn, _ = self._payload.load()
-        made = (expand(fn, element, unbounded=self._unbounded) for element in elements)
-        while together := tuple(islice(made, _TOGETHER)):
+        name = type(fn).__name__
+        made: Iterator[Expanded]
+        if self._bulk:
+            made = expand_in_bulk(fn, elements, functools.partial(_dump_elements, who=name))
+        else:
+            made = (expand(fn, element, unbounded=self._unbounded) for element in elements)
+        for together in _together(made):
+            if isinstance(together, Expanded):
+                yield together
+                continue
             try:
-                pickled = serde.dumps(together, type(fn).__name__)
+                pickled = serde.dumps(together, name)
             except UnpicklableError:
                 for one in together:
-                    serde.dumps(one, f"element {show(one.element)} of {type(fn).__name__}, or its restriction,")
+                    serde.dumps(one, f"element {show(one.element)} of {name}, or its restriction,")
                 raise
             yield pickled
             if len(pickled) > BIG_BYTES and (big := big_element([one.element for one in together])) is not None:
                 yield serde.dumps(big, "the report of a large element")
 
 
-def expanded(pickled: Iterable[bytes], warn: WarnsOnce) -> Iterator[Expanded]:
-    """Yield the elements that `Expand` made, and warn of big ones."""
-    for found in map(serde.loads, pickled):
-        if isinstance(found, BigElement):
+def _together(made: Iterable[Expanded]) -> Iterator[tuple[Expanded, ...] | Expanded]:
+    """Yield what is pickled together, and tables, in order."""
+    together: list[Expanded] = []
+    for one in made:
+        is_table = type(one.element) is Table
+        if not is_table:
+            together.append(one)
+        if together and (is_table or len(together) == _TOGETHER):
+            yield tuple(together)
+            together = []
+        if is_table:
+            yield one
+    if together:
+        yield tuple(together)
+
+
+def _dump_elements(elements: list[Any], who: str) -> bytes:
+    try:
+        return serde.dumps(elements, who)
+    except UnpicklableError:
+        for element in elements:
+            serde.dumps(element, f"element {show(element)} of {who}, or its restriction,")
+        raise
+
+
+def expanded(given: Iterable[bytes | Expanded], warn: WarnsOnce) -> Iterator[Expanded]:
+    """Yield the elements that `Expand` made, and warn of big ones. It keeps none of ``given`` that it has read."""
+    waiting = given if isinstance(given, deque) else deque(given)
+    while waiting:
+        one = waiting.popleft()
+        found = one if isinstance(one, Expanded) else serde.loads(one)
+        if isinstance(found, Expanded):
+            yield found
+        elif isinstance(found, BigElement):
             warn(found)
         else:
             yield from found
@@ -198,6 +244,7 @@ def expand_elements(
     warn: WarnsOnce,
     *,
     unbounded: bool = False,
+    bulk: bool = False,
 ) -> Iterator[Expanded]:
     """Run the job that expands the elements, and return them to the driver.
 
@@ -209,10 +256,13 @@ def expand_elements(
         events: receives the end of the job.
         warn: called for big elements.
         unbounded: whether work without an end is allowed.
+        bulk: whether elements may be in tables.
     """
-    job = rdd.mapPartitions(Expand(payload, unbounded=unbounded)).collect
+    job = rdd.mapPartitions(Expand(payload, unbounded=unbounded, bulk=bulk)).collect
     jobs.start("expand", f"{name}: expand elements", job, {})
     ended: Ended = events.get()
     if ended.error is not None:
         raise ended.error
-    return expanded(ended.value, warn)
+    found = deque(ended.value)
+    ended.value.clear()
+    return expanded(found, warn)

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 from support.simulated_lanes import Simulation
+from support.simulated_tables import TableSimulation
 
 from sdf.errors import SdfError
 from sdf.lanes import lane
@@ -29,6 +30,24 @@ def test_every_record_exactly_once_whatever_happens_when(chunk):
             raise AssertionError(f"Simulation({seed}).check()") from error
     for happened in ("Split", "Returned", "Declined", "crash", "zombies", "double", "given up", "retries", "replays"):
         assert counts[happened] > 10, f"{happened}: {counts}"
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_with_elements_in_tables(chunk):
+    """Cut between rows and inside rows, deferred, refused, lost and replayed."""
+    counts = Counter()
+    for seed in range(chunk * SCHEDULES, (chunk + 1) * SCHEDULES):
+        simulation = TableSimulation(seed)
+        try:
+            counts += simulation.check()
+            counts["rows"] += simulation.rows
+            counts["inside"] += simulation.work.splits
+        except Exception as error:
+            raise AssertionError(f"TableSimulation({seed}).check()") from error
+    for happened in ("Split", "Returned", "Declined", "crash", "zombies", "double", "given up", "retries", "replays"):
+        assert counts[happened] > 10, f"{happened}: {counts}"
+    assert counts["rows"] > SCHEDULES
+    assert counts["inside"] > 100
 
 
 @pytest.mark.parametrize("lanes", [2, 4, 8])

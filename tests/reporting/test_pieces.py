@@ -198,7 +198,7 @@ def test_a_bundle_tells_why_it_could_not_be_split():
 
 def test_a_part_that_stayed_counts_as_more_of_the_same():
     """Seconds, units and records are added up."""
-    both = Ran(1, 0.5, 1.0, 2.0, 3, 0.25).and_then(Ran(1, 9.0, 1.0, 2.0, 3, 0.5))
+    both = Ran(1, 0.5, 1.0, 2.0, 3, 0.25).and_then(Ran(1, 9.0, 1.0, 2.0, 3, 0.5, elements=0))
     assert both == Ran(1, 0.5, 2.0, 4.0, 6, 0.75)
 
 

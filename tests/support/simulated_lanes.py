@@ -176,7 +176,7 @@ class Simulation:
             if running is None:
                 self.complete(attempt)
             elif running is not WAIT:
-                attempt.outputs = running.invoker.run()
+                attempt.outputs = outputs_of(running)
         except (SdfError, ConnectionResetError) as error:
             if isinstance(error, SdfError) and not attempt.cut:
                 raise
@@ -321,9 +321,19 @@ class Simulation:
         assert self.work.splits == splits, "the second action split again"
         report = self.coordinator.report(self.now)
         assert report.records == sum(records.values())
+        self.check_pieces(report)
+        self.counts.update(retries=report.retries, replays=report.replays)
+        return self.counts
+
+    def check_pieces(self, report):
+        """Each piece has the records of its restriction."""
         for piece in report.pieces:
             numbers = 0 if piece.restriction is None else piece.restriction.stop - piece.restriction.start
             assert piece.records == numbers, "the report does not add up"
             assert piece.units == numbers or "unsized" in piece.element[0], "the report does not add up"
-        self.counts.update(retries=report.retries, replays=report.replays)
-        return self.counts
+
+
+def outputs_of(running):
+    """Yield the outputs of what a lane runs."""
+    with running.outputs() as outputs:
+        yield from outputs

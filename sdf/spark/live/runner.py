@@ -210,7 +210,7 @@ class LiveRunner:
     ) -> dict[str, RDD[Any]]:
         sc = rdd.context
         backlog = WorkQueue(work.costs)
-        enter(work, backlog, self._expanded(rdd, work, payload))
+        enter(work, backlog, self._expanded(rdd, work, payload, bulk=True))
         lanes = self.lanes or slot_counter(sc)()  # not before: executors may start during the expansion
         base = sc.parallelize(list(range(lanes)), lanes)
         served = self._serve(sc, work, backlog, lanes, payload, display, limits)
@@ -220,12 +220,12 @@ class LiveRunner:
         }
 
     @staticmethod
-    def _expanded(rdd: RDD[Any], work: RunState, payload: Payload) -> Iterable[Expanded]:
+    def _expanded(rdd: RDD[Any], work: RunState, payload: Payload, *, bulk: bool = False) -> Iterable[Expanded]:
         """Run the job that expands the elements."""
         events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         jobs = Jobs(rdd.context, payload.run_id, events)
         try:
-            return expand_elements(rdd, payload, work.name, jobs, events, WarnsOnce(work.name))
+            return expand_elements(rdd, payload, work.name, jobs, events, WarnsOnce(work.name), bulk=bulk)
         except BaseException:
             jobs.cancel()
             raise

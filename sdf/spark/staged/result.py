@@ -11,9 +11,10 @@ from pyspark import RDD, SparkContext
 from sdf.execution.work_items import WorkItem
 from sdf.quarantine.failures import FAILED, FailedBlock
 from sdf.reporting.run_report import RunReport
-from sdf.spark import broadcasts, serde
+from sdf.spark import broadcasts
 from sdf.spark.actions import InterruptiblePipelinedRDD
 from sdf.spark.payload import Payload
+from sdf.spark.staged.contents import Content
 from sdf.spark.staged.stored_blocks import Receipt
 from sdf.spark.staged.task import ReadCommitted
 
@@ -54,8 +55,7 @@ def results(
     receipts = [receipt for receipt, _ in committed]
     blocks = _together(sc.union(stages), receipts, slots, report.seconds)
     stamps = tuple(receipt.stamp for receipt in receipts)
-    pinned = [content for _, content in committed]
-    contents = broadcasts.send(sc, serde.dumps(pinned, "the committed restrictions"))
+    contents = broadcasts.send(sc, [Content.of(content) for _, content in committed])
     found: dict[str, RDD[Any]] = {}
     for tag, name in enumerate(names):
         counts = tuple(receipt.counts[tag] for receipt in receipts)

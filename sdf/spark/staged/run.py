@@ -334,7 +334,7 @@ class StagedRun:
                 worker=receipt.worker,
                 began=receipt.began,
                 seconds=receipt.seconds,
-                work_items=receipt.outcome.started,
+                work_items=sum(ran.elements for ran in receipt.outcome.ran),
                 handed_back=sum(len(part.residuals) for part in receipt.outcome.parts)
                 + len(self._stages[receipt.stamp.stage].plan.tasks[receipt.stamp.task].items)
                 - receipt.outcome.started,

@@ -56,6 +56,7 @@ class StageJobs:
         targets: the sinks of a saved run, else None.
         storage_level: where Spark stores the blocks, unless the run is saved.
         quarantine: its options; None for a run without.
+        bulk: whether elements may be in tables.
 
     Attributes:
         count_slots: returns how many tasks Spark can run at once now.
@@ -72,8 +73,10 @@ class StageJobs:
         targets: Targets | None = None,
         storage_level: StorageLevel = StorageLevel.MEMORY_AND_DISK,
         quarantine: Quarantine | None = None,
+        bulk: bool = False,
     ) -> None:
         self._quarantine = quarantine
+        self._bulk = bulk
         self._storage_level = storage_level
         self.count_slots = slot_counter(sc)
         self._sc = sc
@@ -92,7 +95,7 @@ class StageJobs:
     def expand(self, rdd: RDD[Any], *, unbounded: bool = False) -> Iterator[Expanded]:
         """Run the job that expands elements; call this only while no stage runs."""
         return expand_elements(
-            rdd, self._payload, self._name, self._jobs, self._events, self._warn, unbounded=unbounded
+            rdd, self._payload, self._name, self._jobs, self._events, self._warn, unbounded=unbounded, bulk=self._bulk
         )
 
     def start(

@@ -22,10 +22,10 @@ from sdf.limits.rate_limit import paced, waits_for_limit
 from sdf.model.dofn import TaggedOutput
 from sdf.quarantine.failures import Failure
 from sdf.quarantine.options import Quarantine
-from sdf.spark import serde
 from sdf.spark.child import Child
 from sdf.spark.payload import Payload, marked
 from sdf.spark.staged.contained import attempts, bundle_of, convicting
+from sdf.spark.staged.contents import Content
 from sdf.spark.staged.stored_blocks import Receipt, Stamp, batches, read_blocks
 
 __all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "Watch", "stage_mark", "worker_name"]
@@ -156,8 +156,8 @@ class ReadCommitted:
         payload: the run's DoFn.
         stamps: the committed attempt at each task.
         counts: for each of ``stamps`` its number of records in this output.
-        contents: a pickled list, for each of ``stamps`` the work items that it committed, in order; a replay runs them.
-            It is broadcast, as only a lost block needs it.
+        contents: for each of ``stamps`` the work items that it committed; a replay runs them. It is broadcast, as only
+            a lost block needs it.
         tag: number of the output, 0 for the main one.
         tags: the declared tags.
     """
@@ -167,7 +167,7 @@ class ReadCommitted:
         payload: Payload,
         stamps: tuple[Stamp, ...],
         counts: tuple[int, ...],
-        contents: Broadcast[bytes],
+        contents: Broadcast[list[Content]],
         tag: int,
         tags: tuple[str, ...],
     ) -> None:
@@ -187,7 +187,7 @@ class ReadCommitted:
             return
         number = tasks.index((lost.stage, lost.task))
         fn, side_inputs = self._payload.load()
-        items: list[WorkItem] = serde.loads(self._contents.value)[number]
+        items = self._contents.value[number].items()
         wanted = None if self._tag == 0 else self._tags[self._tag - 1]
         found = 0
         with paced(side_inputs):

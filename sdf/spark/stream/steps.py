@@ -25,9 +25,10 @@ from sdf.limits.rate_limit import paced
 from sdf.model.dofn import DoFn, TaggedOutput, call_hook
 from sdf.quarantine.options import Quarantine
 from sdf.scheduling.run_state import RunState
-from sdf.spark import broadcasts, serde
+from sdf.spark import broadcasts
 from sdf.spark.jobs import explain
 from sdf.spark.payload import Payload
+from sdf.spark.staged.contents import Content
 from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
 from sdf.spark.staged.task import ReadCommitted
@@ -80,7 +81,7 @@ class Step:
         self._jobs = StageJobs(sc, self._payload, self.name, tags=self._tags, called="batch", quarantine=quarantine)
         self._stored: RDD[Any] | None = None
         self._stamps: tuple[Stamp, ...] = ()
-        self._contents: Broadcast[bytes] | None = None
+        self._contents: Broadcast[list[Content]] | None = None
 
     def close(self) -> None:
         """Cancel what runs, and free what is stored."""
@@ -269,14 +270,16 @@ class Step:
                 raise
             raise explained from explained.__cause__
 
-    def _committed(self, pin: Pin) -> Broadcast[bytes]:
+    def _committed(self, pin: Pin) -> Broadcast[list[Content]]:
         if self._contents is None:
             contents = [
-                [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
-                 for number, part in enumerate(parts)]
+                Content.of(
+                    [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
+                     for number, part in enumerate(parts)]
+                )
                 for parts in pin.tasks
             ]  # fmt: skip
-            self._contents = broadcasts.send(self._sc, serde.dumps(contents, "the committed restrictions"))
+            self._contents = broadcasts.send(self._sc, contents)
         return self._contents
 
     def records(self, pin: Pin, life: Life, output: int = 0) -> RDD[Any]:
@@ -297,14 +300,14 @@ class Step:
 class _Recount:
     """Counts the records that the committed work items of a task give now; for ``mapPartitionsWithIndex``."""
 
-    def __init__(self, payload: Payload, committed: Broadcast[bytes], tags: tuple[str, ...]) -> None:
+    def __init__(self, payload: Payload, committed: Broadcast[list[Content]], tags: tuple[str, ...]) -> None:
         self._payload = payload
         self._committed = committed
         self._tags = tags
 
     def __call__(self, task: int, partition: Iterable[Any]) -> Iterator[tuple[int, ...]]:
         fn, side_inputs = self._payload.load()
-        items = serde.loads(self._committed.value)[task]
+        items = self._committed.value[task].items()
         outputs = run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep)
         numbers = {tag: number for number, tag in enumerate(self._tags, start=1)}
         counts = [0] * (1 + len(self._tags))

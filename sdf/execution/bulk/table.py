@@ -1,0 +1,208 @@
+"""Table: consecutive elements, pickled, with the bounds of their restrictions; and Rows, a part of its work."""
+
+from __future__ import annotations
+
+import pickle
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import Any
+
+import attrs
+
+from sdf.errors import InvalidTypeError, SplitError, UnpicklableError, show
+from sdf.model.restrictions import OffsetRange
+
+__all__ = ["ROWS_OF_BLOB", "Rows", "Table", "named"]
+
+ROWS_OF_BLOB = 32  # rows pickled together: what is sent of a table is a whole number of these
+
+Position = tuple[int, int]
+
+
+@attrs.frozen(repr=False)
+class Rows:
+    """A part of the work of a table, from one position up to another.
+
+    A position is a row, and how many offsets of the row's range lie before it. So ``(3, 0)`` is where row 3 begins and
+    row 2 ends. Parts tile if each starts where the one before it stops, as with any restriction.
+    """
+
+    start: Position
+    stop: Position
+
+    def __attrs_post_init__(self) -> None:
+        for position in (self.start, self.stop):  # a lane may say anything
+            if not (type(position) is tuple and [type(number) for number in position] == [int, int]):
+                raise InvalidTypeError(f"a position is a row and a number of offsets (got {show(position)}).")
+
+    @property
+    def first(self) -> int:
+        """The first row of which it holds something."""
+        return self.start[0]
+
+    @property
+    def end(self) -> int:
+        """One more than the last row of which it holds something."""
+        row, offsets = self.stop
+        return row + (offsets > 0)
+
+    def __len__(self) -> int:
+        """Return of how many rows it holds something."""
+        return self.end - self.first
+
+    def __repr__(self) -> str:
+        return f"rows {_shown(self.start)} up to {_shown(self.stop)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Rows, (self.start, self.stop)
+
+
+def _shown(position: Position) -> str:
+    row, offsets = position
+    return f"{row:,} + {offsets:,}" if offsets else f"{row:,}"
+
+
+@attrs.frozen(eq=False, repr=False)
+class Table:
+    """Some elements, each with an `OffsetRange` as its initial restriction, in one piece. Nothing unpickles them
+    before they run.
+
+    Attributes:
+        first: number of the first row that is here; what is sent of a table keeps the numbers of its rows.
+        blobs: lists of `ROWS_OF_BLOB` elements each, pickled; the last may have fewer.
+        starts, stops: the bounds of the restrictions.
+        sizes: the sizes of the restrictions; None: their lengths.
+    """
+
+    first: int
+    blobs: tuple[bytes, ...]
+    starts: array[int]
+    stops: array[int]
+    sizes: array[float] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table, (self.first, self.blobs, self.starts, self.stops, self.sizes)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.starts)
+
+    def __repr__(self) -> str:
+        return f"{len(self):,} elements, the first of them {show(self.element(self.first))}"
+
+    def whole(self) -> Rows:
+        """Return all of its work."""
+        return Rows((self.first, 0), (self.first + len(self), 0))
+
+    def only(self, rows: Rows) -> Table:
+        """Return the part of the table that is needed to run some rows."""
+        low = (rows.first - self.first) // ROWS_OF_BLOB
+        high = -(-(rows.end - self.first) // ROWS_OF_BLOB)
+        if low == 0 and high >= len(self.blobs):
+            return self
+        kept = slice(low * ROWS_OF_BLOB, high * ROWS_OF_BLOB)
+        sizes = None if self.sizes is None else self.sizes[kept]
+        return Table(self.first + kept.start, self.blobs[low:high], self.starts[kept], self.stops[kept], sizes)
+
+    def elements(self, rows: Rows) -> Iterator[Any]:
+        """Yield the elements of some rows, unpickled when they are needed."""
+        row, end = rows.first - self.first, rows.end - self.first
+        while row < end:
+            blob, at = divmod(row, ROWS_OF_BLOB)
+            some = self._loaded(blob)
+            upto = min(len(some), at + end - row)
+            yield from some[at:upto]
+            row += upto - at
+
+    def element(self, row: int) -> Any:
+        """Return the element of a row."""
+        blob, at = divmod(row - self.first, ROWS_OF_BLOB)
+        return self._loaded(blob)[at]
+
+    def _loaded(self, blob: int) -> list[Any]:
+        try:
+            some: list[Any] = pickle.loads(self.blobs[blob])
+        except Exception as error:
+            raised = UnpicklableError(f"elements do not unpickle here ({type(error).__name__}: {error}).")
+            raised.has_context = True  # it is not the fault of the element before
+            raise raised from error
+        return some
+
+    def range_of(self, row: int, rows: Rows) -> OffsetRange:
+        """Return the part of a row's restriction that ``rows`` holds."""
+        start, stop = self.starts[row - self.first], self.stops[row - self.first]
+        begin = start + rows.start[1] if row == rows.start[0] else start
+        end = start + rows.stop[1] if row == rows.stop[0] else stop
+        if not start <= begin <= end <= stop:
+            raise SplitError(f"{rows!r} lie outside of row {row:,}, {OffsetRange(start, stop)!r}.")
+        return OffsetRange(begin, end)
+
+    def rows_of(self, row: int, part: Any) -> Rows:
+        """Return a part of a row's restriction as `Rows`.
+
+        Raises:
+            SplitError: if it is no part of an offset range.
+        """
+        start, stop = self.starts[row - self.first], self.stops[row - self.first]
+        if type(part) is not OffsetRange or not start <= part.start <= part.stop <= stop:
+            raise SplitError(f"{show(part)} is no part of {OffsetRange(start, stop)!r}.")
+        end: Any = part.stop
+        return Rows((row, part.start - start), (row + 1, 0) if end == stop else (row, end - start))
+
+    def lengths(self, first: int, end: int) -> list[Any]:
+        """Return the size of each row from ``first`` up to ``end``, whole."""
+        part = slice(first - self.first, end - self.first)
+        if self.sizes is not None:
+            return list(self.sizes[part])
+        return [stop - start for start, stop in zip(self.starts[part], self.stops[part], strict=True)]
+
+    def size(self, rows: Rows, size_of: Callable[[Any, OffsetRange], float | None]) -> float:
+        """Return the size of some rows.
+
+        Args:
+            rows: the rows.
+            size_of: returns the size of a part of an element; called for rows that ``rows`` holds in part, if the
+                sizes are not lengths. A part of unknown size counts as its share of the row.
+        """
+        self._check(rows)
+        total: float = sum(self.lengths(rows.first, rows.end))
+        for row in {rows.first, rows.end - 1} if len(rows) else ():
+            part = self.range_of(row, rows)
+            (whole,), length = self.lengths(row, row + 1), part.stop - part.start  # type: ignore[operator]
+            full = self.stops[row - self.first] - self.starts[row - self.first]
+            if length < full:
+                size = length if self.sizes is None else size_of(self.element(row), part)
+                total += (whole * length / full if size is None else size) - whole
+        return max(0, total)
+
+    def _check(self, rows: Rows) -> None:
+        here = self.whole()
+        if not here.start <= rows.start <= rows.stop <= here.stop:
+            raise SplitError(f"{rows!r} do not lie in {here!r}.")
+
+    def cut(self, rows: Rows, fraction: float) -> tuple[Rows, Rows]:
+        """Cut two or more rows between two of them, so that about ``fraction`` of the work lies in front."""
+        done = list(accumulate(self.lengths(rows.first, rows.end), initial=0))
+        at = nearest(done, done[-1] * float(fraction)) if done[-1] else round(fraction * len(rows))
+        row = rows.first + min(max(at, 1), len(rows) - 1)
+        return Rows(rows.start, (row, 0)), Rows((row, 0), rows.stop)
+
+
+def nearest(ascending: list[Any], value: float) -> int:
+    """Return the index of the entry nearest to a value."""
+    at = bisect_left(ascending, value)
+    if at == len(ascending) or (at and value - ascending[at - 1] <= ascending[at] - value):
+        return at - 1
+    return at
+
+
+def named(element: Any, restriction: Any) -> tuple[Any, Any]:
+    """Return the element and the restriction that an error names: of one row of a table, its own."""
+    if type(element) is not Table or type(restriction) is not Rows or len(restriction) != 1:
+        return element, restriction
+    try:
+        return element.element(restriction.first), element.range_of(restriction.first, restriction)
+    except UnpicklableError:  # the error that is told matters more
+        return element, restriction

@@ -1,0 +1,44 @@
+"""Content: the work items that a task has committed, as they are broadcast for a replay.
+
+Tables are the bulk of them. They are plain values, so PySpark writes them into the file of the broadcast as they are,
+and the driver never holds them a second time, pickled. All else may hold values of the user's classes, which only the
+pickler of the run can send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from sdf.execution.bulk.table import Table
+from sdf.execution.work_items import WorkItem
+from sdf.spark import serde
+
+__all__ = ["Content"]
+
+
+@attrs.frozen
+class Content:
+    """See the module's docstring.
+
+    Attributes:
+        rows: the work items that are rows of tables, at their places; None at the others.
+        others: the others, pickled as a list.
+    """
+
+    rows: tuple[WorkItem | None, ...]
+    others: bytes
+
+    @classmethod
+    def of(cls, items: Sequence[WorkItem]) -> Content:
+        """Return the content that holds these work items, in order."""
+        plain = [type(item.element) is Table and item.watermark is None for item in items]
+        rows = tuple(item if is_plain else None for item, is_plain in zip(items, plain, strict=True))
+        others = [item for item, is_plain in zip(items, plain, strict=True) if not is_plain]
+        return cls(rows, serde.dumps(others, "the committed restrictions"))
+
+    def items(self) -> list[WorkItem]:
+        """Return the work items, in order."""
+        others = iter(serde.loads(self.others))
+        return [next(others) if item is None else item for item in self.rows]

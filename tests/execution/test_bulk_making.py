@@ -1,0 +1,134 @@
+"""Which elements go into a table, whatever their DoFn has of its own."""
+
+import pickle
+
+import attrs
+import pytest
+
+from sdf import DoFn, OffsetRange, OffsetRangeTracker, UnsplittableTracker
+from sdf.errors import SdfError
+from sdf.execution.bulk.making import expand_in_bulk
+from sdf.execution.bulk.table import Table
+from sdf.execution.expansion import expand
+
+
+class RowFn(DoFn):
+    """Element: a number. Each has two blocks."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, 2)
+
+    def process(self, element, tracker):
+        yield from tracker.claims()
+
+
+def made(fn, elements=range(40)):
+    return list(expand_in_bulk(fn, elements, pickle.dumps))
+
+
+def numbers(fn, elements=range(40)):
+    """Give the number of elements of each table, and 0 for one that is alone."""
+    return [len(one.element) if type(one.element) is Table else 0 for one in made(fn, elements)]
+
+
+def test_as_many_as_are_worth_it():
+    """From 16 on, also if they are empty."""
+
+    class EmptyFn(RowFn):
+        def get_initial_restriction(self, element):
+            return OffsetRange(7, 7)
+
+    assert (numbers(EmptyFn(), range(15)), numbers(EmptyFn(), range(16))) == ([0] * 15, [16])
+    assert numbers(RowFn()) == [40]
+
+
+def test_a_table_takes_no_more_than_a_quarter_of_a_megabyte():
+    """Or little more; it is one message, and one task may get it."""
+    found = made(RowFn(), [f"{number:01500}" for number in range(1024)])
+    assert sum(len(one.element) for one in found) == 1024
+    assert [sum(map(len, one.element.blobs)) <= (1 << 18) + (1 << 16) for one in found] == [True] * 6
+
+
+@pytest.mark.parametrize("whole", [OffsetRange(0, (1 << 62)), OffsetRange(-(1 << 62), 0)])
+def test_bounds_that_64_bits_may_not_hold_are_alone(whole):
+    """Also if their DoFn has nothing of its own."""
+
+    class FarFn(RowFn):
+        def get_initial_restriction(self, element):
+            return whole
+
+    assert numbers(FarFn()) == [0] * 40
+
+
+@attrs.frozen
+class Steps:
+    """Looks like an `OffsetRange`, and is another one."""
+
+    start: int
+    stop: int
+    step: int
+
+
+class StepsFn(RowFn):
+    def get_initial_restriction(self, element):
+        return Steps(0, 2, 1)
+
+
+def test_a_restriction_of_another_class_is_alone():
+    """Whatever attributes it has; without a tracker of its own it is the error that it is without tables."""
+
+    class OwnStepsFn(StepsFn):
+        def create_tracker(self, element, restriction):
+            return OffsetRangeTracker((restriction.start, restriction.stop))
+
+        def restriction_size(self, element, restriction):
+            return restriction.stop - restriction.start
+
+    assert numbers(OwnStepsFn()) == [0] * 40
+    with pytest.raises(SdfError) as alone:
+        expand(StepsFn(), 0)
+    with pytest.raises(type(alone.value), match="Steps"):
+        made(StepsFn())
+
+
+def test_a_tracker_that_is_no_tracker_of_offsets_is_alone():
+    """Its splits may be anything."""
+
+    class WholeFn(RowFn):
+        def create_tracker(self, element, restriction):
+            return UnsplittableTracker(restriction)
+
+    assert numbers(WholeFn()) == [0] * 40
+
+
+def test_what_an_object_has_instead_of_its_class_counts():
+    """A method may be replaced on a DoFn."""
+    fn = RowFn()
+    fn.create_tracker = lambda element, restriction: UnsplittableTracker(restriction)
+    assert numbers(fn) == [0] * 40
+
+
+@pytest.mark.parametrize("method", ["split_restriction", "remark", "restriction_size"])
+def test_each_method_is_asked(method):
+    """If it alone is the DoFn's own."""
+    answers = {
+        "split_restriction": lambda self, element, whole: whole.split(1) if element == 20 else [whole],
+        "remark": lambda self, element, whole: "look here" if element == 20 else None,
+        "restriction_size": lambda self, element, part: None if element == 20 else 5,
+    }
+    fn = type("Fn", (RowFn,), {method: answers[method]})()
+    assert numbers(fn) == [20, 0, 19]
+    (odd,) = [one for one in made(fn) if type(one.element) is not Table]
+    assert odd == expand(fn, 20)
+
+
+def test_sizes_are_those_of_the_dofn():
+    """Also if the tracker is the usual one."""
+
+    class SizedFn(RowFn):
+        def restriction_size(self, element, restriction):
+            return 1.5 * (restriction.stop - restriction.start)
+
+    (table,) = made(SizedFn())
+    assert table.pieces == ((table.restriction, 120.0),)
+    assert table.element.lengths(0, 2) == [3.0, 3.0]

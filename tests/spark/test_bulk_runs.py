@@ -1,0 +1,203 @@
+"""Runs of many small elements, which go in tables, on both runners: as if each element went by itself."""
+
+import os
+import time
+from collections import Counter
+
+import pytest
+from support.fns import CountFn, NotesRuns, expected
+
+from sdf import LiveRunner, OffsetRangeTracker, StagedRunner, TaggedOutput, run_sdf
+from sdf.errors import ProcessError
+from sdf.execution.bulk.table import Table
+from sdf.execution.expansion import Expanded
+from sdf.spark.payload import Expand, expanded, sending
+
+RUNNERS = [StagedRunner(), LiveRunner()]
+every_runner = pytest.mark.parametrize("runner", RUNNERS, ids=lambda runner: type(runner).__name__)
+SMALL = [(f"{number}", number % 4) for number in range(3000)]
+
+
+@pytest.fixture(scope="module")
+def sc(start_spark):
+    """Four slots in this process, and three more tries for a task that fails."""
+    return start_spark("local[4,4]")
+
+
+class OwnFn(CountFn):
+    """With a tracker of its own."""
+
+    def create_tracker(self, element, restriction):
+        return Own(restriction)
+
+
+class Own(OffsetRangeTracker):
+    pass
+
+
+@every_runner
+@pytest.mark.parametrize("kind", [CountFn, OwnFn])
+def test_many_small_elements(sc, runner, kind):
+    """Each record once, at each action, from a few work items; the report counts elements."""
+    result = run_sdf(sc.parallelize(SMALL, 3), kind(), runner=runner)
+    for _ in range(2):
+        assert Counter(result.collect()) == expected(SMALL)
+    report = result.report
+    assert (report.elements, report.records) == (3000, 4500)
+    assert len(report.pieces) < 100
+    assert sum(piece.elements for piece in report.pieces) >= 3000
+    assert "3,000 elements" in str(report)
+    assert report.straggler is None
+    assert '"elements": 3000' in report.to_json()
+
+
+def test_the_driver_gets_tables_as_they_are(sc):
+    """Had it got them pickled, it would hold all elements twice for a while."""
+    with sending(sc, CountFn(), {}) as payload:
+        given = sc.parallelize([*SMALL, ("large", 10_000)], 2).mapPartitions(Expand(payload, bulk=True)).collect()
+    assert sum(len(one.element) for one in given if isinstance(one, Expanded)) == 3000
+    found = list(expanded(given, None))
+    assert [one.element for one in found if type(one.element) is not Table] == [("large", 10_000)]
+    assert sum(len(one.element) for one in found if type(one.element) is Table) == 3000
+
+
+@every_runner
+def test_elements_of_a_class_that_is_pickled_by_value(sc, runner):
+    """A table holds them as any other, and the workers know one class of this name."""
+
+    class Named:
+        def __init__(self, name):
+            self.name = name
+
+    class NamedFn(CountFn):
+        def get_initial_restriction(self, element):
+            return (0, 1)
+
+        def process(self, element, tracker):
+            assert isinstance(element, Named)
+            return super().process((element.name, 1), tracker)
+
+    result = run_sdf(sc.parallelize([Named(number) for number in range(500)], 2), NamedFn(), runner=runner)
+    assert Counter(result.collect()) == Counter((number, 0) for number in range(500))
+
+
+class DearFn(CountFn):
+    """One element takes five seconds, and nothing tells so before."""
+
+    def process(self, element, tracker):
+        for output in super().process(element, tracker):
+            if element[0] == "dear":
+                time.sleep(0.25)
+            yield output
+
+
+@every_runner
+def test_an_element_that_turns_out_dear_is_split(sc, runner):
+    """It is an element among many of a table; the report names it, though it does not name the others."""
+    elements = [*[(f"{number}", 20) for number in range(700)], ("dear", 20), *SMALL[:700]]
+    result = run_sdf(sc.parallelize(elements, 1), DearFn(), runner=runner)
+    assert Counter(result.collect()) == expected(elements)
+    report = result.report
+    assert ("dear", 20) in report.split_elements
+    assert report.straggler.element == ("dear", 20)
+    assert report.straggler.parts > 1
+    assert {element for element, _, _ in report.slow_blocks} == {("dear", 20)}
+
+
+class DefersFn(CountFn):
+    """Each tenth element defers before its first claim, the first time it runs."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def process(self, element, tracker):
+        flag = os.path.join(self.folder, element[0])
+        if int(element[0]) % 10 == 1 and not os.path.exists(flag):
+            with open(flag, "w"):
+                tracker.defer_remainder(0.01)
+            return
+        yield from super().process(element, tracker)
+
+
+def test_deferred_elements_wait_by_themselves(sc, tmp_path):
+    """Those behind them do not wait for them, and are not run one stage after the other."""
+    elements = SMALL[:400]
+    result = run_sdf(sc.parallelize(elements, 2), DefersFn(str(tmp_path)))
+    assert Counter(result.collect()) == expected(elements)
+    assert result.report.stages < 20
+
+
+@every_runner
+def test_an_error_names_the_element(sc, runner):
+    """Not the table."""
+
+    class BadFn(CountFn):
+        def process(self, element, tracker):
+            if element[0] == "1234":
+                raise ValueError("bad")
+            return super().process(element, tracker)
+
+    with pytest.raises(Exception, match=r"of element \('1234', 2\) raised ValueError: bad") as caught:
+        run_sdf(sc.parallelize(SMALL, 2), BadFn(), runner=runner).count()
+    assert runner != StagedRunner() or isinstance(caught.value, ProcessError)
+
+
+def test_lost_blocks_are_replayed(sc, tmp_path):
+    """From the rows that the task has committed, cut where they were cut."""
+    fn = NotesRuns(tmp_path, 0.001)
+    result = run_sdf(sc.parallelize(SMALL, 2), fn, runner=StagedRunner(budget_seconds=0.2))
+    assert len(result.report.tasks) > 8
+    before = fn.runs()
+    for rdd in dict(sc._jsc.getPersistentRDDs()).values():
+        level = rdd.getStorageLevel()
+        rdd.unpersist(True)
+        rdd.persist(level)
+    assert Counter(result.collect()) == expected(SMALL)
+    assert fn.runs() - before == sum(task.work_items for task in result.report.tasks)
+    result.unpersist()
+
+
+class DiesFn(CountFn):
+    """The first worker that comes to one of the elements is killed."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def process(self, element, tracker):
+        if element[0] == "700":
+            try:
+                os.close(os.open(os.path.join(self.folder, "died"), os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                pass
+            else:
+                os._exit(1)
+        return super().process(element, tracker)
+
+
+@every_runner
+def test_a_lost_worker_loses_nothing(sc, runner, tmp_path):
+    """Its rows run again, as they had been cut."""
+    result = run_sdf(sc.parallelize(SMALL, 2), DiesFn(str(tmp_path)), runner=runner)
+    assert Counter(result.collect()) == expected(SMALL)
+    assert os.path.exists(tmp_path / "died")
+
+
+def test_tags(sc):
+    """A row gives to all outputs."""
+
+    class OddFn(CountFn):
+        def process(self, element, tracker):
+            for name, at in super().process(element, tracker):
+                yield TaggedOutput("odd", (name, at)) if at % 2 else (name, at)
+
+    for runner in RUNNERS:
+        outputs = run_sdf(sc.parallelize(SMALL, 2), OddFn(), runner=runner, tags=("odd",))
+        found = Counter(outputs["main"].collect()) + Counter(outputs["odd"].collect())
+        assert found == expected(SMALL)
+
+
+def test_with_quarantine_each_element_is_alone(sc):
+    """A process that dies takes one with it, and is told of each."""
+    outputs = run_sdf(sc.parallelize(SMALL[:60], 1), CountFn(), on_failure="quarantine")
+    assert Counter(outputs["main"].collect()) == expected(SMALL[:60])
+    assert len(outputs["main"].report.pieces) == 60
