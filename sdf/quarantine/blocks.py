@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sdf.errors import BadRecordError, SdfError, SourceError, UnpicklableError, text_of
+from sdf.errors import BadRecordError, SdfError, UnpicklableError, text_of
 from sdf.execution.bundle import Bundle
 from sdf.quarantine.failures import RAISED, Failure
+from sdf.quarantine.outages import is_outage
 
 __all__ = ["failure_of", "failure_of_part"]
-
-_AWAY = (SourceError, ConnectionError, TimeoutError)  # the source may be back when the task is tried again
 
 
 def failure_of(bundle: Bundle, error: BaseException) -> Failure | None:
@@ -31,8 +30,7 @@ def failure_of_part(item_id: int | None, claimed: Any, error: BaseException, *, 
         error: what was raised.
         raised: whether the user's code raised it.
     """
-    cause = error if error.__cause__ is None else error.__cause__
-    if item_id is None or isinstance(error, SourceError) or isinstance(cause, _AWAY):
+    if item_id is None or is_outage(error):  # the source may be back when the task is tried again
         return None
     if raised:
         name = "" if isinstance(error, SdfError) else f"{type(error).__name__}: "  # no Exception, so nobody named it

@@ -1,0 +1,48 @@
+"""Whose fault an error is: a block's, or nobody's who could be set aside."""
+
+import urllib.error
+
+import pytest
+from support.clock import Clock
+
+from sdf import DoFn, OffsetRange
+from sdf.errors import ProcessError
+from sdf.execution.bundle import Bundle
+from sdf.execution.work_items import WorkItem
+from sdf.quarantine.blocks import failure_of
+from sdf.quarantine.failures import RAISED
+
+
+class RaisingFn(DoFn):
+    """Raises its element at position 2 of 4."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, 4)
+
+    def process(self, element, tracker):
+        for at in tracker.claims():
+            if at == 2 and element is not None:
+                raise element
+            yield at
+
+
+def bundle_of(element, fn=RaisingFn):
+    return Bundle(fn(), [WorkItem(7, 0, element, OffsetRange(0, 4), 4)], clock=Clock())
+
+
+def failure_at_end(bundle):
+    with pytest.raises(ProcessError) as caught:
+        list(bundle.outputs())
+    return failure_of(bundle, caught.value)
+
+
+def test_what_process_raises_convicts_the_block_claimed_last():
+    """With what it says."""
+    failure = failure_at_end(bundle_of(FileNotFoundError("no such page")))
+    assert (failure.item_id, failure.how, failure.claimed) == (7, RAISED, 2)
+    assert "FileNotFoundError: no such page" in failure.error
+
+
+def test_an_outage_of_the_source_convicts_none():
+    """URLError is an OSError, but no ConnectionError."""
+    assert failure_at_end(bundle_of(urllib.error.URLError(ConnectionRefusedError("refused")))) is None
