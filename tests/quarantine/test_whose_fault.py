@@ -46,3 +46,13 @@ def test_what_process_raises_convicts_the_block_claimed_last():
 def test_an_outage_of_the_source_convicts_none():
     """URLError is an OSError, but no ConnectionError."""
     assert failure_at_end(bundle_of(urllib.error.URLError(ConnectionRefusedError("refused")))) is None
+
+
+@pytest.mark.parametrize("hook", ["start_bundle", "finish_bundle"])
+def test_a_hook_of_the_bundle_convicts_none(hook):
+    """It is not the block's that ran last: each block would be set aside, one after the other."""
+
+    def breaks(self):
+        raise ValueError("no license")
+
+    assert failure_at_end(bundle_of(None, type("BreakFn", (RaisingFn,), {hook: breaks}))) is None
