@@ -21,8 +21,8 @@ def failure_of(bundle: Bundle, error: BaseException) -> Failure | None:
 def failure_of_part(item_id: int | None, claimed: Any, error: BaseException, *, raised: bool) -> Failure | None:
     """Return the failure of a part; None if the error convicts no block.
 
-    A record that does not pickle, or that the sink cannot write, was noticed later than it was given. So the position
-    claimed last is no hint then.
+    A record that does not pickle, that the sink cannot write, or for which memory runs out then, was noticed later than
+    it was given. So the position claimed last is no hint then.
 
     Args:
         item_id: the work item that ran last, None if none has begun.
@@ -37,4 +37,6 @@ def failure_of_part(item_id: int | None, claimed: Any, error: BaseException, *, 
         return Failure(item_id, RAISED, name + text_of(error), claimed)
     if isinstance(error, (UnpicklableError, BadRecordError)):
         return Failure(item_id, RAISED, str(error))
+    if isinstance(error, MemoryError):
+        return Failure(item_id, RAISED, f"memory ran out when its records had left process(): MemoryError: {error}")
     return None

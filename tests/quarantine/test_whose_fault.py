@@ -56,3 +56,18 @@ def test_a_hook_of_the_bundle_convicts_none(hook):
         raise ValueError("no license")
 
     assert failure_at_end(bundle_of(None, type("BreakFn", (RaisingFn,), {hook: breaks}))) is None
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_memory_that_runs_out_for_records_convicts_the_part_that_runs(begun):
+    """They have left `process`, so the position claimed last is no hint. Before any work began there is no part."""
+    bundle = bundle_of(None)
+    outputs = bundle.outputs()
+    if begun:
+        next(outputs)
+    failure = failure_of(bundle, MemoryError())
+    if not begun:
+        assert failure is None
+    else:
+        assert (failure.item_id, failure.how, failure.claimed) == (7, RAISED, None)
+        assert "memory ran out" in failure.error
