@@ -44,7 +44,8 @@ class Bundle:
 
     Attributes:
         ended_at: when its outputs had ended, by ``clock``.
-        raised: whether the user's code raised while `outputs` ran; not a reader of the outputs.
+        raised: whether the user's code raised while `outputs` ran; not a reader of the outputs, nor ``finish_bundle``,
+            which no work item is to blame for.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Bundle:
         self._executor = Executor(fn, side_inputs=side_inputs, clock=clock, on_claim=on_claim)
         self._on_start = on_start
         self.raised = False
+        self._finishing = False  # all work items have run
         self._outputs: Callable[[], Generator[Any, None, None] | None] = lambda: None
         self._clock = clock
         self._lock = Lock()
@@ -94,12 +96,13 @@ class Bundle:
                     part = self._executor.end()
                 if part is not None:
                     self._parts.append(part)
-            call_hook(self._fn, "finish_bundle")
         except GeneratorExit:  # the reader reads no more
             raise
         except BaseException:  # of any kind, such as the panic of a library in Rust
             self.raised = True
             raise
+        self._finishing = True
+        call_hook(self._fn, "finish_bundle")
         self.ended_at = self._clock()
 
     def outcome(self) -> Outcome:
@@ -117,9 +120,12 @@ class Bundle:
         return self._items[self._next - 1], None if running is None else running.invoker.last_claimed
 
     def progress(self) -> tuple[Any, ...]:
-        """Return a value that changes with each claim and record, and all the time while the outputs' reader works."""
+        """Return a value that changes with each claim and record, and all the time while no work item is at work.
+
+        So it does while the reader of the outputs works, and in ``finish_bundle``.
+        """
         outputs = self._outputs()
-        if outputs is None or inspect.getgeneratorstate(outputs) != inspect.GEN_RUNNING:
+        if outputs is None or self._finishing or inspect.getgeneratorstate(outputs) != inspect.GEN_RUNNING:
             return (self._clock(),)
         with self._lock:
             running = self._executor.running

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sdf.errors import BadRecordError, SdfError, SourceError, UnpicklableError, text_of
+from sdf.errors import BadRecordError, SdfError, UnpicklableError, text_of
 from sdf.execution.bundle import Bundle
 from sdf.quarantine.failures import RAISED, Failure
+from sdf.quarantine.outages import is_outage
 
 __all__ = ["failure_of", "failure_of_part"]
-
-_AWAY = (SourceError, ConnectionError, TimeoutError)  # the source may be back when the task is tried again
 
 
 def failure_of(bundle: Bundle, error: BaseException) -> Failure | None:
@@ -22,8 +21,8 @@ def failure_of(bundle: Bundle, error: BaseException) -> Failure | None:
 def failure_of_part(item_id: int | None, claimed: Any, error: BaseException, *, raised: bool) -> Failure | None:
     """Return the failure of a part; None if the error convicts no block.
 
-    A record that does not pickle, or that the sink cannot write, was noticed later than it was given. So the position
-    claimed last is no hint then.
+    A record that does not pickle, that the sink cannot write, or for which memory runs out then, was noticed later than
+    it was given. So the position claimed last is no hint then.
 
     Args:
         item_id: the work item that ran last, None if none has begun.
@@ -31,12 +30,13 @@ def failure_of_part(item_id: int | None, claimed: Any, error: BaseException, *, 
         error: what was raised.
         raised: whether the user's code raised it.
     """
-    cause = error if error.__cause__ is None else error.__cause__
-    if item_id is None or isinstance(error, SourceError) or isinstance(cause, _AWAY):
+    if item_id is None or is_outage(error):  # the source may be back when the task is tried again
         return None
     if raised:
         name = "" if isinstance(error, SdfError) else f"{type(error).__name__}: "  # no Exception, so nobody named it
         return Failure(item_id, RAISED, name + text_of(error), claimed)
     if isinstance(error, (UnpicklableError, BadRecordError)):
         return Failure(item_id, RAISED, str(error))
+    if isinstance(error, MemoryError):
+        return Failure(item_id, RAISED, f"memory ran out when its records had left process(): MemoryError: {error}")
     return None

@@ -143,6 +143,33 @@ def test_a_hook_that_raises_is_a_process_error(name):
     assert type(caught.value.__cause__) is OSError
 
 
+def test_its_progress_goes_on_in_finish_bundle():
+    """So no block hangs then. It stands still while a work item is opened, or works."""
+    seen, bundles = {}, []
+
+    def looks(clock, where):
+        before = bundles[-1].progress()
+        clock.now += 1
+        seen.setdefault(where, set()).add(bundles[-1].progress() == before)
+
+    class LookingFn(TimedFn):
+        def create_tracker(self, element, restriction):
+            looks(self.clock, "opens")
+            return super().create_tracker(element, restriction)
+
+        def process(self, element, tracker):
+            for position in tracker.claims():
+                looks(self.clock, "works")
+                yield position
+
+        def finish_bundle(self):
+            looks(self.clock, "finishes")
+
+    bundles.append(bundle_of((0, 2), (2, 4), fn=LookingFn))
+    list(bundles[-1].outputs())
+    assert seen == {"opens": {True}, "works": {True}, "finishes": {False}}
+
+
 def test_tagged_outputs_pass():
     """Sorting them is the caller's."""
 

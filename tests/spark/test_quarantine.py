@@ -377,3 +377,50 @@ def test_what_raises_after_its_refused_claim_is_found(sc, tmp_path, runner):
     summary = save_sdf(sc.parallelize([0]), FooterFn(49), sink, on_failure="quarantine", runner=runner)
     assert rows(tmp_path / "out") == [(0, block) for block in range(0, BLOCKS, 7) if block != 49]
     assert set_aside(summary.failures) == [(0, 49, 50)]
+
+
+class ClosingFn(DoFn):
+    """Gives ten lines; ``finish_bundle`` takes a while, or raises."""
+
+    def __init__(self, seconds, error=None):
+        self.seconds, self.error = seconds, error
+
+    def get_initial_restriction(self, element):
+        return (0, 10)
+
+    def process(self, element, tracker):
+        for block in tracker.claims():
+            yield f"{element} {block}"
+
+    def finish_bundle(self):
+        time.sleep(self.seconds)
+        if self.error is not None:
+            raise self.error
+
+
+class ClosingFiles(TextFiles):
+    """Takes a while to close a file."""
+
+    def write(self, records, place):
+        message = super().write(records, place)
+        time.sleep(1.5)
+        return message
+
+
+@pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
+def test_no_block_is_blamed_for_what_comes_after_the_last_one(sc, tmp_path, runner):
+    """Neither `finish_bundle` nor a sink that closes its file is a block that hangs; an error there fails the run."""
+    elements, options = sc.parallelize(["a"]), {"on_failure": "quarantine", "runner": runner}
+    summary = save_sdf(elements, ClosingFn(1.5), ClosingFiles(str(tmp_path / "out")), block_seconds=1.0, **options)
+    assert (summary.records, summary.failures) == (10, ())
+    with pytest.raises(ProcessError, match=r"ClosingFn.finish_bundle\(\) raised ValueError: no license"):
+        save_sdf(elements, ClosingFn(0, ValueError("no license")), TextFiles(str(tmp_path / "other")), **options)
+
+
+def test_a_run_that_stores_its_records_blames_no_block_for_finish_bundle(sc):
+    """As a saved run."""
+    elements, options = sc.parallelize(["a"]), {"on_failure": "quarantine", "block_seconds": 1.0}
+    outputs = run_sdf(elements, ClosingFn(1.5), **options)
+    assert (outputs["main"].count(), outputs["failed"].collect()) == (10, [])
+    with pytest.raises(ProcessError, match=r"ClosingFn.finish_bundle\(\) raised ValueError: no license"):
+        run_sdf(elements, ClosingFn(0, ValueError("no license")), **options)

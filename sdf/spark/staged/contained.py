@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -21,7 +21,9 @@ __all__ = ["attempts", "bundle_of", "convicting"]
 
 
 def attempts(
-    run: Callable[[Child | None], Iterator[Any]], quarantine: Quarantine | None, failed: Callable[[Failure], Receipt]
+    run: Callable[[Child | None], Generator[Any, None, None]],
+    quarantine: Quarantine | None,
+    failed: Callable[[Failure], Receipt],
 ) -> Iterator[Any]:
     """Yield what an attempt gives, a receipt last.
 
@@ -35,8 +37,12 @@ def attempts(
         return
 
     def work(child: Child) -> None:
-        for given in run(child):
-            child.give(given)
+        attempt = run(child)
+        for given in attempt:
+            try:
+                child.give(given)
+            except MemoryError as error:  # for one more copy of the records; a block may be to blame
+                attempt.throw(error)
 
     for given in run_in_child(work, block_seconds=quarantine.block_seconds, load=serde.loads):
         yield failed(given) if isinstance(given, Failure) else given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 from pyspark import Accumulator, TaskContext
 
@@ -63,7 +63,7 @@ class SaveTask:
         ((items, budget_seconds),) = partition  # read to the end, else Spark does not reuse the worker
         wall, began, retries = time.time(), time.monotonic(), context.attemptNumber()
 
-        def run(child: Child | None) -> Iterator[Receipt]:
+        def run(child: Child | None) -> Generator[Receipt, None, None]:
             fn, side_inputs = self._payload.load()
             bundle = bundle_of(fn, items, side_inputs, child)
             seconds = budget_of_retry(budget_seconds, retries)

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -80,7 +80,7 @@ class StageTask:
             return
         wall, began, retries = time.time(), time.monotonic(), context.attemptNumber()
 
-        def run(child: Child | None) -> Iterator[Any]:
+        def run(child: Child | None) -> Generator[Any, None, None]:
             fn, side_inputs = self._payload.load()
             bundle = bundle_of(fn, items, side_inputs, child)
             counts, size = [0] * (1 + len(self._tags)), 0
