@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 from support.simulated_stages import StagedFailing
 
+from sdf.errors import TooManyFailuresError
 from sdf.quarantine import suspects
 from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED
 
@@ -31,7 +32,7 @@ def test_the_bad_blocks_are_listed_and_all_others_are_there_once(seeds, saved):
 
 
 def test_one_death_beside_others_would_list_innocent_blocks(monkeypatch):
-    """The two deaths while nothing else runs are needed."""
+    """The two deaths while nothing else runs are needed; without them soon more are set aside than may be."""
     monkeypatch.setattr(suspects, "_DEATHS_WHEN_IDLE", 0)
-    with pytest.raises(AssertionError, match="others are set aside"):
+    with pytest.raises((AssertionError, TooManyFailuresError), match="others are set aside|101 blocks failed"):
         print([StagedFailing(seed, saved=False).check() for seed in range(10)])
