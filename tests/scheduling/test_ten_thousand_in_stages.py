@@ -34,5 +34,5 @@ def test_the_bad_blocks_are_listed_and_all_others_are_there_once(seeds, saved):
 def test_one_death_beside_others_would_list_innocent_blocks(monkeypatch):
     """The two deaths while nothing else runs are needed; without them soon more are set aside than may be."""
     monkeypatch.setattr(suspects, "_DEATHS_WHEN_IDLE", 0)
-    with pytest.raises((AssertionError, TooManyFailuresError), match="others are set aside|101 blocks failed"):
+    with pytest.raises((AssertionError, TooManyFailuresError), match=r"others are set aside|101 blocks failed"):
         print([StagedFailing(seed, saved=False).check() for seed in range(10)])
