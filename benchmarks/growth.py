@@ -34,6 +34,11 @@ SLOTS = 2
 RUNNERS = {"LiveRunner": LiveRunner(), "StagedRunner": StagedRunner()}
 PLANNED_FOR = 1000  # slots
 OPENS = 20  # of a journal of each length
+TOLD = "MB of the driver", "MB of the report", "us over flatMap", "us of the driver's CPU", "us of the workers' CPU"
+LIMITS = {
+    ("elements", 1_000_000): (157.0, None, 4.0, 1.0, 4.0),
+    ("elements", 10_000_000): (500.0,),
+}
 
 
 class OneFn(DoFn):
@@ -99,6 +104,9 @@ def runs(bench, sc, given):
         taken = in_turn({name: lambda name=name: run(name) for name in RUNNERS}, given.rounds, warm_up=number <= 1000)
         for name, one in taken.items():
             table.row(f"{number:,} {what}, {name}", one.median, one.median / number * 1e6, *told[name])
+            for limit, what_of, figure in zip(LIMITS.get((what, number), ()), TOLD, told[name], strict=False):
+                if limit is not None:
+                    bench.claim(f"{what_of} of {number:,} {what}, {name}", figure, at_most=limit)
 
     for number in given.elements:
         measure(elements, "elements", number, sc.parallelize(range(number), SLOTS), OneFn())
