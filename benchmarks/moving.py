@@ -121,7 +121,8 @@ def first_work(executors, folder, ended):
     """
     began = {path.name: path.stat().st_mtime for path in Path(folder, "work").iterdir()}
     launched = {}
-    for line in next(Path(folder).glob("app-*-*")).open():
+    (events,) = Path(folder, "events").iterdir()
+    for line in events.open():
         event = json.loads(line)
         if event["Event"] == "SparkListenerTaskStart":
             launched.setdefault(event["Task Info"]["Host"], event["Task Info"]["Launch Time"] / 1000)
@@ -141,7 +142,8 @@ def measure(runner, hosts, seconds, every_seconds, seed, folder):
     with Standalone(folder) as cluster:
         for _ in range(hosts):
             cluster.add()
-        log = {"enabled": "true", "dir": folder, "compress": "false", "rolling_enabled": "false"}
+        Path(folder, "events").mkdir()
+        log = {"enabled": "true", "dir": f"{folder}/events", "compress": "false", "rolling_enabled": "false"}
         sc = cluster.context(1, **{f"spark_eventLog_{name}": value for name, value in log.items()})
         try:
             wait_for_slots(slot_counter(sc), hosts)
