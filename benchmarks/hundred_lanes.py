@@ -3,8 +3,8 @@
 25 executors of 4 slots on this machine, whose work waits. Then the same blocks in the simulation, each as long as a
 real one took on average. The makespan is from the first lane that connected to the last that ended. The CPU is of the
 coordinator's thread. A decision takes longer there than in the simulation, which makes one after the other: messages
-come one by one, the thread sleeps in between, and other processes have the caches meanwhile. What that costs a message
-(``--wake-us``) was measured with 12 lanes; with 100 it is a prediction.
+come one by one, the thread sleeps in between, and other processes have the caches meanwhile. ``--wake-us`` is what that
+costs a message; its default is an estimate from runs with 12 lanes on a busy machine.
 
     python benchmarks/hundred_lanes.py
     python benchmarks/hundred_lanes.py --executors 3 --seconds 10

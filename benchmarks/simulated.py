@@ -35,8 +35,8 @@ class Overheads:
         launch_seconds: between two tasks that Spark's driver starts.
         restart_seconds: until a lost slot runs tasks again.
         wake_seconds: of CPU that a message costs the driver's thread if it sleeps: it is woken, and its code and data
-            are in no cache. Messages that come while it is awake cost what its decisions cost; `hundred_lanes.py`
-            measures both.
+            are in no cache. Messages that come while it is awake cost what its decisions cost. `hundred_lanes.py`
+            compares the sum with real lanes.
     """
 
     message_seconds: float

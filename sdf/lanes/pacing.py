@@ -28,9 +28,6 @@ class Pacing:
     Args:
         limits: the rate limits of the run.
         send: sends a message to an attempt.
-
-    Attributes:
-        limited: whether there are any.
     """
 
     def __init__(self, limits: Iterable[RateLimit], send: Callable[[Hashable, ToLane], None]) -> None:
@@ -39,7 +36,11 @@ class Pacing:
         self._given: dict[str, dict[Hashable, float]] = {name: {} for name in self._pacers}  # by attempt, in order
         self._calls: Counter[str] = Counter()
         self._send = send
-        self.limited = bool(self._limits)
+
+    @property
+    def limited(self) -> bool:
+        """Whether the run has rate limits."""
+        return bool(self._limits)
 
     def received(self, name: Hashable, message: AskStart | Refused, now: float) -> None:
         """An attempt wants to call, or tells that the server has refused its call.

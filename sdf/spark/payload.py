@@ -16,8 +16,9 @@ import re
 import traceback
 import uuid
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby, islice
 from typing import Any, NoReturn
 
 import attrs
@@ -178,19 +179,14 @@ class Expand:
         name = type(fn).__name__
         made: Iterator[Expanded]
         if self._bulk:
-            made = expand_in_bulk(fn, elements, functools.partial(_dump_elements, who=name))
+            made = expand_in_bulk(fn, elements, functools.partial(_dump, name))
         else:
             made = (expand(fn, element, unbounded=self._unbounded) for element in elements)
         for together in _together(made):
             if isinstance(together, Expanded):
                 yield together
                 continue
-            try:
-                pickled = serde.dumps(together, name)
-            except UnpicklableError:
-                for one in together:
-                    serde.dumps(one, f"element {show(one.element)} of {name}, or its restriction,")
-                raise
+            pickled = _dump(name, together)
             yield pickled
             if len(pickled) > BIG_BYTES and (big := big_element([one.element for one in together])) is not None:
                 yield serde.dumps(big, "the report of a large element")
@@ -198,26 +194,22 @@ class Expand:
 
 def _together(made: Iterable[Expanded]) -> Iterator[tuple[Expanded, ...] | Expanded]:
     """Yield what is pickled together, and tables, in order."""
-    together: list[Expanded] = []
-    for one in made:
-        is_table = type(one.element) is Table
-        if not is_table:
-            together.append(one)
-        if together and (is_table or len(together) == _TOGETHER):
-            yield tuple(together)
-            together = []
-        if is_table:
-            yield one
-    if together:
-        yield tuple(together)
+    for are_tables, some in groupby(made, key=lambda one: type(one.element) is Table):
+        if are_tables:
+            yield from some
+            continue
+        while together := tuple(islice(some, _TOGETHER)):
+            yield together
 
 
-def _dump_elements(elements: list[Any], who: str) -> bytes:
+def _dump(name: str, together: Sequence[Any]) -> bytes:
+    """Pickle elements, expanded or not; the error names the one that does not pickle."""
     try:
-        return serde.dumps(elements, who)
+        return serde.dumps(together, name)
     except UnpicklableError:
-        for element in elements:
-            serde.dumps(element, f"element {show(element)} of {who}, or its restriction,")
+        for one in together:
+            element = one.element if isinstance(one, Expanded) else one
+            serde.dumps(one, f"element {show(element)} of {name}, or its restriction,")
         raise
 
 

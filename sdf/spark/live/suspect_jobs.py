@@ -16,7 +16,6 @@ from sdf.execution.work_items import SUSPECT, Outcome, WorkItem
 from sdf.lanes.messages import SegmentDone
 from sdf.quarantine.failures import KILLED, Failure
 from sdf.quarantine.options import Quarantine
-from sdf.reporting.run_facts import TaskRun
 from sdf.saving.segments import Targets
 from sdf.spark.jobs import Jobs
 from sdf.spark.live.contained_run import Run
@@ -97,16 +96,7 @@ class SuspectJobs:
         self._items.pop(key.owner)
         (receipt,) = receipts
         done = SegmentDone(1, 0, receipt.messages, receipt.counts, receipt.seconds, receipt.closing_seconds)
-        task = TaskRun(
-            stage=0,
-            task=0,  # it comes after the lanes
-            worker=receipt.worker,
-            began=receipt.began,
-            seconds=receipt.seconds,
-            work_items=1,
-            handed_back=sum(len(part.residuals) for part in receipt.outcome.parts),
-            records=sum(receipt.counts),
-        )
+        task = receipt.task_run(stage=0, task=0, unstarted=0)  # the report numbers it after the lanes
         idle = idle and not self.running
         self._served.suspect_ended(key.owner, receipt.outcome, receipt.failure, done, idle=idle, task=task)
 

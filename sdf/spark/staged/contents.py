@@ -33,9 +33,8 @@ class Content:
     @classmethod
     def of(cls, items: Sequence[WorkItem]) -> Content:
         """Return the content that holds these work items, in order."""
-        plain = [type(item.element) is Table and item.watermark is None for item in items]
-        rows = tuple(item if is_plain else None for item, is_plain in zip(items, plain, strict=True))
-        others = [item for item, is_plain in zip(items, plain, strict=True) if not is_plain]
+        rows = tuple(item if type(item.element) is Table and item.watermark is None else None for item in items)
+        others = [item for item, row in zip(items, rows, strict=True) if row is None]
         return cls(rows, serde.dumps(others, "the committed restrictions"))
 
     def items(self) -> list[WorkItem]:

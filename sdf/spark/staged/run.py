@@ -31,7 +31,6 @@ from sdf.quarantine.failures import FailedBlock, Failure
 from sdf.quarantine.options import Quarantine
 from sdf.quarantine.suspects import STAY_ASIDE, Suspects
 from sdf.reporting.progress import RunProgress
-from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
 from sdf.scheduling.commit_interval import CommitInterval
@@ -328,17 +327,11 @@ class StagedRun:
 
     def _report(self, seconds: float, receipts: list[Receipt]) -> RunReport:
         tasks = tuple(
-            TaskRun(
+            receipt.task_run(
                 stage=receipt.stamp.stage,
                 task=receipt.stamp.task,
-                worker=receipt.worker,
-                began=receipt.began,
-                seconds=receipt.seconds,
-                work_items=sum(ran.elements for ran in receipt.outcome.ran),
-                handed_back=sum(len(part.residuals) for part in receipt.outcome.parts)
-                + len(self._stages[receipt.stamp.stage].plan.tasks[receipt.stamp.task].items)
+                unstarted=len(self._stages[receipt.stamp.stage].plan.tasks[receipt.stamp.task].items)
                 - receipt.outcome.started,
-                records=sum(receipt.counts),
             )
             for receipt in receipts
         )

@@ -22,6 +22,7 @@ from sdf.errors import LedgerError
 from sdf.execution.work_items import Outcome
 from sdf.model.dofn import TaggedOutput
 from sdf.quarantine.failures import Failure
+from sdf.reporting.run_facts import TaskRun
 from sdf.spark import serde
 
 __all__ = ["Receipt", "Stamp", "batches", "read_blocks", "receipt_of"]
@@ -71,6 +72,19 @@ class Receipt:
     retries: int = 0
     closing_seconds: float = 0.0
     failure: Failure | None = None
+
+    def task_run(self, *, stage: int, task: int, unstarted: int) -> TaskRun:
+        """Return for the report what the attempt did; ``unstarted``: how many work items it gave back whole."""
+        return TaskRun(
+            stage=stage,
+            task=task,
+            worker=self.worker,
+            began=self.began,
+            seconds=self.seconds,
+            work_items=sum(ran.elements for ran in self.outcome.ran),
+            handed_back=sum(len(part.residuals) for part in self.outcome.parts) + unstarted,
+            records=sum(self.counts),
+        )
 
 
 def batches(outputs: Iterator[Any], tags: tuple[str, ...], counts: list[int], who: str) -> Iterator[tuple[int, bytes]]:
