@@ -195,15 +195,17 @@ def _fill(
 
     No work item is added after ``enough`` seconds. That is less than ``share`` once an estimate was wrong: then a few
     small work items become one task each, as any of them may be expensive. A work item of at most ``whole_seconds`` is
-    not cut merely to fill up the task; it is left for the next task.
+    not cut merely to fill up the task; it is left for the next task. Rows of a table are: a cut between them opens no
+    element again.
     """
     items: list[WorkItem] = []
     filled = 0.0
     while len(backlog) and len(items) < most and (filled < enough or not items):
         item = backlog.pop()
         wanted, seconds = share - filled, costs.seconds_of(item)
-        if seconds > _OVERFULL * wanted:
-            fits_next = bool(items) and seconds <= whole_seconds
+        in_bulk = item.elements > 1
+        if seconds > (1.0 if in_bulk else _OVERFULL) * wanted:
+            fits_next = bool(items) and seconds <= whole_seconds and not in_bulk
             pair = cut(item, wanted / seconds) if wanted >= smallest and not fits_next else None
             if pair is None and items:
                 backlog.push(item)

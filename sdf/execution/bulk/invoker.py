@@ -19,7 +19,6 @@ from fractions import Fraction
 from itertools import accumulate, chain, compress, repeat
 from operator import length_hint
 from threading import Lock
-from types import GeneratorType
 from typing import Any
 
 import attrs
@@ -72,7 +71,8 @@ class TableInvoker:
         self._behind: list[Residual] = []  # cut off behind the row that ran then
         self._row = rows.first - 1  # the row that runs, or ran last
         self._running: Invoker | None = None  # of that row
-        self._records = self._late = 0  # of the rows before it
+        self._records = self._late = 0  # of the rows before it; not if all rows are plain
+        self._ones = repeat(True, sys.maxsize)  # counts the outputs of plain rows down
         self._done: list[Any] | None = None  # by row, the size of the rows before it
         self._claimed: tuple[int, Any] = -1, None
         self._seen = -1, 0.0, 0.0  # a row that was seen to run; first and last time
@@ -86,7 +86,10 @@ class TableInvoker:
     def outputs(self) -> Iterator[Iterable[Any]]:
         """Return a context manager that gives the outputs; see `Invoker.outputs`. Errors name the element of a row."""
         try:
-            yield chain.from_iterable(self._run_plain() if self._plain else self._run_each())
+            if self._plain:
+                yield compress(chain.from_iterable(self._run_plain()), self._ones)
+            else:
+                yield chain.from_iterable(self._run_each())
         except (Exception, SystemExit):
             if self._running is None:
                 raise
@@ -117,37 +120,22 @@ class TableInvoker:
         )
 
     def _run_plain(self) -> Iterator[Iterable[Any]]:
-        process, side_inputs, range_of = self._fn.process, self._side_inputs, self._table.range_of
-        lock, first, rows = self._lock, self._rows.first, self._rows
-        starts, stops, offset = self._table.starts, self._table.stops, self._table.first
-        running = PlainRow(self._fn)
-        for element in self._table.elements(rows):
+        process, side_inputs, lock, rows = self._fn.process, self._side_inputs, self._lock, self._rows
+        starts, stops = self._table.bounds(rows)
+        running = PlainRow(self._fn, self._ones)
+        for element, start, stop in zip(self._table.elements(rows), starts, stops, strict=True):
             with lock:
+                running.close()
+                self._settle(running)
                 row = self._row + 1
                 if (row, 0) >= self._stop:
                     return
-                if row == first or row >= rows.stop[0]:  # it may be held in part
-                    start, stop = range_of(row, rows)
-                else:
-                    start, stop = starts[row - offset], stops[row - offset]
                 self._row, self._running = row, running
                 seen = running.arm(element, start, stop)
-            outputs = process(element, seen, **side_inputs)
-            if type(outputs) is not GeneratorType:
-                outputs = running.as_outputs(outputs)
-            running._ones = ones = repeat(True, sys.maxsize)
-            yield compress(outputs, ones)
-            with lock:
-                running._finished = True
-                if running._failure is not None:
-                    raise running._failure
-            records = sys.maxsize - length_hint(ones)
-            running.check(records)
-            if running.residuals:
-                with lock:
-                    self._settle(running)
-                return
-            self._records += records  # one that is asked for meanwhile may count this row twice: it is for display
+            yield running.returned(process(element, seen, **side_inputs))
+        with lock:
+            running.close()
+            self._settle(running)
 
     def _next(self) -> int | None:
         """Go to the next row, and return it; None if there is none."""
@@ -221,11 +209,9 @@ class TableInvoker:
     @property
     def records(self) -> int:
         """Return how many outputs `process` has given so far."""
-        running = self._running
-        return self._records + (running.records if running is not None and not self._is_counted(running) else 0)
-
-    def _is_counted(self, running: Invoker) -> bool:
-        return self._plain and running._finished and not running.residuals
+        if self._plain:
+            return sys.maxsize - length_hint(self._ones)
+        return self._records + (0 if self._running is None else self._running.records)
 
     @property
     def late(self) -> int:

@@ -12,7 +12,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, compress, islice
+from operator import sub
 from typing import Any
+
+import attrs
 
 from sdf.errors import blame
 from sdf.execution.bulk.table import ROWS_OF_BLOB, Table
@@ -29,10 +33,36 @@ _LARGE = 16  # a row of more than one such part of its table
 _MOST_BLOB_BYTES = 1 << 16  # 2 KiB an element
 _MOST_TABLE_BYTES = 1 << 18
 _MOST_OFFSET = 1 << 62
+_ASKED = "create_tracker", "split_restriction", "remark", "restriction_size"
 _KINDS = [(kind, 8 * array(kind).itemsize - 1) for kind in "bhiq"]
 
 
-_Row = tuple[Any, int, int, float]  # an element, the bounds of its restriction, and its size
+@attrs.define
+class _Rows:
+    """Elements that may go into a table: for each of them the bounds of its restriction, and its size."""
+
+    elements: list[Any] = attrs.field(factory=list)
+    starts: list[int] = attrs.field(factory=list)
+    stops: list[int] = attrs.field(factory=list)
+    sizes: list[float] = attrs.field(factory=list)
+
+    def __len__(self) -> int:
+        return len(self.elements)
+
+    def part(self, rows: slice) -> _Rows:
+        """Return some of them."""
+        return _Rows(self.elements[rows], self.starts[rows], self.stops[rows], self.sizes[rows])
+
+    def where(self, chosen: Callable[[float], bool]) -> _Rows:
+        """Return those whose size is chosen."""
+        are = list(map(chosen, self.sizes))
+        return _Rows(*(list(compress(column, are)) for column in (self.elements, self.starts, self.stops, self.sizes)))
+
+    def alone(self) -> Iterator[Expanded]:
+        """Yield each as an element of its own."""
+        for element, start, stop, size in zip(self.elements, self.starts, self.stops, self.sizes, strict=True):
+            whole = OffsetRange(start, stop)
+            yield Expanded(element, whole, ((whole, size),))
 
 
 def keeps_default(fn: DoFn, *methods: str) -> bool:
@@ -51,92 +81,110 @@ def expand_in_bulk(fn: DoFn, elements: Iterable[Any], dumps: Callable[[Any], byt
     Raises:
         SdfError: as `expand`.
     """
-    rows: list[_Row] = []
-    for one in _expanded(fn, elements):
-        if isinstance(one, tuple):
-            rows.append(one)
-            if len(rows) < _MOST_ROWS:
-                continue
+    expand_some = _expand_plain if keeps_default(fn, *_ASKED) else _expand_each
+    waiting = iter(elements)
+    while some := list(islice(waiting, _MOST_ROWS)):
+        rows = _Rows()
+        for one in expand_some(fn, some):
+            if isinstance(one, _Rows):
+                rows = one
+            else:
+                yield one
         yield from _tables(fn, rows, dumps)
-        rows = []
-        if not isinstance(one, tuple):
-            yield one
-    yield from _tables(fn, rows, dumps)
 
 
-def _expanded(fn: DoFn, elements: Iterable[Any]) -> Iterator[Expanded | _Row]:
-    """Yield each element expanded, as a row if it may be one of a table."""
-    if not keeps_default(fn, "create_tracker", "split_restriction", "remark", "restriction_size"):
-        for element in elements:
-            one = expand(fn, element)
-            yield one if (row := _as_row(fn, one)) is None else row
-        return
+def _expand_plain(fn: DoFn, elements: list[Any]) -> Iterator[Expanded | _Rows]:
+    """Expand elements of a DoFn that is asked for their initial restrictions alone: for the rest it has `DoFn`'s
+    answers. Yield as `_expand_each`."""
     initial = fn.get_initial_restriction
-    for element in elements:  # for such a DoFn, all that `expand` would ask of it has these answers
-        try:
-            whole: Any = initial(element)
-            if type(whole) is not OffsetRange:
-                whole = as_restriction(whole, "it returned")
-        except BaseException:
+    wholes: list[Any] = []
+    try:
+        for element in elements:
+            wholes.append(initial(element))  # noqa: PERF401, len(wholes) tells which one failed
+    except BaseException:
+        with blame(lambda: f"{type(fn).__name__}.get_initial_restriction()", elements[len(wholes)]):
+            raise
+    if set(map(type, wholes)) == {OffsetRange}:
+        starts, stops = [whole.start for whole in wholes], [whole.stop for whole in wholes]
+        if set(map(type, stops)) == {int} and _fits(min(starts), max(stops)):
+            yield _Rows(elements, starts, stops, list(map(sub, stops, starts)))
+            return
+    yield from _expand_each(fn, elements, wholes)
+
+
+def _expand_each(fn: DoFn, elements: list[Any], given: list[Any] | None = None) -> Iterator[Expanded | _Rows]:
+    """Expand elements; yield those that must be alone, and then the others as rows.
+
+    Args:
+        fn: the DoFn.
+        elements: the inputs.
+        given: their initial restrictions, as the DoFn gave them; None to ask it.
+    """
+    rows = _Rows()
+    for place, element in enumerate(elements):
+        whole = None
+        if given is not None:
             with blame(lambda: f"{type(fn).__name__}.get_initial_restriction()", element):
-                raise
-        if type(whole) is OffsetRange and type(whole.stop) is int and _fits(whole.start, whole.stop):
-            yield element, whole.start, whole.stop, whole.stop - whole.start
-        else:
-            yield expand(fn, element, restriction=whole)
+                whole = as_restriction(given[place], "it returned")
+        one = expand(fn, element, restriction=whole)
+        if (size := _size_of_row(fn, one)) is None:
+            yield one
+            continue
+        rows.elements.append(element)
+        rows.starts.append(one.restriction.start)
+        rows.stops.append(one.restriction.stop)
+        rows.sizes.append(size)
+    yield rows
 
 
 def _fits(start: int, stop: int) -> bool:
     return start > -_MOST_OFFSET and stop < _MOST_OFFSET
 
 
-def _as_row(fn: DoFn, one: Expanded) -> _Row | None:
+def _size_of_row(fn: DoFn, one: Expanded) -> float | None:
+    """Return the size of an expanded element that may be a row of a table; None if it may not."""
     whole, ((_, size), *more) = one.restriction, one.pieces
     if more or one.note is not None or size is None or type(whole) is not OffsetRange:
         return None
     if type(whole.stop) is not int or not _fits(whole.start, whole.stop) or size >= _MOST_OFFSET:
         return None
-    if not isinstance(fn.create_tracker(one.element, whole), OffsetRangeTracker):
-        return None
-    return one.element, whole.start, whole.stop, size
+    return size if isinstance(fn.create_tracker(one.element, whole), OffsetRangeTracker) else None
 
 
-def _tables(fn: DoFn, rows: list[_Row], dumps: Callable[[Any], bytes]) -> Iterator[Expanded]:
+def _tables(fn: DoFn, rows: _Rows, dumps: Callable[[Any], bytes]) -> Iterator[Expanded]:
     """Yield rows as tables, and as elements of their own those that should be alone."""
     if len(rows) < _LEAST_ROWS:
-        yield from map(_alone, rows)
+        yield from rows.alone()
         return
-    most = sum(row[3] for row in rows) / _LARGE
-    yield from (_alone(row) for row in rows if row[3] > most)
-    rows = [row for row in rows if row[3] <= most]
-    together: list[tuple[bytes, list[_Row]]] = []
-    total = 0
+    most = sum(rows.sizes) / _LARGE
+    if max(rows.sizes) > most:
+        yield from rows.where(lambda size: size > most).alone()
+        rows = rows.where(lambda size: size <= most)
+    together: list[tuple[bytes, _Rows]] = []
+    total_bytes = 0
     for at in range(0, len(rows), ROWS_OF_BLOB):
-        some = rows[at : at + ROWS_OF_BLOB]
-        blob = dumps([row[0] for row in some])
+        some = rows.part(slice(at, at + ROWS_OF_BLOB))
+        blob = dumps(some.elements)
         if len(blob) > _MOST_BLOB_BYTES:
-            yield from map(_alone, some)
+            yield from some.alone()
             continue
         together.append((blob, some))
-        total += len(blob)
-        if total > _MOST_TABLE_BYTES or len(some) < ROWS_OF_BLOB:
+        total_bytes += len(blob)
+        if total_bytes > _MOST_TABLE_BYTES or len(some) < ROWS_OF_BLOB:
             yield _table(fn, together)
-            together, total = [], 0
+            together, total_bytes = [], 0
     if together:
         yield _table(fn, together)
 
 
-def _alone(row: _Row) -> Expanded:
-    element, start, stop, size = row
-    whole = OffsetRange(start, stop)
-    return Expanded(element, whole, ((whole, size),))
-
-
-def _table(fn: DoFn, together: list[tuple[bytes, list[_Row]]]) -> Expanded:
-    rows = [row for _, some in together for row in some]
-    sizes = None if keeps_default(fn, "create_tracker", "restriction_size") else array("d", [row[3] for row in rows])
-    starts, stops = _packed([row[1] for row in rows]), _packed([row[2] for row in rows])
-    table = Table(0, tuple(blob for blob, _ in together), starts, stops, sizes)
+def _table(fn: DoFn, together: list[tuple[bytes, _Rows]]) -> Expanded:
+    blobs, rows = zip(*together, strict=True)
+    starts, stops, sizes = (
+        list(chain.from_iterable(column))
+        for column in zip(*((some.starts, some.stops, some.sizes) for some in rows), strict=True)
+    )
+    are_lengths = keeps_default(fn, "create_tracker", "restriction_size")
+    table = Table(0, blobs, _packed(starts), _packed(stops), None if are_lengths else array("d", sizes))
     whole = table.whole()
     return Expanded(table, whole, ((whole, checked_size(fn, table, whole)),))
 

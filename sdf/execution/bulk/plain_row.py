@@ -7,6 +7,9 @@ error, ends the run of the rows; so only what any row may change is set anew for
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import repeat
+from operator import length_hint
+from types import GeneratorType
 from typing import Any
 
 from sdf.execution.invoker import Invoker
@@ -18,12 +21,19 @@ __all__ = ["PlainRow"]
 
 
 class PlainRow(Invoker):
-    """An invoker that is used for one row after the other, as long as nothing unusual happens."""
+    """An invoker that is used for one row after the other, as long as nothing unusual happens.
 
-    def __init__(self, fn: DoFn) -> None:
+    Args:
+        fn: the DoFn, set up.
+        ones: counts the outputs of all rows down.
+    """
+
+    def __init__(self, fn: DoFn, ones: repeat[bool]) -> None:
         self._bounds = 0, 0
+        self._all_ones, self._ones_before = ones, 0
         super().__init__(fn, None, OffsetRange(0, 0))
-        self._kind, self._template = type(self._seen), dict(vars(self._seen))
+        self._kind: Any = type(self._seen)
+        self._template = dict(vars(self._seen))
 
     @property
     def _restriction(self) -> OffsetRange:
@@ -43,32 +53,43 @@ class PlainRow(Invoker):
 
     def arm(self, element: Any, start: int, stop: int) -> Any:
         """Get ready for a row; return its tracker."""
-        seen = object.__new__(self._kind)
-        fields = vars(seen)
-        fields.update(self._template)
+        seen, fields = object.__new__(self._kind), self._template.copy()
         fields["_start"] = fields["_fence"] = start
         fields["_last"] = fields["_record"] = start - 1
         fields["_stop"] = stop
+        seen.__dict__ = fields
         self._bounds = start, stop
         self._element, self._seen, self._ones = element, seen, None
+        self._ones_before = length_hint(self._all_ones)
         self._begun = self._finished = self._refused_to_claims = self._rest_is_others = False
         self._records_at_refusal = None
         return seen
 
-    def as_outputs(self, outputs: Any) -> Iterable[Any]:
-        """Check what `process` has returned."""
-        return self._as_outputs(outputs)
+    def returned(self, outputs: Any) -> Iterable[Any]:
+        """Return as an iterable what `process` has returned, and count it from now on."""
+        self._ones = self._all_ones
+        return outputs if type(outputs) is GeneratorType else self._as_outputs(outputs)
+
+    @property
+    def records(self) -> int:
+        """Return how many outputs this row has given so far."""
+        return 0 if self._ones is None else self._ones_before - length_hint(self._ones)
 
     def _at_edge(self) -> None:
-        if not self._begun and not self._seen._refused and (self._ones is None or not self.records):
+        ones = self._ones
+        if not (self._begun or self._seen._refused) and (ones is None or length_hint(ones) == self._ones_before):
             self._begun = True  # the first claim, and all is well
             return
         super()._at_edge()
 
-    def check(self, records: int) -> None:
-        """Check at the end of a row what `Invoker.outputs` does, given how many records there were."""
-        at_refusal, seen = self._records_at_refusal, self._seen
-        if (records and not self._begun) or (at_refusal is not None and records != at_refusal):
-            self._check_records()
+    def close(self) -> None:
+        """End a row, and check what `Invoker.outputs` checks; before the first row this does nothing."""
+        self._finished = True
+        if self._failure is not None:
+            raise self._failure
+        seen = self._seen
+        if self._begun and self._records_at_refusal is None and seen._last >= seen._stop - 1:
+            return  # the usual case: each block was claimed, and no more
+        self._check_records()
         if not self._nothing_claimed and seen._start != seen._stop and seen._reached() < seen._stop - 1:
             self._tracker.check_done()

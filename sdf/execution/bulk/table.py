@@ -139,6 +139,16 @@ class Table:
             raise SplitError(f"{rows!r} lie outside of row {row:,}, {OffsetRange(start, stop)!r}.")
         return OffsetRange(begin, end)
 
+    def bounds(self, rows: Rows) -> tuple[list[int], list[int]]:
+        """Return starts and stops of the parts of rows that ``rows`` holds."""
+        some = slice(rows.first - self.first, rows.end - self.first)
+        starts, stops = list(self.starts[some]), list(self.stops[some])
+        if starts:
+            starts[0] = self.range_of(rows.first, rows).start
+            end: Any = self.range_of(rows.end - 1, rows).stop
+            stops[-1] = end
+        return starts, stops
+
     def rows_of(self, row: int, part: Any) -> Rows:
         """Return a part of a row's restriction as `Rows`.
 

@@ -21,7 +21,7 @@ from sdf.spark.staged.task import ReadCommitted
 __all__ = ["StagedRDD", "results"]
 
 _PARTITIONS_PER_SLOT = 3  # of the result, as Spark's tuning guide recommends
-_SHORT_SECONDS = 5.0  # the result of a shorter run has one per slot: reading two more takes 50 ms, 1 % of this
+_SHORT_SECONDS = 15.0  # the result of a shorter run has one per slot: reading two more takes 140 ms, 1 % of this
 _PARTITION_BYTES = 64 << 20  # more partitions, if their mean would be larger than this
 
 
