@@ -1,10 +1,12 @@
 """How does each cost grow: with elements, with splits, with the length of a journal?
 
-Runs of elements that do next to nothing, with both runners; runs of one range that is cut into ever more pieces before
-it starts. The planner alone, without Spark, in its own process. The time to resume a stream's journal, which must not
-depend on the journal's length.
+Runs of elements that do next to nothing, with both runners; the same with a tracker of one's own; runs of one range
+that is cut into ever more pieces before it starts. The driver's memory holds what earlier runs have left, too. The
+planner alone, without Spark, in its own process. The time to resume a stream's journal, which must not depend on the
+journal's length.
 
-    python benchmarks/growth.py [--elements 100 1000 10000 100000 1000000] [--commits 10 100 1000 10000]
+    python benchmarks/growth.py
+    python benchmarks/growth.py --elements 1000 10000 100000 1000000 10000000 --own 1000000
 """
 
 import statistics
@@ -22,7 +24,7 @@ from harness import (
     worker_seconds,
 )
 
-from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
+from sdf import DoFn, LiveRunner, OffsetRange, OffsetRangeTracker, StagedRunner, run_sdf
 from sdf.execution.expansion import Expanded
 from sdf.journal.journal import Journal
 from sdf.scheduling.factoring import Limits, Tuning, deal, plan_stage
@@ -31,13 +33,14 @@ from sdf.scheduling.work_queue import WorkQueue
 from sdf.storage.disk import Disk
 
 SLOTS = 2
-RUNNERS = {"LiveRunner": LiveRunner(), "StagedRunner": StagedRunner()}
+RUNNERS = {"StagedRunner": StagedRunner(), "LiveRunner": LiveRunner()}
 PLANNED_FOR = 1000  # slots
 OPENS = 20  # of a journal of each length
 TOLD = "MB of the driver", "MB of the report", "us over flatMap", "us of the driver's CPU", "us of the workers' CPU"
 LIMITS = {
     ("elements", 1_000_000): (157.0, None, 4.0, 1.0, 4.0),
     ("elements", 10_000_000): (500.0,),
+    ("elements with a tracker of their own", 1_000_000): (None, None, 15.0),
 }
 
 
@@ -50,6 +53,17 @@ class OneFn(DoFn):
     def process(self, element, tracker):
         if tracker.try_claim(0):
             yield element
+
+
+class OwnTracker(OffsetRangeTracker):
+    """One's own, as sdf has not made it."""
+
+
+class OwnFn(OneFn):
+    """OneFn with a tracker of its own."""
+
+    def create_tracker(self, element, restriction):
+        return OwnTracker(restriction)
 
 
 class PiecesFn(DoFn):
@@ -81,6 +95,7 @@ def runs(bench, sc, given):
         "worker CPU µs each": "{:.1f}",
     }
     elements = bench.table(f"elements that do next to nothing, on {SLOTS} slots; the report as JSON", formats)
+    own = bench.table(f"the same with a tracker of their own, on {SLOTS} slots", formats)
     splits = bench.table(f"one range that split_restriction cuts, on {SLOTS} slots", formats)
 
     def measure(table, what, number, rdd, fn):
@@ -110,6 +125,8 @@ def runs(bench, sc, given):
 
     for number in given.elements:
         measure(elements, "elements", number, sc.parallelize(range(number), SLOTS), OneFn())
+    for number in given.own:
+        measure(own, "elements with a tracker of their own", number, sc.parallelize(range(number), SLOTS), OwnFn())
     for number in given.pieces:
         measure(splits, "pieces", number, sc.parallelize([number], 1), PiecesFn())
 
@@ -199,6 +216,7 @@ def journals(bench, given):
 def main():
     bench = Bench(__doc__, rounds=1)
     bench.option("--elements", [100, 1000, 10_000, 100_000], quick=[100, 1000, 10_000])
+    bench.option("--own", [1000, 10_000], quick=[1000], help="elements with a tracker of their own")
     bench.option("--pieces", [10, 100, 1000, 10_000], quick=[10, 100])
     bench.option("--items", [10_000, 100_000, 1_000_000], quick=[10_000], help="for the planner alone")
     bench.option("--commits", [10, 100, 1000, 10_000], quick=[10, 30])

@@ -4,7 +4,7 @@
 real one took on average. The makespan is from the first lane that connected to the last that ended. The CPU is of the
 coordinator's thread. A decision takes longer there than in the simulation, which makes one after the other: messages
 come one by one, the thread sleeps in between, and other processes have the caches meanwhile. ``--wake-us`` is what that
-costs a message; its default is an estimate from runs with 12 lanes on a busy machine.
+costs a message; its default is from runs with 12 lanes on a quiet machine.
 
     python benchmarks/hundred_lanes.py
     python benchmarks/hundred_lanes.py --executors 3 --seconds 10
@@ -110,7 +110,7 @@ def main():
     bench.option("--executor-slots", 4)
     bench.option("--elements", 20, help="per lane")
     bench.option("--seconds", 60.0, quick=5.0, help="of work per lane")
-    bench.option("--wake-us", 150.0, above=-1e-9, help="of CPU, of a message that finds the coordinator asleep")
+    bench.option("--wake-us", 125.0, above=-1e-9, help="of CPU, of a message that finds the coordinator asleep")
     given = bench.begin()
     lanes = given.executors * given.executor_slots
     elements = elements_of(lanes, lanes * given.elements, given.seconds)
