@@ -8,7 +8,8 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal --durations 20  # much o
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-BENCH := "claims.py" "throughput.py" "saving.py" "startup.py --slots 2" "startup.py --slots 8" "connectors.py" "memory.py" \
+BENCH := "claims.py" "element_costs.py" "throughput.py" "saving.py" "startup.py --slots 2" "startup.py --slots 8" \
+	"connectors.py" "memory.py" \
 	"streams.py" "catch_up.py" "many_files.py" "list_objects.py" "sql_csv.py" "hot_keys.py" "rate_limit.py" \
 	"failures.py" "slow_host.py" "growth.py" "report.py" "lanes.py" "simulate.py" \
 	"skew.py --kind cpu --slots 2" "skew.py --kind wait --slots 8" \
@@ -19,7 +20,8 @@ BENCH := "claims.py" "throughput.py" "saving.py" "startup.py --slots 2" "startup
 	"skew.py --kind wait --slots 4 --seconds 2 --rounds 3 --busy 4 --only giant --ways StagedRunner LiveRunner" \
 	"skew.py --kind wait --slots 4 --seconds 5 --rounds 3 --busy 4 --only giant --ways StagedRunner LiveRunner" \
 	"skew.py --kind wait --slots 4 --seconds 10 --busy 4 --only giant --ways StagedRunner LiveRunner"
-BENCH_LONG := "growth.py --elements 100 1000 10000 100000 1000000" "memory.py --gigabytes 4 --files 100000" \
+BENCH_LONG := "growth.py --elements 1000 10000 100000 1000000 10000000 --own 1000000" "mixed.py" "hundred_lanes.py" \
+	"memory.py --gigabytes 4 --files 100000" \
 	"streams.py --batches 2000" "connectors.py --only gzip --gzip-megabytes 3500 --rounds 1" \
 	"simulate.py --slots 10 100 1000 10000 --losses 0 --late 0" "simulate_moving.py" "moving.py" "ablate.py" \
 	"skew.py --kind cpu --slots 2 --seconds 20 --ways 32-per-slot StagedRunner LiveRunner" \

@@ -157,24 +157,31 @@ def grows_with_elements(results):
     if "growth" not in results:
         return None
     of = [results["growth"], *(found for name, found in results.items() if name.startswith("growth-elements-"))]
-    plots, runs = [], []
+    times, sizes, runs = [], [], []
     for found in of:
-        lines = {}
-        for what, seconds, *_ in rows_of(found, "elements that"):
+        lines, held = {}, {}
+        for what, seconds, _, megabytes, *_ in rows_of(found, "elements that"):
             count, _, runner = what.partition(" elements, ")
-            lines.setdefault(runner, []).append((int(count.replace(",", "")), seconds, f"{number(seconds)} s"))
-        by_colour = {COLOURS[runner]: line for runner, line in lines.items()}
-        plots.append(Plot(f"measured at {found['commit']}", "elements", "{:g} s", by_colour))
+            elements = int(count.replace(",", ""))
+            lines.setdefault(runner, []).append((elements, seconds, f"{number(seconds)} s"))
+            held.setdefault(runner, []).append((elements, megabytes, f"{megabytes:.0f} MB"))
+        for plots, told, unit in ((times, lines, "s"), (sizes, held, "MB")):
+            by_colour = {COLOURS[runner]: line for runner, line in told.items()}
+            plots.append(Plot(f"measured at {found['commit']}", "elements", f"{{:g}} {unit}", by_colour))
         runs.append([(live[0], live[1], staged[1]) for live, staged in zip(lines[LIVE], lines[STAGED], strict=True)])
     few, live, staged = runs[0][0]
-    each = [f"of {many:,} each takes {a / many * 1e6:.0f} and {b / many * 1e6:.0f} µs" for *_, (many, a, b) in runs]
+    each = [f"of {many:,} each takes {a / many * 1e6:.1f} and {b / many * 1e6:.1f} µs" for *_, (many, a, b) in runs]
     return Answer(
         "elements",
         "How does it grow with the number of elements?",
         f"{few:,} elements take {live:.1f} s with LiveRunner and {staged:.1f} s with StagedRunner; {', '.join(each)}.",
         stacked(
-            "Seconds of a run of elements that do next to nothing, on 2 slots",
-            [key({LIVE: COLOURS[LIVE], STAGED: COLOURS[STAGED]}), side_by_side(plot, plots)],
+            "A run of elements that do next to nothing, on 2 slots: seconds, and the driver's memory",
+            [
+                key({LIVE: COLOURS[LIVE], STAGED: COLOURS[STAGED]}),
+                side_by_side(plot, times),
+                side_by_side(plot, sizes),
+            ],
         ),
         list(map(again, of)),
     )
