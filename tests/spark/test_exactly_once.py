@@ -90,7 +90,7 @@ def test_tagged_outputs_survive_lost_blocks(sc):
 def test_receipts_that_are_lost_or_doubled(sc, monkeypatch, change):
     """Accumulators only hint: a missing receipt is read from its block, a double one changes nothing."""
     changed = []
-    add = receipts.ReceiptParam.addInPlace
+    add = receipts.AsTasksEnd.addInPlace
 
     def unreliable(self, value1, value2):
         if value2 and len(changed) % 2 == 0:
@@ -99,7 +99,7 @@ def test_receipts_that_are_lost_or_doubled(sc, monkeypatch, change):
         changed.append(None)
         return add(self, value1, value2)
 
-    monkeypatch.setattr(receipts.ReceiptParam, "addInPlace", unreliable)
+    monkeypatch.setattr(receipts.AsTasksEnd, "addInPlace", unreliable)
     result = run_sdf(sc.parallelize(ELEMENTS), SlowCountFn(), runner=MANY_STAGES)
     assert sum(one is not None for one in changed) >= 3
     assert Counter(result.collect()) == expected(ELEMENTS)

@@ -170,6 +170,7 @@ class Stages:
         self.queue, self.running, self.receipts = deque(), [], []
         self.free = [world.slots] * world.hosts
         self.short_until = 0.0  # of memory
+        self.unexpanded, self.expanded, self.fresh, self.begun = 0, set(), [], False
         self.next_loss()
 
     @property
@@ -179,7 +180,29 @@ class Stages:
     def expand(self, elements):
         return [expand(self.world.fn, element) for element in elements]
 
+    def start_expanding(self, elements):
+        """Expand them in partitions, each of which may take long, and may be brought twice."""
+        several = self.random.randint(1, 4)
+        self.unexpanded = several
+        for number in range(several):
+            for _ in range(self.random.choice([1, 1, 1, 2])):
+                self.at(self.random.choice([0.1, 0.2, 1.0, 5.0]), self.expands, number, elements[number::several])
+
+    def expands(self, number, elements):
+        if number in self.expanded:
+            self.counts["expanded twice"] += 1
+            return
+        self.expanded.add(number)
+        self.counts["expanded late"] += self.begun
+        self.unexpanded -= 1
+        self.fresh += self.expand(elements)
+
+    def take_expanded(self):
+        fresh, self.fresh = self.fresh, []
+        return fresh
+
     def start(self, number, bundles, *, min_piece_seconds):
+        self.begun = True
         tasks = [Task(number, at, *bundle, min_piece_seconds) for at, bundle in enumerate(bundles)]
         self.at(0.05, self.queues, tasks)
 
@@ -193,10 +216,10 @@ class Stages:
         """Let time pass until a receipt is there, or until the timeout."""
         assert self.clock.now < MOST_SECONDS, "it hangs"
         until = self.clock.now + max(timeout_seconds, 1e-4)
-        while not self.receipts and self.events and self.events[0][0] <= until:
+        while not (self.receipts or self.fresh) and self.events and self.events[0][0] <= until:
             self.clock.now, _, action, args = heapq.heappop(self.events)
             action(*args)
-        if not self.receipts:
+        if not (self.receipts or self.fresh):
             self.clock.now = until
         found, self.receipts = self.receipts, []
         if self.saved and found and self.world.drivers and self.random.random() < 0.02:

@@ -80,6 +80,7 @@ class ConnectJobs:
         self._events: queue.SimpleQueue[Ended] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._cancelled = False
+        self._expanded: Iterator[Expanded] = iter(())
         self._gone = False  # the server
         self._configured = configured_slots(spark)
         self._found = FoundSlots(time.monotonic)
@@ -102,6 +103,19 @@ class ConnectJobs:
                 raise ended.error
             found[ended.key] = ended.value
         return expanded((pickled for number in range(len(parts)) for pickled in found[number]), self._warn)
+
+    def start_expanding(self, elements: Sequence[Any]) -> None:
+        """Expand elements; see `Stages`. Here all of them are waited for."""
+        self._expanded = self.expand(elements)
+
+    @property
+    def unexpanded(self) -> int:
+        """How many parts of the elements are not expanded yet: none after `start_expanding`."""
+        return 0
+
+    def take_expanded(self) -> Iterator[Expanded]:
+        """Return the elements that were expanded since the last call."""
+        return self._expanded
 
     def start(
         self, number: int, bundles: Sequence[tuple[tuple[WorkItem, ...], float]], *, min_piece_seconds: float

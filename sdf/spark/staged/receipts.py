@@ -13,32 +13,32 @@ from pyspark import RDD, Accumulator, AccumulatorParam, accumulators
 
 from sdf.spark.staged.stored_blocks import Receipt, receipt_of
 
-__all__ = ["ReceiptParam", "materialise", "read_receipts"]
+__all__ = ["AsTasksEnd", "materialise", "read_receipts"]
 
 
-class ReceiptParam(AccumulatorParam[list[Receipt]]):
-    """Collects receipts on a worker; on the driver, passes on those of each task as Spark adds them."""
+class AsTasksEnd(AccumulatorParam[list[Any]]):
+    """Collects values on a worker; on the driver, passes on those of each task as Spark adds them."""
 
-    def __init__(self, deliver: Callable[[Receipt], None] | None) -> None:
+    def __init__(self, deliver: Callable[[Any], None] | None) -> None:
         self._deliver = deliver
 
     def __reduce__(self) -> Any:
-        return ReceiptParam, (None,)
+        return AsTasksEnd, (None,)
 
-    def zero(self, value: list[Receipt]) -> list[Receipt]:
+    def zero(self, value: list[Any]) -> list[Any]:
         return []
 
-    def addInPlace(self, value1: list[Receipt], value2: list[Receipt]) -> list[Receipt]:  # noqa: N802, Spark's name
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # noqa: N802, Spark's name
         if self._deliver is None:
             return value1 + value2
-        for receipt in value2:
-            self._deliver(receipt)
+        for value in value2:
+            self._deliver(value)
         return value1
 
-    def close(self, receipts: Accumulator[list[Receipt]]) -> None:
-        """Remove the accumulator from PySpark, which would keep it and the run; later receipts are dropped."""
-        self._deliver = lambda receipt: None
-        accumulators._accumulatorRegistry.pop(receipts.aid, None)
+    def close(self, values: Accumulator[list[Any]]) -> None:
+        """Remove the accumulator from PySpark, which would keep it and the run; later values are dropped."""
+        self._deliver = lambda value: None
+        accumulators._accumulatorRegistry.pop(values.aid, None)
 
 
 def materialise(rdd: RDD[Any]) -> Iterable[Receipt | None]:

@@ -1,5 +1,7 @@
 """A run of StagedRunner: re-splits stragglers between stages, with nothing but Spark's own scheduling.
 
+A first job expands the elements. If some partitions of them take long, stages begin before that job has ended.
+
 A stage is a Spark job over bundles of work items; its blocks are persisted. Each task has a budget. When the budget is
 spent, the task splits what it runs, gives back the residual and all that it has not started, and ends. The planner
 makes the next stage from the work items that nobody runs (`sdf.scheduling.stage_planner`). That stage starts while
@@ -45,6 +47,9 @@ __all__ = ["Stages", "StagedRun"]
 log = logging.getLogger("sdf.staged")
 
 _SLOTS_EVERY_SECONDS = 0.5
+_STRAGGLER_SECONDS = (
+    0.25  # after the first elements: stages then begin, though others are not; skew.py: giant, 8 slots, 1 s
+)
 _LONGEST_WAIT_SECONDS = 3600.0  # a deferral for centuries would overflow the clock
 
 
@@ -56,7 +61,17 @@ class Stages(Protocol):
         """Returns how many tasks Spark can run at once now."""
 
     def expand(self, elements: Any) -> Iterator[Expanded]:
-        """Expand elements on the workers."""
+        """Expand elements on the workers, and wait for all of them."""
+
+    def start_expanding(self, elements: Any) -> None:
+        """Start to expand elements on the workers; `receive` waits for them, too."""
+
+    @property
+    def unexpanded(self) -> int:
+        """How many partitions of these elements are not expanded yet. Each takes a slot, or waits for one."""
+
+    def take_expanded(self) -> Iterator[Expanded]:
+        """Return the elements that were expanded since the last call."""
 
     def start(
         self, number: int, bundles: Sequence[tuple[tuple[WorkItem, ...], float]], *, min_piece_seconds: float
@@ -64,7 +79,7 @@ class Stages(Protocol):
         """Start a stage over the work items and the budget of each task; return its stored blocks, if it has some."""
 
     def receive(self, timeout_seconds: float | None = None) -> list[Receipt]:
-        """Wait for receipts; raise the error of a failed job."""
+        """Wait for receipts or expanded elements; raise the error of a failed job."""
 
     def cancel(self) -> None:
         """Cancel the running jobs."""
@@ -141,12 +156,12 @@ class StagedRun:
         self._slots_over_time = [(0.0, self._slots)]
         self._called_at = time.time()
         self._slots_at = self._called = self._began = time.monotonic()
+        self._stages_from = -math.inf  # not before: inf until the first elements are expanded, -inf after the last
 
     def run_stages(self) -> RunReport:
         """Run all stages, to the proof that nothing was lost or doubled. No job is left running if one fails."""
         try:
             self._expand()
-            self._began = time.monotonic()
             while self._unfinished():
                 self._start_stage()
                 self._start_suspects()
@@ -202,13 +217,26 @@ class StagedRun:
             self._display.wait()
 
     def _expand(self) -> None:
-        """Make the work items and enter them in the ledger. The DoFn makes them only this once."""
+        """Make the work items and enter them in the ledger. The DoFn makes them only this once.
+
+        A saved run waits until it has all of them, as its log begins with them.
+        """
         if self._saving is None:
-            enter(self._work, self._planner.backlog, self._jobs.expand(self._elements))
+            self._stages_from = math.inf
+            self._jobs.start_expanding(self._elements)
+            self._enter_expanded()
             return
         for item, delay_seconds in self._saving.begin(self._work, lambda: self._jobs.expand(self._elements)):
             self._queue(item, delay_seconds)
         self._done_units = self._work.done_before
+
+    def _enter_expanded(self) -> None:
+        """Enter the elements that were expanded meanwhile."""
+        enter(self._work, self._planner.backlog, self._jobs.take_expanded())
+        if self._stages_from == math.inf and len(self._planner.backlog):
+            self._stages_from = time.monotonic() + _STRAGGLER_SECONDS
+        if not self._jobs.unexpanded:
+            self._stages_from = -math.inf
 
     def _queue(self, item: WorkItem, delay_seconds: float) -> None:
         """Queue a work item now, or when it is due."""
@@ -218,7 +246,7 @@ class StagedRun:
             self._planner.backlog.push(item)
 
     def _unfinished(self) -> bool:
-        waits = len(self._planner.backlog) or self._delayed or self._suspects
+        waits = self._jobs.unexpanded or len(self._planner.backlog) or self._delayed or self._suspects
         return bool(waits or len(self._planner.in_flight))
 
     def _wait(self) -> None:
@@ -234,8 +262,12 @@ class StagedRun:
         if self._saving is not None:
             self._saving.pulse(self._uncommitted_seconds(), self._lost_seconds)
             waits.append(1.0)
+        if time.monotonic() < self._stages_from < math.inf:
+            waits.append(max(0.0, self._stages_from - time.monotonic()))
         for receipt in self._jobs.receive(min(waits)):
             self._commit(receipt)
+        if self._stages_from > -math.inf:
+            self._enter_expanded()
         while self._delayed and self._delayed[0][0] <= time.monotonic():
             self._queue(heapq.heappop(self._delayed)[2], 0.0)
 
@@ -283,7 +315,7 @@ class StagedRun:
 
     def _start_suspects(self) -> None:
         """Start suspects, each as a task of its own, in slots that are idle."""
-        if self._suspects is None:
+        if self._suspects is None or self._jobs.unexpanded:
             return
         busy = len(self._planner.in_flight)
         width = self._slots if self._max_tasks is None else min(self._slots, self._max_tasks)
@@ -294,14 +326,22 @@ class StagedRun:
             self._submit(self._planner.plan_alone(items, width, time.monotonic()), alone=True)
 
     def _start_stage(self) -> None:
-        """Plan a stage for the slots that are idle or soon will be, and start it."""
+        """Plan a stage for the slots that are idle or soon will be, and start it.
+
+        Partitions mostly take about as long to be expanded, so the first stage waits a little for the others.
+        """
         now = time.monotonic()
         if now - self._slots_at > _SLOTS_EVERY_SECONDS:
             self._slots, self._slots_at = self._count_slots(), now
             self._most_slots = max(self._most_slots, self._slots)
             if self._slots != self._slots_over_time[-1][1]:
                 self._slots_over_time.append((now - self._called, self._slots))
-        plan = self._planner.plan(self._slots, now, now - self._began)
+        slots = self._slots - self._jobs.unexpanded
+        if now < self._stages_from or slots < 1:
+            return
+        if not self._stages:
+            self._began = now
+        plan = self._planner.plan(slots, now, now - self._began)
         if plan is not None:
             self._submit(plan)
 

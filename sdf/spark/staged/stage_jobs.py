@@ -24,8 +24,9 @@ from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.jobs import Ended, Jobs, slot_counter
-from sdf.spark.payload import Payload, expand_elements
-from sdf.spark.staged.receipts import ReceiptParam, materialise, read_receipts
+from sdf.spark.payload import Expand, Payload, expand_elements
+from sdf.spark.staged.expansion_job import EXPANSION, ExpandedPartition, ExpansionJob
+from sdf.spark.staged.receipts import AsTasksEnd, materialise, read_receipts
 from sdf.spark.staged.save_task import SaveTask
 from sdf.spark.staged.stored_blocks import Receipt
 from sdf.spark.staged.task import STAGE_PROPERTY, StageTask, stage_mark
@@ -86,17 +87,32 @@ class StageJobs:
         self._called = called
         self._targets = targets
         self._warn = WarnsOnce(name)
-        self._events: queue.SimpleQueue[Ended | Receipt] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Ended | Receipt | ExpandedPartition] = queue.SimpleQueue()
         self._jobs = Jobs(sc, payload.run_id, self._events)
-        self._param = ReceiptParam(self._events.put)
+        self._param = AsTasksEnd(self._events.put)
         self._receipts = sc.accumulator([], self._param)
         self._stages: dict[int, _Stage] = {}  # those that have not ended
+        self._expansion: ExpansionJob | None = None
 
     def expand(self, rdd: RDD[Any], *, unbounded: bool = False) -> Iterator[Expanded]:
         """Run the job that expands elements; call this only while no stage runs."""
         return expand_elements(
             rdd, self._payload, self._name, self._jobs, self._events, self._warn, unbounded=unbounded, bulk=self._bulk
         )
+
+    def start_expanding(self, rdd: RDD[Any]) -> None:
+        """Start to expand elements; see `Stages`. Call this once."""
+        expand = Expand(self._payload, bulk=self._bulk)
+        self._expansion = ExpansionJob(rdd, expand, self._name, self._jobs, self._events, self._warn)
+
+    @property
+    def unexpanded(self) -> int:
+        """How many partitions of the elements are not expanded yet."""
+        return 0 if self._expansion is None else self._expansion.left
+
+    def take_expanded(self) -> Iterator[Expanded]:
+        """Return the elements that were expanded since the last call."""
+        return iter(()) if self._expansion is None else self._expansion.take()
 
     def start(
         self,
@@ -143,7 +159,8 @@ class StageJobs:
         return number in self._stages
 
     def receive(self, timeout_seconds: float | None = None) -> list[Receipt]:
-        """Wait for a receipt or the end of a job; return all receipts that have arrived. A task may have several.
+        """Wait for a receipt, an expanded partition or the end of a job; return all receipts that have arrived. A task
+        may have several.
 
         Raises:
             StageError: if a stored block ends without its receipt. The error of a failed job is raised too.
@@ -157,12 +174,20 @@ class StageJobs:
         except queue.Empty:
             return found
 
-    def _taken(self, event: Ended | Receipt) -> list[Receipt]:
+    def _taken(self, event: Ended | Receipt | ExpandedPartition) -> list[Receipt]:
         if isinstance(event, Receipt):
             self._arrived(event)
             return [event]
+        if isinstance(event, ExpandedPartition):
+            assert self._expansion is not None
+            self._expansion.arrived(event)
+            return []
         if event.error is not None:
             raise event.error
+        if event.key == EXPANSION:
+            assert self._expansion is not None
+            self._expansion.ended(event.value)
+            return []
         if None in event.value:
             raise StageError(f"{self._called} {event.key} of {self._name}: a stored block ends without its receipt.")
         stage = self._stages[event.key]
@@ -188,5 +213,7 @@ class StageJobs:
         self._jobs.cancel()
 
     def close(self) -> None:
-        """Remove the accumulator from PySpark, which would keep it; later receipts are dropped."""
+        """Remove the accumulators from PySpark, which would keep them; later receipts are dropped."""
         self._param.close(self._receipts)
+        if self._expansion is not None:
+            self._expansion.close()
