@@ -11,9 +11,10 @@ accumulator's value would be in the driver's memory several times at once.
 from __future__ import annotations
 
 import queue
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
@@ -94,7 +95,7 @@ class ExpansionJob:
         self._jobs = jobs
         self._warn = warn
         self._left = set(range(rdd.getNumPartitions()))
-        self._fresh: list[bytes | Expanded] = []
+        self._fresh: dict[int, list[bytes | Expanded]] = {}  # by partition
         self._param = AsTasksEnd(events.put)
         self._made = rdd.context.accumulator([], self._param)
         if self._left:
@@ -112,7 +113,7 @@ class ExpansionJob:
         """Take what an attempt has expanded, unless another attempt at its partition came first."""
         if one.partition in self._left:
             self._left.discard(one.partition)
-            self._fresh += one.found
+            self._fresh[one.partition] = one.found
 
     def ended(self, result: list[ExpandedPartition]) -> None:
         """A job has ended, with the partitions that were too big; expand again what has not arrived."""
@@ -123,9 +124,9 @@ class ExpansionJob:
             self._start(partial(self._rdd.context.runJob, again, list, sorted(self._left)))
 
     def take(self) -> Iterator[Expanded]:
-        """Return the elements that have arrived since the last call."""
-        fresh, self._fresh = self._fresh, []
-        return expanded(fresh, self._warn)
+        """Return the elements that have arrived since the last call, in the order of their partitions."""
+        fresh, self._fresh = self._fresh, {}
+        return expanded(deque(chain.from_iterable(fresh.pop(partition) for partition in sorted(fresh))), self._warn)
 
     def close(self) -> None:
         """Remove the accumulator from PySpark, which would keep it; what comes later is dropped."""

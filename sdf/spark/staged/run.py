@@ -156,6 +156,7 @@ class StagedRun:
         self._slots_over_time = [(0.0, self._slots)]
         self._called_at = time.time()
         self._slots_at = self._called = self._began = time.monotonic()
+        self._partitions = 0  # of the elements
         self._stages_from = -math.inf  # not before: inf until the first elements are expanded, -inf after the last
 
     def run_stages(self) -> RunReport:
@@ -224,6 +225,7 @@ class StagedRun:
         if self._saving is None:
             self._stages_from = math.inf
             self._jobs.start_expanding(self._elements)
+            self._partitions = self._jobs.unexpanded
             self._enter_expanded()
             return
         for item, delay_seconds in self._saving.begin(self._work, lambda: self._jobs.expand(self._elements)):
@@ -231,12 +233,18 @@ class StagedRun:
         self._done_units = self._work.done_before
 
     def _enter_expanded(self) -> None:
-        """Enter the elements that were expanded meanwhile."""
-        enter(self._work, self._planner.backlog, self._jobs.take_expanded())
-        if self._stages_from == math.inf and len(self._planner.backlog):
-            self._stages_from = time.monotonic() + _STRAGGLER_SECONDS
-        if not self._jobs.unexpanded:
+        """Enter the elements that were expanded, once the first stage need not wait for others.
+
+        Partitions mostly take about as long to be expanded. So the first stage is usually one for all, and the elements
+        are numbered in their order.
+        """
+        now, left = time.monotonic(), self._jobs.unexpanded
+        if not left:
             self._stages_from = -math.inf
+        elif self._stages_from == math.inf and left < self._partitions:
+            self._stages_from = now + _STRAGGLER_SECONDS
+        if now >= self._stages_from:
+            enter(self._work, self._planner.backlog, self._jobs.take_expanded())
 
     def _queue(self, item: WorkItem, delay_seconds: float) -> None:
         """Queue a work item now, or when it is due."""
@@ -326,10 +334,7 @@ class StagedRun:
             self._submit(self._planner.plan_alone(items, width, time.monotonic()), alone=True)
 
     def _start_stage(self) -> None:
-        """Plan a stage for the slots that are idle or soon will be, and start it.
-
-        Partitions mostly take about as long to be expanded, so the first stage waits a little for the others.
-        """
+        """Plan a stage for the slots that are idle or soon will be, and start it."""
         now = time.monotonic()
         if now - self._slots_at > _SLOTS_EVERY_SECONDS:
             self._slots, self._slots_at = self._count_slots(), now
@@ -337,7 +342,7 @@ class StagedRun:
             if self._slots != self._slots_over_time[-1][1]:
                 self._slots_over_time.append((now - self._called, self._slots))
         slots = self._slots - self._jobs.unexpanded
-        if now < self._stages_from or slots < 1:
+        if slots < 1:
             return
         if not self._stages:
             self._began = now
