@@ -52,9 +52,11 @@ def rows_in(expanded):
 class TableSimulation(Simulation):
     """Lanes. Elements that may be in a table are: in tables of one row to all of them."""
 
+    most = 1, 2, 5, 100  # rows of a table: one of these
+
     def begin(self):
         self.work = RunState(self.fn)
-        expanded = [*in_tables(self.fn, self.elements, self.random.choice([1, 2, 5, 100]))]
+        expanded = [*in_tables(self.fn, self.elements, self.random.choice(self.most))]
         self.rows = rows_in(expanded)
         self.serve(self.work.add(expanded))
 
@@ -74,13 +76,14 @@ class TableSimulation(Simulation):
 class RefusedFn(NumbersFn):
     """Some elements defer before their first claim, too, once; nothing tells so before."""
 
-    def __init__(self):
+    def __init__(self, delay_seconds=0.5):
+        self.delay_seconds = delay_seconds
         self.refused = set()
 
     def process(self, element, tracker):
         if "refused" in element[0] and element[0] not in self.refused:
             self.refused.add(element[0])
-            tracker.defer_remainder(0.5)
+            tracker.defer_remainder(self.delay_seconds)
             return
         yield from super().process(element, tracker)
 
