@@ -4,10 +4,10 @@ import re
 from collections import Counter
 
 import pytest
-from support.simulated_lanes import Simulation
+from support.simulated_lanes import NumbersFn, Simulation
 from support.simulated_tables import RefusedFn, TableSimulation
 
-from sdf.errors import SdfError
+from sdf.errors import DeferError, SdfError
 from sdf.execution import deferrals
 from sdf.execution.work_items import DEFERRED
 from sdf.lanes import lane
@@ -100,6 +100,34 @@ def test_a_lane_is_told_of_each_row_that_defers_once(rows, monkeypatch):
     assert simulation.counts["Assign"] <= 2 * rows
     origins = Counter(item.origin for item in simulation.work.ledger.items())
     assert origins == {DEFERRED: rows}
+
+
+class OneGetsNowhereFn(NumbersFn):
+    """One element defers each time that it runs."""
+
+    def process(self, element, tracker):
+        if element[0] == "7":
+            tracker.defer_remainder(0)
+            return
+        yield from super().process(element, tracker)
+
+
+def test_a_row_that_only_defers_is_an_error_that_names_it(monkeypatch):
+    """As is an element by itself; those behind it are run."""
+    monkeypatch.setattr(deferrals, "_MOST_IDLE", 5)
+    simulation = OneTable(0, elements=[(f"{row}", 1) for row in range(20)], lanes=1, fn=OneGetsNowhereFn())
+    attempt = simulation.start(0)
+
+    def run():
+        for _ in range(5000):
+            simulation.round()
+            simulation.coordinator.tick(simulation.now)
+
+    with pytest.raises(
+        DeferError, match=r"deferred OffsetRange\(start=0, stop=1\) of element \('7', 1\) 6 times in a row"
+    ):
+        run()
+    assert len(attempt.records) == 19
 
 
 def test_a_row_that_ran_long_is_told_by_itself():
