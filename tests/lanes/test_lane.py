@@ -3,6 +3,8 @@
 import attrs
 import pytest
 from support.clock import Clock
+from support.simulated_lanes import outputs_of
+from support.simulated_tables import RefusedFn, in_tables
 from support.timed import TimedFn
 
 from sdf.errors import DeferError
@@ -302,6 +304,29 @@ def test_work_that_stays_with_a_lane_and_only_defers_comes_to_an_end(monkeypatch
 
     with pytest.raises(DeferError, match="6 times in a row without a claim"):
         go_on()
+
+
+def test_rows_behind_a_deferred_one_that_stay_with_a_lane_were_not_deferred(monkeypatch):
+    """Each is, once: a thousand of them are not one that gets nowhere, and none waits longer than the one before."""
+    monkeypatch.setattr(deferrals, "_MOST_IDLE", 5)
+    fn, clock, said, given, times = RefusedFn(1.0), Clock(), [], [], []
+    elements = [(f"{number} refused", 1) for number in range(20)]
+    (one,) = in_tables(fn, elements, 20)
+    lane = Lane(fn, clock=clock, send=said.append)
+    lane.receive(Assign((WorkItem(0, 0, one.element, one.restriction, 20),)))
+    assert [*outputs_of(lane.advance()), lane.advance()] == [WAIT]
+    lane.receive(Verdict(False))
+    began = clock.now
+    while Ready not in map(type, said):
+        running = lane.advance()
+        if running is WAIT:
+            clock.now += 1.0
+        else:
+            given += (found := list(outputs_of(running)))
+            times += [clock.now - began] * len(found)
+    assert given == [(name, 0) for name, _ in elements]
+    assert times == [*range(1, 21)]
+    assert [type(message) for message in said] == [Split, Ready]
 
 
 def test_a_segment_of_which_all_was_deferred_before_a_claim_is_not_told():

@@ -4,10 +4,12 @@ import re
 from collections import Counter
 
 import pytest
-from support.simulated_lanes import Simulation
-from support.simulated_tables import TableSimulation
+from support.simulated_lanes import NumbersFn, Simulation
+from support.simulated_tables import RefusedFn, TableSimulation
 
-from sdf.errors import SdfError
+from sdf.errors import DeferError, SdfError
+from sdf.execution import deferrals
+from sdf.execution.work_items import DEFERRED
 from sdf.lanes import lane
 from sdf.lanes import stealing as balance
 from sdf.lanes.assignment import Assignment
@@ -76,6 +78,71 @@ def test_a_lane_defers_thousands_of_times_whatever_becomes_of_its_parts(doubled)
     assert simulation.results[0] == [("defers", number) for number in range(8000)]
     report = simulation.coordinator.report(simulation.now)
     assert (len(report.pieces) == 1, report.records) == (doubled, 8000)
+
+
+class OneTable(TableSimulation):
+    """All elements are in one table."""
+
+    most = (1000,)
+
+
+@pytest.mark.parametrize("rows", [20, 200])
+def test_a_lane_is_told_of_each_row_that_defers_once(rows, monkeypatch):
+    """Those behind it are not deferred with it, so none waits longer; and they come back to the lane at once."""
+    monkeypatch.setattr(deferrals, "_MOST_IDLE", 5)
+    simulation = OneTable(0, elements=[(f"{row} refused", 1) for row in range(rows)], lanes=1, fn=RefusedFn(0.05))
+    simulation.start(0)
+    while simulation.live():
+        simulation.round()
+        simulation.coordinator.tick(simulation.now)
+    assert Counter(simulation.results[0]) == Counter((f"{row} refused", 0) for row in range(rows))
+    assert simulation.counts["Split"] == simulation.counts["Verdict"] == rows
+    assert simulation.counts["Assign"] <= 2 * rows
+    origins = Counter(item.origin for item in simulation.work.ledger.items())
+    assert origins == {DEFERRED: rows}
+
+
+class OneGetsNowhereFn(NumbersFn):
+    """One element defers each time that it runs."""
+
+    def process(self, element, tracker):
+        if element[0] == "7":
+            tracker.defer_remainder(0)
+            return
+        yield from super().process(element, tracker)
+
+
+def test_a_row_that_only_defers_is_an_error_that_names_it(monkeypatch):
+    """As is an element by itself; those behind it are run."""
+    monkeypatch.setattr(deferrals, "_MOST_IDLE", 5)
+    simulation = OneTable(0, elements=[(f"{row}", 1) for row in range(20)], lanes=1, fn=OneGetsNowhereFn())
+    attempt = simulation.start(0)
+
+    def run():
+        for _ in range(5000):
+            simulation.round()
+            simulation.coordinator.tick(simulation.now)
+
+    with pytest.raises(
+        DeferError, match=r"deferred OffsetRange\(start=0, stop=1\) of element \('7', 1\) 6 times in a row"
+    ):
+        run()
+    assert len(attempt.records) == 19
+
+
+def test_a_row_that_ran_long_is_told_by_itself():
+    """The others of its work item are one piece, whose seconds are their own."""
+    simulation = OneTable(0, elements=[(f"{row}", 2) for row in range(20)], lanes=1)
+    attempt = simulation.start(0)
+    while simulation.live():
+        simulation.round()
+        if attempt.records[-1:] == [("7", 0)]:
+            simulation.beat(attempt)
+            simulation.now += 10.0
+            simulation.beat(attempt)
+    pieces = simulation.coordinator.report(simulation.now).pieces
+    assert {piece.elements: piece.seconds > 5.0 for piece in pieces} == {1: True, 19: False}
+    assert [piece.element for piece in pieces if piece.elements == 1] == [("7", 2)]
 
 
 def failures(schedules=1500):

@@ -3,6 +3,7 @@
 import pickle
 from array import array
 
+import attrs
 import pytest
 from support.clock import Clock
 from support.fns import CountFn
@@ -51,6 +52,43 @@ def test_a_row_that_is_told_by_itself_did_its_own_work():
         told = Ran(part.item_id, 0.0, 495.0, 990, 0, 0.0, 99), Ran(part.item_id, 0.0, 5.0, 10, 0, 0.0, 1, 7)
         costs.observe(Outcome(1, (part,), 1000, 500.0, told))
     assert costs.seconds_of(rows_of(999, 10, 100)) == pytest.approx(500, rel=0.05)
+
+
+def test_rows_that_ran_in_part_are_as_many_as_have_begun():
+    """Fifty of a hundred are not a half of fifty."""
+    costs = CostModel()
+    part = Part(0, None, (), 50, 100.0)
+    costs.observe(Outcome(1, (part,), 50, 100.0, (Ran(0, 0.0, 100.0, 50, 0, 0.0, 50),)), [rows_of(0, 100, 1)])
+    assert costs.mean_of_items() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("times", "surprised"), [(0.25, True), (0.5, False), (2.0, False), (4.0, True)])
+def test_rows_are_expected_to_take_as_many_times_as_long_as_one(times, surprised):
+    """If they ran in part; one of them may be told by itself."""
+    costs = known(3.0)
+    part, seconds = Part(9, None, (), 40, 120.0 * times), 3.0 * times
+    told = Ran(9, 0.0, 39 * seconds, 39, 0, 0.0, 39), Ran(9, 0.0, seconds, 1, 0, 0.0, 1, 7)
+    costs.observe(Outcome(1, (part,), 40, 120.0 * times, told), [rows_of(9, 100, 1)])
+    assert costs.surprised is surprised
+
+
+@pytest.mark.parametrize(("times", "surprised"), [(0.25, True), (0.5, False), (2.0, False), (4.0, True)])
+def test_rows_that_were_cut_off_are_expected_to_take_as_many_times_as_long_as_one(times, surprised):
+    """If nothing is known of those that they were cut from."""
+    costs = known(3.0)
+    rest = attrs.evolve(rows_of(10, 40, 1), parent=9)
+    costs.cut(rows_of(9, 100, 1), 0.6, rows_of(9, 60, 1), rest)
+    costs.observe(Outcome(1, (), 40, 120.0 * times, (Ran(10, 0.0, 120.0 * times, 40, 0, 0.0, 40),)))
+    assert costs.surprised is surprised
+
+
+@pytest.mark.parametrize(("times", "surprised"), [(2.0, False), (4.0, True)])
+def test_rows_before_those_that_were_given_back_are_expected_to_take_as_many_times_as_long_as_one(times, surprised):
+    """They may be as dear as these."""
+    costs = known(3.0)
+    ran = (Ran(9, 0.0, 120.0 * times, 40, 0, 0.0, 40),)
+    costs.observe(Outcome(1, (), 40, 120.0 * times, ran), gave_back=True)
+    assert costs.surprised is surprised
 
 
 def test_what_a_queue_of_rows_costs():

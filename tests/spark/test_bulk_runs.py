@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from support.fns import CountFn, NotesRuns, expected
+from support.killing import lose_blocks
 
 from sdf import LiveRunner, OffsetRangeTracker, StagedRunner, TaggedOutput, run_sdf
 from sdf.errors import ProcessError
@@ -148,10 +149,7 @@ def test_lost_blocks_are_replayed(sc, tmp_path):
     result = run_sdf(sc.parallelize(SMALL, 2), fn, runner=StagedRunner(budget_seconds=0.2))
     assert len(result.report.tasks) > 8
     before = fn.runs()
-    for rdd in dict(sc._jsc.getPersistentRDDs()).values():
-        level = rdd.getStorageLevel()
-        rdd.unpersist(True)
-        rdd.persist(level)
+    assert lose_blocks(sc) > 8
     assert Counter(result.collect()) == expected(SMALL)
     assert fn.runs() - before == sum(task.work_items for task in result.report.tasks)
     result.unpersist()

@@ -10,6 +10,7 @@ from itertools import chain
 
 import pytest
 from support.fns import CountFn, NotesRuns, OddFn, SlowCountFn, expected
+from support.killing import lose_blocks
 
 from sdf import MonotonicWatermark, StagedRunner, TaggedOutput, run_sdf
 from sdf.errors import LedgerError
@@ -29,19 +30,6 @@ MANY_STAGES = StagedRunner(budget_seconds=0.1)
 def sc(start_spark):
     """Four slots in this process, and three more tries for a task that fails."""
     return start_spark("local[4,4]")
-
-
-def lose_blocks(sc):
-    """Remove every stored block everywhere, as if the executors were gone; return how many there were.
-
-    Spark stores a block again when something computes it.
-    """
-    lost = sum(info.numCachedPartitions() for info in sc._jsc.sc().getRDDStorageInfo())
-    for rdd in dict(sc._jsc.getPersistentRDDs()).values():
-        level = rdd.getStorageLevel()
-        rdd.unpersist(True)
-        rdd.persist(level)
-    return lost
 
 
 def test_blocks_lost_before_the_first_action_and_again_later(sc, tmp_path):

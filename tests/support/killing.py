@@ -1,10 +1,13 @@
-"""Kills programs, JVMs or both."""
+"""Kills programs, JVMs or both, Python workers and executors; loses stored blocks."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 
@@ -61,3 +64,56 @@ def kill_once(arguments, log, begun, seconds, choose):
                 return victim  # else the program had just ended
         assert child.returncode == 0, log.read_text()[-3000:]
         return None
+
+
+def descendants(pids):
+    """Return the command line of each process below some processes, by process id; nothing else is ever killed."""
+    parents, commands = {}, {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                stat = Path(entry.path, "stat").read_text()
+                commands[int(entry.name)] = Path(entry.path, "cmdline").read_text()
+                parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+            except OSError:
+                continue  # it has ended
+    below = set(pids)
+    for _ in range(6):
+        below |= {child for child, parent in parents.items() if parent in below}
+    return {child: commands[child] for child in below - set(pids)}
+
+
+class Killer(threading.Thread):
+    """Kills a Python worker or an executor below some processes now and then, until it is told to stop."""
+
+    def __init__(self, pids, seed):
+        super().__init__(daemon=True)
+        self.random = random.Random(seed)
+        self.pids = pids
+        self.ended = threading.Event()
+        self.killed = Counter()
+
+    def run(self):
+        while not self.ended.wait(self.random.uniform(0.1, 1.5)):
+            kind = self.random.choices(["pyspark.daemon", "CoarseGrainedExecutorBackend"], [3, 1])[0]
+            if self.killed.total() < 4 and self.killed["CoarseGrainedExecutorBackend"] < 2:
+                self.kill(kind)
+
+    def kill(self, kind):
+        found = [pid for pid, command in descendants(self.pids).items() if kind in command]
+        if found:
+            os.kill(self.random.choice(found), signal.SIGKILL)
+            self.killed[kind] += 1
+
+
+def lose_blocks(sc):
+    """Remove every stored block everywhere, as if the executors were gone; return how many there were.
+
+    Spark stores a block again when something computes it.
+    """
+    lost = sum(info.numCachedPartitions() for info in sc._jsc.sc().getRDDStorageInfo())
+    for rdd in dict(sc._jsc.getPersistentRDDs()).values():
+        level = rdd.getStorageLevel()
+        rdd.unpersist(True)
+        rdd.persist(level)
+    return lost

@@ -1,13 +1,15 @@
-"""A seeded simulation of one run of StagedRunner with quarantine: the real `StagedRun`, without Spark and a clock.
+"""Seeded simulations of one run of StagedRunner: the real `StagedRun`, without Spark and a clock.
 
 In place of Spark's jobs there are hosts with slots under simulated time. The attempts at tasks are real bundles with
 real timekeepers; what a worker's process tells of its child is told here, too. Executors are lost with all their
 attempts, sinks raise, storage is slow, tasks have copies, receipts come late or twice. The system kills processes that
 did nothing wrong, but only where others run beside them. In a saved run drivers die, with the end of their log.
+With quarantine some blocks fail, each time that they run.
 """
 
 import heapq
 import itertools
+import pickle
 import random
 from collections import Counter, deque
 from unittest.mock import patch
@@ -171,6 +173,7 @@ class Stages:
         self.free = [world.slots] * world.hosts
         self.short_until = 0.0  # of memory
         self.unexpanded, self.expanded, self.fresh, self.begun = 0, set(), [], False
+        self.arrives = False
         self.next_loss()
 
     @property
@@ -196,6 +199,7 @@ class Stages:
         self.counts["expanded late"] += self.begun
         self.unexpanded -= 1
         self.fresh += self.expand(elements)
+        self.arrives = True
 
     def take_expanded(self):
         fresh, self.fresh = self.fresh, []
@@ -203,7 +207,8 @@ class Stages:
 
     def start(self, number, bundles, *, min_piece_seconds):
         self.begun = True
-        tasks = [Task(number, at, *bundle, min_piece_seconds) for at, bundle in enumerate(bundles)]
+        sent = pickle.loads(pickle.dumps(bundles))
+        tasks = [Task(number, at, *bundle, min_piece_seconds) for at, bundle in enumerate(sent)]
         self.at(0.05, self.queues, tasks)
 
     def cancel(self):
@@ -216,10 +221,11 @@ class Stages:
         """Let time pass until a receipt is there, or until the timeout."""
         assert self.clock.now < MOST_SECONDS, "it hangs"
         until = self.clock.now + max(timeout_seconds, 1e-4)
-        while not (self.receipts or self.fresh) and self.events and self.events[0][0] <= until:
+        self.arrives = False
+        while not (self.receipts or self.arrives) and self.events and self.events[0][0] <= until:
             self.clock.now, _, action, args = heapq.heappop(self.events)
             action(*args)
-        if not (self.receipts or self.fresh):
+        if not (self.receipts or self.arrives):
             self.clock.now = until
         found, self.receipts = self.receipts, []
         if self.saved and found and self.world.drivers and self.random.random() < 0.02:
@@ -305,7 +311,7 @@ class Stages:
             times.append(times[0] + self.random.choice([0.0, 1.0]))
             self.counts["receipts doubled"] += 1
         for seconds in times:
-            self.at(seconds, self.arrive, receipt)
+            self.at(seconds, self.arrive, pickle.loads(pickle.dumps(receipt)))
 
     def is_killed(self, task):
         """Tell whether the system kills a process, as others have taken the memory; for a while that hits suspects."""
@@ -348,12 +354,14 @@ class Stages:
                 if self.is_killed(task):
                     failure = Failure(attempt.item_id, KILLED, "killed though innocent", attempt.claimed)
                     break
-                yield self.world.block_seconds
+                yield self.world.seconds_of(output)
                 keeper.look()
         except ProcessError as error:
             self.counts[RAISED] += 1
             failure = failure_of(bundle, error)
             assert failure is not None
+        if failure is not None and self.world.quarantine is None:
+            return None
         messages, closing_seconds = (), 0.0
         if failure is None and self.saved:
             slow = self.random.random() < 0.03
@@ -373,29 +381,63 @@ class Stages:
         )  # fmt: skip
 
 
-class StagedFailing:
-    """One schedule over 10,000 blocks of which 37 fail.
+class Schedule:
+    """One schedule of a run that sets nothing aside. Subclasses have ``elements``, ``fn`` and ``seconds_of``.
+
+    Args:
+        seed: of all choices.
+    """
+
+    saved = False
+    quarantine = None
+    stages = Stages
+    drivers = 0  # how many die
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.clock, self.counts = Clock(), Counter()
+        self.attempt_numbers = itertools.count()
+        self.written = {}  # the records of each attempt
+        self.begin(self.random)
+
+    def begin(self, choose):
+        """Choose what there is to do, and where."""
+        self.hosts, self.slots = choose.randint(2, 4), choose.randint(1, 3)
+        self.block_seconds = choose.choice([0.002, 0.02])
+        self.loss_seconds = choose.choice([2.0, 10.0])
+
+    def seconds_of(self, record):
+        """Return how long the block of a record takes."""
+        return self.block_seconds
+
+    def staged(self, **options):
+        return StagedRunner().staged(
+            self.stages(self, self.saved), self.elements, self.fn, None, quarantine=self.quarantine, **options
+        )  # fmt: skip
+
+
+class StagedFailing(Schedule):
+    """One schedule over 10,000 blocks of which 37 fail, with quarantine.
 
     Args:
         seed: of all choices.
         saved: whether it is a saved run.
     """
 
+    quarantine = Quarantine(100, HANG_SECONDS)
+
     def __init__(self, seed, *, saved):
-        self.random = choose = random.Random(seed)
         self.saved = saved
-        self.clock, self.counts = Clock(), Counter()
+        super().__init__(seed)
+        self.files, self.sink = {}, MessageSink()
+
+    def begin(self, choose):
         ahead = [1, 1, 1, 7, 100]
         self.elements = [(str(at), size, choose.choice(ahead)) for at, size in enumerate(sizes_of(choose))]
         self.bad = bad_of(choose, [(name, i) for name, size, _ in self.elements for i in range(size)])
         self.fn = SomeBadFn(self.bad)
-        self.hosts, self.slots = choose.randint(2, 4), choose.randint(1, 3)
-        self.block_seconds = choose.choice([0.002, 0.02])
-        self.loss_seconds = choose.choice([2.0, 10.0])
-        self.drivers = choose.choice([0, 1, 3]) if saved else 0
-        self.attempt_numbers = itertools.count()
-        self.written = {}  # the records of each attempt
-        self.files, self.sink = {}, MessageSink()
+        super().begin(choose)
+        self.drivers = choose.choice([0, 1, 3]) if self.saved else 0
 
     def check(self):
         """All but the bad blocks are there once, and these are listed, each alone; return the counts."""
@@ -408,12 +450,6 @@ class StagedFailing:
         assert records == wanted, "not exactly once"
         self.counts["set aside"] += len(failed)
         return self.counts
-
-    def staged(self, **options):
-        quarantine = Quarantine(100, HANG_SECONDS)
-        return StagedRunner().staged(
-            Stages(self, self.saved), self.elements, self.fn, None, quarantine=quarantine, **options
-        )  # fmt: skip
 
     def run(self):
         """Return the attempts whose records count, and what was set aside."""

@@ -1,57 +1,13 @@
 """Many runs on real executors while Python workers and executors are killed at random moments."""
 
-import os
 import random
-import signal
-import threading
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from support.fns import SlowCountFn, expected
+from support.killing import Killer
 
 from sdf import LiveRunner, run_sdf
-
-
-def descendants(pid):
-    """Return the command line of each process below ``pid``, by process id; nothing else is ever killed."""
-    parents, commands = {}, {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                stat = Path(entry.path, "stat").read_text()
-                commands[int(entry.name)] = Path(entry.path, "cmdline").read_text()
-                parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
-            except OSError:
-                continue  # it has ended
-    below = {pid}
-    for _ in range(6):
-        below |= {child for child, parent in parents.items() if parent in below}
-    return {child: commands[child] for child in below - {pid}}
-
-
-class Killer(threading.Thread):
-    """Kills a Python worker or an executor now and then, until it is told to stop."""
-
-    def __init__(self, sc, seed):
-        super().__init__(daemon=True)
-        self.random = random.Random(seed)
-        self.jvm = sc._gateway.proc.pid
-        self.ended = threading.Event()
-        self.killed = Counter()
-
-    def run(self):
-        while not self.ended.wait(self.random.uniform(0.1, 1.5)):
-            kind = self.random.choices(["pyspark.daemon", "CoarseGrainedExecutorBackend"], [3, 1])[0]
-            if self.killed.total() < 4 and self.killed["CoarseGrainedExecutorBackend"] < 2:
-                self.kill(kind)
-
-    def kill(self, kind):
-        found = [pid for pid, command in descendants(self.jvm).items() if kind in command]
-        if found:
-            os.kill(self.random.choice(found), signal.SIGKILL)
-            self.killed[kind] += 1
-
 
 FAULTS = ("pyspark.daemon", "CoarseGrainedExecutorBackend", "splits", "retries", "replays")
 
@@ -75,7 +31,7 @@ def test_every_record_once_whatever_is_killed_when(start_spark, runs):
             runner=LiveRunner(lanes=draw.choice([2, 3, 3, 5]), patience_seconds=2),
         )
         planned = result.report.splits
-        killer = Killer(sc, seed)
+        killer = Killer([sc._gateway.proc.pid], seed)
         killer.start()
         try:
             first = result.collect()
