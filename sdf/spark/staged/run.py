@@ -199,8 +199,9 @@ class StagedRun:
         ]
 
     def _show(self, *, ended: bool = False) -> None:
-        """Show the progress, if there is a display and it is due."""
-        if self._display is None or not (ended or self._display.due()):
+        """Show the progress, if there is a display, it is due, and there is work to speak of."""
+        unknown = self._stages_from > time.monotonic()  # elements are being expanded
+        if self._display is None or not (ended or (self._display.due() and not unknown)):
             return
         self._display.show(
             RunProgress(
