@@ -203,9 +203,8 @@ def _fill(
     while len(backlog) and len(items) < most and (filled < enough or not items):
         item = backlog.pop()
         wanted, seconds = share - filled, costs.seconds_of(item)
-        in_bulk = item.elements > 1
-        if seconds > (1.0 if in_bulk else _OVERFULL) * wanted:
-            fits_next = bool(items) and seconds <= whole_seconds and not in_bulk
+        if seconds > _OVERFULL * wanted or (seconds > wanted and item.elements > 1):
+            fits_next = bool(items) and seconds <= whole_seconds and item.elements == 1
             pair = cut(item, wanted / seconds) if wanted >= smallest and not fits_next else None
             if pair is None and items:
                 backlog.push(item)
