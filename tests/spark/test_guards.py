@@ -44,6 +44,12 @@ MUTANTS = {
         "        self._sealed.pop(owner, None)\n",
         ONCE + "test_only_one_of_two_attempts_counts",
     ),
+    "elements that arrive again are entered again": (
+        "spark/staged/expansion_job.py",
+        "        if one.partition in self._left:\n",
+        "        if True:\n",
+        "spark/test_expansion_streams.py::test_expanded_elements_that_are_lost_or_doubled",
+    ),
     "a residual is dropped": (
         "scheduling/ledger.py",
         "todo += zip(children,",
