@@ -192,7 +192,7 @@ class SlowOnOneFn(CountFn):
 
 
 @RUNNERS
-@pytest.mark.parametrize("elements", [[("big", 400)], [(str(number), 4) for number in range(150)]], ids=["one", "many"])
+@pytest.mark.parametrize("elements", [[("big", 800)], [(str(number), 4) for number in range(150)]], ids=["one", "many"])
 def test_report_names_a_slow_worker(sc, runner, elements, tmp_path):
     """Whether all run the same element, or each its own."""
     path = tmp_path / "slow"

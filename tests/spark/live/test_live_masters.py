@@ -186,14 +186,14 @@ class RaisesOnDriver(UnplannedFn):
 def test_a_run_that_fails_on_the_driver_fails_alone(start_spark, tmp_path):
     """Its action says why, with every name, and so does the next one; another run succeeds, and so does a later one."""
     sc = start_spark("local[2,4]")
-    element = ("big", 3000)  # it is not done before the other run is, so it gets a second slot and is split
+    element = ("big", 6000)  # it is not done before the other run is, so it gets a second slot and is split
     ill = run_sdf(sc.parallelize([element]), RaisesOnDriver(tmp_path / "killed"), runner=LiveRunner())
     well = run_sdf(sc.parallelize(SKEWED), SlowCountFn(), runner=LiveRunner())
     found = []
     other = threading.Thread(target=lambda: found.append(Counter(well.collect())))
     why = (
         r"ProcessError: RaisesOnDriver failed on the driver, and all its lanes with it: "
-        r"RaisesOnDriver.restriction_size\(\) on OffsetRange\(.*\) of element \('big', 3000\) "
+        r"RaisesOnDriver.restriction_size\(\) on OffsetRange\(.*\) of element \('big', 6000\) "
         r"raised ZeroDivisionError: no size here"
     )
     other.start()
