@@ -10,9 +10,9 @@ own share is in `growth.py`, which has the whole.
 import time
 from functools import partial
 
+from growth import OneFn
 from harness import Bench
 
-from sdf import DoFn, OffsetRange
 from sdf.execution.bulk.making import expand_in_bulk
 from sdf.execution.executor import Executor
 from sdf.execution.expansion import expand
@@ -23,17 +23,6 @@ from sdf.spark import serde
 TOGETHER = 1000  # elements alone that are pickled together, as in a Spark job
 ASSIGNED = 16  # work items in a message, or in the task of a stage
 MOST_US = 3.0  # of all steps in bulk; growth.py: 4 us with what Spark takes
-
-
-class OneFn(DoFn):
-    """Claims one position of an element and gives one record."""
-
-    def get_initial_restriction(self, element):
-        return OffsetRange(0, 1)
-
-    def process(self, element, tracker):
-        if tracker.try_claim(0):
-            yield element
 
 
 class Granted:

@@ -195,8 +195,8 @@ def _fill(
 
     No work item is added after ``enough`` seconds. That is less than ``share`` once an estimate was wrong: then a few
     small work items become one task each, as any of them may be expensive. A work item of at most ``whole_seconds`` is
-    not cut merely to fill up the task; it is left for the next task. Rows of a table are: a cut between them opens no
-    element again.
+    not cut merely to fill up the task; it is left for the next task. Rows of a table are always cut to fill it up: a
+    cut between two rows opens no element again.
     """
     items: list[WorkItem] = []
     filled = 0.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, compress, islice
+from itertools import chain, compress, islice, repeat
 from operator import sub
 from typing import Any
 
@@ -94,13 +94,15 @@ def expand_in_bulk(fn: DoFn, elements: Iterable[Any], dumps: Callable[[Any], byt
 
 
 def _expand_plain(fn: DoFn, elements: list[Any]) -> Iterator[Expanded | _Rows]:
-    """Expand elements of a DoFn that is asked for their initial restrictions alone: for the rest it has `DoFn`'s
-    answers. Yield as `_expand_each`."""
+    """Expand elements of a DoFn that has only its initial restrictions of its own; yield as `_expand_each`."""
     initial = fn.get_initial_restriction
     wholes: list[Any] = []
     try:
         for element in elements:
-            wholes.append(initial(element))  # noqa: PERF401, len(wholes) tells which one failed
+            whole: Any = initial(element)
+            if type(whole) is not OffsetRange:
+                whole = as_restriction(whole, "it returned")
+            wholes.append(whole)
     except BaseException:
         with blame(lambda: f"{type(fn).__name__}.get_initial_restriction()", elements[len(wholes)]):
             raise
@@ -112,20 +114,16 @@ def _expand_plain(fn: DoFn, elements: list[Any]) -> Iterator[Expanded | _Rows]:
     yield from _expand_each(fn, elements, wholes)
 
 
-def _expand_each(fn: DoFn, elements: list[Any], given: list[Any] | None = None) -> Iterator[Expanded | _Rows]:
+def _expand_each(fn: DoFn, elements: list[Any], wholes: Iterable[Any] = repeat(None)) -> Iterator[Expanded | _Rows]:
     """Expand elements; yield those that must be alone, and then the others as rows.
 
     Args:
         fn: the DoFn.
         elements: the inputs.
-        given: their initial restrictions, as the DoFn gave them; None to ask it.
+        wholes: their initial restrictions; None for one that the DoFn is asked for.
     """
     rows = _Rows()
-    for place, element in enumerate(elements):
-        whole = None
-        if given is not None:
-            with blame(lambda: f"{type(fn).__name__}.get_initial_restriction()", element):
-                whole = as_restriction(given[place], "it returned")
+    for element, whole in zip(elements, wholes):  # noqa: B905, the second may have no end
         one = expand(fn, element, restriction=whole)
         if (size := _size_of_row(fn, one)) is None:
             yield one

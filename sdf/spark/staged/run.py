@@ -47,9 +47,7 @@ __all__ = ["Stages", "StagedRun"]
 log = logging.getLogger("sdf.staged")
 
 _SLOTS_EVERY_SECONDS = 0.5
-_STRAGGLER_SECONDS = (
-    0.25  # after the first elements: stages then begin, though others are not; skew.py: giant, 8 slots, 1 s
-)
+_STRAGGLER_SECONDS = 0.25  # the first stage waits so long for further elements; skew.py: giant, 8 slots, 1 s
 _LONGEST_WAIT_SECONDS = 3600.0  # a deferral for centuries would overflow the clock
 
 
