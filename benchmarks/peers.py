@@ -91,11 +91,10 @@ def ways_of(row, peers, given):
         NoResultError: by these, if there is no result, or not what the data must give.
     """
     runs = {}
-    for run in row.spark.values():
-        run(*row.small)
 
     def here(run):
         def timed():
+            run(*row.small)  # Spark ends Python workers that were idle for a minute, as while a library runs
             began = time.perf_counter()
             return held(run(*row.arguments), row.truth, time.perf_counter() - began)
 
