@@ -22,6 +22,7 @@ from sdf.limits.rate_limit import paced, waits_for_limit
 from sdf.model.dofn import TaggedOutput
 from sdf.quarantine.failures import Failure
 from sdf.quarantine.options import Quarantine
+from sdf.spark.acknowledge import acknowledge
 from sdf.spark.child import Child
 from sdf.spark.payload import Payload, marked
 from sdf.spark.staged.contained import attempts, bundle_of, convicting
@@ -68,6 +69,7 @@ class StageTask:
         self._receipts = receipts
 
     def __call__(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Any]:
+        acknowledge()
         return marked(self._payload.run_id, self._run(task, partition))
 
     def _run(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Any]:
@@ -179,6 +181,7 @@ class ReadCommitted:
         self._tags = tags
 
     def __call__(self, partition: int, blocks: Iterable[Any]) -> Iterator[Any]:
+        acknowledge()
         return chain.from_iterable(read_blocks(blocks, frozenset(self._stamps), self._tag, self._replay))
 
     def _replay(self, lost: Stamp) -> Iterator[Any]:

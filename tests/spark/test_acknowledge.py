@@ -1,0 +1,35 @@
+"""Workers acknowledge at once what Spark has sent them."""
+
+import os
+import socket
+
+import pytest
+
+from sdf.spark.acknowledge import acknowledge
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux has TCP_QUICKACK")
+def test_each_tcp_connection_of_a_process():
+    """What else is open is left alone, and nothing more is open afterwards."""
+
+    def delays(connection):
+        return not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as one,
+        server.accept()[0] as other,
+        socket.socket(socket.AF_UNIX),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+        open(os.devnull),
+    ):
+        for connection in (one, other):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+            assert delays(connection)
+        before = sorted(os.listdir("/proc/self/fd"))
+        acknowledge()
+        assert sorted(os.listdir("/proc/self/fd")) == before
+        assert not delays(one)
+        assert not delays(other)
+        one.sendall(b"x")
+        assert other.recv(1) == b"x"
