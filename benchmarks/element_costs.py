@@ -23,6 +23,14 @@ from sdf.spark import serde
 TOGETHER = 1000  # elements alone that are pickled together, as in a Spark job
 ASSIGNED = 16  # work items in a message, or in the task of a stage
 MOST_US = 3.0  # of all steps in bulk; growth.py: 4 us with what Spark takes
+MOST_TUPLE_US = 5.0  # each restriction must be made from its tuple
+
+
+class TupleFn(OneFn):
+    """The same with a plain tuple for each restriction."""
+
+    def get_initial_restriction(self, element):
+        return 0, 1
 
 
 class Granted:
@@ -97,20 +105,25 @@ def main():
     bench = Bench(__doc__, rounds=1)
     bench.option("--elements", 200_000, quick=5000)
     given = bench.begin()
-    fn, elements = OneFn(), list(range(given.elements))
+    elements = list(range(given.elements))
+    fn = OneFn()
     alone = measured(fn, elements, lambda some: (expand(fn, one) for one in some), TOGETHER)
-    bulk = measured(fn, elements, lambda some: expand_in_bulk(fn, some, partial(serde.dumps, what="some")), 1)
+    bulk, tuples = (
+        measured(fn, elements, lambda some, fn=fn: expand_in_bulk(fn, some, partial(serde.dumps, what="some")), 1)
+        for fn in (OneFn(), TupleFn())
+    )
     table = bench.table(
         f"{given.elements:,} elements that do next to nothing; microseconds of CPU each",
-        {"step": "{}", "alone": "{:.2f}", "in bulk": "{:.2f}"},
+        {"step": "{}", "alone": "{:.2f}", "in bulk": "{:.2f}", "in bulk, tuples": "{:.2f}"},
     )
     for what, us in alone.items():
-        table.row(what, us, bulk[what])
-    all_alone, in_bulk = (
-        sum(us for what, us in steps.items() if not what.endswith(", the user's")) for steps in (alone, bulk)
+        table.row(what, us, bulk[what], tuples[what])
+    all_alone, in_bulk, of_tuples = (
+        sum(us for what, us in steps.items() if not what.endswith(", the user's")) for steps in (alone, bulk, tuples)
     )
-    table.row("all", all_alone, in_bulk)
+    table.row("all", all_alone, in_bulk, of_tuples)
     bench.claim("us of CPU of an element in bulk, without Spark", in_bulk, at_most=MOST_US)
+    bench.claim("us of CPU of an element with a tuple, in bulk, without Spark", of_tuples, at_most=MOST_TUPLE_US)
     bench.end()
 
 
