@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable
 
-from sdf.errors import InvalidValueError, ReplayError, show
+from sdf.errors import CoordinatorError, InvalidValueError, LedgerError, ReplayError, show
 from sdf.execution.work_items import WorkItem
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.messages import Assign, Fail, Flush, Heartbeat, Sealed, StealRequest, ToLane, TooLongError
@@ -69,7 +69,7 @@ class Assignment:
         attempt.was_given(items, self._expected(attempt, items) if items else None, now)
         if items:
             self._stealing.runs(attempt)
-        elif lane.delayed or attempt.alone():
+        elif lane.delayed or attempt.alone() or (self._stealing.more_comes and lane.sealed is None):
             self._stealing.rests(attempt, now)
         else:
             self._leave(attempt, now)
@@ -136,10 +136,14 @@ class Assignment:
     def _seal(self, attempt: Attempt, now: float) -> None:
         """Seal the lane if it is not yet, and let the attempt end; fail a replay whose record counts differ."""
         lane, records, tagged = attempt.lane, attempt.done.records, attempt.done.tagged
+        idle: list[Attempt] = []
         self._stealing.ends(attempt)
         if lane.sealed is None:
+            if self.unsealed == 1 and self._stealing.more_comes:
+                raise LedgerError("the last lane must not end before all elements are expanded.")
             self._work.ledger.seal(lane.number, attempt.name)
             lane.seal(attempt)
+            idle = [other for other in lane.attempts if self._stealing.is_idle(other)]
             for other in lane.attempts:
                 self._stealing.ends(other)
             self.unsealed -= 1
@@ -159,6 +163,8 @@ class Assignment:
             self._send(attempt.name, Fail(error))
         else:
             self._send(attempt.name, Sealed())
+        for other in idle:
+            self.next(other, now)
 
     def settle(self, now: float) -> None:
         """Let idle attempts steal, and end those that `Stealing.leavers` names."""
@@ -176,6 +182,18 @@ class Assignment:
         committing = [each for each in leavers if self._saves and self._work.ledger.held_by(each.lane.number)]
         for attempt in committing or leavers:
             self._leave(attempt, now)
+
+    def frees_slots(self, count: int, now: float) -> None:
+        """End idle attempts to free slots for what expands elements; the last lane fails instead: more work comes."""
+        for attempt in self._stealing.longest_idle(count):
+            if self.unsealed > 1:
+                self._leave(attempt, now)
+            else:
+                error = CoordinatorError(
+                    f"lane {attempt.lane.number} of {self._work.name} gives its slot to a task that expands elements. "
+                    f"Spark runs the lane again where it retries tasks (local[N,4], not local[N])."
+                )
+                self._send(attempt.name, Fail(error))
 
     def request(self, victim: Attempt, now: float) -> None:
         """Send a steal request for all that the victim has not started or, if that is nothing, half of what it runs."""

@@ -32,10 +32,12 @@ import attrs
 
 from sdf.errors import LedgerError, StageError, show
 from sdf.execution.bulk.table import Rows
+from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import Outcome, WorkItem
 from sdf.lanes.assignment import Assignment
 from sdf.lanes.attempts import Attempt, LaneState
+from sdf.lanes.late_elements import LateElements
 from sdf.lanes.messages import (
     AskStart,
     Bye,
@@ -98,6 +100,7 @@ class Coordinator:
         commit_seconds: in a saved run, how long a segment may last.
         limits: the rate limits that all lanes share.
         suspects: in a saved run with quarantine, what fails; else None.
+        more_comes: whether elements are still expanded: `expanded` follows. Not in a saved run.
 
     Attributes:
         name: name of the DoFn.
@@ -117,6 +120,7 @@ class Coordinator:
         commit_seconds: float = math.inf,
         limits: Iterable[RateLimit] = (),
         suspects: Suspects | None = None,
+        more_comes: bool = False,
     ) -> None:
         self._saved = saved
         self._suspects = None if suspects is None or saved is None else SuspectWork(work, suspects, saved)
@@ -149,8 +153,23 @@ class Coordinator:
             work, len(shares), self._stealing, self._statistics, send=send, min_piece_seconds=min_piece_seconds,
             saves=saved is not None,
         )  # fmt: skip
+        self._late = LateElements(work, self._lanes, self._stealing, self._assignment)
+        self._stealing.more_comes = more_comes
 
     # Events.
+
+    def expanded(self, elements: Iterable[Expanded], now: float, *, last: bool) -> None:
+        """Elements were expanded when lanes already had their shares; ``last``: no more come."""
+        self._stealing.more_comes = not last
+        self._late.enter(elements, now)
+        for attempt in self._stealing.idle():
+            if not attempt.alone():  # else `settle` finds work for it
+                self._assignment.next(attempt, now)
+        self._assignment.settle(now)
+
+    def frees_slots(self, count: int, now: float) -> None:
+        """See `Assignment.frees_slots`."""
+        self._assignment.frees_slots(count, now)
 
     def connected(self, name: Hashable, hello: Hello, now: float) -> None:
         """An attempt has sent `Hello`; ``name`` is unique."""

@@ -11,6 +11,7 @@ an estimate: from its last heartbeat for what it runs, and from measured costs f
   attempt ends instead: an action such as first() may need only that lane.
 - A lane that has lost its attempt can give all of its work once Spark retries it, but the retry may need a slot. So one
   idle attempt ends to free a slot, and the others wait.
+- While elements are still expanded (`more_comes`), idle attempts wait for their work, however long it takes.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ class Stealing:
         costs: the cost model of the run.
         min_piece_seconds: estimated seconds of the smallest piece worth moving.
         patience_seconds: the longest time that an attempt stays idle while others run.
+
+    Attributes:
+        more_comes: whether elements are still expanded.
     """
 
     def __init__(self, costs: CostModel, min_piece_seconds: float, patience_seconds: float) -> None:
@@ -58,6 +62,7 @@ class Stealing:
         self._without_room: set[int] = set()  # those of `_failed` for which no idle attempt has ended
         self._began_at = math.inf
         self._lost_at = -math.inf
+        self.more_comes = False
 
     # Queries.
 
@@ -163,7 +168,8 @@ class Stealing:
 
     def takeover(self, now: float) -> tuple[LaneState, Attempt] | None:
         """Return a lane that never had an attempt and the thief to take over its queue; None if that is not due."""
-        if not self._unbegun or len(self._begun) < 2 or now - self._began_at < _START_SECONDS:
+        several = len(self._begun) > 1 or self.more_comes  # or slots are taken by what expands elements
+        if not self._unbegun or not several or now - self._began_at < _START_SECONDS:
             return None
         thief = self.thief()
         return None if thief is None else (self._unbegun.pop(next(iter(self._unbegun))), thief)
@@ -196,16 +202,22 @@ class Stealing:
         """Yield the idle attempts that should end."""
         starting = bool(self._unbegun) and now - self._began_at < _START_SECONDS
         hopeful = bool(self._failed) and not self._unbegun and now - self._lost_at < self._patience_seconds
-        if self._busy and (starting or not self._unbegun):
+        if self.more_comes:
+            before = -math.inf
+        elif self._busy and (starting or not self._unbegun):
             before = now - self._patience_seconds
         else:
             before = -math.inf if starting or hopeful else now
         leaving = [attempt for attempt, since in takewhile(lambda each: each[1] <= before, self._may_leave())]
         if self._without_room and not leaving and now - self._lost_at >= _SLOT_SECONDS:
-            leaving = [attempt for attempt, _ in islice(self._may_leave(), len(self._without_room))]
+            leaving = self.longest_idle(len(self._without_room))
             for _ in leaving:
                 self._without_room.pop()
         yield from leaving
+
+    def longest_idle(self, count: int) -> list[Attempt]:
+        """Return at most ``count`` idle attempts that may end, the longest idle first."""
+        return [attempt for attempt, _ in islice(self._may_leave(), count)]
 
     def _may_leave(self) -> Iterator[tuple[Attempt, float]]:
         """Yield the idle attempts whose lanes have no deferred work, the longest idle first; thousands may be idle."""

@@ -89,6 +89,19 @@ class Jobs:
         self._threads.append(thread)
         thread.start()
 
+    def waiting_tasks(self) -> int:
+        """Return how many tasks of the stages that run now wait for a slot."""
+        tracker = self._sc._jsc.sc().statusTracker()
+        jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForTag(self._tag)]
+        active = set(tracker.getActiveStageIds())
+        stages = [stage for job in jobs if not job.isEmpty() for stage in job.get().stageIds() if stage in active]
+        found = [tracker.getStageInfo(stage) for stage in stages]
+        return sum(
+            max(0, each.get().numTasks() - each.get().numCompletedTasks() - each.get().numActiveTasks())
+            for each in found
+            if not each.isEmpty()
+        )
+
     def cancel(self) -> None:
         """Cancel the running jobs and wait for their threads; if the context is gone, at most 1 s for each thread."""
         self._cancelled = True

@@ -71,7 +71,7 @@ def run_sdf(
         ``"main"``, one per tag, and with quarantine ``"failed"``, whose records are `FailedBlock`. Each has a
         ``report``, a `RunReport`. With `StagedRunner` the records are computed, and stay in Spark's storage until you
         call ``unpersist()`` on the RDD; an action after that computes them again. With `LiveRunner` the RDD is lazy:
-        the work runs in your actions.
+        the work runs in your actions, and elements that take long to be expanded join it there.
 
         For a DataFrame: DataFrames that read what is staged.
 

@@ -7,7 +7,7 @@ import attrs
 import pytest
 from support.timed import TimedFn
 
-from sdf.errors import InvalidValueError, StageError
+from sdf.errors import InvalidValueError, LedgerError, StageError
 from sdf.execution.expansion import expand
 from sdf.execution.work_items import Outcome
 from sdf.lanes.coordinator import Coordinator
@@ -29,6 +29,7 @@ from sdf.lanes.messages import (
     StealRequest,
     TooLongError,
 )
+from sdf.lanes.stealing import Stealing
 from sdf.lanes.suspect_work import HOLD_SECONDS
 from sdf.lanes.wire import MOST_BYTES_ASSIGNED
 from sdf.limits.rate_limit import RateLimit
@@ -43,7 +44,9 @@ from sdf.serialization.values import Parts
 class Run:
     """A coordinator over elements of ten offsets, one for each lane unless told, and what it has sent to each."""
 
-    def __init__(self, lanes, elements=None, saved=None, commit_seconds=math.inf, quarantine=False, limits=()):
+    def __init__(
+        self, lanes, elements=None, saved=None, commit_seconds=math.inf, quarantine=False, limits=(), more_comes=False
+    ):
         self.work = RunState(TimedFn())
         backlog = WorkQueue(self.work.costs)
         for item in self.work.add([expand(TimedFn(), 10) for _ in range(elements or lanes)]):
@@ -61,7 +64,11 @@ class Run:
             commit_seconds=commit_seconds,
             suspects=self.suspects,
             limits=limits,
+            more_comes=more_comes,
         )
+
+    def expanded(self, elements, now, *, last=False):
+        self.coordinator.expanded([expand(TimedFn(), 10) for _ in range(elements)], now, last=last)
 
     def begins(self, lane, now):
         self.coordinator.connected(lane, Hello(lane, "worker", 0.0), now)
@@ -87,6 +94,54 @@ def test_what_a_lane_has_that_does_not_begin_is_run_by_those_that_have():
     run.begins(2, 0.9)
     assert (len(run.of(2, Assign)), len(run.of(2, Sealed))) == (0, 1)
     run.work.ledger.prove()
+
+
+def test_while_elements_are_expanded_one_lane_does_the_work_of_those_that_do_not_begin():
+    """They may wait for the slots of the tasks that expand."""
+    run = Run(2, more_comes=True)
+    run.begins(0, 0.0)
+    run.has_run(0, 1, 0.4)
+    assert len(run.of(0, Assign)) == 2
+
+
+def test_elements_that_are_expanded_late_go_to_idle_lanes_at_once():
+    """An even share to each."""
+    run = Run(3, more_comes=True)
+    for lane in range(3):
+        run.begins(lane, 0.0)
+    for lane in (0, 1):
+        run.has_run(lane, 1, 0.4)
+    run.expanded(4, 0.5)
+    assert [sum(len(sent.items) for sent in run.of(lane, Assign)) for lane in range(3)] == [2, 2, 1]
+
+
+def test_elements_that_are_expanded_late_go_where_the_least_is_queued():
+    """Also to a lane that has not begun; if it does not, others run them."""
+    run = Run(3, more_comes=True)
+    run.begins(0, 0.0)
+    run.begins(1, 0.0)
+    run.has_run(0, 1, 0.4)  # and takes over what the third was dealt
+    run.expanded(3, 0.5, last=True)
+    assert [len(run.of(lane, Assign)) for lane in range(2)] == [2, 1]
+    for items in (1, 2, 3, 4):
+        for lane in (0, 1):
+            if sum(len(sent.items) for sent in run.of(lane, Assign)) == items and not run.of(lane, Sealed):
+                run.has_run(lane, items, 0.5 + 0.1 * items)
+    assert [len(run.of(lane, Sealed)) for lane in range(2)] == [1, 1]
+    run.begins(2, 3.0)
+    assert (len(run.of(2, Assign)), len(run.of(2, Sealed))) == (0, 1)
+    run.work.ledger.prove()
+
+
+def test_the_last_lane_cannot_be_sealed_before_all_elements_are_expanded(monkeypatch):
+    """Whoever decides so: the action would end without them."""
+    run = Run(2, more_comes=True)
+    monkeypatch.setattr(Stealing, "leavers", lambda self, now: self.idle())
+    run.begins(0, 0.0)
+    run.begins(1, 0.0)
+    run.has_run(0, 1, 0.4)
+    with pytest.raises(LedgerError, match=r"the last lane must not end before all elements are expanded"):
+        run.has_run(1, 1, 0.4)
 
 
 @pytest.mark.parametrize("bye", [True, False])

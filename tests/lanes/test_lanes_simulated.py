@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 from support.simulated_lanes import NumbersFn, Simulation
+from support.simulated_late import LateSimulation, LateTables
 from support.simulated_tables import RefusedFn, TableSimulation
 
 from sdf.errors import DeferError, SdfError
@@ -50,6 +51,23 @@ def test_with_elements_in_tables(chunk):
         assert counts[happened] > 10, f"{happened}: {counts}"
     assert counts["rows"] > SCHEDULES
     assert counts["inside"] > 100
+
+
+@pytest.mark.parametrize("simulation", [LateSimulation, LateTables])
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_with_elements_that_are_expanded_late(chunk, simulation):
+    """Idle attempts wait for them; those that give their slot back for that lose nothing."""
+    counts = Counter()
+    for seed in range(chunk * SCHEDULES, (chunk + 1) * SCHEDULES):
+        try:
+            counts += simulation(seed).check()
+        except Exception as error:
+            raise AssertionError(f"{simulation.__name__}({seed}).check()") from error
+    for happened in (
+        "Split", "Returned", "crash", "zombies", "double", "given up", "retries", "replays",
+        "late", "late, an attempt is idle", "gave its slot", "ended before the last was expanded",
+    ):  # fmt: skip
+        assert counts[happened] > 10, f"{happened}: {counts}"
 
 
 @pytest.mark.parametrize("lanes", [2, 4, 8])

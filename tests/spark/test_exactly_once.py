@@ -19,7 +19,7 @@ from sdf.execution.expansion import checked_size, expand
 from sdf.execution.work_items import Outcome, WorkItem
 from sdf.scheduling.ledger import Ledger
 from sdf.spark import serde
-from sdf.spark.staged import receipts
+from sdf.spark.as_tasks_end import AsTasksEnd
 from sdf.spark.staged.stored_blocks import Receipt, Stamp, batches, read_blocks, receipt_of
 
 ELEMENTS = [("big", 200), ("a", 3), ("b", 0), ("c", 9)]
@@ -78,7 +78,7 @@ def test_tagged_outputs_survive_lost_blocks(sc):
 def test_receipts_that_are_lost_or_doubled(sc, monkeypatch, change):
     """Accumulators only hint: a missing receipt is read from its block, a double one changes nothing."""
     changed = []
-    add = receipts.AsTasksEnd.addInPlace
+    add = AsTasksEnd.addInPlace
 
     def unreliable(self, value1, value2):
         if value2 and len(changed) % 2 == 0:
@@ -87,7 +87,7 @@ def test_receipts_that_are_lost_or_doubled(sc, monkeypatch, change):
         changed.append(None)
         return add(self, value1, value2)
 
-    monkeypatch.setattr(receipts.AsTasksEnd, "addInPlace", unreliable)
+    monkeypatch.setattr(AsTasksEnd, "addInPlace", unreliable)
     result = run_sdf(sc.parallelize(ELEMENTS), SlowCountFn(), runner=MANY_STAGES)
     assert sum(one is not None for one in changed) >= 3
     assert Counter(result.collect()) == expected(ELEMENTS)

@@ -1,13 +1,16 @@
-"""StagedRunner: work begins before the last element is expanded."""
+"""Work begins before the last element is expanded."""
 
+import os
 import time
 from pathlib import Path
 
 import pytest
 
-from sdf import DoFn, OffsetRange, run_sdf
+from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
 from sdf.errors import SdfError
-from sdf.spark.staged import expansion_job, receipts
+from sdf.lanes.assignment import Assignment
+from sdf.spark import expansion_job
+from sdf.spark.as_tasks_end import AsTasksEnd
 
 MOST_SECONDS = 60
 
@@ -46,11 +49,16 @@ class WaitsFn(DoFn):
 RECORDS = [(element, position) for element in ("first", "last") for position in range(3)]
 
 
-def test_work_begins_before_the_last_element_is_expanded(sc, tmp_path):
-    """The expansion of one waits for the work of another."""
-    result = run_sdf(sc.parallelize(["first", "last"], 2), WaitsFn(tmp_path))
+RUNNERS = pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner(), LiveRunner(lanes=3)])
+
+
+@RUNNERS
+def test_work_begins_before_the_last_element_is_expanded(sc, tmp_path, runner):
+    """The expansion of one waits for the work of another. Another action gives the same."""
+    result = run_sdf(sc.parallelize(["first", "last"], 2), WaitsFn(tmp_path), runner=runner)
     assert sorted(result.collect()) == RECORDS
     assert result.report.elements == 2
+    assert sorted(result.collect()) == RECORDS
     result.unpersist()
 
 
@@ -64,11 +72,28 @@ def test_an_element_that_cannot_be_expanded_when_work_has_begun(sc, tmp_path):
     assert not sc.statusTracker().getActiveJobsIds()
 
 
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_an_element_that_cannot_be_expanded_when_lanes_run(sc, tmp_path, order):
+    """The action fails with the same error, and so does each later one; no job is left."""
+    result = run_sdf(sc.parallelize(["first", "last"], 2), WaitsFn(tmp_path, fails=True), runner=LiveRunner())
+    if order == "before":  # no lane runs yet
+        (tmp_path / "processed").touch()
+        until = time.monotonic() + MOST_SECONDS
+        while sc.statusTracker().getActiveJobsIds():
+            assert time.monotonic() < until, "the expansion does not end"
+            time.sleep(0.05)
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"WaitsFn\.get_initial_restriction.*'last'(.|\n)*KeyError"):
+            result.collect()
+    assert not sc.statusTracker().getActiveJobsIds()
+
+
 @pytest.mark.parametrize("change", ["lost", "doubled"])
-def test_expanded_elements_that_are_lost_or_doubled(sc, monkeypatch, tmp_path, change):
+@RUNNERS
+def test_expanded_elements_that_are_lost_or_doubled(sc, monkeypatch, tmp_path, change, runner):
     """A partition that has not arrived is expanded by a second job; one that comes again later changes nothing."""
     changed = []
-    add = receipts.AsTasksEnd.addInPlace
+    add = AsTasksEnd.addInPlace
 
     def unreliable(self, value1, value2):
         if value2 and isinstance(value2[0], expansion_job.ExpandedPartition):
@@ -78,12 +103,12 @@ def test_expanded_elements_that_are_lost_or_doubled(sc, monkeypatch, tmp_path, c
             return value1
         return add(self, value1, value2)
 
-    monkeypatch.setattr(receipts.AsTasksEnd, "addInPlace", unreliable)
+    monkeypatch.setattr(AsTasksEnd, "addInPlace", unreliable)
     if change == "lost":
         (tmp_path / "processed").touch()
-    result = run_sdf(sc.parallelize(["first", "last"], 2), WaitsFn(tmp_path))
-    assert len(changed) == 2
+    result = run_sdf(sc.parallelize(["first", "last"], 2), WaitsFn(tmp_path), runner=runner)
     assert sorted(result.collect()) == RECORDS
+    assert len(changed) == 2
     assert result.report.elements == 2
     expanded = sorted((tmp_path / "expanded").read_text().split())
     assert expanded == sorted(["first", "last"] * (2 if change == "lost" else 1))
@@ -114,3 +139,48 @@ def test_a_partition_that_is_large_comes_with_the_end_of_the_job(sc):
 def test_no_partitions(sc):
     """An RDD without partitions has nothing to expand."""
     assert run_sdf(sc.emptyRDD(), WaitsFn(".")).collect() == []
+
+
+def test_take_ends_before_the_last_element_is_expanded(sc, tmp_path):
+    """An action that has read enough needs no more elements; the next one gives all."""
+    result = run_sdf(sc.parallelize(["first", "last"], 2), WaitsFn(tmp_path), runner=LiveRunner())
+    assert result.first()[0] == "first"
+    assert sorted(result.collect()) == RECORDS
+
+
+class DiesFn(WaitsFn):
+    """The worker that expands "last" dies a second after "first" was expanded, so many times.
+
+    Args:
+        folder: where it notes that.
+        deaths: how many times.
+    """
+
+    def __init__(self, folder, deaths):
+        super().__init__(folder)
+        self.deaths = deaths
+
+    def get_initial_restriction(self, element):
+        died = len(list(self.folder.glob("died*")))
+        if element == "last" and died < self.deaths:
+            time.sleep(1.0)
+            (self.folder / f"died {died}").touch()
+            os._exit(1)
+        return OffsetRange(0, 3)
+
+
+@pytest.mark.parametrize(("slots", "deaths"), [(2, 1), (1, 1), (1, 2)])
+def test_elements_that_are_expanded_again_get_a_slot(start_spark, tmp_path, monkeypatch, slots, deaths):
+    """Lanes have all slots by then. One without work ends; the last one that has not ended is run again."""
+    sc = start_spark(f"local[{slots},4]")
+    freed = []
+    free = Assignment.frees_slots
+    monkeypatch.setattr(
+        Assignment, "frees_slots", lambda self, count, now: freed.append(self.unsealed) or free(self, count, now)
+    )
+    result = run_sdf(sc.parallelize(["first", "last"], 2), DiesFn(tmp_path, deaths), runner=LiveRunner(lanes=2))
+    assert sorted(result.collect()) == RECORDS
+    assert len(list(tmp_path.glob("died*"))) == deaths
+    assert freed, "no lane was in the way"
+    assert (1 in freed) == (deaths == 2)
+    assert result.report.retries == (deaths == 2)

@@ -45,7 +45,7 @@ MUTANTS = {
         ONCE + "test_only_one_of_two_attempts_counts",
     ),
     "elements that arrive again are entered again": (
-        "spark/staged/expansion_job.py",
+        "spark/expansion_job.py",
         "        if one.partition in self._left:\n",
         "        if True:\n",
         "spark/test_expansion_streams.py::test_expanded_elements_that_are_lost_or_doubled",

@@ -86,6 +86,7 @@ class Simulation:
 
     saved = None  # a method in a saved run
     suspects = None  # with quarantine
+    more_comes = False  # whether elements are still expanded
     segment_seconds = math.inf
     most_steps = 20_000  # of an action, or of a job; with more it hangs
 
@@ -126,6 +127,7 @@ class Simulation:
             saved=self.saved,
             commit_seconds=self.segment_seconds,
             suspects=self.suspects,
+            more_comes=self.more_comes,
         )
 
     # The network.

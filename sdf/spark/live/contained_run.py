@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -21,6 +21,7 @@ import attrs
 
 from sdf import errors
 from sdf.errors import LedgerError, SdfError, TooManyFailuresError
+from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import Outcome, WorkItem
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import Fail, FromLane, Hello, SegmentDone, ToLane
@@ -159,6 +160,18 @@ class Run:
             pass
         self._suspects_run -= 1
 
+    def expanded(self, elements: Sequence[Expanded], *, last: bool) -> None:
+        """Have the server's thread enter these elements, soon (`Coordinator.expanded`)."""
+        self._soon.put(lambda: self.coordinator.expanded(elements, time.monotonic(), last=last))
+
+    def frees_slots(self, count: int) -> None:
+        """Have the server's thread free slots, soon (`Coordinator.frees_slots`)."""
+        self._soon.put(lambda: self.coordinator.frees_slots(count, time.monotonic()))
+
+    def not_expanded(self, error: BaseException) -> None:
+        """Elements could not be expanded: have the server's thread fail the run, soon."""
+        self._soon.put(lambda: self._fail(error, expanding=True))
+
     def idle_seconds(self) -> float:
         """See `Coordinator.idle_seconds`."""
         with self._lock:
@@ -192,20 +205,23 @@ class Run:
                 self._fail(error)
                 return otherwise
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException, *, expanding: bool = False) -> None:
         if self.failure is not None:
             return
-        log.error("%s failed on the driver", self.coordinator.name, exc_info=error)
-        self.failure = _explained(self.coordinator.name, error)
+        if not expanding:
+            log.error("%s failed on the driver", self.coordinator.name, exc_info=error)
+        self.failure = _explained(self.coordinator.name, error, expanding=expanding)
         for name in self._names:
             self._send(name, Fail(self.failure))
         self.coordinator.failed(time.monotonic())
 
 
-def _explained(name: str, error: BaseException) -> SdfError:
+def _explained(name: str, error: BaseException, *, expanding: bool = False) -> SdfError:
     """Return the error to send to the attempts: a class of `sdf.errors` made from one text of bounded length."""
     try:
         text = str(error)
+        if expanding and error.__cause__ is not None:
+            text += str(error.__cause__)  # the traceback of the worker; the cause itself is not sent
     except Exception as failure:
         text = f"<a message that cannot be shown, {type(failure).__name__}>"
     if len(text) > _MOST_CHARACTERS:
@@ -214,5 +230,5 @@ def _explained(name: str, error: BaseException) -> SdfError:
         return TooManyFailuresError(text)
     before = f"{name} failed on the driver, and all its lanes with it:"
     if isinstance(error, SdfError) and type(error).__module__ == errors.__name__:
-        return type(error)(f"{before} {text}")
+        return type(error)(text if expanding else f"{before} {text}")
     return LedgerError(f"{before} {type(error).__name__}: {text}. The driver's log has the traceback.")

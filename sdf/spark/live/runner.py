@@ -4,7 +4,8 @@ The result is a lazy RDD of lanes per output. A coordinator serves the lanes fro
 three modules: `sdf.lanes.lane` is one attempt at a lane, `sdf.lanes.coordinator` decides what it runs, and
 `sdf.lanes.wire` is the protocol between the two. `link` and `server` carry it over sockets.
 
-The call runs one small job that expands the elements, as RDD.sortByKey() runs one; all else happens in the user's
+The call starts one small job that expands the elements, as RDD.sortByKey() runs one. It returns when that job has ended
+or, if some partitions of the elements take long, before (`sdf.spark.live.expansion`). All else happens in the user's
 actions. The server keeps a run while any RDD made from its lanes exists, in Python or in the JVM, but no longer than
 the SparkContext. The runs of a program that have one host and port share a thread.
 """
@@ -42,6 +43,7 @@ from sdf.spark.actions import InterruptiblePipelinedRDD
 from sdf.spark.display import Display
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.jobs import Jobs, slot_counter
+from sdf.spark.live.expansion import Expansion
 from sdf.spark.live.link import LaneTask, SaveLaneTask
 from sdf.spark.live.rounds import Rounds
 from sdf.spark.live.server import Run, Server
@@ -93,8 +95,9 @@ class LiveRunner:
         host: the driver's address to listen on, which executors also connect to. None: ``spark.driver.host``.
         port: the port to listen on; 0 is any free port, and ``(first, last)`` the first free one of that range.
         min_piece_seconds: estimated seconds of the smallest piece worth moving to another lane.
-        patience_seconds: how long a lane without work keeps its slot and waits for work from other lanes. A lane can
-            split what it runs only after a first claim, so set this longer than a first claim takes.
+        patience_seconds: how long a lane without work keeps its slot and waits for work from other lanes; longer only
+            while elements are still expanded. A lane can split what it runs only after a first claim, so set this
+            longer than a first claim takes.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type, out of range, or unknown.
@@ -178,6 +181,7 @@ class LiveRunner:
         saved: Callable[[list[int], SegmentDone], None] | None = None,
         commit_seconds: float = math.inf,
         suspects: Suspects | None = None,
+        more_comes: bool = False,
     ) -> Run:
         """Deal the backlog out to the lanes, and serve them."""
         shares = deal(backlog, work.costs, lanes, cut=work.cut)
@@ -194,6 +198,7 @@ class LiveRunner:
                 commit_seconds=commit_seconds,
                 limits=limits,
                 suspects=suspects,
+                more_comes=more_comes,
             ),
             broadcasts.use_of(payload.broadcast),
             None if display is None else _Watch(display),
@@ -210,22 +215,31 @@ class LiveRunner:
     ) -> dict[str, RDD[Any]]:
         sc = rdd.context
         backlog = WorkQueue(work.costs)
-        enter(work, backlog, self._expanded(rdd, work, payload, bulk=True))
-        lanes = self.lanes or slot_counter(sc)()  # not before: executors may start during the expansion
-        base = sc.parallelize(list(range(lanes)), lanes)
-        served = self._serve(sc, work, backlog, lanes, payload, display, limits)
+        expansion = Expansion(rdd, payload, work.name)
+        one_lane = (self.lanes or slot_counter(sc)()) == 1  # it may need the slot of what expands elements
+        enter(work, backlog, expansion.first(wait_for_all=one_lane))
+        try:
+            lanes = self.lanes or slot_counter(sc)()  # not before: executors may start during the expansion
+            base = sc.parallelize(list(range(lanes)), lanes)
+            more_comes = expansion.left > 0
+            served = self._serve(sc, work, backlog, lanes, payload, display, limits, more_comes=more_comes)
+        except BaseException:
+            expansion.cancel()
+            raise
+        if more_comes:
+            expansion.add_rest(served)
         return {
             name: LaneRDD(base, LaneTask(payload, served.address, tag, tags), work.name, name, served.report)
             for tag, name in enumerate(("main", *tags))
         }
 
     @staticmethod
-    def _expanded(rdd: RDD[Any], work: RunState, payload: Payload, *, bulk: bool = False) -> Iterable[Expanded]:
-        """Run the job that expands the elements."""
+    def _expanded(rdd: RDD[Any], work: RunState, payload: Payload) -> Iterable[Expanded]:
+        """Run the job that expands the elements of a saved run."""
         events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         jobs = Jobs(rdd.context, payload.run_id, events)
         try:
-            return expand_elements(rdd, payload, work.name, jobs, events, WarnsOnce(work.name), bulk=bulk)
+            return expand_elements(rdd, payload, work.name, jobs, events, WarnsOnce(work.name))
         except BaseException:
             jobs.cancel()
             raise

@@ -22,11 +22,12 @@ from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
 from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets
+from sdf.spark.as_tasks_end import AsTasksEnd
 from sdf.spark.elements import WarnsOnce
+from sdf.spark.expansion_job import EXPANSION, ExpandedPartition, ExpansionJob
 from sdf.spark.jobs import Ended, Jobs, slot_counter
 from sdf.spark.payload import Expand, Payload, expand_elements
-from sdf.spark.staged.expansion_job import EXPANSION, ExpandedPartition, ExpansionJob
-from sdf.spark.staged.receipts import AsTasksEnd, materialise, read_receipts
+from sdf.spark.staged.receipts import materialise, read_receipts
 from sdf.spark.staged.save_task import SaveTask
 from sdf.spark.staged.stored_blocks import Receipt
 from sdf.spark.staged.task import STAGE_PROPERTY, StageTask, stage_mark
