@@ -183,9 +183,9 @@ class Assignment:
         for attempt in committing or leavers:
             self._leave(attempt, now)
 
-    def frees_slots(self, count: int, now: float) -> None:
-        """End idle attempts to free slots for what expands elements; the last lane fails instead: more work comes."""
-        for attempt in self._stealing.longest_idle(count):
+    def frees_slot(self, now: float) -> None:
+        """End an idle attempt to free a slot for what expands elements; the last lane fails, as more work comes."""
+        for attempt in self._stealing.longest_idle(1):
             if self.unsealed > 1:
                 self._leave(attempt, now)
             else:

@@ -167,9 +167,9 @@ class Coordinator:
                 self._assignment.next(attempt, now)
         self._assignment.settle(now)
 
-    def frees_slots(self, count: int, now: float) -> None:
-        """See `Assignment.frees_slots`."""
-        self._assignment.frees_slots(count, now)
+    def frees_slot(self, now: float) -> None:
+        """See `Assignment.frees_slot`."""
+        self._assignment.frees_slot(now)
 
     def connected(self, name: Hashable, hello: Hello, now: float) -> None:
         """An attempt has sent `Hello`; ``name`` is unique."""

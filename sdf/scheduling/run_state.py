@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -23,6 +24,10 @@ from sdf.scheduling.ledger import Ledger
 from sdf.scheduling.work_queue import WorkQueue
 
 __all__ = ["RunState", "collecting_nothing", "enter"]
+
+_switching = threading.Lock()
+_switched_off = 0  # how many threads want no collections
+_collects = True  # whether the garbage collector was on before
 
 
 class RunState:
@@ -252,11 +257,18 @@ def collecting_nothing() -> Iterator[None]:
     """Switch the garbage collector off while many objects are made that live as long as the run.
 
     It would scan them again and again, which takes half of the time for a million elements (benchmarks/growth.py).
+    Several threads may do so at once; the last one switches it on again, if it was on.
     """
-    collects = gc.isenabled()
-    gc.disable()
+    global _switched_off, _collects
+    with _switching:
+        if not _switched_off:
+            _collects = gc.isenabled()
+            gc.disable()
+        _switched_off += 1
     try:
         yield
     finally:
-        if collects:
-            gc.enable()
+        with _switching:
+            _switched_off -= 1
+            if _collects and not _switched_off:
+                gc.enable()

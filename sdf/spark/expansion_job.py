@@ -95,7 +95,7 @@ class ExpansionJob:
         self._name = name
         self._jobs = jobs
         self._warn = warn
-        self._left = set(range(rdd.getNumPartitions()))
+        self._left = set(range(jobs.count_partitions(rdd, f"{name}: expand elements")))
         self._fresh: dict[int, list[bytes | Expanded]] = {}  # by partition
         self._param = AsTasksEnd(events.put)
         self._made = rdd.context.accumulator([], self._param)
@@ -120,6 +120,10 @@ class ExpansionJob:
         """A job has ended, with the partitions that were too big; expand again what has not arrived."""
         for partition, some in groupby(result, key=attrgetter("partition")):
             self.arrived(ExpandedPartition(partition, [one for each in some for one in each.found]))
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Expand again what has not arrived; call this when no job runs."""
         if self._left:
             again = self._rdd.mapPartitionsWithIndex(ExpandPartition(self._expand, None))
             self._start(partial(self._rdd.context.runJob, again, list, sorted(self._left)))

@@ -16,14 +16,14 @@ from typing import Any
 
 import attrs
 from py4j.protocol import Py4JJavaError
-from pyspark import InheritableThread, SparkContext
+from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.errors import PySparkException
 
 from sdf import errors
 from sdf.errors import SdfError, StageError
 from sdf.spark.actions import cancel
 
-__all__ = ["Ended", "Jobs", "explain", "slot_counter", "unwound"]
+__all__ = ["Ended", "Jobs", "WorkerTraceback", "explain", "slot_counter", "unwound"]
 
 _CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
 _END_OF_TRACE = re.compile(r"\n(?: SQLSTATE: 38000|\tat org\.apache\.spark)")
@@ -89,18 +89,28 @@ class Jobs:
         self._threads.append(thread)
         thread.start()
 
-    def waiting_tasks(self) -> int:
-        """Return how many tasks of the stages that run now wait for a slot."""
+    def count_partitions(self, rdd: RDD[Any], what: str) -> int:
+        """Return the number of partitions of an RDD, for which Spark may look at files; raise as a job would.
+
+        Args:
+            rdd: the RDD.
+            what: what needs them, for messages.
+        """
+        try:
+            return rdd.getNumPartitions()
+        except Exception as error:
+            explained = explain(error, what, self._run_id)
+            raise explained from explained.__cause__
+
+    def is_stuck(self) -> bool:
+        """Return whether tasks of the stages that run now wait for slots, and none of them has one."""
         tracker = self._sc._jsc.sc().statusTracker()
         jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForTag(self._tag)]
         active = set(tracker.getActiveStageIds())
         stages = [stage for job in jobs if not job.isEmpty() for stage in job.get().stageIds() if stage in active]
-        found = [tracker.getStageInfo(stage) for stage in stages]
-        return sum(
-            max(0, each.get().numTasks() - each.get().numCompletedTasks() - each.get().numActiveTasks())
-            for each in found
-            if not each.isEmpty()
-        )
+        found = [each.get() for each in map(tracker.getStageInfo, stages) if not each.isEmpty()]
+        waits = any(each.numCompletedTasks() < each.numTasks() for each in found)
+        return waits and not any(each.numActiveTasks() for each in found)
 
     def cancel(self) -> None:
         """Cancel the running jobs and wait for their threads; if the context is gone, at most 1 s for each thread."""

@@ -1,5 +1,6 @@
 """What the driver knows of a run's work: items to start from, cuts, costs that children inherit."""
 
+import gc
 import itertools
 
 import pytest
@@ -11,7 +12,7 @@ from sdf.execution.work_items import Outcome, Part, Ran
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.dofn import DoFn
 from sdf.model.restrictions import ByteKeyRange, OffsetRange
-from sdf.scheduling.run_state import RunState
+from sdf.scheduling.run_state import RunState, collecting_nothing
 
 
 class PartsFn(DoFn):
@@ -156,3 +157,22 @@ def test_what_a_task_ran_of_a_work_item_is_a_share_of_one():
     part = Part(item.id, OffsetRange(0, 10), (Residual(OffsetRange(10, 100)),), 10, 1.0)
     work.commit("task", 1, Outcome(1, (part,), 10, 1.0, (Ran(item.id, 0.0, 1.0, 10, 0),)))
     assert work.costs.mean_of_items() == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+@pytest.mark.parametrize("first_ends_first", [True, False])
+def test_threads_that_want_no_garbage_collections(collects, first_ends_first):
+    """The last of them that ends leaves the collector as the first one found it."""
+    was_on = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        both = [collecting_nothing(), collecting_nothing()]
+        for one in both:
+            one.__enter__()
+            assert not gc.isenabled()
+        for one in both if first_ends_first else reversed(both):
+            assert not gc.isenabled()
+            one.__exit__(None, None, None)
+        assert gc.isenabled() is collects
+    finally:
+        (gc.enable if was_on else gc.disable)()

@@ -2,15 +2,18 @@
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pyspark import accumulators
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
-from sdf.errors import SdfError
+from sdf.errors import SdfError, StageError
 from sdf.lanes.assignment import Assignment
 from sdf.spark import expansion_job
 from sdf.spark.as_tasks_end import AsTasksEnd
+from sdf.spark.live import runner as runner_module
 
 MOST_SECONDS = 60
 
@@ -44,6 +47,13 @@ class WaitsFn(DoFn):
             if element == "first":
                 (self.folder / "processed").touch()
             yield element, position
+
+
+def wait_for(path):
+    until = time.monotonic() + MOST_SECONDS
+    while not path.exists():
+        assert time.monotonic() < until, f"no {path.name}"
+        time.sleep(0.05)
 
 
 RECORDS = [(element, position) for element in ("first", "last") for position in range(3)]
@@ -169,18 +179,112 @@ class DiesFn(WaitsFn):
         return OffsetRange(0, 3)
 
 
+class HeldFn(WaitsFn):
+    """ "last" is expanded when there is a file.
+
+    Args:
+        folder: where it notes what was expanded and processed.
+        go: the file.
+    """
+
+    def __init__(self, folder, go):
+        super().__init__(folder)
+        self.go = go
+
+    def get_initial_restriction(self, element):
+        if element == "last":
+            wait_for(self.go)
+        return OffsetRange(0, 3)
+
+
+@pytest.mark.parametrize("cancel", [lambda sc: sc.cancelAllJobs(), lambda sc: sc.cancelJobGroup("ours")])
+def test_an_action_that_is_cancelled_can_be_run_again(sc, tmp_path, cancel):
+    """Though the job that expands elements was cancelled with it."""
+    go = tmp_path / "go"
+    with ThreadPoolExecutor() as threads:
+
+        def run():
+            sc.setJobGroup("ours", "", interruptOnCancel=False)
+            result = run_sdf(sc.parallelize(["first", "last"], 2), HeldFn(tmp_path, go), runner=LiveRunner())
+            with pytest.raises(Exception, match="cancelled"):
+                result.collect()
+            return result
+
+        running = threads.submit(run)
+        wait_for(tmp_path / "processed")
+        cancel(sc)
+        result = running.result()
+    go.touch()
+    assert sorted(result.collect()) == RECORDS
+
+
 @pytest.mark.parametrize(("slots", "deaths"), [(2, 1), (1, 1), (1, 2)])
 def test_elements_that_are_expanded_again_get_a_slot(start_spark, tmp_path, monkeypatch, slots, deaths):
     """Lanes have all slots by then. One without work ends; the last one that has not ended is run again."""
     sc = start_spark(f"local[{slots},4]")
+    monkeypatch.setattr(runner_module, "slot_counter", lambda sc: lambda: 2)  # as if an executor was lost since
     freed = []
-    free = Assignment.frees_slots
-    monkeypatch.setattr(
-        Assignment, "frees_slots", lambda self, count, now: freed.append(self.unsealed) or free(self, count, now)
-    )
+    free = Assignment.frees_slot
+    monkeypatch.setattr(Assignment, "frees_slot", lambda self, now: freed.append(self.unsealed) or free(self, now))
     result = run_sdf(sc.parallelize(["first", "last"], 2), DiesFn(tmp_path, deaths), runner=LiveRunner(lanes=2))
     assert sorted(result.collect()) == RECORDS
     assert len(list(tmp_path.glob("died*"))) == deaths
     assert freed, "no lane was in the way"
     assert (1 in freed) == (deaths == 2)
     assert result.report.retries == (deaths == 2)
+
+
+def test_lanes_and_expansion_in_two_pools(start_spark):
+    """Lanes get half of the slots while elements are expanded in the others; nobody is in anybody's way."""
+    sc = start_spark("local[2]", spark_scheduler_mode="FAIR")
+    sc.setLocalProperty("spark.scheduler.pool", "one")
+    result = run_sdf(sc.parallelize(range(12), 12), SlowlyFn(), runner=LiveRunner())
+    sc.setLocalProperty("spark.scheduler.pool", "other")
+    assert sorted(result.collect()) == [(element, 0) for element in range(12)]
+    sc.setLocalProperty("spark.scheduler.pool", None)
+
+
+class SlowlyFn(DoFn):
+    """Each element takes half a second to be expanded."""
+
+    def get_initial_restriction(self, element):
+        time.sleep(0.5)
+        return OffsetRange(0, 1)
+
+    def process(self, element, tracker):
+        for position in tracker.claims():
+            yield element, position
+
+
+class OnlyOnWorkers:
+    """An element that the driver cannot read."""
+
+    def __init__(self, driver):
+        self.driver = driver
+
+    def __reduce__(self):
+        return made_on_a_worker, (self.driver,)
+
+
+def made_on_a_worker(driver):
+    if os.getpid() == driver:
+        raise ValueError("not on the driver")
+    return OnlyOnWorkers(driver)
+
+
+@RUNNERS
+def test_an_element_that_the_driver_cannot_read(sc, tmp_path, runner):
+    """The call fails, though others are still expanded; nothing is left."""
+    driver, kept = os.getpid(), len(accumulators._accumulatorRegistry)
+    elements = sc.parallelize(["first", "last"], 2).map(lambda one: OnlyOnWorkers(driver) if one == "first" else one)
+    with pytest.raises(ValueError, match="not on the driver"):
+        run_sdf(elements, HeldFn(tmp_path, tmp_path / "go"), runner=runner)
+    assert not sc.statusTracker().getActiveJobsIds()
+    assert len(accumulators._accumulatorRegistry) == kept
+
+
+@RUNNERS
+def test_elements_that_spark_cannot_find(sc, runner):
+    """The error is Spark's message, and names the DoFn."""
+    with pytest.raises(StageError, match=r"WaitsFn: expand elements.*Input path does not exist: file:/no/such"):
+        run_sdf(sc.textFile("/no/such"), WaitsFn("."), runner=runner)

@@ -31,7 +31,7 @@ class LateSimulation(Simulation):
             self.counts["late, an attempt is idle"] += bool(part and self.coordinator._stealing.idle())
             self.coordinator.expanded(self.expand(part), self.now, last=not self.late)
         elif self.late and self.random.random() < 0.01:
-            self.coordinator.frees_slots(self.random.randint(1, 3), self.now)
+            self.coordinator.frees_slot(self.now)
         else:
             super().happen(wanted)
 

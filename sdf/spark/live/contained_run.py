@@ -29,6 +29,7 @@ from sdf.quarantine.failures import Failure
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
+from sdf.spark.jobs import WorkerTraceback
 from sdf.spark.live.link import Address
 
 __all__ = ["Run"]
@@ -164,9 +165,9 @@ class Run:
         """Have the server's thread enter these elements, soon (`Coordinator.expanded`)."""
         self._soon.put(lambda: self.coordinator.expanded(elements, time.monotonic(), last=last))
 
-    def frees_slots(self, count: int) -> None:
-        """Have the server's thread free slots, soon (`Coordinator.frees_slots`)."""
-        self._soon.put(lambda: self.coordinator.frees_slots(count, time.monotonic()))
+    def frees_slot(self) -> None:
+        """Have the server's thread free a slot, soon (`Coordinator.frees_slot`)."""
+        self._soon.put(lambda: self.coordinator.frees_slot(time.monotonic()))
 
     def not_expanded(self, error: BaseException) -> None:
         """Elements could not be expanded: have the server's thread fail the run, soon."""
@@ -220,8 +221,8 @@ def _explained(name: str, error: BaseException, *, expanding: bool = False) -> S
     """Return the error to send to the attempts: a class of `sdf.errors` made from one text of bounded length."""
     try:
         text = str(error)
-        if expanding and error.__cause__ is not None:
-            text += str(error.__cause__)  # the traceback of the worker; the cause itself is not sent
+        if isinstance(error.__cause__, WorkerTraceback):
+            text += f"\n{error.__cause__}"  # the cause itself is not sent
     except Exception as failure:
         text = f"<a message that cannot be shown, {type(failure).__name__}>"
     if len(text) > _MOST_CHARACTERS:

@@ -1,21 +1,24 @@
 """The elements of a run with lanes: the call waits for the first of them, and a thread adds those that come later.
 
 The lanes then start while tasks still expand elements. Spark's FIFO scheduler gives these tasks slots before the lanes,
-as their job is older. But one that is retried may find lanes in all slots. Lanes without work then end
-(`sdf.lanes.coordinator.Coordinator.frees_slots`).
+as their job is older. But one that is retried may find lanes in all slots. If no task that expands elements has a slot,
+a lane without work ends (`sdf.lanes.coordinator.Coordinator.frees_slot`).
+
+Whoever cancels the jobs of an action may cancel the job that expands elements, too. It is started again when lanes
+need it: those that go on, or those of the next action.
 """
 
 from __future__ import annotations
 
 import math
 import queue
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from pyspark import RDD
+from pyspark import RDD, InheritableThread
 
+from sdf.errors import StageError
 from sdf.execution.expansion import Expanded
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import STRAGGLER_SECONDS, ExpandedPartition, ExpansionJob
@@ -25,7 +28,9 @@ from sdf.spark.payload import Expand, Payload
 
 __all__ = ["Expansion"]
 
-_SLOTS_EVERY_SECONDS = 1.0
+_LOOK_EVERY_SECONDS = 1.0
+_CANCELLED = "SPARK_JOB_CANCELLED"  # in Spark's message
+_CANCELLED_SECONDS = 5.0  # in which the lanes of a cancelled action end
 
 
 class Expansion:
@@ -39,34 +44,33 @@ class Expansion:
 
     def __init__(self, rdd: RDD[Any], payload: Payload, name: str) -> None:
         self._events: queue.SimpleQueue[Ended | ExpandedPartition] = queue.SimpleQueue()
+        self._sc = rdd.context
         self._jobs = Jobs(rdd.context, payload.run_id, self._events)
         expand = Expand(payload, bulk=True)
         self._job = ExpansionJob(rdd, expand, name, self._jobs, self._events, WarnsOnce(name))
-        self._name = name
 
     @property
     def left(self) -> int:
         """How many partitions are not expanded."""
         return self._job.left
 
-    def first(self, *, wait_for_all: bool) -> Iterator[Expanded]:
-        """Return all elements or, `STRAGGLER_SECONDS` after the first partition was expanded, those that are."""
+    def first(self, count_slots: Callable[[], int]) -> Iterator[Expanded]:
+        """Return all elements or, `STRAGGLER_SECONDS` after the first partition was expanded, those that are.
+
+        With one slot they are all elements, as a lane would take it from the tasks that expand them.
+        """
         partitions, until = self.left, math.inf
-        try:
-            while self.left and (wait_for_all or time.monotonic() < until):
-                self._receive(None if until == math.inf else max(0.0, until - time.monotonic()))
-                if until == math.inf and self.left < partitions and not wait_for_all:
-                    until = time.monotonic() + STRAGGLER_SECONDS
-        except BaseException:
-            self.cancel()
-            raise
+        while self.left and (time.monotonic() < until or count_slots() == 1):
+            self._receive(None if until == math.inf else max(STRAGGLER_SECONDS / 10, until - time.monotonic()))
+            if until == math.inf and self.left < partitions:
+                until = time.monotonic() + STRAGGLER_SECONDS
         if not self.left:
             self._job.close()
         return self._job.take()
 
     def add_rest(self, run: Run) -> None:
         """Start a thread that adds the other elements to a run, or fails it."""
-        threading.Thread(target=self._add_rest, args=(run,), name="sdf-expansion", daemon=True).start()
+        InheritableThread(target=self._add_rest, args=(run,), name="sdf-expansion", daemon=True).start()
 
     def cancel(self) -> None:
         """Cancel the jobs."""
@@ -75,21 +79,34 @@ class Expansion:
 
     def _add_rest(self, run: Run) -> None:
         try:
-            looked_at, waited = time.monotonic(), 0
+            looked_at, was_stuck = time.monotonic(), False
             while self.left:
                 before = self.left
-                self._receive(_SLOTS_EVERY_SECONDS)
+                try:
+                    self._receive(_LOOK_EVERY_SECONDS)
+                except StageError as error:
+                    if _CANCELLED not in str(error):
+                        raise
+                    self._wait_for_lanes(run)
+                    self._job.start_again()
                 if self.left < before:
                     run.expanded(list(self._job.take()), last=not self.left)
-                if time.monotonic() - looked_at >= _SLOTS_EVERY_SECONDS:
-                    looked_at, before_waited, waited = time.monotonic(), waited, self._jobs.waiting_tasks()
-                    if before_waited and waited:
-                        run.frees_slots(waited)
+                if time.monotonic() - looked_at >= _LOOK_EVERY_SECONDS:
+                    looked_at, is_stuck = time.monotonic(), self._jobs.is_stuck()
+                    if is_stuck and was_stuck:
+                        run.frees_slot()
+                    was_stuck = is_stuck and not was_stuck
         except BaseException as error:  # in a thread of its own: the run tells it
             run.not_expanded(error)
             self._jobs.cancel()
         finally:
             self._job.close()
+
+    def _wait_for_lanes(self, run: Run) -> None:
+        """Wait until the lanes of a cancelled action have ended, and there are others; or until the context ends."""
+        time.sleep(_CANCELLED_SECONDS)
+        while not run.attempts() and self._sc._jsc is not None:
+            time.sleep(_LOOK_EVERY_SECONDS)
 
     def _receive(self, timeout_seconds: float | None) -> None:
         """Wait for expanded partitions or the end of a job, and take all that has arrived.

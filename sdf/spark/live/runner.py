@@ -215,11 +215,11 @@ class LiveRunner:
     ) -> dict[str, RDD[Any]]:
         sc = rdd.context
         backlog = WorkQueue(work.costs)
+        count_slots = slot_counter(sc)
         expansion = Expansion(rdd, payload, work.name)
-        one_lane = (self.lanes or slot_counter(sc)()) == 1  # it may need the slot of what expands elements
-        enter(work, backlog, expansion.first(wait_for_all=one_lane))
         try:
-            lanes = self.lanes or slot_counter(sc)()  # not before: executors may start during the expansion
+            enter(work, backlog, expansion.first(count_slots))
+            lanes = self.lanes or count_slots()  # not before: executors may start during the expansion
             base = sc.parallelize(list(range(lanes)), lanes)
             more_comes = expansion.left > 0
             served = self._serve(sc, work, backlog, lanes, payload, display, limits, more_comes=more_comes)
