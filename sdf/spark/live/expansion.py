@@ -1,8 +1,8 @@
 """The elements of a run with lanes: the call waits for the first of them, and a thread adds those that come later.
 
-The lanes then start while tasks still expand elements. Spark's FIFO scheduler gives these tasks slots before the lanes,
-as their job is older. But one that is retried may find lanes in all slots. If no task that expands elements has a slot,
-a lane without work ends (`sdf.lanes.coordinator.Coordinator.frees_slot`).
+The lanes then start while tasks still expand elements, each in a slot. But one that is retried may find lanes in all
+slots. If no task that expands elements has a slot, a lane without work ends
+(`sdf.lanes.coordinator.Coordinator.frees_slot`).
 
 Whoever cancels the jobs of an action may cancel the job that expands elements, too. It is started again when lanes
 need it: those that go on, or those of the next action.
@@ -57,11 +57,15 @@ class Expansion:
     def first(self, count_slots: Callable[[], int]) -> Iterator[Expanded]:
         """Return all elements or, `STRAGGLER_SECONDS` after the first partition was expanded, those that are.
 
-        With one slot they are all elements, as a lane would take it from the tasks that expand them.
+        It waits as long as there are as many partitions left as slots. Lanes would have to wait for slots, or take them
+        from the tasks that expand elements.
         """
         partitions, until = self.left, math.inf
-        while self.left and (time.monotonic() < until or count_slots() == 1):
-            self._receive(None if until == math.inf else max(STRAGGLER_SECONDS / 10, until - time.monotonic()))
+        while self.left:
+            now = time.monotonic()
+            if now >= until and self.left < count_slots():
+                break
+            self._receive(None if until == math.inf else until - now if until > now else _LOOK_EVERY_SECONDS)
             if until == math.inf and self.left < partitions:
                 until = time.monotonic() + STRAGGLER_SECONDS
         if not self.left:
