@@ -1,8 +1,8 @@
 """The Spark job that expands the elements of a run, and gives the driver each partition of them as it is done.
 
-So stages can begin while a slow partition is still expanded. An accumulator brings what a task has expanded, as it
-brings receipts (`sdf.spark.staged.receipts`): it may lose or double that. The first attempt at a partition whose
-elements arrive counts. Partitions of which nothing has arrived when the job has ended are expanded by a second job.
+So work can begin while a slow partition is still expanded. An accumulator brings what a task has expanded, and may lose
+or double it (`sdf.spark.as_tasks_end`). The first attempt at a partition whose elements arrive counts. Partitions of
+which nothing has arrived when the job has ended are expanded by a second job.
 
 A partition of more than a megabyte is part of the result of the job, which the driver reads piece by piece. An
 accumulator's value would be in the driver's memory several times at once.
