@@ -27,10 +27,9 @@ from sdf.spark.elements import WarnsOnce
 from sdf.spark.jobs import Jobs
 from sdf.spark.payload import Expand, expanded
 
-__all__ = ["EXPANSION", "STRAGGLER_SECONDS", "ExpandedPartition", "ExpansionJob"]
+__all__ = ["EXPANSION", "ExpandedPartition", "ExpansionJob"]
 
 EXPANSION = "expand"  # the key of its jobs
-STRAGGLER_SECONDS = 0.25  # work waits so long for further elements; skew.py: giant, 8 slots, 1 s
 _MOST_BYTES = 1 << 20  # Spark itself sends larger results another way (spark.task.maxDirectResultSize)
 
 

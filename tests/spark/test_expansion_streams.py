@@ -159,7 +159,7 @@ def test_take_ends_before_the_last_element_is_expanded(sc, tmp_path):
 
 
 class DiesFn(WaitsFn):
-    """The worker that expands "last" dies a second after "first" was expanded, so many times.
+    """The worker that expands "last" dies some seconds after "first" was expanded, so many times.
 
     Args:
         folder: where it notes that.
@@ -173,7 +173,7 @@ class DiesFn(WaitsFn):
     def get_initial_restriction(self, element):
         died = len(list(self.folder.glob("died*")))
         if element == "last" and died < self.deaths:
-            time.sleep(1.0)
+            time.sleep(3.0)  # the call waits a second for it
             (self.folder / f"died {died}").touch()
             os._exit(1)
         return OffsetRange(0, 3)

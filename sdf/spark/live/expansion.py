@@ -21,13 +21,15 @@ from pyspark import RDD, InheritableThread
 from sdf.errors import StageError
 from sdf.execution.expansion import Expanded
 from sdf.spark.elements import WarnsOnce
-from sdf.spark.expansion_job import STRAGGLER_SECONDS, ExpandedPartition, ExpansionJob
+from sdf.spark.expansion_job import ExpandedPartition, ExpansionJob
 from sdf.spark.jobs import Ended, Jobs
 from sdf.spark.live.contained_run import Run
 from sdf.spark.payload import Expand, Payload
 
 __all__ = ["Expansion"]
 
+# The call waits so long for further partitions: what it waits for is in the report, and fails the call, not an action.
+_STRAGGLER_SECONDS = 1.0
 _LOOK_EVERY_SECONDS = 1.0
 _CANCELLED = "SPARK_JOB_CANCELLED"  # in Spark's message
 _CANCELLED_SECONDS = 5.0  # in which the lanes of a cancelled action end
@@ -55,7 +57,7 @@ class Expansion:
         return self._job.left
 
     def first(self, count_slots: Callable[[], int]) -> Iterator[Expanded]:
-        """Return all elements or, `STRAGGLER_SECONDS` after the first partition was expanded, those that are.
+        """Return all elements or, `_STRAGGLER_SECONDS` after the first partition was expanded, those that are.
 
         It waits as long as there are as many partitions left as slots. Lanes would have to wait for slots, or take them
         from the tasks that expand elements.
@@ -67,7 +69,7 @@ class Expansion:
                 break
             self._receive(None if until == math.inf else until - now if until > now else _LOOK_EVERY_SECONDS)
             if until == math.inf and self.left < partitions:
-                until = time.monotonic() + STRAGGLER_SECONDS
+                until = time.monotonic() + _STRAGGLER_SECONDS
         if not self.left:
             self._job.close()
         return self._job.take()

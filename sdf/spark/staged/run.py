@@ -40,7 +40,6 @@ from sdf.scheduling.factoring import Limits, Tuning
 from sdf.scheduling.run_state import RunState, enter
 from sdf.scheduling.stage_planner import PlannedStage, StagePlanner
 from sdf.spark.display import Display
-from sdf.spark.expansion_job import STRAGGLER_SECONDS
 from sdf.spark.staged.stored_blocks import Receipt
 
 __all__ = ["Stages", "StagedRun"]
@@ -48,6 +47,7 @@ __all__ = ["Stages", "StagedRun"]
 log = logging.getLogger("sdf.staged")
 
 _SLOTS_EVERY_SECONDS = 0.5
+_STRAGGLER_SECONDS = 0.25  # the first stage waits so long for further elements; skew.py: giant, 8 slots, 1 s
 _LONGEST_WAIT_SECONDS = 3600.0  # a deferral for centuries would overflow the clock
 
 
@@ -241,7 +241,7 @@ class StagedRun:
         if not left:
             self._stages_from = -math.inf
         elif self._stages_from == math.inf and left < self._partitions:
-            self._stages_from = now + STRAGGLER_SECONDS
+            self._stages_from = now + _STRAGGLER_SECONDS
         if now >= self._stages_from:
             enter(self._work, self._planner.backlog, self._jobs.take_expanded())
 
