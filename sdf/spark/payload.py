@@ -238,7 +238,6 @@ def expand_elements(
     warn: WarnsOnce,
     *,
     unbounded: bool = False,
-    bulk: bool = False,
 ) -> Iterator[Expanded]:
     """Run the job that expands the elements, and return them to the driver.
 
@@ -250,9 +249,8 @@ def expand_elements(
         events: receives the end of the job.
         warn: called for big elements.
         unbounded: whether work without an end is allowed.
-        bulk: whether elements may be in tables.
     """
-    job = rdd.mapPartitions(Expand(payload, unbounded=unbounded, bulk=bulk)).collect
+    job = rdd.mapPartitions(Expand(payload, unbounded=unbounded)).collect
     jobs.start("expand", f"{name}: expand elements", job, {})
     ended: Ended = events.get()
     if ended.error is not None:

@@ -34,10 +34,7 @@ class WaitsFn(DoFn):
         with (self.folder / "expanded").open("a") as file:
             file.write(f"{element}\n")
         if element == "last":
-            until = time.monotonic() + MOST_SECONDS
-            while not (self.folder / "processed").exists():
-                assert time.monotonic() < until, "nothing runs before this element is expanded"
-                time.sleep(0.05)
+            wait_for(self.folder / "processed")
             if self.fails:
                 raise KeyError(element)
         return OffsetRange(0, 3)

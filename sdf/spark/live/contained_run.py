@@ -209,7 +209,7 @@ class Run:
     def _fail(self, error: BaseException, *, expanding: bool = False) -> None:
         if self.failure is not None:
             return
-        if not expanding:
+        if not (expanding and isinstance(error, SdfError)):  # else the action tells all of it
             log.error("%s failed on the driver", self.coordinator.name, exc_info=error)
         self.failure = _explained(self.coordinator.name, error, expanding=expanding)
         for name in self._names:

@@ -58,7 +58,7 @@ class StageJobs:
         targets: the sinks of a saved run, else None.
         storage_level: where Spark stores the blocks, unless the run is saved.
         quarantine: its options; None for a run without.
-        bulk: whether elements may be in tables.
+        bulk: whether the elements of `start_expanding` may be in tables.
 
     Attributes:
         count_slots: returns how many tasks Spark can run at once now.
@@ -98,7 +98,7 @@ class StageJobs:
     def expand(self, rdd: RDD[Any], *, unbounded: bool = False) -> Iterator[Expanded]:
         """Run the job that expands elements; call this only while no stage runs."""
         return expand_elements(
-            rdd, self._payload, self._name, self._jobs, self._events, self._warn, unbounded=unbounded, bulk=self._bulk
+            rdd, self._payload, self._name, self._jobs, self._events, self._warn, unbounded=unbounded
         )
 
     def start_expanding(self, rdd: RDD[Any]) -> None:
