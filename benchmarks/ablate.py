@@ -146,6 +146,7 @@ OTHER_VALUES = [
     live("half of what a lane has run at a time", attempts, "_BATCH_SHARE", 0.5),
     live("queues of lanes that have not begun wait for 2 s", stealing, "_START_SECONDS", 2.0),
     live("an idle attempt makes room at once", stealing, "_SLOT_SECONDS", 0.0),
+    live("an idle attempt makes room after 1 s", stealing, "_SLOT_SECONDS", 1.0),
 ]
 OF_THE_DRIVER = [
     staged("as it is", factoring, "_SHARE", factoring._SHARE),

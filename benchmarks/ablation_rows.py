@@ -80,6 +80,12 @@ def _two_lost(seconds, at):
     return Ranges(SLOTS, [SLOTS * seconds / 2000] * 2000, [(0, 2000)], gone, lost={2: at, 5: at})
 
 
+def _worker_lost(seconds, at):
+    """Return one element and two slots, of which one loses its worker; Spark has another one soon, as was measured."""
+    soon = attrs.evolve(OVERHEADS, restart_seconds=1.5)
+    return Ranges(2, [2 * seconds / 2000] * 2000, [(0, 2000)], soon, lost={0: at})
+
+
 ROWS = {
     "giant, 1 s": lambda: [_one([SLOTS / 2000] * 2000)],
     "giant, 20 s": lambda: [_one([SLOTS * 20 / 2000] * 2000)],
@@ -107,6 +113,7 @@ ROWS = {
     "whole until claimed, 5 s": lambda: [_whole(5, each) for each in (OVERHEADS, APART)],
     "sizes unknown, the last is a giant, 5 s": lambda: [_last_is_giant(5)],
     "two slots lost for good, 20 s": lambda: [_two_lost(20, at) for at in (2.0, 10.0, 19.0)],
+    "a worker is lost, 2 slots, 20 s": lambda: [_worker_lost(20, at) for at in (10.0, 19.0, 19.9)],
     "losses and latecomers": lambda: [
         World(n, 50 * n, 100.0, 1.5, 0.2, 10.0, 0.5, 0.3, OVERHEADS) for n in range(4, 16)
     ],

@@ -145,7 +145,7 @@ class Bench:
         if isinstance(usual, list):
             kwargs.setdefault("nargs", "+")
         self._above[name] = above
-        kwargs["help"] = (kwargs.get("help", "") + f" ({usual}; quick: {self._quick[name]})").strip()
+        kwargs["help"] = (kwargs.get("help", "") + f" ({usual}; quick: {self._quick[name]})").strip().replace("%", "%%")
         self._parser.add_argument(flag, type=type(one), **kwargs)
 
     def begin(self) -> argparse.Namespace:

@@ -164,21 +164,23 @@ def test_a_cached_block_dies_with_its_executor(cluster, tmp_path):
 
 
 class RaisesOnDriver(UnplannedFn):
-    """Once a part was cut off, its worker dies; the driver, to which its work goes back, cannot size that any more."""
+    """Once a part that was cut off is run, the first part's worker dies; the driver then cannot size what it has left."""
 
-    def __init__(self, marker):
+    def __init__(self, killed):
         super().__init__()
-        self.marker = str(marker)
+        self.killed = str(killed)
 
     def restriction_size(self, element, restriction):
-        if threading.current_thread().name == "sdf-coordinator" and os.path.exists(self.marker):
+        if threading.current_thread().name == "sdf-coordinator" and os.path.exists(self.killed):
             raise ZeroDivisionError("no size here")
         return super().restriction_size(element, restriction)
 
     def process(self, element, tracker):
-        whole = tracker.current_restriction()
+        was_cut_off, begun = tracker.current_restriction().start > 0, Path(f"{self.killed}.begun")
         for record in super().process(element, tracker):
-            if tracker.current_restriction() != whole and once(self.marker):
+            if was_cut_off:
+                begun.touch()
+            elif begun.exists() and once(self.killed):
                 kill_worker()
             yield record
 

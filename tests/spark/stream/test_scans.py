@@ -83,27 +83,47 @@ def test_new_lines_do_not_wait_for_a_scan(sc, home):
 
 
 class SlowWatch(WatchFiles):
-    """Takes a while for each scan."""
+    """Takes a while for each scan; notes that one has begun."""
+
+    def __init__(self, begun, **options):
+        super().__init__(modified="ignore", **options)
+        self.begun = begun
+
+    @classmethod
+    def option_names(cls):
+        return WatchFiles.option_names() | {"begun"}
 
     def process(self, element, tracker):
         if tracker.current_restriction().found is None:
+            Path(self.begun).touch()
             time.sleep(1)
         yield from super().process(element, tracker)
 
 
-@pytest.mark.parametrize("end", ["idle", "drain"])
-def test_a_scan_is_waited_for_before_a_stream_ends(sc, home, end):
+def test_a_scan_is_waited_for_before_an_idle_stream_ends(sc, home):
     """What it finds is given."""
-    if end == "idle":
-        follow(sc, home, SlowWatch(modified="ignore"), stop_when_idle=True)
-        assert lines(home / "out") == ["a1"]
-        (home / "logs" / "b.log").write_text("b1\n")
-        follow(sc, home, SlowWatch(modified="ignore"), stop_when_idle=True)
-        assert lines(home / "out") == ["a1", "b1"]
-        return
-    stop = threading.Event()
-    threading.Timer(0.5, stop.set).start()  # while the first scan is made
-    follow(sc, home, SlowWatch(modified="ignore"), stop=stop, drain=True)
+    watch = SlowWatch(str(home / "begun"))
+    follow(sc, home, watch, stop_when_idle=True)
+    assert lines(home / "out") == ["a1"]
+    (home / "logs" / "b.log").write_text("b1\n")
+    follow(sc, home, watch, stop_when_idle=True)
+    assert lines(home / "out") == ["a1", "b1"]
+
+
+def test_a_scan_is_waited_for_before_a_drained_stream_ends(sc, home):
+    """What it finds is given, though the stream was told to stop while the first scan was made."""
+    stop, begun = threading.Event(), home / "begun"
+
+    def stop_when_it_has_begun():
+        while not begun.exists() and not stop.wait(0.01):
+            pass
+        stop.set()
+
+    threading.Thread(target=stop_when_it_has_begun).start()
+    try:
+        follow(sc, home, SlowWatch(str(begun)), stop=stop, drain=True)
+    finally:
+        stop.set()
     assert lines(home / "out") == ["a1"]
 
 
