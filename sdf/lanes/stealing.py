@@ -28,8 +28,8 @@ __all__ = ["Stealing"]
 
 # Names in quotes are rows of benchmarks/ablate.py, which get worse with another value.
 _ANSWER_SECONDS = 1.0  # a steal request without an answer for longer is not counted on
-# After this an idle attempt ends to make room for a lost lane; "two slots lost for good, 20 s". Spark takes 1.2 to 1.5 s
-# to retry a lane whose worker died: its slot is free, and no other has to end; "a worker is lost, 2 slots, 20 s".
+# An idle attempt ends after this to make room for a lost lane; "two slots lost for good, 20 s". If a worker dies, Spark
+# retries the lane after 1.2 to 1.5 s in the slot it had, and no other has to end; "a worker is lost, 2 slots, 20 s".
 _SLOT_SECONDS = 3.0
 _STALE = 8  # heap entries per busy attempt, of which most are outdated: clean up; "what is asked of the driver"
 _START_SECONDS = 0.25  # in which the lanes of a run start; "sizes unknown, the last is a giant, 5 s"

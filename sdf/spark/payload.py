@@ -30,9 +30,9 @@ from sdf.execution.bulk.table import Table
 from sdf.execution.expansion import Expanded, expand
 from sdf.model.dofn import DoFn, call_hook
 from sdf.spark import broadcasts, serde
-from sdf.spark.acknowledge import acknowledge
 from sdf.spark.elements import BIG_BYTES, BigElement, WarnsOnce, big_element
 from sdf.spark.jobs import Ended, Jobs
+from sdf.spark.task_start import task_starts
 
 __all__ = ["Carried", "Expand", "Payload", "expand_elements", "expanded", "marked", "pickled_payload", "sending"]
 
@@ -173,7 +173,7 @@ class Expand:
         self._bulk = bulk
 
     def __call__(self, elements: Iterable[Any]) -> Iterator[Any]:
-        acknowledge()
+        task_starts()
         return marked(self._payload.run_id, self._expand(elements))
 
     def _expand(self, elements: Iterable[Any]) -> Iterator[bytes | Expanded]:

@@ -31,12 +31,12 @@ from sdf.quarantine.failures import Failure
 from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.spark import serde
-from sdf.spark.acknowledge import acknowledge
 from sdf.spark.child import Child
 from sdf.spark.live.lane_children import run_attempts
 from sdf.spark.live.preemption import told_to_end
 from sdf.spark.live.watched_segment import WatchedSegment, watched
 from sdf.spark.payload import Payload, marked
+from sdf.spark.task_start import task_starts
 
 __all__ = ["Address", "LaneTask", "SaveLaneTask"]
 
@@ -72,7 +72,7 @@ class LaneTask:
         self._tags = tags
 
     def __call__(self, number: int, partition: Iterable[Any]) -> Iterator[Any]:
-        acknowledge()
+        task_starts()
         list(partition)  # read to the end, else Spark does not reuse the worker
         counts = dict.fromkeys(self._tags, 0)
         records = self._records(number, counts)
@@ -147,7 +147,7 @@ class SaveLaneTask:
         self._commit_seconds = commit_seconds
 
     def __call__(self, number: int, partition: Iterable[Any]) -> Iterator[Any]:
-        acknowledge()
+        task_starts()
         list(partition)  # read to the end, else Spark does not reuse the worker
         run = self._run(number) if self._quarantine is None else self._run_in_children(number, self._quarantine)
         return marked(self._payload.run_id, run)

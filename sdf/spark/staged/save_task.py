@@ -15,12 +15,12 @@ from sdf.quarantine.failures import Failure
 from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.scheduling.commit_interval import budget_of_retry
-from sdf.spark.acknowledge import acknowledge
 from sdf.spark.child import Child
 from sdf.spark.payload import Payload, marked
 from sdf.spark.staged.contained import attempts, bundle_of, convicting
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
 from sdf.spark.staged.task import Watch, worker_name
+from sdf.spark.task_start import task_starts
 
 __all__ = ["SaveTask"]
 
@@ -55,7 +55,7 @@ class SaveTask:
         self._receipts = receipts
 
     def __call__(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Receipt]:
-        acknowledge()
+        task_starts()
         return marked(self._payload.run_id, self._run(task, partition))
 
     def _run(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Receipt]:

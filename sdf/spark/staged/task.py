@@ -22,12 +22,12 @@ from sdf.limits.rate_limit import paced, waits_for_limit
 from sdf.model.dofn import TaggedOutput
 from sdf.quarantine.failures import Failure
 from sdf.quarantine.options import Quarantine
-from sdf.spark.acknowledge import acknowledge
 from sdf.spark.child import Child
 from sdf.spark.payload import Payload, marked
 from sdf.spark.staged.contained import attempts, bundle_of, convicting
 from sdf.spark.staged.contents import Content
 from sdf.spark.staged.stored_blocks import Receipt, Stamp, batches, read_blocks
+from sdf.spark.task_start import task_starts
 
 __all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "Watch", "stage_mark", "worker_name"]
 
@@ -69,7 +69,7 @@ class StageTask:
         self._receipts = receipts
 
     def __call__(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Any]:
-        acknowledge()
+        task_starts()
         return marked(self._payload.run_id, self._run(task, partition))
 
     def _run(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Any]:
@@ -181,7 +181,7 @@ class ReadCommitted:
         self._tags = tags
 
     def __call__(self, partition: int, blocks: Iterable[Any]) -> Iterator[Any]:
-        acknowledge()
+        task_starts()
         return chain.from_iterable(read_blocks(blocks, frozenset(self._stamps), self._tag, self._replay))
 
     def _replay(self, lost: Stamp) -> Iterator[Any]:

@@ -164,7 +164,7 @@ def test_a_cached_block_dies_with_its_executor(cluster, tmp_path):
 
 
 class RaisesOnDriver(UnplannedFn):
-    """Once a part that was cut off is run, the first part's worker dies; the driver then cannot size what it has left."""
+    """Once a part that was cut off runs, the first part's worker dies; the driver cannot size what that has left."""
 
     def __init__(self, killed):
         super().__init__()
