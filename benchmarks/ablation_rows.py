@@ -81,7 +81,7 @@ def _two_lost(seconds, at):
 
 
 def _worker_lost(seconds, at):
-    """Return one element and two slots, of which one loses its worker; Spark has another one soon, as was measured."""
+    """Return one element, and two slots of which one loses its worker; Spark retries it 1.5 s later, as measured."""
     soon = attrs.evolve(OVERHEADS, restart_seconds=1.5)
     return Ranges(2, [2 * seconds / 2000] * 2000, [(0, 2000)], soon, lost={0: at})
 
