@@ -24,7 +24,9 @@ runners = pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=
 
 @pytest.fixture(autouse=True)
 def collect_often(monkeypatch):
+    """A collection may take all the time: one of 3 s, on a busy machine, would be followed by a pause of a minute."""
     monkeypatch.setattr(broadcasts, "_COLLECT_EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(broadcasts, "_COLLECT_SHARE", 1.0)
 
 
 def files(sc):
