@@ -35,14 +35,7 @@ _CHECKED_BY_WRITERS = ("delta.constraints.", "delta.invariants", "delta.generati
 
 
 def _as_delta_schema(value: Any) -> Any:
-    schema = as_schema(value)
-    if schema is None:
-        return None
-    try:
-        return _delta_schema(schema)
-    except Misfit as misfit:
-        field, kind, flaw = misfit.path, misfit.value, misfit.flaw
-        raise InvalidValueError(f"DeltaTable schema: {field!r} has type {kind}, which {flaw}.") from misfit
+    return as_schema(value, "DeltaTable", _delta_schema)
 
 
 def _delta_schema(schema: Any) -> Any:

@@ -68,14 +68,7 @@ def as_catalog(value: Any) -> Catalog:
 
 def as_iceberg_schema(value: Any) -> Any:
     """Return a schema that was given with the types that Iceberg has, None for None."""
-    schema = as_schema(value)
-    if schema is None:
-        return None
-    try:
-        return iceberg_schema(schema)
-    except Misfit as misfit:
-        field, kind, flaw = misfit.path, misfit.value, misfit.flaw
-        raise InvalidValueError(f"IcebergTable schema: {field!r} has type {kind}, which {flaw}.") from misfit
+    return as_schema(value, "IcebergTable", iceberg_schema)
 
 
 def iceberg_schema(schema: Any) -> Any:

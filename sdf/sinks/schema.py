@@ -6,7 +6,7 @@ that all files of a result have one schema.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from io import BytesIO
@@ -24,50 +24,60 @@ __all__ = ["SCHEMA", "as_schema", "as_text", "check_parquet", "found_schema", "n
 SCHEMA = "schema"  # the file of staging that has it
 
 
-def as_schema(value: Any) -> Any:
+def as_schema(value: Any, who: str = "ParquetFiles", fit: Callable[[Any], Any] | None = None) -> Any:
     """Return a schema that was given, with nullable fields, None for None.
+
+    Args:
+        value: the schema.
+        who: the sink it was given to, for messages.
+        fit: returns a schema with the types that the sink's tables have; raises Misfit for a type that they lack.
 
     Raises:
         InvalidTypeError: if it is no schema.
-        InvalidValueError: if Parquet cannot hold it.
+        InvalidValueError: if Parquet cannot hold it, or it does not fit.
     """
     if value is None:
         return None
-    arrow = need("pyarrow", "ParquetFiles")
+    arrow = need("pyarrow", who)
     if isinstance(value, Mapping):
         wrong = [name for name, kind in value.items() if not isinstance(name, str) or not hasattr(kind, "num_fields")]
         if wrong:
             raise InvalidTypeError(
-                f"ParquetFiles schema must map names to types of pyarrow, such as {{'id': pa.int64()}} (got "
+                f"{who} schema must map names to types of pyarrow, such as {{'id': pa.int64()}} (got "
                 f"{show(wrong[0])}: {show(value[wrong[0]])})."
             )
         value = arrow.schema(list(value.items()))
     if not isinstance(value, arrow.Schema):
         raise InvalidTypeError(
-            f"ParquetFiles schema must be a pyarrow.Schema or a dict of names to types (got {show(value)})."
+            f"{who} schema must be a pyarrow.Schema or a dict of names to types (got {show(value)})."
         )
     if not value.names or len(set(value.names)) < len(value.names):
         raise InvalidValueError(
-            f"ParquetFiles schema must have columns, each with a name of its own (got {show(value.names)})."
+            f"{who} schema must have columns, each with a name of its own (got {show(value.names)})."
         )
     for field in value:
         if _has_null(field.type):
-            raise InvalidValueError(
-                f"ParquetFiles schema: {field.name!r} has type {field.type}; null is no type of a column."
-            )
-    check_parquet(value)
-    return nullable(value)
+            raise InvalidValueError(f"{who} schema: {field.name!r} has type {field.type}; null is no type of a column.")
+    check_parquet(value, who)
+    if fit is None:
+        return nullable(value)
+    try:
+        return fit(nullable(value))
+    except Misfit as misfit:
+        raise InvalidValueError(
+            f"{who} schema: {misfit.path!r} has type {misfit.value}, which {misfit.flaw}."
+        ) from misfit
 
 
-def check_parquet(schema: Any) -> None:
+def check_parquet(schema: Any, who: str = "ParquetFiles") -> None:
     """Raise InvalidValueError if Parquet cannot hold a schema."""
-    arrow, parquet = need("pyarrow", "ParquetFiles"), need("pyarrow.parquet", "ParquetFiles")
+    arrow, parquet = need("pyarrow", who), need("pyarrow.parquet", who)
     for field in schema:
         try:
             parquet.ParquetWriter(BytesIO(), arrow.schema([field])).close()
         except arrow.ArrowException as error:
             raise InvalidValueError(
-                f"ParquetFiles schema: {field.name!r} has type {field.type}, which Parquet cannot hold: {error}."
+                f"{who} schema: {field.name!r} has type {field.type}, which Parquet cannot hold: {error}."
             ) from error
 
 

@@ -659,7 +659,7 @@ def test_wrong_options(tmp_path):
         DeltaTable(tmp_path / "t", storage_options="x")
     with pytest.raises(InvalidValueError):
         DeltaTable("http://x/y")
-    with pytest.raises(InvalidTypeError, match="schema must be"):
+    with pytest.raises(InvalidTypeError, match="DeltaTable schema must be"):
         DeltaTable(tmp_path / "t", schema=1)
 
 

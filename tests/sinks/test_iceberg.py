@@ -723,6 +723,8 @@ def test_wrong_options():
     for wrong in (None, {"uri": 1}, ["x"]):
         with pytest.raises(InvalidTypeError, match="catalog must be the name of a catalog"):
             IcebergTable(NAME, catalog=wrong)
+    with pytest.raises(InvalidTypeError, match="IcebergTable schema must be"):
+        IcebergTable(NAME, catalog="x", schema=1)
 
 
 def test_a_sink_is_a_value():
