@@ -20,11 +20,8 @@ the ledger holds all work as committed.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -37,11 +34,11 @@ from sdf.execution.invoker import Residual
 from sdf.execution.work_items import Outcome, WorkItem
 from sdf.lanes.assignment import Assignment
 from sdf.lanes.attempts import Attempt, LaneState
+from sdf.lanes.delayed_work import DelayedWork
 from sdf.lanes.late_elements import LateElements
 from sdf.lanes.messages import (
     AskStart,
     Bye,
-    CommitEvery,
     Declined,
     Fail,
     Failed,
@@ -61,6 +58,7 @@ from sdf.lanes.messages import (
     Wait,
 )
 from sdf.lanes.pacing import Pacing
+from sdf.lanes.segments import MOST_LOSSES, Segments
 from sdf.lanes.statistics import Statistics
 from sdf.lanes.stealing import Stealing
 from sdf.lanes.suspect_work import HOLD_SECONDS, SuspectWork, failure_in
@@ -71,7 +69,6 @@ from sdf.quarantine.suspects import Suspects
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
-from sdf.scheduling.commit_interval import CommitInterval
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
 from sdf.serialization.values import Parts, ValuesError
@@ -79,9 +76,6 @@ from sdf.serialization.values import Parts, ValuesError
 __all__ = ["Coordinator"]
 
 log = logging.getLogger("sdf.coordinator")
-
-_MOST_LOSSES = 10  # of attempts with the same work item: it may be what ends their workers
-_TOLD_SHARE = 0.2  # a lane hears of another commit interval when it differs by so much: each loss changes it a little
 
 
 class Coordinator:
@@ -104,8 +98,7 @@ class Coordinator:
 
     Attributes:
         name: name of the DoFn.
-        departed: in a saved run, how many lanes have ended because they, or their processes, were told to.
-        lost_seconds: in a saved run, about how many seconds of work were lost with attempts.
+        segments: in a saved run, what was committed and lost; else None.
     """
 
     def __init__(
@@ -122,16 +115,11 @@ class Coordinator:
         suspects: Suspects | None = None,
         more_comes: bool = False,
     ) -> None:
-        self._saved = saved
+        self.segments = None if saved is None else Segments(work.ledger, send, saved, commit_seconds)
         self._suspects = None if suspects is None or saved is None else SuspectWork(work, suspects, saved)
         self._pacing = Pacing(limits, send)
         self._commit_seconds = commit_seconds
-        self._interval = CommitInterval(commit_seconds)
-        self._segments = itertools.count()
         self.name = work.name
-        self.departed = 0
-        self._departures: set[tuple[int, int, int]] = set()  # by stage, task and attempt
-        self.lost_seconds = 0.0
         self._work = work
         self._send = send
         self._stealing = Stealing(work.costs, min_piece_seconds, patience_seconds)
@@ -142,12 +130,10 @@ class Coordinator:
             if share:
                 self._stealing.needs_slot(lane)
         self._attempts: dict[Hashable, Attempt] = {}
-        self._delayed: list[tuple[float, int, LaneState, WorkItem]] = []
-        self._deserted = False  # in a saved run: some of it is at a lane without an attempt
+        self._delayed = DelayedWork()
         self._waited_at = 0.0
         self._failed = False
         self._unmovable = False
-        self._losses: Counter[int] = Counter()  # in a saved run: of attempts, by uncommitted work item
         self._statistics = Statistics(work, self._lanes, saves=saved is not None)
         self._assignment = Assignment(
             work, len(shares), self._stealing, self._statistics, send=send, min_piece_seconds=min_piece_seconds,
@@ -174,10 +160,10 @@ class Coordinator:
     def connected(self, name: Hashable, hello: Hello, now: float) -> None:
         """An attempt has sent `Hello`; ``name`` is unique."""
         known = 0 <= hello.lane < len(self._lanes)
-        if not known and self._saved is None:
+        if not known and self.segments is None:
             self._send(name, Fail(LedgerError(f"there is no lane {hello.lane}; this run has {len(self._lanes)}.")))
             return
-        if self._saved is not None and not (known and not self._lanes[hello.lane].begun):
+        if self.segments is not None and not (known and not self._lanes[hello.lane].begun):
             lane = self._stealing.orphan() or self._new_lane()
         else:
             lane = self._lanes[hello.lane]
@@ -185,9 +171,8 @@ class Coordinator:
         attempt = self._attempts[name] = Attempt(
             name, lane, hello, given_at=now, committed_at=now, commit_every=self._commit_seconds
         )
-        if self._saved is not None:
-            self._interval.began(now)
-            self._tell_interval([attempt], now)
+        if self.segments is not None:
+            self.segments.began(attempt, now)
         if lane.sealed is not None or lane.attempts:
             self._statistics.replays += lane.sealed is not None
             attempt.again.extend(ledger.content_with_sizes(lane.number))
@@ -213,21 +198,12 @@ class Coordinator:
 
     def delay(self, item: WorkItem, due: float) -> None:
         """In a saved run: queue a work item that nobody may run before ``due``. Call this before attempts connect."""
-        lane = self._lanes[0]
-        lane.delay()
-        heapq.heappush(self._delayed, (due, item.id, lane, item))
-        self._deserted = True
+        self._delayed.add(self._lanes[0], item, due)
+        self._delayed.desert(self._lanes[0])
 
     def _adopt(self) -> None:
-        """Move deferred work from lanes without an attempt to one that has one: else all attempts might end before."""
-        heir = next((each.lane for each in self._attempts.values() if each.lane.sealed is None), None)
-        if not self._deserted or heir is None:
-            return
-        self._deserted = False
-        for at, (due, number, lane, item) in enumerate(self._delayed):
-            if not lane.attempts:
-                lane.hand_over(heir)
-                self._delayed[at] = due, number, heir, item
+        """Give delayed work of lanes without an attempt to a lane that has one."""
+        self._delayed.adopt(next((each.lane for each in self._attempts.values() if each.lane.sealed is None), None))
 
     def received(self, name: Hashable, message: FromLane, now: float) -> None:
         """An attempt has sent a message. If the message is impossible, this attempt fails and nothing else changes."""
@@ -257,8 +233,8 @@ class Coordinator:
                 self._part_failed(attempt, message, now)
             elif isinstance(message, Bye):
                 attempt.closes()
-                if self._saved is not None:
-                    self._departs(attempt.hello)
+                if self.segments is not None:
+                    self.segments.departs(attempt.hello)
                     log.info("%s: lane %d on %s leaves", self.name, attempt.lane.number, attempt.hello.worker)
                     self._send(name, Sealed())
             else:
@@ -278,13 +254,12 @@ class Coordinator:
         lane, ledger = attempt.lane, self._work.ledger
         lane.attempts.remove(attempt)
         self._stealing.forget(attempt)
-        if self._saved is not None:
-            lost = ledger.held_by(lane.number) > 0 and not attempt.closed
+        if self.segments is not None:
+            lost = self.segments.ended(attempt, self._attempts.values(), now)
             self._statistics.retries += lost
-            self.lost_seconds += lost * (now - attempt.committed_at)
-            self._interval.ended(now, losses=int(lost))
-            self._tell_interval(self._attempts.values(), now)
-            fatal = self._note_loss(lane) if lost else None
+            fatal = self.segments.note_loss(lane) if lost else None
+            if fatal is not None and self._suspects is None:
+                raise _lost_too_often(self.name, fatal)
             items = [ledger.release(lane.number, item.id) for item in ledger.content(lane.number)]
             if fatal is not None:
                 self._failed_often(fatal, items, now)
@@ -297,7 +272,7 @@ class Coordinator:
                 self._statistics.left(attempt)
                 lane.abandon()
                 self._orphaned(lane)
-                self._deserted = self._deserted or lane.delayed > 0
+                self._delayed.desert(lane)
                 self._adopt()
         elif lane.sealed is None and len(lane.attempts) == 1:
             (left,) = lane.attempts
@@ -317,25 +292,18 @@ class Coordinator:
         assert self._suspects is not None
         self._suspects.hold(attempt.hello.task_id, items)
         for item in items:
-            attempt.lane.delay()
-            heapq.heappush(self._delayed, (now + HOLD_SECONDS, item.id, attempt.lane, item))
+            self._delayed.add(attempt.lane, item, now + HOLD_SECONDS)
 
     def _part_failed(self, attempt: Attempt, message: Failed, now: float) -> None:
         """The attempt before this one has failed: find out which block is to blame."""
-        if self._suspects is None:
+        if self.segments is None or self._suspects is None:
             raise ProtocolError(f"lane {attempt.lane.number} tells of a failure, and the run sets nothing aside.")
         failure = failure_in(message)
-        ids = self._suspects.held_for(attempt.hello.task_id)
-        held = [entry for entry in self._delayed if entry[1] in ids]
-        if message.item_id not in {item_id for _, item_id, _, _ in held}:
+        held = self._delayed.among(self._suspects.held_for(attempt.hello.task_id))
+        if message.item_id not in held:
             return  # others have it now, and will tell
-        self._delayed = [entry for entry in self._delayed if entry[1] not in ids]
-        heapq.heapify(self._delayed)
-        items = []
-        for _, item_id, lane, item in held:
-            lane.withdraw()
-            items.append(item)
-            self._losses[item_id] = max(0, self._losses[item_id] - 1)  # it was not the worker that was lost
+        items = self._delayed.withdraw(held)
+        self.segments.forgive(items)
         self._give(self._suspects.failed(items, failure), now)
 
     def _give(self, items: Iterable[WorkItem], now: float) -> None:
@@ -378,35 +346,12 @@ class Coordinator:
         self._give(self._suspects.ended(owner, outcome, failure, done, idle=idle), now)
         self._assignment.settle(now)
 
-    def _departs(self, hello: Hello) -> None:
-        """Count an attempt that leaves, but not the retry of one that has left: one lane takes the place of both."""
-        self.departed += (hello.stage, hello.lane, hello.attempt - 1) not in self._departures
-        self._departures.add((hello.stage, hello.lane, hello.attempt))
-
-    def _note_loss(self, lane: LaneState) -> WorkItem | None:
-        """Count a loss against all that the lane had not committed; return what was lost again and again, if any was.
-
-        Raises:
-            StageError: in its place, if the run sets nothing aside.
-        """
-        for item in self._work.ledger.content(lane.number):
-            self._losses[item.id] += 1
-            if self._losses[item.id] == _MOST_LOSSES:
-                if self._suspects is not None:
-                    return item
-                raise StageError(
-                    f"{self.name}: {_MOST_LOSSES} workers or executors in a row were lost while they had "
-                    f"{show(item.restriction)} of element {show(item.element)} to do. It may be what ends them, by its "
-                    f"memory for example. What is committed stays so; make the same call again once that is mended, or "
-                    f"with on_failure='quarantine'."
-                )
-        return None
-
     def _failed_often(self, fatal: WorkItem, items: Iterable[WorkItem], now: float) -> None:
         """With quarantine: a work item may be what ends its workers, and nobody is left to tell: it is a suspect."""
+        assert self.segments is not None
         assert self._suspects is not None
-        del self._losses[fatal.id]
-        said = f"{_MOST_LOSSES} workers or executors in a row were lost while they had it to do"
+        del self.segments.losses[fatal.id]
+        said = f"{MOST_LOSSES} workers or executors in a row were lost while they had it to do"
         self._give(self._suspects.failed(list(items), Failure(fatal.id, KILLED, said)), now)
 
     def leave(self, name: Hashable) -> None:
@@ -423,10 +368,8 @@ class Coordinator:
 
     def tick(self, now: float) -> None:
         """Time has passed; to be called often while `waiting`."""
-        while self._delayed and self._delayed[0][0] <= now:
-            _, _, lane, item = heapq.heappop(self._delayed)
-            lane.resume(item)
-            if self._saved is not None and not lane.attempts:
+        for lane in self._delayed.resume(now):
+            if self.segments is not None and not lane.attempts:
                 self._orphaned(lane)
             for attempt in lane.attempts:
                 if self._stealing.is_idle(attempt):
@@ -456,7 +399,7 @@ class Coordinator:
     def _ready(self, attempt: Attempt, message: Ready, now: float) -> None:
         items, size, seconds = attempt.ready(message, now, len(self._work.ledger))
         self._work.costs.observe(Outcome(items, (), size, seconds))
-        if not (attempt.closed and self._saved is not None):
+        if not (attempt.closed and self.segments is not None):
             self._assignment.next(attempt, now)
 
     def _heartbeat(self, attempt: Attempt, message: Heartbeat, now: float) -> None:
@@ -486,8 +429,7 @@ class Coordinator:
         self._send(attempt.name, Verdict(True))
         for child, delay_seconds in children:
             if delay_seconds > 0:
-                lane.delay()
-                heapq.heappush(self._delayed, (now + delay_seconds, child.id, lane, child))
+                self._delayed.add(lane, child, now + delay_seconds)
             else:
                 thief.lane.queue.push(child)
         attempt.has_split(self._stealing.seconds_until_end(attempt, now) / 2)
@@ -531,28 +473,9 @@ class Coordinator:
         self._stealing.rank(attempt, now)  # `settle` then moves half of it to an idle attempt
 
     def _segment_done(self, attempt: Attempt, message: SegmentDone, now: float) -> None:
-        """Enter a segment as committed."""
-        if self._saved is None:
+        if self.segments is None:
             raise ProtocolError(f"lane {attempt.lane.number} commits a segment, and the run is not saved.")
-        part = ("segment", next(self._segments))
-        try:
-            ids = self._work.ledger.commit_first(attempt.lane.number, message.items, message.last_id, part)
-        except LedgerError as error:
-            raise ProtocolError(str(error)) from error
-        attempt.commits(ids, now)
-        for item_id in ids if self._losses else ():
-            self._losses.pop(item_id, None)
-        self._interval.committed(message.cost_seconds)
-        self._tell_interval([attempt], now)
-        self._saved(ids, message)
-
-    def _tell_interval(self, attempts: Iterable[Attempt], now: float) -> None:
-        """Tell attempts of a saved run how long a segment may last now, those that know of a very different one."""
-        seconds = self._interval.seconds(now)
-        for attempt in attempts:
-            if abs(seconds - attempt.commit_every) > _TOLD_SHARE * attempt.commit_every:
-                attempt.commits_every(seconds)
-                self._send(attempt.name, CommitEvery(seconds))
+        self.segments.commit(attempt, message, now)
 
     # Reports.
 
@@ -583,3 +506,11 @@ class Coordinator:
     def report(self, now: float) -> RunReport:
         """Return what has been done so far."""
         return self._statistics.report(now, self._pacing.used())
+
+
+def _lost_too_often(name: str, item: WorkItem) -> StageError:
+    return StageError(
+        f"{name}: {MOST_LOSSES} workers or executors in a row were lost while they had {show(item.restriction)} of "
+        f"element {show(item.element)} to do. It may be what ends them, by its memory for example. What is committed "
+        f"stays so; make the same call again once that is mended, or with on_failure='quarantine'."
+    )

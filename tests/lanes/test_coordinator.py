@@ -381,7 +381,7 @@ def test_what_a_lost_attempt_has_committed_is_not_run_again_and_all_else_is():
     assert run.segments == [[first.id]]
     assert [item.id for item in run.given(1)] == [second.id]
     assert run.coordinator.report(0.5).retries == 1
-    assert run.coordinator.lost_seconds == pytest.approx(0.1)
+    assert run.coordinator.segments.lost_seconds == pytest.approx(0.1)
 
 
 def test_once_an_attempt_is_lost_all_hear_that_segments_are_shorter():
@@ -505,7 +505,7 @@ def test_an_attempt_is_told_to_leave_once():
     run.coordinator.lost(0, 0.2)
     run.coordinator.leave(0)
     assert len(run.of(0, Leave)) == 1
-    assert run.coordinator.departed == 1
+    assert run.coordinator.segments.departed == 1
 
 
 def test_a_retry_of_an_attempt_that_has_left_is_not_counted_when_it_leaves():
@@ -515,7 +515,7 @@ def test_a_retry_of_an_attempt_that_has_left_is_not_counted_when_it_leaves():
         run.coordinator.connected(name, Hello(0, "worker", 0.0, 5, attempt, name), 0.0)
         run.coordinator.received(name, Bye(), 0.1)
         run.coordinator.lost(name, 0.1)
-    assert run.coordinator.departed == 1
+    assert run.coordinator.segments.departed == 1
 
 
 def test_work_that_was_lost_with_ten_attempts_in_a_row_fails_the_run():
@@ -581,11 +581,11 @@ def test_a_failure_that_is_told_is_no_loss_of_a_worker(how):
     run.coordinator.received(0, Ready(0, 0, 0.0, 0.0), 0.0)
     (item,) = run.given(0)
     run.coordinator.lost(0, 0.5)
-    assert run.coordinator._losses[item.id] == 1
+    assert run.coordinator.segments.losses[item.id] == 1
     run.sent[1] = []
     run.coordinator.connected(1, Hello(0, "worker", 0.0, task_id=7), 0.6)
     run.coordinator.received(1, Failed(item.id, how, "it failed", None), 0.7)
-    assert run.coordinator._losses[item.id] == 0
+    assert run.coordinator.segments.losses[item.id] == 0
     assert len(run.suspects) == 1
     assert run.of(1, Fail) == []
 

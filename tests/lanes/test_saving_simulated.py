@@ -102,9 +102,9 @@ def a_late_attempt_shares_a_lane(monkeypatch):
     connected = Coordinator.connected
 
     def connect(self, name, hello, now):
-        saved, self._saved = self._saved, None
+        segments, self.segments = self.segments, None
         connected(self, name, hello, now)
-        self._saved = saved
+        self.segments = segments
 
     monkeypatch.setattr(Coordinator, "connected", connect)
 

@@ -309,12 +309,12 @@ MUTANTS = {
     ),
     "a second attempt at a lane of a saved run shares its work": (
         "lanes/coordinator.py",
-        "        if self._saved is not None and not (known and not self._lanes[hello.lane].begun):\n",
+        "        if self.segments is not None and not (known and not self._lanes[hello.lane].begun):\n",
         "        if not known:\n",
         SAVED + "test_a_second_attempt_at_a_lane_of_a_saved_run_has_work_of_its_own",
     ),
     "what a lost attempt had deferred is waited for by nobody": (
-        "lanes/coordinator.py",
+        "lanes/delayed_work.py",
         "        if not self._deserted or heir is None:\n",
         "        if True:\n",
         SAVED + "test_what_a_lost_attempt_had_deferred_is_waited_for_by_another",

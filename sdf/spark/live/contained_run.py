@@ -184,12 +184,12 @@ class Run:
             self._soon.put(partial(self.coordinator.leave, name))
 
     def departed(self) -> int:
-        """See `Coordinator`."""
-        return self.coordinator.departed
+        """See `Segments`; 0 unless the run is saved."""
+        return 0 if self.coordinator.segments is None else self.coordinator.segments.departed
 
     def lost_seconds(self) -> float:
-        """See `Coordinator`."""
-        return self.coordinator.lost_seconds
+        """See `Segments`; 0 unless the run is saved."""
+        return 0.0 if self.coordinator.segments is None else self.coordinator.segments.lost_seconds
 
     def uncommitted_seconds(self) -> float:
         """See `Coordinator.uncommitted_seconds`."""

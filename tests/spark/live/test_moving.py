@@ -14,7 +14,7 @@ from support.saving import FolderSink, rows
 from support.signalled import SignalledFn, claims_noted
 
 from sdf import DoFn, LiveRunner, OffsetRange, run_sdf, save_sdf
-from sdf.lanes import coordinator
+from sdf.lanes import segments
 from sdf.spark.jobs import slot_counter
 
 SETTINGS = {"spark_default_parallelism": None, "spark_deploy_maxExecutorRetries": "-1"}
@@ -182,7 +182,7 @@ class TakesItsExecutorAlongFn(DoFn):
 
 def test_a_block_that_takes_its_executor_along_is_set_aside(start_clean, tmp_path, monkeypatch):
     """Nobody is left to tell: after some losses it runs alone, in jobs that fail, at last while all rest."""
-    monkeypatch.setattr(coordinator, "_MOST_LOSSES", 2)
+    monkeypatch.setattr(segments, "MOST_LOSSES", 2)
     sc = start_clean("local-cluster[2,1,1024]", spark_task_maxFailures="1", **SETTINGS)
     good = [str(number) for number in range(20)]
     sink = FolderSink(tmp_path / "out")
