@@ -101,6 +101,21 @@ def test_a_tracker_that_is_no_tracker_of_offsets_is_alone():
     assert numbers(WholeFn()) == [0] * 40
 
 
+@pytest.mark.parametrize("method", ["current_restriction", "try_split", None])
+def test_a_tracker_that_makes_parts_in_a_way_of_its_own_is_alone(method):
+    """They may be of a subclass of OffsetRange, which rows have not. Any other method may be its own."""
+
+    class PagesFn(RowFn):
+        def create_tracker(self, element, restriction):
+            methods = {name: getattr(OffsetRangeTracker, name) for name in ("try_claim", "check_done")}
+            if method is not None:
+                methods[method] = lambda self, *given: getattr(super(kind, self), method)(*given)
+            kind = type("Pages", (OffsetRangeTracker,), methods)
+            return kind(restriction)
+
+    assert numbers(PagesFn()) == ([40] if method is None else [0] * 40)
+
+
 def test_what_an_object_has_instead_of_its_class_counts():
     """A method may be replaced on a DoFn."""
     fn = RowFn()

@@ -337,7 +337,7 @@ def test_a_table_has_no_size_for_rows_that_it_has_not():
         with pytest.raises(SplitError, match=r"do not lie in rows 0 up to 4"):
             table.size(rows, None)
     for part in (OffsetRange(0, 9), OffsetRange(-1, 2), (0, 1), "x"):
-        with pytest.raises(SplitError, match=r"is no part of OffsetRange\(start=0, stop=3\)"):
+        with pytest.raises(SplitError, match=r"of element 'a' gave .* is no part of OffsetRange\(start=0, stop=3\)"):
             table.rows_of(0, part)
 
 

@@ -4,6 +4,7 @@ Alone, as an element outside of any table, is an element
 
 - whose restriction is no plain `OffsetRange` with an end, or has other bounds or sizes than 64 bits hold;
 - which `split_restriction` cuts, on which the DoFn has a remark, or whose size is unknown;
+- whose tracker is no `OffsetRangeTracker`, or makes the parts of a split in a way of its own;
 - which is large: more than a sixteenth of its table by size, so that the planner sees it, or of many bytes;
 - which has few neighbours.
 """
@@ -146,7 +147,16 @@ def _size_of_row(fn: DoFn, one: Expanded) -> float | None:
         return None
     if type(whole.stop) is not int or not _fits(whole.start, whole.stop) or size >= _MOST_OFFSET:
         return None
-    return size if isinstance(fn.create_tracker(one.element, whole), OffsetRangeTracker) else None
+    return size if _makes_ranges(type(fn.create_tracker(one.element, whole))) else None
+
+
+def _makes_ranges(tracker: type[Any]) -> bool:
+    """Return whether trackers of a class give their parts as plain `OffsetRange`s; a row's parts are nothing else."""
+    return (
+        issubclass(tracker, OffsetRangeTracker)
+        and tracker.current_restriction is OffsetRangeTracker.current_restriction
+        and tracker.try_split is OffsetRangeTracker.try_split
+    )
 
 
 def _tables(fn: DoFn, rows: _Rows, dumps: Callable[[Any], bytes]) -> Iterator[Expanded]:

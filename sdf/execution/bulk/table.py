@@ -157,7 +157,10 @@ class Table:
         """
         start, stop = self.starts[row - self.first], self.stops[row - self.first]
         if type(part) is not OffsetRange or not start <= part.start <= part.stop <= stop:
-            raise SplitError(f"{show(part)} is no part of {OffsetRange(start, stop)!r}.")
+            raise SplitError(
+                f"a tracker of element {show(self.element(row))} gave {show(part)}, which is no part of "
+                f"{OffsetRange(start, stop)!r}."
+            )
         end: Any = part.stop
         return Rows((row, part.start - start), (row + 1, 0) if end == stop else (row, end - start))
 
