@@ -106,6 +106,14 @@ def test_a_row_must_not_return_anything_else(kind, wrong):
         outputs_of(fn, table_of())
 
 
+@kinds
+def test_a_row_whose_process_raises_the_end_of_an_iterator_has_failed(kind):
+    """As any element: it neither ends the rows, nor becomes another error."""
+    fn = kind(c=lambda tracker: [next(iter([])) for _ in tracker.claims()])
+    with pytest.raises(ProcessError, match=r"process\(\) on .* of element 'c' raised StopIteration"):
+        outputs_of(fn, table_of())
+
+
 # Nothing of a row is left for the next one.
 
 

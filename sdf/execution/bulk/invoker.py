@@ -132,7 +132,12 @@ class TableInvoker:
                     return
                 self._row, self._running = row, running
                 seen = running.arm(element, start, stop)
-            yield running.returned(process(element, seen, **side_inputs))
+            try:
+                outputs = process(element, seen, **side_inputs)
+            except StopIteration:  # leaving this generator, it would become a RuntimeError
+                with running._blame("process"):
+                    raise
+            yield running.returned(outputs)
         with lock:
             running.close()
             self._settle(running)
