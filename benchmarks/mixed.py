@@ -1,14 +1,15 @@
 """Does a run of a million elements, of which a thousand are dear, come close to the ideal?
 
 Dear elements wait for 100 ms, the others for 10 microseconds, a hundred of them together, as nothing can sleep for less
-than some fifty. So eight slots need no eight cores. The dear lie at random, or all in a row. The ideal is a plain
+than some fifty. So eight slots need no eight cores. What sdf itself takes of each element does need them: with as many
+slots as cores, as a cluster has, it is spread over all. The dear lie at random, or all in a row. The ideal is a plain
 mapPartitions over the same elements, with as many dear ones in each slot, dealt by hand; flatMap is the same over the
 elements as they lie. Elements are one block each: they cannot be cut, only moved.
 
 A second table has few elements, of which one partition takes half of the ideal makespan to be expanded.
 
     python benchmarks/mixed.py
-    python benchmarks/mixed.py --elements 100000 --dear 100
+    python benchmarks/mixed.py --slots 2 --elements 250000 --dear 250
 """
 
 import random
@@ -18,7 +19,6 @@ from harness import Bench, in_turn
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
 
-SLOTS = 8
 DEAR_SECONDS = 0.1
 CHEAP_SECONDS = 10e-6
 TOGETHER = 100
@@ -70,15 +70,15 @@ def wait_all(elements):
         yield before, after
 
 
-def late(bench, sc, seconds, count):
+def late(bench, sc, slots, seconds, count):
     """A partition whose elements are expanded late, beside others that are expanded at once."""
     each = seconds / 16
-    elements = [(seconds / 32 if number < 16 else 0.0, each) for number in range(16 * SLOTS)]
+    elements = [(seconds / 32 if number < 16 else 0.0, each) for number in range(16 * slots)]
     table = bench.table(
-        f"{len(elements)} elements of {each:g} s on {SLOTS} slots; one partition is expanded in {seconds / 2:g} s",
+        f"{len(elements)} elements of {each:g} s on {slots} slots; one partition is expanded in {seconds / 2:g} s",
         {"": "{}", "s": "{:.2f}", "over the ideal": "{:.3f}"},
     )
-    dealt = sc.parallelize([elements[slot::SLOTS] for slot in range(SLOTS)], SLOTS).flatMap(wait_all)
+    dealt = sc.parallelize([elements[slot::slots] for slot in range(slots)], slots).flatMap(wait_all)
     runs = {
         "ideal": dealt.count,
         "Staged": lambda: count(elements, StagedRunner(), LateFn()),
@@ -103,11 +103,12 @@ def spend_all(elements):
 
 def main():
     bench = Bench(__doc__, rounds=1)
+    bench.option("--slots", 8)
     bench.option("--elements", 1_000_000, quick=20_000)
     bench.option("--dear", 1000, quick=20)
     bench.option("--late-seconds", 16.0, quick=0.5, help="of work per slot, where a partition is expanded late")
     given = bench.begin()
-    sc = bench.spark(SLOTS)
+    sc = bench.spark(given.slots)
     each = given.elements // given.dear
     dealt = [-number if number % each == 1 else number for number in range(given.elements)]
     dear = [number for number in dealt if number < 0]
@@ -117,15 +118,15 @@ def main():
     middle = len(cheap) // 2
     in_a_row = [*cheap[:middle], *dear, *cheap[middle:]]
     lying = {"at random": at_random, "in a row": in_a_row}
-    ideal = sc.parallelize(dealt, SLOTS).mapPartitions(spend_all)
+    ideal = sc.parallelize(dealt, given.slots).mapPartitions(spend_all)
     table = bench.table(
         f"{given.elements:,} elements of {CHEAP_SECONDS * 1e6:g} us, {given.dear:,} of them of {DEAR_SECONDS:g} s, on "
-        f"{SLOTS} slots; makespan over the ideal",
+        f"{given.slots} slots; makespan over the ideal",
         {"the dear lie": "{}", "ideal": "{:.2f} s", "flatMap": "{:.3f}", "Staged": "{:.3f}", "Live": "{:.3f}"},
     )
 
     def count(elements, runner, fn=None):
-        result = run_sdf(sc.parallelize(elements, SLOTS), fn or SpendFn(), runner=runner)
+        result = run_sdf(sc.parallelize(elements, given.slots), fn or SpendFn(), runner=runner)
         found = result.count()
         result.unpersist()
         return found
@@ -134,7 +135,7 @@ def main():
     for name, elements in lying.items():
         runs = {
             "ideal": ideal.count,
-            "flatMap": sc.parallelize(elements, SLOTS).mapPartitions(spend_all).count,
+            "flatMap": sc.parallelize(elements, given.slots).mapPartitions(spend_all).count,
             "Staged": lambda elements=elements: count(elements, StagedRunner()),
             "Live": lambda elements=elements: count(elements, LiveRunner()),
         }
@@ -143,7 +144,7 @@ def main():
         table.row(name, taken["ideal"].median, *over.values())
         for way in ("Staged", "Live"):
             bench.claim(f"{way}Runner over the ideal, the dear {name}", over[way], at_most=LIMIT)
-    late(bench, sc, given.late_seconds, count)
+    late(bench, sc, given.slots, given.late_seconds, count)
     bench.end()
 
 
