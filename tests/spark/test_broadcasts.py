@@ -145,7 +145,7 @@ class FailsToExpandFn(CountFn):
 def test_a_run_that_fails_frees_it_at_once(sc, fn, runner):
     """Whoever holds on to the error."""
     with sent(sc) as paths, pytest.raises(ProcessError, match="never"):
-        run_sdf(sc.parallelize(ELEMENTS), fn, runner=runner)
+        run_sdf(sc.parallelize(ELEMENTS, 1), fn, runner=runner)
     assert paths == set()
 
 

@@ -13,8 +13,10 @@ from sdf.quarantine.failures import DIED, KILLED
 from sdf.spark.child import run_in_child
 
 WORKER = """
-import ctypes, os, pickle, time
+import ctypes, os, pickle, signal, time
 from sdf.spark.child import run_in_child
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has the tests ignore it
 
 def work(child):
     child.started(1)

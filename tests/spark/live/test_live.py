@@ -396,15 +396,15 @@ def test_tags_that_are_made_up_anew_are_found_out(sc):
 
 
 def test_wrong_arguments_are_errors_at_the_call(sc):
-    """Before any lane runs."""
+    """Before any lane runs; of the partitions for which the call waits."""
     unbounded = type(
         "Endless", (CountFn,), {"get_initial_restriction": lambda self, element: OffsetRange(0, UNBOUNDED)}
     )
     with pytest.raises(UnboundedError, match="has no end"):
-        live_run(sc, [("a", 1)], unbounded())
+        run_sdf(sc.parallelize([("a", 1)], 1), unbounded(), runner=LiveRunner())
     broken = type("Gap", (CountFn,), {"split_restriction": lambda self, element, restriction: [OffsetRange(0, 1)]})
     with pytest.raises(SplitError, match="do not add up"):
-        live_run(sc, [("a", 10)], broken())
+        run_sdf(sc.parallelize([("a", 10)], 1), broken(), runner=LiveRunner())
     with pytest.raises(InvalidTypeError, match="must be a StagedRunner or a LiveRunner"):
         run_sdf(sc.parallelize([1]), CountFn(), runner="live")
 
