@@ -1,8 +1,8 @@
 """Does a run of a million elements, of which a thousand are dear, come close to the ideal?
 
 Dear elements wait for 100 ms, the others for 10 microseconds, a hundred of them together, as nothing can sleep for less
-than some fifty. So eight slots need no eight cores. What sdf itself takes of each element does need them: with as many
-slots as cores, as a cluster has, it is spread over all. The dear lie at random, or all in a row. The ideal is a plain
+than some fifty. So eight slots need no eight cores. But sdf's own CPU time for each element
+is shared by two cores then, not by eight. With ``--slots 2`` each slot has a core, as on a cluster. The dear lie at random, or all in a row. The ideal is a plain
 mapPartitions over the same elements, with as many dear ones in each slot, dealt by hand; flatMap is the same over the
 elements as they lie. Elements are one block each: they cannot be cut, only moved.
 

@@ -66,7 +66,7 @@ class Segments:
 
         Args:
             attempt: the attempt.
-            others: all attempts that are connected.
+            others: the attempts that are still connected.
             now: the time.
         """
         lost = self._ledger.held_by(attempt.lane.number) > 0 and not attempt.closed
@@ -84,7 +84,7 @@ class Segments:
         return None
 
     def forgive(self, items: Iterable[WorkItem]) -> None:
-        """It was not their worker that was lost: something in these work items has failed, and that was told."""
+        """Take back one loss of each: its worker was not lost, the work itself has failed."""
         for item in items:
             self.losses[item.id] = max(0, self.losses[item.id] - 1)
 
@@ -107,7 +107,7 @@ class Segments:
         self._saved(ids, message)
 
     def _tell_interval(self, attempts: Iterable[Attempt], now: float) -> None:
-        """Tell attempts how long a segment may last now, those that know of a very different one."""
+        """Tell attempts how long a segment may last now, unless what they were told last is about the same."""
         seconds = self._interval.seconds(now)
         for attempt in attempts:
             if abs(seconds - attempt.commit_every) > _TOLD_SHARE * attempt.commit_every:

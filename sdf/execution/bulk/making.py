@@ -4,7 +4,7 @@ Alone, as an element outside of any table, is an element
 
 - whose restriction is no plain `OffsetRange` with an end, or has other bounds or sizes than 64 bits hold;
 - which `split_restriction` cuts, on which the DoFn has a remark, or whose size is unknown;
-- whose tracker is no `OffsetRangeTracker`, or makes the parts of a split in a way of its own;
+- whose tracker is no `OffsetRangeTracker`, or overrides what returns restrictions;
 - which is large: more than a sixteenth of its table by size, so that the planner sees it, or of many bytes;
 - which has few neighbours.
 """
@@ -151,7 +151,7 @@ def _size_of_row(fn: DoFn, one: Expanded) -> float | None:
 
 
 def _makes_ranges(tracker: type[Any]) -> bool:
-    """Return whether trackers of a class give their parts as plain `OffsetRange`s; a row's parts are nothing else."""
+    """Return whether a tracker returns plain `OffsetRange`s only: a table can hold no other part of a row."""
     return (
         issubclass(tracker, OffsetRangeTracker)
         and tracker.current_restriction is OffsetRangeTracker.current_restriction
