@@ -1,10 +1,10 @@
 """Does a run of a million elements, of which a thousand are dear, come close to the ideal?
 
 Dear elements wait for 100 ms, the others for 10 microseconds, a hundred of them together, as nothing can sleep for less
-than some fifty. So eight slots need no eight cores. But sdf's own CPU time for each element
-is shared by two cores then, not by eight. With ``--slots 2`` each slot has a core, as on a cluster. The dear lie at random, or all in a row. The ideal is a plain
-mapPartitions over the same elements, with as many dear ones in each slot, dealt by hand; flatMap is the same over the
-elements as they lie. Elements are one block each: they cannot be cut, only moved.
+than some fifty. So eight slots need no eight cores. But two cores then share sdf's own CPU time for all elements, which
+eight cores would share on a cluster. With ``--slots 2`` each slot has a core here, too. The dear lie at random, or all
+in a row. The ideal is a plain mapPartitions over the same elements, with as many dear ones in each slot, dealt by hand;
+flatMap is the same over the elements as they lie. Elements are one block each: they cannot be cut, only moved.
 
 A second table has few elements, of which one partition takes half of the ideal makespan to be expanded.
 

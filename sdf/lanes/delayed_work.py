@@ -55,7 +55,7 @@ class DelayedWork:
         self._deserted = self._deserted or lane.delayed > 0
 
     def adopt(self, heir: LaneState | None) -> None:
-        """Give the work items of lanes without an attempt to a lane that has one. Else all attempts might end too early."""
+        """Give work items of lanes without an attempt to a lane that has one. Else all attempts might end too early."""
         if not self._deserted or heir is None:
             return
         self._deserted = False
