@@ -220,6 +220,17 @@ def standalone(start_clean, tmp_path, monkeypatch):
             start_clean("local[1]")  # before the cluster is gone
 
 
+class WaitsForHostsFn(WaitsFn):
+    """Notes its process. A block takes 50 ms more until the hosts have moved: a slow machine does not end it before."""
+
+    def process(self, element, tracker):
+        for claimed in super().process(element, tracker):
+            Path(self.path, str(os.getpid())).touch()
+            yield claimed
+            if not Path(self.path, "moved").exists():
+                time.sleep(0.05)
+
+
 def test_hosts_come_and_go(standalone, tmp_path):
     """A third host joins a standalone cluster, and has a lane; then one is killed, and the other one decommissioned."""
     cluster, sc = standalone
@@ -234,11 +245,12 @@ def test_hosts_come_and_go(standalone, tmp_path):
                 return
         cluster.kill(first)
         cluster.decommission(second)
+        (noted / "moved").touch()
 
     mover = threading.Thread(target=move)
     mover.start()
     try:
-        report = saved(sc, SignalledFn(noted, None, None, ()), tmp_path, 8000, commit_seconds=3)
+        report = saved(sc, WaitsForHostsFn(noted, (), None), tmp_path, 6000, commit_seconds=3)
     finally:
         ended.set()
         mover.join()
