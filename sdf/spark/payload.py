@@ -26,7 +26,7 @@ from pyspark import RDD, Broadcast, SparkContext
 
 from sdf.errors import SdfError, UnpicklableError, show
 from sdf.execution.bulk.making import expand_in_bulk
-from sdf.execution.bulk.table import Table
+from sdf.execution.bulk.table import MEND, Table
 from sdf.execution.expansion import Expanded, expand
 from sdf.model.dofn import DoFn, call_hook
 from sdf.spark import broadcasts, serde
@@ -220,13 +220,22 @@ def expanded(given: Iterable[bytes | Expanded], warn: WarnsOnce) -> Iterator[Exp
     waiting = given if isinstance(given, deque) else deque(given)
     while waiting:
         one = waiting.popleft()
-        found = one if isinstance(one, Expanded) else serde.loads(one)
+        found = one if isinstance(one, Expanded) else _unpickled(one)
         if isinstance(found, Expanded):
             yield found
         elif isinstance(found, BigElement):
             warn(found)
         else:
             yield from found
+
+
+def _unpickled(pickled: bytes) -> Any:
+    try:
+        return serde.loads(pickled)
+    except Exception as error:
+        raise UnpicklableError(
+            f"elements or their restrictions do not unpickle on the driver ({type(error).__name__}: {error}). {MEND}"
+        ) from error
 
 
 def expand_elements(

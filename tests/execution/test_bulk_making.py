@@ -101,7 +101,7 @@ def test_a_tracker_that_is_no_tracker_of_offsets_is_alone():
     assert numbers(WholeFn()) == [0] * 40
 
 
-@pytest.mark.parametrize("method", ["current_restriction", "try_split", None])
+@pytest.mark.parametrize("method", ["current_restriction", "try_split", "defer_remainder", None])
 def test_a_tracker_that_makes_parts_in_a_way_of_its_own_is_alone(method):
     """They may be of a subclass of OffsetRange, which rows have not. Any other method may be its own."""
 
@@ -114,6 +114,20 @@ def test_a_tracker_that_makes_parts_in_a_way_of_its_own_is_alone(method):
             return kind(restriction)
 
     assert numbers(PagesFn()) == ([40] if method is None else [0] * 40)
+
+
+@pytest.mark.parametrize("kind", [OffsetRangeTracker, type("Own", (OffsetRangeTracker,), {})])
+@pytest.mark.parametrize("method", ["current_restriction", "try_split", "defer_remainder"])
+def test_a_tracker_with_such_a_method_replaced_is_alone(kind, method):
+    """On the object that the DoFn made."""
+
+    class PagesFn(RowFn):
+        def create_tracker(self, element, restriction):
+            tracker = kind(restriction)
+            setattr(tracker, method, getattr(tracker, method))
+            return tracker
+
+    assert numbers(PagesFn()) == [0] * 40
 
 
 def test_what_an_object_has_instead_of_its_class_counts():

@@ -618,6 +618,28 @@ def test_an_element_that_does_not_pickle_is_named(sc):
         run_sdf(elements, CountFn())
 
 
+class OnlyThere:
+    """Pickles, but does not unpickle."""
+
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_an_element_that_does_not_unpickle_is_told_as_such(sc, count):
+    """On the driver, to which one element goes by itself; or on a worker, to which 40 go together."""
+    elements = sc.parallelize(range(count), 1).map(lambda number: (number, OnlyThere()))
+    with pytest.raises(UnpicklableError, match=r"elements .*do not unpickle .*invalid literal.*Mend the __reduce__"):
+        run_sdf(elements, EmptyFn()).count()
+
+
+class EmptyFn(CountFn):
+    """Elements without work to speak of."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, 1)
+
+
 class Says(CountFn):
     def __init__(self, error):
         self.error = error

@@ -35,6 +35,7 @@ _MOST_BLOB_BYTES = 1 << 16  # 2 KiB an element
 _MOST_TABLE_BYTES = 1 << 18
 _MOST_OFFSET = 1 << 62
 _ASKED = "create_tracker", "split_restriction", "remark", "restriction_size"
+_MAKE_RESTRICTIONS = {"current_restriction", "try_split", "defer_remainder"}
 _KINDS = [(kind, 8 * array(kind).itemsize - 1) for kind in "bhiq"]
 
 
@@ -147,16 +148,17 @@ def _size_of_row(fn: DoFn, one: Expanded) -> float | None:
         return None
     if type(whole.stop) is not int or not _fits(whole.start, whole.stop) or size >= _MOST_OFFSET:
         return None
-    return size if _makes_ranges(type(fn.create_tracker(one.element, whole))) else None
+    return size if _makes_ranges(fn.create_tracker(one.element, whole)) else None
 
 
-def _makes_ranges(tracker: type[Any]) -> bool:
+def _makes_ranges(tracker: Any) -> bool:
     """Return whether a tracker returns plain `OffsetRange`s only: a table can hold no other part of a row."""
-    return (
-        issubclass(tracker, OffsetRangeTracker)
-        and tracker.current_restriction is OffsetRangeTracker.current_restriction
-        and tracker.try_split is OffsetRangeTracker.try_split
-    )
+    if type(tracker) is not OffsetRangeTracker:
+        if not isinstance(tracker, OffsetRangeTracker):
+            return False
+        if any(getattr(type(tracker), name) is not getattr(OffsetRangeTracker, name) for name in _MAKE_RESTRICTIONS):
+            return False
+    return _MAKE_RESTRICTIONS.isdisjoint(vars(tracker))  # a method may be replaced
 
 
 def _tables(fn: DoFn, rows: _Rows, dumps: Callable[[Any], bytes]) -> Iterator[Expanded]:

@@ -14,9 +14,10 @@ import attrs
 from sdf.errors import InvalidTypeError, SplitError, UnpicklableError, show
 from sdf.model.restrictions import OffsetRange
 
-__all__ = ["ROWS_OF_BLOB", "Rows", "Table", "named"]
+__all__ = ["MEND", "ROWS_OF_BLOB", "Rows", "Table", "named"]
 
 ROWS_OF_BLOB = 32  # rows pickled together: what is sent of a table is a whole number of these
+MEND = "Mend the __reduce__ or __setstate__ of their class."
 
 Position = tuple[int, int]
 
@@ -125,7 +126,7 @@ class Table:
         try:
             some: list[Any] = pickle.loads(self.blobs[blob])
         except Exception as error:
-            raised = UnpicklableError(f"elements do not unpickle here ({type(error).__name__}: {error}).")
+            raised = UnpicklableError(f"elements do not unpickle here ({type(error).__name__}: {error}). {MEND}")
             raised.has_context = True  # it is not the fault of the element before
             raise raised from error
         return some
