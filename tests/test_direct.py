@@ -711,6 +711,36 @@ def test_a_wrong_return_is_told(methods, message):
         run_direct([("a", 3)], fn)
 
 
+@pytest.mark.parametrize("covered", [(0, 2), (0, 4), (1, 3)])
+def test_a_tracker_of_another_range_is_refused(covered):
+    """What it does not cover would be lost, and what it covers beyond that would be run twice."""
+
+    class OtherFn(CountFn):
+        def create_tracker(self, element, restriction):
+            return OffsetRangeTracker(OffsetRange(*covered))
+
+    got = re.escape(f"(got a tracker of {OffsetRange(*covered)!r})")
+    with pytest.raises(SplitError, match=r"^OtherFn.create_tracker\(\) on .* a tracker of the restriction .*" + got):
+        run_direct([("a", 3)], OtherFn())
+
+
+def test_a_tracker_of_the_whole_is_refused_for_a_part():
+    """Though it was right for the initial restriction: a runner's part would be run twice."""
+
+    class WholeFn(CountFn):
+        def create_tracker(self, element, restriction):
+            return OffsetRangeTracker(OffsetRange(0, element[1]))
+
+        def split_restriction(self, element, restriction):
+            return restriction.split(1)
+
+        def restriction_size(self, element, restriction):
+            return restriction.stop - restriction.start
+
+    with pytest.raises(SplitError, match=r"OffsetRange\(start=0, stop=1\) .*which may be a part of the initial one"):
+        run_direct([("a", 3)], WholeFn())
+
+
 @pytest.mark.parametrize("side_inputs", [[1], "limits", 5], ids=repr)
 def test_side_inputs_are_a_mapping(side_inputs):
     """A list has no names."""

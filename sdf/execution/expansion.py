@@ -16,6 +16,7 @@ import attrs
 
 from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, SplitError, UnboundedError, blame, show
 from sdf.execution.bulk.table import Rows, Table
+from sdf.execution.tracker_views import tracker_of
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.dofn import DoFn
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
@@ -62,10 +63,7 @@ def expand(fn: DoFn, element: Any, *, unbounded: bool = False, restriction: Any 
             whole = as_restriction(fn.get_initial_restriction(element), "it returned")
     where = blame(lambda: f"{name}.{method}()", element, whole)
     with where:
-        tracker: Any = fn.create_tracker(element, whole)
-        if not isinstance(tracker, RestrictionTracker):
-            raise InvalidTypeError(f"it must return an instance of RestrictionTracker (got {show(tracker)})")
-        bounded = tracker.is_bounded()
+        bounded = tracker_of(fn, element, whole).is_bounded()
     if not bounded and not unbounded:
         raise UnboundedError(
             f"{name}.get_initial_restriction() gave {show(whole)} for element {show(element)}, which has no end. "

@@ -34,10 +34,10 @@ from sdf.errors import (
     show,
 )
 from sdf.execution.bulk.table import Rows
-from sdf.execution.tracker_views import LockedTracker, sides
+from sdf.execution.tracker_views import LockedTracker, sides, tracker_of
 from sdf.model.dofn import DoFn
 from sdf.model.restrictions import tiling_flaw
-from sdf.model.trackers import Progress, RestrictionTracker, as_delay, as_pair
+from sdf.model.trackers import Progress, as_delay, as_pair
 
 __all__ = ["Invoker", "Residual"]
 
@@ -110,9 +110,7 @@ class Invoker:
         self._rest_is_others = False  # at a block, not at the end of all blocks
         self._split_lock = Lock()
         with self._blame("create_tracker"):
-            tracker = fn.create_tracker(element, restriction)
-            if not isinstance(tracker, RestrictionTracker):
-                raise InvalidTypeError(f"it must return a RestrictionTracker (got {show(tracker)})")
+            tracker = tracker_of(fn, element, restriction)
             self._tracker, seen = sides(tracker, self._at_edge, self._note_failure)
         with self._blame("create_watermark_estimator"):
             self._watermark = fn.create_watermark_estimator(element, restriction)

@@ -21,15 +21,37 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
-from sdf.errors import ClaimError, show
+from sdf.errors import ClaimError, InvalidTypeError, SplitError, show
 from sdf.execution.offset_claims import OffsetClaims, delivery
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
+from sdf.model.dofn import DoFn
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
+from sdf.model.restrictions import UNBOUNDED, OffsetRange
 from sdf.model.trackers import Progress, RestrictionTracker, deferred, refused_defer
 
-__all__ = ["LockedTracker", "sides"]
+__all__ = ["LockedTracker", "sides", "tracker_of"]
 
 _BUILT_IN = (OffsetRangeTracker, GrowableOffsetRangeTracker, ByteKeyRangeTracker)
+
+
+def tracker_of(fn: DoFn, element: Any, restriction: Any) -> RestrictionTracker:
+    """Return the tracker that a DoFn makes for a restriction.
+
+    Raises:
+        InvalidTypeError: if it is no tracker.
+        SplitError: if it covers another range. Work outside of it would be lost, or run by two trackers.
+    """
+    tracker: Any = fn.create_tracker(element, restriction)
+    if not isinstance(tracker, RestrictionTracker):
+        raise InvalidTypeError(f"it must return an instance of RestrictionTracker (got {show(tracker)})")
+    if type(restriction) is OffsetRange and restriction.stop is not UNBOUNDED:
+        covered = tracker.current_restriction()
+        if isinstance(covered, OffsetRange) and (covered.start, covered.stop) != tuple(restriction):
+            raise SplitError(
+                f"it must return a tracker of the restriction that it is given, which may be a part of the initial one "
+                f"(got a tracker of {show(covered)})"
+            )
+    return tracker
 
 
 def sides(

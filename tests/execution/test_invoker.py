@@ -568,7 +568,7 @@ def test_an_error_of_deferring_that_process_swallows_comes_again_at_the_end(stri
 def test_create_tracker_must_return_a_tracker(tracker):
     """The message names the method."""
     message = (
-        "Fn.create_tracker() on OffsetRange(start=0, stop=10) of element 'a.log': it must return a RestrictionTrac"
+        "Fn.create_tracker() on OffsetRange(start=0, stop=10) of element 'a.log': it must return an instance of Restr"
     )
     with pytest.raises(InvalidTypeError, match=re.escape(message)):
         invoker_of(count, tracker=tracker)
@@ -786,7 +786,9 @@ def race(act, **options):
 def test_splits_from_another_thread(tracker, strict, switching):
     """While one thread runs process() another splits: each position comes once, over primary and residuals."""
     splits, wrong = 0, []
-    for trial in range(40):
+    for trial in range(4000):
+        if trial >= 40 and splits:  # on a busy machine the other thread may come too late, time after time
+            break
         invoker, outputs = race(lambda invoker: invoker.split(0.9), tracker=tracker, strict=strict)
         splits += len(invoker.residuals)
         residuals = [residual.restriction for residual in reversed(invoker.residuals)]
