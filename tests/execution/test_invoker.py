@@ -567,9 +567,8 @@ def test_an_error_of_deferring_that_process_swallows_comes_again_at_the_end(stri
 @pytest.mark.parametrize("tracker", [lambda restriction: None, lambda restriction: restriction, lambda restriction: 5])
 def test_create_tracker_must_return_a_tracker(tracker):
     """The message names the method."""
-    message = (
-        "Fn.create_tracker() on OffsetRange(start=0, stop=10) of element 'a.log': it must return an instance of Restr"
-    )
+    where = "Fn.create_tracker() on OffsetRange(start=0, stop=10) of element 'a.log'"
+    message = f"{where}: it must return an instance of RestrictionTracker"
     with pytest.raises(InvalidTypeError, match=re.escape(message)):
         invoker_of(count, tracker=tracker)
 
