@@ -9,7 +9,7 @@ import pytest
 from pyspark import accumulators
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
-from sdf.errors import SdfError, StageError
+from sdf.errors import SdfError, StageError, UnpicklableError
 from sdf.lanes.assignment import Assignment
 from sdf.spark import expansion_job
 from sdf.spark.as_tasks_end import AsTasksEnd
@@ -223,9 +223,14 @@ def test_elements_that_are_expanded_again_get_a_slot(start_spark, tmp_path, monk
     freed = []
     free = Assignment.frees_slot
     monkeypatch.setattr(Assignment, "frees_slot", lambda self, now: freed.append(self.unsealed) or free(self, now))
-    result = run_sdf(sc.parallelize(["first", "last"], 2), DiesFn(tmp_path, deaths), runner=LiveRunner(lanes=2))
-    assert sorted(result.collect()) == RECORDS
-    assert len(list(tmp_path.glob("died*"))) == deaths
+    for attempt in range(5):  # the new try of the last element may get the slot before a lane does
+        folder = tmp_path / f"{attempt}"
+        folder.mkdir()
+        result = run_sdf(sc.parallelize(["first", "last"], 2), DiesFn(folder, deaths), runner=LiveRunner(lanes=2))
+        assert sorted(result.collect()) == RECORDS
+        assert len(list(folder.glob("died*"))) == deaths
+        if freed:
+            break
     assert freed, "no lane was in the way"
     assert (1 in freed) == (deaths == 2)
     assert result.report.retries == (deaths == 2)
@@ -274,7 +279,7 @@ def test_an_element_that_the_driver_cannot_read(sc, tmp_path, runner):
     """The call fails, though others are still expanded; nothing is left."""
     driver, kept = os.getpid(), len(accumulators._accumulatorRegistry)
     elements = sc.parallelize(["first", "last"], 2).map(lambda one: OnlyOnWorkers(driver) if one == "first" else one)
-    with pytest.raises(ValueError, match="not on the driver"):
+    with pytest.raises(UnpicklableError, match=r"do not unpickle on the driver \(ValueError: not on the driver\)"):
         run_sdf(elements, HeldFn(tmp_path, tmp_path / "go"), runner=runner)
     assert not sc.statusTracker().getActiveJobsIds()
     assert len(accumulators._accumulatorRegistry) == kept
