@@ -39,7 +39,7 @@ def tracker_of(fn: DoFn, element: Any, restriction: Any) -> RestrictionTracker:
 
     Raises:
         InvalidTypeError: if it is no tracker.
-        SplitError: if it covers another range. Work outside of it would be lost, or run by two trackers.
+        SplitError: if it covers another offset range: records would be lost or doubled.
     """
     tracker: Any = fn.create_tracker(element, restriction)
     if not isinstance(tracker, RestrictionTracker):

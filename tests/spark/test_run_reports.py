@@ -233,6 +233,7 @@ def test_report_as_json_and_as_a_page(sc, runner, tmp_path):
     data = json.loads(report.to_json())
     assert data["version"] == 1
     assert len(data["pieces"]) == len(report.pieces)
+    assert data["elements_by_id"] == {str(piece.element_id): repr(piece.element) for piece in report.pieces}
     assert "('big', 250)" in data["elements_by_id"].values()
     report.save(tmp_path / "run.html")
     text = (tmp_path / "run.html").read_text()

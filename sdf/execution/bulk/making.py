@@ -153,12 +153,11 @@ def _size_of_row(fn: DoFn, one: Expanded) -> float | None:
 
 def _makes_ranges(tracker: Any) -> bool:
     """Return whether a tracker returns plain `OffsetRange`s only: a table can hold no other part of a row."""
-    if type(tracker) is not OffsetRangeTracker:
-        if not isinstance(tracker, OffsetRangeTracker):
-            return False
-        if any(getattr(type(tracker), name) is not getattr(OffsetRangeTracker, name) for name in _MAKE_RESTRICTIONS):
-            return False
-    return _MAKE_RESTRICTIONS.isdisjoint(vars(tracker))  # a method may be replaced
+    return (
+        isinstance(tracker, OffsetRangeTracker)
+        and all(getattr(type(tracker), name) is getattr(OffsetRangeTracker, name) for name in _MAKE_RESTRICTIONS)
+        and _MAKE_RESTRICTIONS.isdisjoint(vars(tracker))  # nor is such a method replaced on the object
+    )
 
 
 def _tables(fn: DoFn, rows: _Rows, dumps: Callable[[Any], bytes]) -> Iterator[Expanded]:

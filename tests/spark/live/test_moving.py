@@ -221,7 +221,7 @@ def standalone(start_clean, tmp_path, monkeypatch):
 
 
 class WaitsForHostsFn(WaitsFn):
-    """Notes its process. A block takes 50 ms more until the hosts have moved: a slow machine does not end it before."""
+    """Notes its process. Blocks take 50 ms more until the hosts have moved, so the run outlasts the start of a host."""
 
     def process(self, element, tracker):
         for claimed in super().process(element, tracker):
