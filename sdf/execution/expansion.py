@@ -95,8 +95,8 @@ def checked_size(fn: DoFn, element: Any, restriction: Any) -> float | None:
         return element.size(restriction, partial(checked_size, fn))
     with blame(lambda: f"{type(fn).__name__}.restriction_size()", element, restriction):
         size: Any = fn.restriction_size(element, restriction)
-        if size is None:
-            return None
+        if size is None or (type(size) is int and size >= 0):  # the usual ones: isinstance() with Real is slow
+            return size
         real = isinstance(size, numbers.Real) and not isinstance(size, bool)
         if not real or not 0 <= size < math.inf:
             raise InvalidValueError(f"it must return a finite number >= 0, or None (got {show(size)})")
