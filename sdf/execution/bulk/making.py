@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from itertools import chain, compress, islice, repeat
 from operator import sub
 from typing import Any
@@ -154,14 +153,10 @@ def _size_of_row(fn: DoFn, one: Expanded) -> float | None:
 
 def _makes_ranges(tracker: Any) -> bool:
     """Return whether a tracker returns plain `OffsetRange`s only: a table can hold no other part of a row."""
-    kind: type = type(tracker)
-    return _returns_ranges(kind) and _MAKE_RESTRICTIONS.isdisjoint(vars(tracker))  # no method replaced on the object
-
-
-@cache
-def _returns_ranges(kind: type) -> bool:
-    return issubclass(kind, OffsetRangeTracker) and all(
-        getattr(kind, name) is getattr(OffsetRangeTracker, name) for name in _MAKE_RESTRICTIONS
+    return (
+        isinstance(tracker, OffsetRangeTracker)
+        and all(getattr(type(tracker), name) is getattr(OffsetRangeTracker, name) for name in _MAKE_RESTRICTIONS)
+        and _MAKE_RESTRICTIONS.isdisjoint(vars(tracker))  # nor is such a method replaced on the object
     )
 
 
