@@ -1,6 +1,8 @@
 """Which elements go into a table, whatever their DoFn has of its own."""
 
+import gc
 import pickle
+import weakref
 
 import attrs
 import pytest
@@ -128,6 +130,40 @@ def test_a_tracker_with_such_a_method_replaced_is_alone(kind, method):
             return tracker
 
     assert numbers(PagesFn()) == [0] * 40
+
+
+def test_a_class_of_trackers_that_was_patched_after_its_first_use_is_alone():
+    """A notebook defines it anew: the worker then keeps the class, with the methods of the new one."""
+
+    class PatchedTracker(OffsetRangeTracker):
+        pass
+
+    class PatchedFn(RowFn):
+        def create_tracker(self, element, restriction):
+            return PatchedTracker(restriction)
+
+    assert numbers(PatchedFn()) == [40]
+    PatchedTracker.current_restriction = lambda tracker: OffsetRangeTracker.current_restriction(tracker)
+    assert numbers(PatchedFn()) == [0] * 40
+
+
+def test_a_class_of_trackers_is_let_go():
+    """A worker lives as long as the program, which may make a class for every run."""
+
+    def used():
+        class PassingTracker(OffsetRangeTracker):
+            pass
+
+        class PassingFn(RowFn):
+            def create_tracker(self, element, restriction):
+                return PassingTracker(restriction)
+
+        assert numbers(PassingFn()) == [40]
+        return weakref.ref(PassingTracker)
+
+    tracker = used()
+    gc.collect()
+    assert tracker() is None
 
 
 def test_what_an_object_has_instead_of_its_class_counts():
