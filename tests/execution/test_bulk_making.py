@@ -33,6 +33,16 @@ def numbers(fn, elements=range(40)):
     return [len(one.element) if type(one.element) is Table else 0 for one in made(fn, elements)]
 
 
+def tracked_by(kind):
+    """Give a RowFn whose trackers are of a class."""
+
+    class TrackedFn(RowFn):
+        def create_tracker(self, element, restriction):
+            return kind(restriction)
+
+    return TrackedFn()
+
+
 def test_as_many_as_are_worth_it():
     """From 16 on, also if they are empty."""
 
@@ -95,12 +105,7 @@ def test_a_restriction_of_another_class_is_alone():
 
 def test_a_tracker_that_is_no_tracker_of_offsets_is_alone():
     """Its splits may be anything."""
-
-    class WholeFn(RowFn):
-        def create_tracker(self, element, restriction):
-            return UnsplittableTracker(restriction)
-
-    assert numbers(WholeFn()) == [0] * 40
+    assert numbers(tracked_by(UnsplittableTracker)) == [0] * 40
 
 
 @pytest.mark.parametrize("method", ["current_restriction", "try_split", "defer_remainder", None])
@@ -133,37 +138,27 @@ def test_a_tracker_with_such_a_method_replaced_is_alone(kind, method):
 
 
 def test_a_class_of_trackers_that_was_patched_after_its_first_use_is_alone():
-    """A notebook defines it anew: the worker then keeps the class, with the methods of the new one."""
+    """If a program patches a class, cloudpickle gives its new methods to the class that a worker has already."""
 
     class PatchedTracker(OffsetRangeTracker):
         pass
 
-    class PatchedFn(RowFn):
-        def create_tracker(self, element, restriction):
-            return PatchedTracker(restriction)
-
-    assert numbers(PatchedFn()) == [40]
+    assert numbers(tracked_by(PatchedTracker)) == [40]
     PatchedTracker.current_restriction = lambda tracker: OffsetRangeTracker.current_restriction(tracker)
-    assert numbers(PatchedFn()) == [0] * 40
+    assert numbers(tracked_by(PatchedTracker)) == [0] * 40
 
 
 def test_a_class_of_trackers_is_let_go():
-    """A worker lives as long as the program, which may make a class for every run."""
+    """A program may make a class for each run, and a worker that kept them all would run out of memory."""
 
-    def used():
-        class PassingTracker(OffsetRangeTracker):
-            pass
+    class PassingTracker(OffsetRangeTracker):
+        pass
 
-        class PassingFn(RowFn):
-            def create_tracker(self, element, restriction):
-                return PassingTracker(restriction)
-
-        assert numbers(PassingFn()) == [40]
-        return weakref.ref(PassingTracker)
-
-    tracker = used()
+    assert numbers(tracked_by(PassingTracker)) == [40]
+    kept = weakref.ref(PassingTracker)
+    del PassingTracker
     gc.collect()
-    assert tracker() is None
+    assert kept() is None
 
 
 def test_what_an_object_has_instead_of_its_class_counts():
