@@ -7,6 +7,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal --durations 20  # much of it waits
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+unexport PYTHONDONTWRITEBYTECODE  # images of containers set it; each process would compile sdf and the tests anew
 
 BENCH := "claims.py" "element_costs.py" "throughput.py" "saving.py" "startup.py --slots 2" "startup.py --slots 8" \
 	"connectors.py" "memory.py" \
@@ -41,7 +42,7 @@ define measure
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-versions soak check lint docs bench bench-quick bench-long bench-peers pictures clean
+.PHONY: help setup demo test test-fast test-all test-versions soak check lint docs bench bench-quick bench-long bench-peers pictures clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -64,11 +65,14 @@ demo: .venv/demo-ready  ## Run the main job: count records of real Avro files, o
 	$(BIN)/python examples/read_fn.py
 	@echo "make demo took $$(($$(date +%s) - $(BEGAN))) s, setup and run."
 
-test: setup  ## Run all tests but the soak, in half an hour on two cores
-	$(PYTEST) -m "not soak"
+test-fast: setup  ## Run the tests that need no Spark, in 90 seconds on two cores
+	$(PYTEST) -m "not spark and not slow and not soak"
 
-test-fast: setup  ## Run the tests that need no Spark, in a minute or two
-	$(PYTEST) -m "not spark and not soak"
+test: setup  ## Run a test of every capability, Spark's included, in ten minutes
+	$(PYTEST) -m "not slow and not soak"
+
+test-all: setup  ## Run all tests but the soak, in half an hour
+	$(PYTEST) -m "not soak"
 
 test-versions:  ## Run the core and both runners on the oldest and the newest of all that is promised, claims() on all
 	@./.ci/need-java

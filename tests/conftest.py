@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.connect_server import connect, connect_server  # noqa: F401, fixtures
+from support.cpu_seconds import CpuSeconds
 from support.postgresql import postgresql  # noqa: F401, a fixture
 from support.small_disk import small_disk  # noqa: F401, a fixture
 
@@ -20,6 +21,15 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", FLAGS)
 S3 = "FSSPEC_S3"
 FOLDERS = sorted({str(path.parent) for path in HERE.rglob("*.py") if path.parent.name != "support"})
 os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])
+
+
+def pytest_addoption(parser):
+    parser.addoption("--cpu-seconds", type=int, metavar="N", help="print the N tests that take the most CPU")
+
+
+def pytest_configure(config):
+    if most := config.getoption("--cpu-seconds"):
+        config.pluginmanager.register(CpuSeconds(most))
 
 
 def pytest_collection_modifyitems(items):
