@@ -1,4 +1,4 @@
-"""A million splits while `process` loops over claims(): what it is given is what the runner believes it has.
+"""Thousands of splits, a million in the soak, while `process` loops over claims(): what it is given is what the runner believes it has.
 
 Two threads split, as often as they can, while another one takes what claims() delivers. Python may switch threads
 between any two steps.
@@ -15,8 +15,12 @@ import pytest
 from sdf import ByteKeyRange, ByteKeyRangeTracker, OffsetRange, OffsetRangeTracker
 from sdf.execution.tracker_views import sides
 
-SPLITS = 250_000  # of each kind
-_AT_ONCE = 5_000  # splits that are checked together
+SPLITS = [  # of each kind
+    20_000,
+    pytest.param(50_000, marks=pytest.mark.slow("the same test with fewer splits")),
+    pytest.param(250_000, marks=pytest.mark.soak),
+]
+_AT_ONCE = 2_000  # splits that are checked together
 _START = 10
 _REST_SECONDS = 0 if sys.version_info >= (3, 11) else 1e-5  # Python 3.10 would come back to it at once, time and again
 _LONGEST_PAUSE = 3_000  # turns of a loop: about as long as the system lets one thread run
@@ -92,11 +96,12 @@ class Race:
         assert stop == self.whole.stop
 
 
+@pytest.mark.parametrize("most", SPLITS)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_every_position_is_delivered_or_cut_off_once(kind, switching, capsys):
+def test_every_position_is_delivered_or_cut_off_once(kind, most, switching, capsys):
     """Whenever the splits come."""
     choose, splits, ranges = random.Random(27), 0, 0
-    while splits < SPLITS:
+    while splits < most:
         races = raced(kind, choose)
         splits += sum(len(race.residuals) for race, _ in races)
         ranges += len(races)
