@@ -42,7 +42,7 @@ define measure
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all test-versions soak check lint docs bench bench-quick bench-long bench-peers pictures clean
+.PHONY: help setup demo test test-fast test-all test-reached test-versions soak check lint docs bench bench-quick bench-long bench-peers pictures clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -74,6 +74,11 @@ test: setup  ## Run a test of every capability, Spark's included, in ten minutes
 test-all: setup  ## Run all tests but the soak, in half an hour
 	$(PYTEST) -m "not soak"
 
+test-reached: setup  ## Run those tests that make test leaves to make test-all, if what has changed since BASE reaches them
+	@tests=$$($(BIN)/python .ci/reached.py $(BASE)); \
+	if [ -z "$$tests" ]; then echo "No test reaches what has changed since $(BASE)."; \
+	else $(PYTEST) -m "slow and not soak" $$tests || test $$? = 5; fi  # 5: none of them is slow
+
 test-versions:  ## Run the core and both runners on the oldest and the newest of all that is promised, claims() on all
 	@./.ci/need-java
 	$(PYTHON) .ci/versions.py
@@ -90,7 +95,7 @@ docs: setup  ## Build the documentation into build/docs
 	$(BIN)/python docs/options.py
 	$(BIN)/sphinx-build -W -q -b html docs build/docs
 
-check: lint test  ## What CI runs
+check: lint test  ## Run what has to pass before a change is proposed
 
 bench: setup  ## Measure everything into docs/benchmarks.md and benchmarks/RESULTS.md, in half an hour
 	$(call measure,benchmarks/results,$(BENCH),)

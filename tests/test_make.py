@@ -117,3 +117,73 @@ def test_the_versions_in_between_run_the_stress_test_of_claims_alone(run_without
     _, said = run_without("3.10", "3.13")
     assert said.count("claims(): 7 passed") == 2
     assert "core" not in said
+
+
+FILES = {
+    "sdf/__init__.py": "from sdf.model import Fn\nif TYPE_CHECKING:\n    from sdf.run import run\n",
+    "sdf/model.py": "class Fn: pass",
+    "sdf/run.py": "from sdf import store\n",
+    "sdf/store.py": "",
+    "sdf/sinks/__init__.py": "from sdf.sinks.files import Files",
+    "sdf/sinks/files.py": "def write():\n    from sdf import store",
+    "examples/count.py": "from sdf import run",
+    "docs/page.md": "",
+    "setup.cfg": "",
+    "tests/support/fns.py": "from sdf import Fn",
+    "tests/test_model.py": "from sdf import Fn",
+    "tests/test_run.py": "from sdf import run\nfrom support.fns import ListFn",
+    "tests/sinks/test_files.py": "import sdf.sinks",
+    "tests/test_child.py": "run([python, '-c', 'import x'], env={'MODULE': 'sdf.store'})",
+    "tests/test_docs.py": "for page in Path('docs').iterdir(): pass",
+    "tests/test_examples.py": "for program in Path('examples').iterdir(): pass",
+}
+ALL = sorted(Path(name).stem for name in FILES if "/test_" in name)
+
+
+@pytest.fixture
+def reached(tmp_path):
+    """Return a function from changed files to the tests of a small checkout that reach them."""
+    spec = importlib.util.spec_from_file_location("reached", ROOT / ".ci" / "reached.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for step in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *step], cwd=tmp_path, check=True)
+
+    def run(*changed, commit="HEAD"):
+        for name in changed:
+            (tmp_path / name).write_text("changed = 1\n" + FILES.get(name, ""))
+        subprocess.run([*git, "add", "."], cwd=tmp_path, check=True)
+        return sorted(Path(name).stem for name in module.main(tmp_path, commit))
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("changed", "tests"),
+    [
+        ([], []),
+        (["sdf/store.py"], ["test_child", "test_files", "test_run"]),
+        (["sdf/run.py"], ["test_run"]),
+        (["sdf/sinks/files.py"], ["test_files"]),
+        (["sdf/model.py"], [test for test in ALL if test not in ("test_docs", "test_examples")]),
+        (["tests/support/fns.py"], ["test_run"]),
+        (["tests/test_docs.py", "tests/test_new.py"], ["test_docs", "test_new"]),
+        (["docs/page.md"], ["test_docs"]),
+        (["examples/count.py"], ["test_examples"]),
+        (["sdf/run.py", "setup.cfg"], ["tests"]),
+    ],
+    ids=str,
+)
+def test_a_change_reaches_the_tests_that_import_it(reached, changed, tests):
+    """At whatever remove, within functions, in other processes, or by its folder."""
+    assert reached(*changed) == tests
+
+
+@pytest.mark.parametrize("commit", ["", "no-such-commit"])
+def test_where_nobody_knows_what_has_changed_all_tests_are_reached(reached, commit):
+    """CI gives no commit, or git does not have it."""
+    assert reached("sdf/run.py", commit=commit) == ["tests"]
