@@ -1,6 +1,7 @@
 """The layers: who may import whom, and that pyspark stays behind one door."""
 
 import ast
+import functools
 import importlib
 import subprocess
 import sys
@@ -228,16 +229,19 @@ def name_of(path):
 NAMES = {name_of(path): path for path in MODULES}
 
 
+@functools.cache
 def imports_of(path):
-    """Give the dotted name of all that a module imports, wherever in it, for the type checker too."""
+    """Return the dotted names of all that a module imports, wherever in it, for the type checker too."""
+    names = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name} has a relative import"
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                yield full if full.removeprefix("sdf.") in NAMES else node.module
+                names.append(full if full.removeprefix("sdf.") in NAMES else node.module)
+    return names
 
 
 def own_imports_of(path):
@@ -252,13 +256,19 @@ def group_of(name):
     return next((".".join(parts[:n]) for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in LAYERS), None)
 
 
-every_module = pytest.mark.parametrize("path", MODULES, ids=name_of)
+def found(look, paths=MODULES):
+    """Return what a look at each module finds, by its name, where it finds something."""
+    return {name_of(path): what for path in paths if (what := look(path))}
 
 
-@every_module
-def test_every_module_has_a_line(path):
+def names_in(path, libraries):
+    """Return what a module imports of these libraries."""
+    return [name for name in imports_of(path) if name.split(".")[0] in libraries]
+
+
+def test_every_module_has_a_line():
     """A new package must take its place in the layers."""
-    assert group_of(name_of(path)) is not None
+    assert [name for name in NAMES if group_of(name) is None] == []
 
 
 def test_layers_have_no_cycle():
@@ -268,11 +278,14 @@ def test_layers_have_no_cycle():
     assert upwards == set()
 
 
-@every_module
-def test_module_imports_downwards_only(path):
+def test_modules_import_downwards_only():
     """No module imports what the line of its group does not name."""
-    group = group_of(name_of(path))
-    assert {group_of(name) for name in own_imports_of(path)} - LAYERS[group] - {group} == set()
+
+    def upwards(path):
+        group = group_of(name_of(path))
+        return {group_of(name) for name in own_imports_of(path)} - LAYERS[group] - {group}
+
+    assert found(upwards) == {}
 
 
 def test_lines_name_no_more_than_is_imported():
@@ -292,22 +305,22 @@ def test_no_modules_import_one_another():
     assert waiting == {}
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if "spark" not in path.parts], ids=name_of)
-def test_only_spark_names_pyspark(path):
+def test_only_spark_names_pyspark():
     """Nothing outside sdf/spark/ imports pyspark or py4j."""
-    assert [name for name in imports_of(path) if name.split(".")[0] in ("pyspark", "py4j")] == []
+    outside = [path for path in MODULES if "spark" not in path.parts]
+    assert found(lambda path: names_in(path, ("pyspark", "py4j")), outside) == {}
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.split(".")[0] not in IMPURE])
-def test_core_does_not_touch_the_outside_world(name):
+def test_core_does_not_touch_the_outside_world():
     """Clocks, sockets, files and the environment are passed in, but for the doors to them."""
-    assert sorted(set(imports_of(NAMES[name])) & OUTSIDE_WORLD - DOORS.get(name, set())) == []
+    core = [path for path in MODULES if name_of(path).split(".")[0] not in IMPURE]
+    assert len(core) > 50
+    assert found(lambda path: set(imports_of(path)) & OUTSIDE_WORLD - DOORS.get(name_of(path), set()), core) == {}
 
 
-@every_module
-def test_sdf_needs_no_pytest(path):
+def test_sdf_needs_no_pytest():
     """check_dofn works under any test runner."""
-    assert [name for name in imports_of(path) if name.split(".")[0] == "pytest"] == []
+    assert found(lambda path: names_in(path, ("pytest",))) == {}
 
 
 def test_import_of_the_sinks_imports_no_library():
@@ -320,11 +333,14 @@ def test_import_of_the_sinks_imports_no_library():
     assert run.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("io/**/*.py")), ids=name_of)
-def test_connectors_use_the_public_surface_only(path):
+def test_connectors_use_the_public_surface_only():
     """So that they are examples of how to write one; but ReadGroups reads what group_by_key() has written."""
-    names = own_imports_of(path) - ({"grouping.sorted_pairs"} if path.name == "groups.py" else set())
-    assert [name for name in names if name.split(".")[0] not in ("__init__", "errors", "extras", "io", "numbers")] == []
+
+    def others(path):
+        names = own_imports_of(path) - ({"grouping.sorted_pairs"} if path.name == "groups.py" else set())
+        return [name for name in names if name.split(".")[0] not in ("__init__", "errors", "extras", "io", "numbers")]
+
+    assert found(others, sorted(ROOT.glob("io/**/*.py"))) == {}
 
 
 def test_import_of_the_connectors_imports_no_library():
@@ -357,27 +373,35 @@ def test_all_has_no_name_twice():
     assert len(sdf.__all__) == len(set(sdf.__all__))
 
 
-@pytest.mark.parametrize("name", sdf.__all__)
-def test_public_name_can_be_imported(name):
+def test_public_names_can_be_imported():
     """``from sdf import name`` works, for what needs Spark too."""
-    assert getattr(importlib.import_module("sdf"), name) is not None
+    assert [name for name in sdf.__all__ if getattr(importlib.import_module("sdf"), name, None) is None] == []
 
 
-@pytest.mark.parametrize("name", [name for name in sdf.__all__ if name != "UNBOUNDED"])
-def test_public_name_has_a_docstring(name):
+def test_public_names_have_a_docstring():
     """Private is _underscore; public is documented."""
-    assert getattr(sdf, name).__doc__
+    assert [name for name in sdf.__all__ if name != "UNBOUNDED" and not getattr(sdf, name).__doc__] == []
 
 
-@every_module
-def test_module_exports_exist(path):
+def exports_that_are_missing(path):
+    module = importlib.import_module(f"sdf.{name_of(path)}".removesuffix(".__init__"))
+    return [name for name in getattr(module, "__all__", ()) if not hasattr(module, name)]
+
+
+SOURCE = [path for path in MODULES if name_of(path).startswith("spark.source")]
+
+
+def test_exports_of_modules_exist():
     """Every name in a module's __all__ is there."""
-    name = name_of(path)
-    if name.startswith("spark.source"):
-        pytest.importorskip("pyarrow")
-    if not name.endswith("__main__"):  # which runs when it is imported
-        module = importlib.import_module(f"sdf.{name}".removesuffix(".__init__"))
-        assert [name for name in getattr(module, "__all__", ()) if not hasattr(module, name)] == []
+    runs = [path for path in MODULES if path.stem == "__main__"]  # when it is imported
+    assert found(exports_that_are_missing, [path for path in MODULES if path not in (*SOURCE, *runs)]) == {}
+
+
+def test_exports_of_the_data_source_exist():
+    """It needs pyarrow when it is imported."""
+    pytest.importorskip("pyarrow")
+    assert SOURCE
+    assert found(exports_that_are_missing, SOURCE) == {}
 
 
 def test_unknown_name_raises():
@@ -386,7 +410,6 @@ def test_unknown_name_raises():
         _ = sdf.run_spf
 
 
-@every_module
-def test_module_has_a_docstring(path):
+def test_modules_have_a_docstring():
     """Each module says what its one idea is."""
-    assert ast.get_docstring(ast.parse(path.read_text()))
+    assert found(lambda path: not ast.get_docstring(ast.parse(path.read_text()))) == {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 
 import attrs
 
@@ -96,7 +97,7 @@ def hosts_of(workers: Sequence[str]) -> list[str]:
     return hosts if len(set(hosts)) > 1 else list(workers)
 
 
-@attrs.frozen(order=True)
+@attrs.frozen
 class _Like:
     """A piece in a group of like ones."""
 
@@ -104,6 +105,9 @@ class _Like:
     host: str
     seconds: float
     least: float  # its rate if the longest block of its element is in it, 0 if that block took longer
+
+
+_by_rate = attrgetter("rate")  # an order of the class itself would compare tuples of all its fields
 
 
 def _like(
@@ -124,10 +128,10 @@ def _like(
             if (rate := _rate(piece)) is not None
         ]
         if shared:
-            yield 1, sorted(group)
+            yield 1, sorted(group, key=_by_rate)
         else:
             alone += group
-    yield _FEWEST, sorted(alone)
+    yield _FEWEST, sorted(alone, key=_by_rate)
 
 
 def _rate(piece: PieceRun, *, without: float = 0.0) -> float | None:

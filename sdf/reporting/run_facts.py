@@ -161,9 +161,12 @@ class RunFacts:
 
         None if there is none, or if the run is not complete.
         """
+        return self._straggler(self.slow_hosts)
+
+    def _straggler(self, slow_hosts: list[SlowHost]) -> Straggler | None:
         if not self.complete:
             return None
-        slow = {host.name for host in self.slow_hosts}
+        slow = {host.name for host in slow_hosts}
         hosts = hosts_of([task.worker for task in self.tasks])
         return straggler(
             self.pieces,
@@ -210,10 +213,10 @@ def findings(report: RunFacts) -> Iterator[str]:
     """
     if not report.complete:
         yield f"lanes that have ended: {len(report.tasks):,} of {report.lanes:,}; the others are not in this report"
-    found = report.straggler
+    slow = report.slow_hosts
+    found = report._straggler(slow)
     if found is not None:
         yield f"straggler: {found}"
-    slow = report.slow_hosts
     yield from (f"slow host: {host}" for host in slow[:_MOST_HOSTS])
     if len(slow) > _MOST_HOSTS:
         yield f"... and {count_of(len(slow) - _MOST_HOSTS, 'slow host')} more"
