@@ -179,7 +179,7 @@ def run_to_end(
         for residual in part.residuals:
             child = residual_item(fn, item, residual, next(numbers), item.id)
             due = clock()
-            if not residual.lies_behind:
+            if residual.deferred:
                 due += deferrals.delay_seconds(child, residual.delay_seconds)
             heapq.heappush(todo, (due, next(orders), child))
     call_hook(fn, "finish_bundle")

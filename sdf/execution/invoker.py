@@ -33,7 +33,6 @@ from sdf.errors import (
     blame,
     show,
 )
-from sdf.execution.bulk.table import Rows
 from sdf.execution.tracker_views import LockedTracker, sides, tracker_of
 from sdf.model.dofn import DoFn
 from sdf.model.restrictions import tiling_flaw
@@ -57,11 +56,6 @@ class Residual:
     delay_seconds: float = 0
     watermark: Any = None
     deferred: bool = False
-
-    @property
-    def lies_behind(self) -> bool:
-        """Whether it holds the rows of a table behind one that was cut or deferred, for which nothing was asked."""
-        return not self.deferred and type(self.restriction) is Rows
 
 
 class Invoker:

@@ -271,7 +271,7 @@ class Lane:
         self._kept += 1
         kept = residual_item(self._fn, item, residual, -self._kept, driver_id(item))
         delay_seconds = 0.0
-        if not residual.lies_behind:
+        if residual.deferred:
             delay_seconds = self._deferrals.delay_seconds(kept, residual.delay_seconds, cut_from=item.id)
         self._mine.append((self._clock() + delay_seconds, kept))
 

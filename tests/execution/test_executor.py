@@ -3,8 +3,10 @@
 import pytest
 from support.clock import Clock
 from support.fns import CountFn, OnlyDefersFn
+from support.simulated_tables import RefusedFn, in_tables
 
 from sdf.errors import DeferError
+from sdf.execution import deferrals
 from sdf.execution.executor import Executor, run_to_end
 from sdf.execution.work_items import WorkItem
 from sdf.model.restrictions import OffsetRange
@@ -55,6 +57,18 @@ def test_work_that_only_defers_ends_in_an_error():
     """It would go on for ever."""
     with pytest.raises(DeferError, match=r"OnlyDefersFn\.process\(\) deferred .* 101 times in a row without a claim"):
         outputs_of(OnlyDefersFn(), items_of(5), Clock())
+
+
+def test_rows_behind_a_deferred_one_do_not_wait_with_it(monkeypatch):
+    """Each defers for a second, at once; twenty of them are not one that gets nowhere."""
+    monkeypatch.setattr(deferrals, "_MOST_IDLE", 5)
+    fn, clock = RefusedFn(1.0), Clock(0.0)
+    elements = [(f"{number} refused", 1) for number in range(20)]
+    (one,) = in_tables(fn, elements, 20)
+    assert outputs_of(fn, [WorkItem(0, 0, one.element, one.restriction, 20)], clock) == [
+        (name, 0) for name, _ in elements
+    ]
+    assert clock.now == 1.0
 
 
 @pytest.mark.parametrize(

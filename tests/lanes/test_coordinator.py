@@ -5,6 +5,8 @@ import pickle
 
 import attrs
 import pytest
+from support.simulated_lanes import NumbersFn
+from support.simulated_tables import in_tables
 from support.timed import TimedFn
 
 from sdf.errors import InvalidValueError, LedgerError, StageError
@@ -350,6 +352,35 @@ def test_a_report_of_some_lanes_claims_nothing_of_the_others():
         "lanes that have ended: 2 of 3; the others are not in this report",
     ]
     assert (report.complete, report.straggler, report.idle) == (False, None, None)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_the_report_holds_a_row_that_took_long_beside_the_others_of_its_table(saved):
+    """Several messages tell of both; what they say of the same row, or of the same others, adds up.
+
+    In a saved run the attempt ends before its lane does: another table waits.
+    """
+    fn = NumbersFn()
+    work = RunState(fn)
+    share = [*work.add(in_tables(fn, [(str(row), 10) for row in range(10 if saved else 5)], 5))]
+    save = (lambda item_ids, message: None) if saved else None
+    coordinator = Coordinator(
+        work, [share], send=lambda *_: None, min_piece_seconds=0.05, patience_seconds=10.0, saved=save
+    )
+    coordinator.connected(0, Hello(0, "worker", 0.0), 0.0)
+    coordinator.received(0, Ready(0, 0, 0.0, 0.0), 0.0)
+    others, dear = (0, 0.0, 1.0, 20.0, 20, 0.0, 2, -1), (0, 0.5, 3.0, 4.0, 0, 0.0, 1, 3)
+    coordinator.received(0, Ready(20, 3, 24.0, 4.0, (others, dear)), 4.0)
+    if saved:
+        coordinator.received(0, SegmentDone(1, 0, [None], (50,), 1.0, 0.1), 8.0)
+    more = (0, 4.0, 1.0, 20.0, 30, 0.0, 2, -1), (0, 4.5, 3.0, 6.0, 0, 0.0, 0, 3)
+    coordinator.received(0, Ready(50, 5, 50.0, 8.0, more), 8.0)
+    coordinator.lost(0, 8.0)
+    pieces = coordinator.report(9.0).pieces
+    assert [(piece.element_id, piece.seconds, piece.units, piece.records, piece.elements) for piece in pieces] == [
+        (0, 2.0, 40.0, 50, 4),
+        (3, 6.0, 10.0, 0, 1),
+    ]
 
 
 class SavedRun(Run):

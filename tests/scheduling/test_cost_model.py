@@ -49,6 +49,14 @@ def test_a_piece_is_a_share_of_a_work_item():
     assert costs.seconds_of(item_of(9, 0, 20)) == pytest.approx(40, rel=0.1)
 
 
+def test_what_ran_in_part_is_a_share_of_a_work_item():
+    """A tenth of it took five seconds, so all of it takes fifty."""
+    costs = CostModel()
+    part = Part(0, OffsetRange(0, 10), (), 10, 5.0)
+    costs.observe(Outcome(1, (part,), 10, 5.0, (Ran(0, 0.0, 5.0, 10, 0),)), [item_of(0, 0, 100)])
+    assert costs.mean_of_items() == pytest.approx(50.0)
+
+
 def test_what_was_given_back_untouched_is_no_work_item_that_cost_nothing():
     """All of it was deferred, at once."""
     costs = CostModel()
@@ -311,6 +319,17 @@ def test_the_mean_is_an_expectation_too(seconds, surprised):
     costs = CostModel()
     ran(costs, 0, 3, 3.0)
     ran(costs, 1, 1, seconds, whole=False)
+    assert costs.surprised is surprised
+
+
+@pytest.mark.parametrize(("seconds", "surprised"), [(30.0, False), (3.0, True)])
+def test_a_piece_is_expected_to_cost_what_its_parent_did_and_not_the_mean(seconds, surprised):
+    """The parent takes ten times the mean, and still runs."""
+    costs = CostModel()
+    ran(costs, 0, 3, 3.0)
+    costs.learn(1, 1, 10.0)
+    (rest,) = cut_off(costs, item_of(2, 3, 6, parent=1))
+    ran(costs, rest.id, 3, seconds)
     assert costs.surprised is surprised
 
 
