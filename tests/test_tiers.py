@@ -1,4 +1,4 @@
-"""The tiers: what make test leaves to make test-all is shown by make test in a smaller form; no capability is left out."""
+"""The tiers: make test shows in a smaller form what it leaves to make test-all, and leaves no capability out."""
 
 import ast
 import re
