@@ -110,7 +110,23 @@ class World:
             self.look()
 
 
-@pytest.mark.parametrize("seed", range(40))
+OFTEN = {
+    0,
+    2,
+    3,
+    4,
+    7,
+    10,
+    11,
+    21,
+    24,
+    33,
+    39,
+}  # have all pairs of things that happen one after the other, and all branches
+MORE = pytest.mark.slow("the same with the seeds of OFTEN")
+
+
+@pytest.mark.parametrize("seed", [seed if seed in OFTEN else pytest.param(seed, marks=MORE) for seed in range(40)])
 def test_each_line_is_given_once_whatever_happens_to_its_file(tmp_path, seed, monkeypatch):
     """And again by the parts that were pinned, where nothing was cut short since."""
     world = World(tmp_path, seed, monkeypatch)

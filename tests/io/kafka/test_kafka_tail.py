@@ -3,6 +3,7 @@
 import re
 import socket
 import threading
+import time
 from datetime import datetime, timezone
 
 import attrs
@@ -21,6 +22,7 @@ from sdf.io.kafka import tail as tail_module
 kafka = pytest.importorskip("confluent_kafka")
 
 QUIET = {"log_level": 0}
+EAGER = {**QUIET, "fetch.wait.max.ms": 10}  # else brokers that have nothing new answer after half a second
 PARTITION = TopicPartition("topic", 1)
 
 
@@ -34,7 +36,7 @@ def cluster():
 def config(cluster):
     found = cluster.list_topics(timeout=10).brokers.values()
     cluster.list_topics("topic", timeout=10)  # which makes it, with four partitions
-    return {"bootstrap.servers": ",".join(f"{broker.host}:{broker.port}" for broker in found), **QUIET}
+    return {"bootstrap.servers": ",".join(f"{broker.host}:{broker.port}" for broker in found), **EAGER}
 
 
 @pytest.fixture
@@ -138,7 +140,7 @@ def other():
     cluster = kafka.Producer({"test.mock.num.brokers": 1, **QUIET})
     (broker,) = cluster.list_topics(timeout=10).brokers.values()
     cluster.list_topics("topic", timeout=10)
-    return cluster, {"bootstrap.servers": f"{broker.host}:{broker.port}", **QUIET}
+    return cluster, {"bootstrap.servers": f"{broker.host}:{broker.port}", **EAGER}
 
 
 @pytest.mark.parametrize(
@@ -181,6 +183,8 @@ def test_a_part_that_comes_again_when_its_messages_are_gone(cluster, config, oth
     assert values(before.read()) == [b"a", b"b"]
     send(other[0], b"c")
     tail = follow(TailKafka(other[1]), PARTITION)
+    assert values(tail.read()) == [b"c"]
+    tail.fn.timeout_seconds = 2  # not before: a busy machine may take a second to connect
     tail.pins = before.pins
     with pytest.raises(SourceChangedError, match=r"ends at offset 1; .*TailKafka\(fail_on_data_loss=False\)"):
         tail.again()
@@ -192,7 +196,7 @@ def empty():
     cluster = kafka.Producer({"test.mock.num.brokers": 1, **QUIET})
     (broker,) = cluster.list_topics(timeout=10).brokers.values()
     servers = f"{broker.host}:{broker.port}"
-    return cluster, {"bootstrap.servers": servers, "allow.auto.create.topics": False, **QUIET}
+    return cluster, {"bootstrap.servers": servers, "allow.auto.create.topics": False, **EAGER}
 
 
 def test_a_topic_that_was_deleted(cluster, config, empty, follow, caplog):
@@ -295,7 +299,7 @@ def brokers():
 
 def test_brokers_that_are_away_are_waited_for(brokers, follow, caplog):
     """Less and less often, and the log says so; then it goes on."""
-    config = {"bootstrap.servers": brokers.servers, **QUIET}
+    config = {"bootstrap.servers": brokers.servers, **EAGER}
     producer = kafka.Producer(config)
     send(producer, b"a")
     tail = follow(TailKafka(config, poll_seconds=3), PARTITION)
@@ -320,7 +324,7 @@ def test_brokers_that_are_away_are_waited_for(brokers, follow, caplog):
 
 def test_brokers_are_not_waited_for_longer_than_the_user_says(brokers, follow):
     """It is an error then, which says how long it was."""
-    config = {"bootstrap.servers": brokers.servers, **QUIET}
+    config = {"bootstrap.servers": brokers.servers, **EAGER}
     send(kafka.Producer(config), b"a")
     tail = follow(TailKafka(config, poll_seconds=1, away_seconds=4), PARTITION)
     brokers.go()
@@ -331,12 +335,11 @@ def test_brokers_are_not_waited_for_longer_than_the_user_says(brokers, follow):
 
 
 @pytest.mark.parametrize("what", ["a pinned part", "partitions", "a commit", "the end"])
-def test_what_cannot_be_put_off_waits_on_its_own(brokers, follow, what):
-    """The brokers come back while it waits."""
-    config = {"bootstrap.servers": brokers.servers, "group.id": "g", **QUIET}
+def test_what_cannot_be_put_off_waits_on_its_own(brokers, follow, what, caplog):
+    """The brokers come back when it has said that it asks again; of a commit the library says nothing while it waits."""
+    config = {"bootstrap.servers": brokers.servers, "group.id": "g", **EAGER}
     send(kafka.Producer(config), b"a")
-    tail = follow(TailKafka(config, timeout_seconds=2), PARTITION)  # a busy machine may take a second to connect
-    watch = follow(WatchTopics(config, timeout_seconds=2), "topic")
+    tail, watch = follow(TailKafka(config), PARTITION), follow(WatchTopics(config), "topic")
     assert values(tail.read()) == [b"a"]
     (pinned, _) = tail.pins[0]
     assert len(watch.read()) == 4
@@ -346,11 +349,20 @@ def test_what_cannot_be_put_off_waits_on_its_own(brokers, follow, what):
         "a commit": lambda: tail.fn.on_commit(PARTITION, pinned),
         "the end": lambda: tail.fn.truncate(PARTITION, tail.left),
     }
+    tail.fn.timeout_seconds = watch.fn.timeout_seconds = 0.5  # not before: a busy machine may take a second to connect
     brokers.go()
-    back = threading.Timer(3, brokers.come)
+    gone = time.monotonic()
+
+    def come_back():
+        while "Asks again in" not in caplog.text and not (what == "a commit" and time.monotonic() > gone + 1):
+            time.sleep(0.02)
+        brokers.come()
+
+    back = threading.Thread(target=come_back)
     back.start()
     do[what]()
     back.join()
+    assert ("Asks again in" in caplog.text) == (what != "a commit")
 
 
 def test_servers_that_were_never_there_are_not_waited_for():
