@@ -116,7 +116,13 @@ def cluster(start_spark):
 
 
 @every_runner
-@pytest.mark.parametrize("soaking", [False, pytest.param(True, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "soaking",
+    [
+        pytest.param(False, marks=pytest.mark.slow("test_bulk_runs.py::test_a_lost_worker_loses_nothing")),
+        pytest.param(True, marks=pytest.mark.soak),
+    ],
+)
 def test_every_record_once_whatever_is_killed_when(cluster, runner, soaking):
     """At each action, also where all stored blocks were lost before it."""
     happened = ["failed tasks", "dear rows cut", "deferred"] + ["lost blocks"] * isinstance(runner, StagedRunner)

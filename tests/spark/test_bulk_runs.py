@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from support.fns import CountFn, NotesRuns, expected
 from support.killing import lose_blocks
+from support.warm_pyspark import WARM
 
 from sdf import LiveRunner, OffsetRangeTracker, StagedRunner, TaggedOutput, run_sdf
 from sdf.errors import ProcessError
@@ -22,7 +23,7 @@ SMALL = [(f"{number}", number % 4) for number in range(3000)]
 @pytest.fixture(scope="module")
 def sc(start_spark):
     """Four slots in this process, and three more tries for a task that fails."""
-    return start_spark("local[4,4]")
+    return start_spark("local[4,4]", **WARM)
 
 
 class OwnFn(CountFn):
@@ -145,12 +146,12 @@ def test_an_error_names_the_element(sc, runner):
 
 def test_lost_blocks_are_replayed(sc, tmp_path):
     """From the rows that the task has committed, cut where they were cut."""
-    fn = NotesRuns(tmp_path, 0.001)
-    result = run_sdf(sc.parallelize(SMALL, 2), fn, runner=StagedRunner(budget_seconds=0.2))
+    fn, few = NotesRuns(tmp_path, 0.001), SMALL[:1500]
+    result = run_sdf(sc.parallelize(few, 2), fn, runner=StagedRunner(budget_seconds=0.1))
     assert len(result.report.tasks) > 8
     before = fn.runs()
     assert lose_blocks(sc) > 8
-    assert Counter(result.collect()) == expected(SMALL)
+    assert Counter(result.collect()) == expected(few)
     assert fn.runs() - before == sum(task.work_items for task in result.report.tasks)
     result.unpersist()
 

@@ -11,6 +11,7 @@ from itertools import chain
 import pytest
 from support.fns import CountFn, NotesRuns, OddFn, SlowCountFn, expected
 from support.killing import lose_blocks
+from support.warm_pyspark import WARM
 
 from sdf import MonotonicWatermark, StagedRunner, TaggedOutput, run_sdf
 from sdf.errors import LedgerError
@@ -29,7 +30,7 @@ MANY_STAGES = StagedRunner(budget_seconds=0.1)
 @pytest.fixture(scope="module")
 def sc(start_spark):
     """Four slots in this process, and three more tries for a task that fails."""
-    return start_spark("local[4,4]")
+    return start_spark("local[4,4]", **WARM)
 
 
 def test_blocks_lost_before_the_first_action_and_again_later(sc, tmp_path):
@@ -37,7 +38,7 @@ def test_blocks_lost_before_the_first_action_and_again_later(sc, tmp_path):
     fn = NotesRuns(tmp_path)
     result = run_sdf(sc.parallelize(ELEMENTS), fn, runner=MANY_STAGES)
     assert result.report.splits >= 3
-    for _ in range(3):
+    for _ in range(2):
         before = fn.runs()
         assert lose_blocks(sc) >= len(result.report.tasks)
         assert Counter(result.collect()) == expected(ELEMENTS)
@@ -107,7 +108,7 @@ class DiesOnce(SlowCountFn):
 
         context = TaskContext.get()
         for name, i in super().process(element, tracker):
-            if i % 40 == 20 and context.attemptNumber() == 0:
+            if i in (20, 150) and context.attemptNumber() == 0:
                 with open(os.path.join(self.folder, f"{context.taskAttemptId()}"), "w"):
                     pass
                 if self.how == "killed":
@@ -120,7 +121,7 @@ class DiesOnce(SlowCountFn):
 def test_tasks_that_die_half_way_are_run_again_by_spark(sc, tmp_path, how):
     """What a failed attempt gave is not in the result; the retry counts."""
     result = run_sdf(sc.parallelize(ELEMENTS), DiesOnce(tmp_path, how), runner=MANY_STAGES)
-    assert len(list(tmp_path.iterdir())) >= 2
+    assert len(list(tmp_path.iterdir())) == 2
     assert Counter(result.collect()) == expected(ELEMENTS)
     result.unpersist()
 
@@ -165,7 +166,7 @@ def test_a_replay_goes_on_after_what_process_defers(sc):
     """Where it defers may be another place than before: what was committed is run to its end in any case."""
     elements = [("a", 100), ("b", 30)]
     outputs = run_sdf(sc.parallelize(elements), RateLimitedFn(), tags=("odd",))
-    for _ in range(3):
+    for _ in range(2):
         assert lose_blocks(sc) > 0
         records = Counter(chain.from_iterable(rdd.collect() for rdd in outputs.values()))
         assert records == expected(elements)
@@ -193,7 +194,7 @@ class Random(CountFn):
 
 def test_a_process_that_is_not_deterministic_is_found_out(sc):
     """A replay that gives another number of records is an error, never a wrong result."""
-    result = run_sdf(sc.parallelize([("a", 5000)]), Random())
+    result = run_sdf(sc.parallelize([("a", 5000)]), Random(), runner=StagedRunner(max_tasks=1))  # one that fails
     assert lose_blocks(sc) > 0
     with pytest.raises(Exception, match=r"ReplayError: Random.process\(\) is not deterministic"):
         result.count()

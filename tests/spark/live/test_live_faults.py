@@ -12,7 +12,13 @@ from sdf import LiveRunner, run_sdf
 FAULTS = ("pyspark.daemon", "CoarseGrainedExecutorBackend", "splits", "retries", "replays")
 
 
-@pytest.mark.parametrize("runs", [3, pytest.param(32, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "runs",
+    [
+        pytest.param(3, marks=pytest.mark.slow("test_moving.py::test_an_executor_dies")),
+        pytest.param(32, marks=pytest.mark.soak),
+    ],
+)
 def test_every_record_once_whatever_is_killed_when(start_spark, runs):
     """The same multiset in each run, and a second action gives the same lists while more is killed."""
     sc = start_spark("local-cluster[3,1,1024]", spark_task_maxFailures="40", spark_deploy_maxExecutorRetries="-1")
