@@ -11,7 +11,7 @@ from support.timed import TimedFn
 
 from sdf.errors import InvalidValueError, LedgerError, StageError
 from sdf.execution.expansion import expand
-from sdf.execution.work_items import Outcome
+from sdf.execution.work_items import DEFERRED, INITIAL, WHILE_IT_RAN, Outcome
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import (
     MOST_ITEMS,
@@ -35,6 +35,7 @@ from sdf.lanes.stealing import Stealing
 from sdf.lanes.suspect_work import HOLD_SECONDS
 from sdf.lanes.wire import MOST_BYTES_ASSIGNED
 from sdf.limits.rate_limit import RateLimit
+from sdf.model.restrictions import OffsetRange
 from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED, Failure
 from sdf.quarantine.suspects import Suspects
 from sdf.scheduling.factoring import deal
@@ -96,6 +97,18 @@ def test_what_a_lane_has_that_does_not_begin_is_run_by_those_that_have():
     run.begins(2, 0.9)
     assert (len(run.of(2, Assign)), len(run.of(2, Sealed))) == (0, 1)
     run.work.ledger.prove()
+
+
+@pytest.mark.parametrize(("asked", "origin"), [(True, WHILE_IT_RAN), (False, DEFERRED)])
+def test_what_is_cut_off_was_deferred_only_if_nobody_asked_for_it(asked, origin):
+    """The report says so, and deferred work waits for longer each time."""
+    run = Run(1)
+    run.begins(0, 0.0)
+    ((item,),) = (message.items for message in run.of(0, Assign))
+    describe = Parts(item.restriction).describe
+    front, rest = (describe(OffsetRange(*bounds)) for bounds in ((0, 5), (5, 10)))
+    run.coordinator.received(0, Split(item.id, asked, front, ((rest, 0.0, None),), 1.0, 0.1), 0.1)
+    assert [one.origin for one in run.work.ledger.items()] == [INITIAL, origin]
 
 
 def test_while_elements_are_expanded_one_lane_does_the_work_of_those_that_do_not_begin():
