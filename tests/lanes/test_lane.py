@@ -2,9 +2,9 @@
 
 import attrs
 import pytest
+from simulation.scripted import outputs_of
+from simulation.user import BlocksFn, in_tables
 from support.clock import Clock
-from support.simulated_lanes import outputs_of
-from support.simulated_tables import RefusedFn, in_tables
 from support.timed import TimedFn
 
 from sdf.errors import DeferError
@@ -309,7 +309,7 @@ def test_work_that_stays_with_a_lane_and_only_defers_comes_to_an_end(monkeypatch
 def test_rows_behind_a_deferred_one_that_stay_with_a_lane_were_not_deferred(monkeypatch):
     """Each is, once: a thousand of them are not one that gets nowhere, and none waits longer than the one before."""
     monkeypatch.setattr(deferrals, "_MOST_IDLE", 5)
-    fn, clock, said, given, times = RefusedFn(1.0), Clock(), [], [], []
+    fn, clock, said, given, times = BlocksFn(delay_seconds=0.1), Clock(), [], [], []
     elements = [(f"{number} refused", 1) for number in range(20)]
     (one,) = in_tables(fn, elements, 20)
     lane = Lane(fn, clock=clock, send=said.append)

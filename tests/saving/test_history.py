@@ -7,7 +7,6 @@ import re
 
 import attrs
 import pytest
-from support.simulated_saving import Log
 
 from sdf import ByteKeyRange, DoFn, OffsetRange
 from sdf.errors import JournalCorruptError, JournalError
@@ -16,6 +15,29 @@ from sdf.execution.invoker import Residual
 from sdf.saving.history import History
 from sdf.saving.log_records import Segment, split_record
 from sdf.scheduling.run_state import RunState
+
+
+class Log:
+    """A log in memory; see `sdf.journal.run_log.RunLog`."""
+
+    root = "memory"
+
+    def __init__(self):
+        self.records = []
+        self.blobs = {}
+
+    def append(self, record):
+        self.records.append(json.dumps(record))
+
+    def read(self):
+        return map(json.loads, self.records)
+
+    def put(self, data):
+        self.blobs[len(self.blobs)] = data
+        return {"blob": len(self.blobs) - 1}
+
+    def get(self, reference):
+        return self.blobs[reference["blob"]]
 
 
 @attrs.frozen

@@ -1,7 +1,7 @@
 """Runs seeds: one, with its history, perhaps shrunk; or many in several processes.
 
-    PYTHONPATH=tests .venv/bin/python -m simulation --seed 123 [--plan JSON] [--history] [--shrink]
-    PYTHONPATH=tests .venv/bin/python -m simulation --seeds 10000 --processes 2
+PYTHONPATH=tests .venv/bin/python -m simulation --seed 123 [--plan JSON] [--history] [--shrink]
+PYTHONPATH=tests .venv/bin/python -m simulation --seeds 10000 --processes 2
 """
 
 import argparse

@@ -18,7 +18,7 @@ from sdf.scheduling.factoring import deal
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
 from simulation.executor import Task
-from simulation.faults import RECEIPT, Fault
+from simulation.faults import LANE_STEP, RECEIPT, SUSPECT_STEP, Fault
 from simulation.lane import LaneChild
 from simulation.stage import StageChild
 from simulation.worker import HANG_SECONDS, Worker
@@ -47,6 +47,7 @@ class CheckedSaving(Saving):
     def begin(self, work, expand):
         self.ledger = work.ledger
         todo = super().begin(work, expand)
+        self.world.counts["the next driver waits for deferred work"] += sum(seconds > 0 for _, seconds in todo)
         assert self.known in (None, open_work(work.ledger)), "the next driver has other work"
         return todo
 
@@ -103,6 +104,7 @@ class LanesDriver:
         self.segment_seconds = plan.commit_seconds if plan.saved else float("inf")
         self.work = RunState(world.fn)
         self._late, self._ticks, self._jobs, self._items = [], False, [], {}
+        self._outlived = []  # the tasks of the last job, whose attempts may go on for one job more
         later = []
         if saving is None:
             first, *self._late = world.parts()
@@ -133,7 +135,6 @@ class LanesDriver:
             more_comes=bool(self._late),
         )
         for item, due in later:
-            world.counts["the next driver waits for deferred work"] += 1
             self.coordinator.delay(item, due)
 
     # The coordinator.
@@ -162,6 +163,8 @@ class LanesDriver:
 
     def tick(self):
         self._ticks = False
+        if self._late and self.world.faults.strikes(Fault.FREES_SLOT):
+            self.coordinator.frees_slot(self.world.clock.now)
         self.coordinator.tick(self.world.clock.now)
         self._ticks_soon()
 
@@ -179,9 +182,7 @@ class LanesDriver:
 
     def suffer(self, fault, child):
         """A fault hits the driver, while a lane takes a step."""
-        if fault is Fault.FREES_SLOT and self._late:
-            self.coordinator.frees_slot(self.world.clock.now)
-        elif fault is Fault.TOLD_TO_LEAVE and not child.connection.cut:
+        if fault is Fault.TOLD_TO_LEAVE and not child.connection.cut:
             self.coordinator.leave(child.name)
         elif fault is Fault.JOIN:
             self._start_lanes(1)
@@ -202,7 +203,7 @@ class LanesDriver:
             self.world.counts["completed"] += 1
             self.world.counts["ended before the last was expanded"] += bool(self._late)
 
-        return Task(f"lane {lane_number}", begin, done)
+        return Task(f"lane {lane_number}", begin, done, LANE_STEP)
 
     def _start_lanes(self, count):
         job = Job([self._task(number) for number in range(count)])
@@ -273,7 +274,9 @@ class LanesDriver:
             self._jobs.remove(job)
             if job.lanes:
                 self.contents.clear()  # the numbers of lanes are those of the job
+                self.world.executors.cancel(self._outlived)
                 self.world.executors.cancel(job.tasks, self._survives)
+                self._outlived = job.tasks
                 for child in list(self.children.values()):
                     while child.attempt.over and child.connection.known:  # their ends are known before the next job
                         child.connection.tell_driver()
@@ -312,7 +315,7 @@ class LanesDriver:
                 self._jobs.remove(job)
                 self._suspect_ended(owner, receipt)
 
-        task = Task(f"suspect {item.id}", begin, done)
+        task = Task(f"suspect {item.id}", begin, done, SUSPECT_STEP)
         job = Job([task], lanes=False)
         self._jobs.append(job)
         self._items[task] = job, owner, item
@@ -358,7 +361,9 @@ class StagesDriver:
         self.unexpanded, self._expanded, self._fresh, self._begun = 0, set(), [], False
         self._receipts, self._arrives = [], False
         quarantine = Quarantine(MOST_FAILURES, HANG_SECONDS) if world.plan.quarantine else None
-        self.run = StagedRunner().staged(self, world.plan.elements, world.fn, None, saving=saving, quarantine=quarantine)
+        self.run = StagedRunner().staged(
+            self, world.plan.elements, world.fn, None, saving=saving, quarantine=quarantine
+        )
 
     def save(self):
         """Run until all work is committed."""

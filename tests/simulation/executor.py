@@ -4,9 +4,10 @@ from collections import deque
 
 import attrs
 
-from simulation.faults import LANE_STEP, STEP, Fault
+from simulation.faults import STEP, Fault
 
 RESTART_SECONDS = 1.0
+DOZE_SECONDS = 0.05  # faults hit one that sleeps for so long, on average
 SHORT_SECONDS = 3.0  # for which memory is short
 MOST_RETRIES = 3  # with one more failure Spark would give up
 
@@ -20,12 +21,14 @@ class Task:
         begin: makes an attempt's process, in a worker: has ``steps()``, which yields the seconds that each step takes,
             or None to sleep until `Executors.wake`, and returns a result, or None if the attempt has failed. Has
             ``gone()``, called when its process is gone, and ``suffer(fault)``.
-        done: called with the result of the first attempt that ends well, and with that attempt.
+        done: called with the result of each attempt that ends well, with the attempt, and with whether it is the first.
+        opportunity: of the faults that hit such a task, besides those that hit all.
     """
 
     name: str
     begin: object
     done: object
+    opportunity: str = None
     retries: int = 0
     ended: bool = False
 
@@ -104,11 +107,7 @@ class Executors:
             self.world.clock.at(0.0001, self._go_on, attempt)
 
     def _go_on(self, attempt):
-        if attempt.over:
-            return
-        for opportunity in (STEP, LANE_STEP) if attempt.process.is_lane else (STEP,):
-            for fault in self.world.faults.of(opportunity):
-                self._suffer(attempt, fault)
+        self._risk(attempt)
         if attempt.over:
             return
         try:
@@ -118,8 +117,21 @@ class Executors:
             return
         if seconds is None:
             attempt.asleep = True
+            self.world.clock.at(self.world.random.expovariate(1 / DOZE_SECONDS), self._dozes, attempt)
         else:
             self.world.clock.at(seconds, self._go_on, attempt)
+
+    def _dozes(self, attempt):
+        """An attempt that waits for a message may be hit, too."""
+        if attempt.asleep:
+            self._risk(attempt)
+
+    def _risk(self, attempt):
+        """Let faults hit an attempt that runs."""
+        for opportunity in (STEP, attempt.task.opportunity):
+            if not attempt.over:
+                for fault in self.world.faults.of(opportunity):
+                    self._suffer(attempt, fault)
 
     def _ended(self, attempt, result):
         task = attempt.task
@@ -168,8 +180,8 @@ class Executors:
         elif fault is Fault.COPY:
             self._queue.append(attempt.task)
             self._launch()
-        elif fault is Fault.EXECUTOR_LOST:
-            self._lose(attempt.host)
+        elif fault in (Fault.EXECUTOR_LOST, Fault.SUSPECT_LOST):
+            self._lose(attempt.host, fault)
         elif fault is Fault.INNOCENT_KILLED:
             if len(self.live) == 1 or not attempt.process.is_killed():
                 self.world.faults.postpone(fault)
@@ -182,11 +194,11 @@ class Executors:
         """Return whether processes may be killed since others beside them have taken the memory."""
         return self.world.clock.now < self._short_until and len(self.live) > 1
 
-    def _lose(self, host):
+    def _lose(self, host, fault):
         """A host is lost with all attempts on it, and comes again; Spark runs the tasks again."""
         lost = [attempt for attempt in self.live.values() if attempt.host == host]
         if any(attempt.task.retries >= MOST_RETRIES for attempt in lost):
-            self.world.faults.postpone(Fault.EXECUTOR_LOST)
+            self.world.faults.postpone(fault)
             return
         self.world.counts["attempts lost with executors"] += len(lost)
         self._free[host] = None

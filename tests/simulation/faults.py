@@ -6,8 +6,9 @@ from enum import Enum
 from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED
 
 # What has the opportunities for a fault.
-STEP, LANE_STEP, MESSAGE, SEGMENT, RECEIPT, ONCE = "step", "lane's step", "message", "segment", "receipt", "once"
-MUCH, SOME, RARE = (1, 3), (10, 40), (30, 100, 300)  # one in so many opportunities
+STEP, LANE_STEP, SUSPECT_STEP, MESSAGE, SEGMENT = "step", "lane's step", "suspect's step", "message", "segment"
+RECEIPT, ONCE = "receipt", "once"
+MUCH, SOME, RARE = (1, 3), (3, 10, 30), (20, 60, 200)  # one in so many opportunities
 
 
 class Fault(Enum):
@@ -27,8 +28,8 @@ class Fault(Enum):
     TOLD_TO_LEAVE = "a lane is told to leave", "driver", LANE_STEP, RARE, "runner == 'lanes' and saved"
     JOIN = "a slot comes, and a lane with it", "executor", LANE_STEP, RARE, "runner == 'lanes' and saved"
     GIVEN_UP = "an action is given up", "driver", ONCE, MUCH, "runner == 'lanes' and not saved"
-    FREES_SLOT = "what expands elements lacks a slot", "driver", LANE_STEP, SOME, "runner == 'lanes' and late"
-    DRIVER_DIES = "the driver dies", "driver", RECEIPT, SOME, "saved"
+    FREES_SLOT = "what expands elements lacks a slot", "driver", ONCE, MUCH, "runner == 'lanes' and late"
+    DRIVER_DIES = "the driver dies", "driver", RECEIPT, (3, 10, 30, 100), "saved"
     LOG_END_LOST = "the end of its log is lost with it", "storage", ONCE, MUCH, "saved"
     SINK_RAISES = "a sink raises", "sink", SEGMENT, SOME, "saved"
     SLOW_SEGMENT = "a segment is written slowly", "storage", SEGMENT, SOME, "saved"
@@ -37,6 +38,13 @@ class Fault(Enum):
     RECEIPT_DOUBLED = "a receipt comes twice", "executor", RECEIPT, SOME, "runner == 'stages'"
     EXPANDED_TWICE = "elements are expanded twice", "executor", ONCE, MUCH, "runner == 'stages' and late"
     WORKER_LOST = "a worker is lost with its child, nobody tells", "worker", ONCE, MUCH, "quarantine"
+    SUSPECT_LOST = (
+        "an executor is lost with a suspect",
+        "executor",
+        SUSPECT_STEP,
+        SOME,
+        "runner == 'lanes' and quarantine",
+    )
     SUSPECT_GIVEN_UP = "the job of a suspect is given up", "executor", ONCE, MUCH, "runner == 'lanes' and quarantine"
     RAISES = RAISED, "user", ONCE, MUCH, "quarantine"  # these four are the plan's bad blocks
     DIES = DIED, "user", ONCE, MUCH, "quarantine"
@@ -127,4 +135,9 @@ def draw_faults(choose, **switches):
     found = choose.sample(can, min(count, len(can)))
     if Fault.LOG_END_LOST in found and Fault.DRIVER_DIES not in found:
         found.append(Fault.DRIVER_DIES)
-    return tuple((fault.name, choose.choice(fault.rates), choose.choice([1, 1, 2, 4])) for fault in sorted(found, key=DRAWN.index))
+    if Fault.SUSPECT_GIVEN_UP in found and Fault.SUSPECT_LOST not in found:
+        found.append(Fault.SUSPECT_LOST)
+    return tuple(
+        (fault.name, choose.choice(fault.rates), choose.choice([1, 1, 2, 4]))
+        for fault in sorted(found, key=DRAWN.index)
+    )

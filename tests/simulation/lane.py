@@ -11,8 +11,8 @@ from sdf.lanes.messages import Hello, read, write
 from sdf.lanes.suspect_work import as_failed
 from sdf.quarantine.blocks import failure_of_part
 from sdf.quarantine.failures import HUNG, KILLED, Failure
-from simulation.faults import MESSAGE, Fault
-from simulation.user import DEAR_SECONDS, Dies
+from simulation.faults import Fault
+from simulation.user import Dies
 from simulation.worker import HANG_SECONDS, Failed
 
 MOST_BYTES = 10_000  # of a message of a lane

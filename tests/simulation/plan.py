@@ -52,6 +52,7 @@ class Plan:
         commit_seconds: how long a segment may last.
         block_seconds: about how long a block takes.
         message_seconds: about how long a message takes.
+        defer_seconds: how long what is deferred waits.
     """
 
     seed: int
@@ -71,6 +72,7 @@ class Plan:
     commit_seconds: float = 1.0
     block_seconds: float = 0.01
     message_seconds: float = 0.001
+    defer_seconds: float = 0.05
 
     def combination(self):
         """Return its runner and its switches, as text."""
@@ -102,7 +104,9 @@ def frozen(value):
 def draw(seed, **given):
     """Draw a plan; some fields may be given."""
     choose = random.Random(f"{seed} plan")
-    switches = choose.choice([each for each in COMBINATIONS if all(each.get(name, v) == v for name, v in given.items())])
+    switches = choose.choice(
+        [each for each in COMBINATIONS if all(each.get(name, v) == v for name, v in given.items())]
+    )
     elements = draw_elements(choose, **switches)
     bad = draw_bad(choose, elements) if switches["quarantine"] else ()
     drawn = Plan(
@@ -119,16 +123,17 @@ def draw(seed, **given):
         commit_seconds=choose.choice([0.0, 0.05, 0.3, 2.0, 1e9]),
         block_seconds=choose.choice([0.002, 0.01, 0.05]),
         message_seconds=choose.choice([0.0002, 0.002, 0.02]),
+        defer_seconds=choose.choice([0.0, 0.05, 0.05, 0.5]),
     )
     return attrs.evolve(drawn, **given)
 
 
-def draw_elements(choose, *, tables, **_):
+def draw_elements(choose, *, tables, saved, **_):
     """Return a few elements of different sizes, seldom many of few blocks; in tables there are more of the plain kind."""
     number, sizes = choose.randint(1, 3), [0, 1, 3, 12, 40]
-    if choose.random() < (0.5 if tables else 0.1):
-        number, sizes = choose.randint(5, 40), [0, 1, 1, 2, 3]
-    kinds = (*KINDS, *[""] * 15 * tables)
+    if choose.random() < (0.6 if tables else 0.1):
+        number, sizes = choose.randint(5, 40), [0, 1, 1, 2, 3, 8]
+    kinds = (*KINDS, *["", "", "dear", "defers", "refused"] * 4 * tables, *["defers", "later defers"] * 2 * saved)
     return tuple((f"{at} {choose.choice(kinds)}", choose.choice(sizes)) for at in range(number))
 
 

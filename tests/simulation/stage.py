@@ -8,7 +8,6 @@ from sdf.quarantine.blocks import failure_of
 from sdf.quarantine.failures import HUNG, KILLED, Failure
 from sdf.scheduling.commit_interval import budget_of_retry
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
-from simulation.faults import Fault
 from simulation.user import Dies
 from simulation.worker import HANG_SECONDS, Failed
 

@@ -1,8 +1,9 @@
 """The storage: the log of a saved run, which outlives its drivers, but not always to its end."""
 
+from support.memory import Memory
+
 from sdf.journal.run_log import RunLog
 from simulation.faults import Fault
-from support.memory import Memory
 
 
 class Storage:

@@ -34,10 +34,10 @@ class BlocksFn(DoFn):
     Args:
         random: of those that defer now and then before their first claim.
         bad: how each block fails that does.
-        delay_seconds: how long an element waits that is refused once.
+        delay_seconds: how long what is deferred waits; ten times as long if it is refused before its first claim.
     """
 
-    def __init__(self, random=None, bad=None, delay_seconds=0.5):
+    def __init__(self, random=None, bad=None, delay_seconds=0.05):
         self.random, self.bad, self.delay_seconds = random, bad or {}, delay_seconds
         self.refused = set()
 
@@ -71,7 +71,7 @@ class BlocksFn(DoFn):
         name = element[0]
         if "refused" in name and name not in self.refused:  # once; nothing tells so before
             self.refused.add(name)
-            tracker.defer_remainder(self.delay_seconds)
+            tracker.defer_remainder(10 * self.delay_seconds)
             return ()
         if "later" in name and self.random.random() < 0.3:
             tracker.defer_remainder(0.02)
@@ -91,7 +91,7 @@ class BlocksFn(DoFn):
             return
         for i in range(*tracker.current_restriction()):
             if "defers" in name and i % 4 == 3 and tracker.current_restriction().start != i:
-                tracker.defer_remainder(0.05)
+                tracker.defer_remainder(self.delay_seconds)
                 return
             if not tracker.try_claim(i):
                 return

@@ -19,7 +19,9 @@ from simulation.faults import BAD_BLOCKS, Fault, Faults
 from simulation.plan import LANES
 from simulation.sink import MessageSink, Written
 from simulation.storage import Storage, Writer
-from simulation.user import DEAR_SECONDS, BlocksFn, in_tables, rows_in
+from simulation.user import DEAR_SECONDS, BlocksFn, blocks_of, in_tables, rows_in
+
+MOST_EVENTS = 10_000  # and more for each block; with more it hangs
 
 
 class World:
@@ -36,12 +38,13 @@ class World:
 
     def __init__(self, plan, fn=None):
         self.plan = plan
-        self.clock = Clock()
+        self.clock = Clock(MOST_EVENTS + 100 * len(blocks_of(plan.elements)))
         self.random = random.Random(f"{plan.seed} world")
         self.numbers = itertools.count()
         self.history, self.counts = [], Counter()
         self.faults = Faults(plan, self.counts, self.note)
-        self.fn = fn or BlocksFn(random.Random(f"{plan.seed} user"), {each[:2]: each[2] for each in plan.bad})
+        bad = {each[:2]: each[2] for each in plan.bad}
+        self.fn = fn or BlocksFn(random.Random(f"{plan.seed} user"), bad, plan.defer_seconds)
         self.sink = Written(self)
         self.storage = Storage(self)
         self.executors = Executors(self)

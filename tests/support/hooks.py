@@ -1,9 +1,9 @@
 """A DoFn whose hooks are counted while the coordinator calls them, and may raise."""
 
 import attrs
+from simulation.user import BlocksFn
 
 from sdf import RestrictionTracker
-from support.simulated_lanes import NumbersFn
 
 BOOM = "boom in "
 
@@ -117,8 +117,8 @@ class NumbersTracker(RestrictionTracker):
             raise ValueError(f"{self.next} is not done")
 
 
-class HookedFn(NumbersFn):
-    """As NumbersFn, with a restriction of a user's own; its tracker's progress is its size."""
+class HookedFn(BlocksFn):
+    """As BlocksFn, with a restriction of a user's own; its tracker's progress is its size."""
 
     def __init__(self, kind):
         self.kind = kind

@@ -76,8 +76,11 @@ class RowNames:
             held: what it holds, None if nothing.
             all_ran: how it ran; rows that ran long have entries of their own.
         """
-        if type(item.element) is not Table or held is None:
+        if type(item.element) is not Table:
             return [(ran, item.element_id, item.element, held) for ran in all_ran if ran.row < 0]
+        if held is None:  # its first row deferred before a claim, and took all that lies behind along
+            row = item.restriction.first
+            return [(ran, item.element_id + row, self.element(item, row), None) for ran in all_ran if ran.row < 0]
         table, named = item.element, {ran.row for ran in all_ran}
         found = []
         for ran in all_ran:

@@ -4,10 +4,13 @@ import logging
 from collections import Counter
 
 import pytest
+from simulation.driver import LanesDriver
+from simulation.lane import LaneChild
+from simulation.plan import LANES, draw
+from simulation.world import World
 from support.fns import CountFn, SlowCountFn, expected
 from support.hooks import BOOM, Counted, HookedFn, Ranged, Tiled, hooks
 from support.serving import ELEMENTS, open_run, run_all, run_lane, serving, until
-from support.simulated_lanes import Simulation
 
 from sdf.errors import LedgerError, ProcessError, SdfError, SplitError
 from sdf.lanes.messages import Assign, Fail, Hello, Ready, Wait
@@ -16,21 +19,35 @@ from sdf.spark.live import contained_run as served
 from sdf.spark.live.link import Link
 
 
-class ServedSimulation(Simulation):
-    """A simulation whose coordinator is called as the server does it, and may fail."""
+class ServedDriver(LanesDriver):
+    """A simulated driver whose coordinator is called as the server does it, and may fail."""
 
     def __init__(self, seed, kind, monkeypatch):
-        elements = [("0", 12), ("1 defers", 9), ("2", 5), ("3", 3)]
-        super().__init__(seed, elements=elements, fn=HookedFn(kind))
-        monkeypatch.setattr(served.time, "monotonic", lambda: self.now)
-        self.inner = self.coordinator
-        self.coordinator = self
-        self.run_of_it = served.Run(None, self.inner, self.send_to_lane, lambda: True, None)
+        elements = (("0", 12), ("1 defers", 9), ("2", 5), ("3", 3))
+        drawn = draw(seed, runner=LANES, saved=False, late=False, tables=False, quarantine=False, elements=elements)
+        super().__init__(World(drawn, HookedFn(kind)))
+        monkeypatch.setattr(served.time, "monotonic", self.world.clock.monotonic)
+        self.run_of_it = served.Run(None, self.coordinator, self.send, lambda: True, None)
+        self.coordinator = Called(self.run_of_it)
+
+    def send(self, name, message):
+        if isinstance(message, Assign):
+            hooks("pickling")
+        assert self.run_of_it.failure is None or isinstance(message, Fail)
+        super().send(name, message)
+
+
+class Called:
+    """Stands in for the coordinator of a run, which may fail."""
+
+    def __init__(self, run):
+        self.inner, self.waiting = run.coordinator, run.waiting
+        self._run = run
 
     def called(self, entry, *args):
         hooks.entry = entry
         try:
-            getattr(self.run_of_it, entry)(*args)
+            getattr(self._run, entry)(*args)
         finally:
             hooks.entry = None
 
@@ -46,23 +63,17 @@ class ServedSimulation(Simulation):
     def tick(self, now):
         self.called("tick")
 
-    def send_to_lane(self, number, message):
-        if isinstance(message, Assign):
-            hooks("pickling")
-        assert self.run_of_it.failure is None or isinstance(message, Fail)
-        super().send_to_lane(number, message)
-
 
 def run_until_it_fails(seed, kind, raises_at, monkeypatch):
-    """Run one schedule in which one call raises; return the simulation and the error of the first lane that failed."""
+    """Run one schedule in which one call raises; return its driver and the error of the first lane that failed."""
     hooks.calls, hooks.raises_at, hooks.raised = 0, None, None
-    simulation = ServedSimulation(seed, kind, monkeypatch)
+    driver = ServedDriver(seed, kind, monkeypatch)
     hooks.calls, hooks.raises_at = 0, raises_at
     try:
-        simulation.run()
+        driver.action()
     except SdfError as error:
-        return simulation, error
-    return simulation, None
+        return driver, error
+    return driver, None
 
 
 @pytest.mark.parametrize("kind", [Ranged, Tiled, Counted])
@@ -71,30 +82,30 @@ def test_whichever_call_of_the_users_code_raises_the_run_fails_with_its_name(kin
     caplog.set_level(logging.CRITICAL, "sdf.server")  # pytest formats each traceback twice: most of the CPU
     raised = Counter()
     for seed in range(6):  # later ones call nothing else
-        simulation, error = run_until_it_fails(seed, kind, None, monkeypatch)
+        driver, error = run_until_it_fails(seed, kind, None, monkeypatch)
         assert error is None
         for number in range(1, hooks.calls + 1):
-            simulation, error = run_until_it_fails(seed, kind, number, monkeypatch)
+            driver, error = run_until_it_fails(seed, kind, number, monkeypatch)
             raised[hooks.raised] += 1
-            failure = simulation.run_of_it.failure
+            failure = driver.run_of_it.failure
             assert str(failure).startswith("HookedFn failed on the driver, and all its lanes with it: ")
             assert BOOM + hooks.raised[0] in str(failure)
             if hooks.raised[0] != "pickling":
                 assert "of element ('" in str(failure)
             assert error is None or str(error) == str(failure)
-            assert not simulation.inner.sealed()
-            assert len(simulation.results) < simulation.lanes
-            sealed = simulation.counts["Sealed"]
-            late = simulation.start(0)
-            simulation.tell_driver(late)
-            assert [str(message.error) for message in late.to_lane] == [str(failure)]
-            for attempt in simulation.live():
-                while attempt.to_driver:
-                    simulation.tell_driver(attempt)
-            simulation.called("tick")
-            assert simulation.counts["Sealed"] == sealed
-            assert simulation.run_of_it.report().elements == 4
-            assert not simulation.run_of_it.waiting()
+            assert not driver.coordinator.inner.sealed()
+            assert len(driver.contents) < driver.world.plan.lanes
+            sealed = driver.world.counts["Sealed"]
+            late = LaneChild(driver.world, driver, None, 0)
+            late.connection.tell_driver()
+            assert [str(message.error) for message in late.connection.to_lane] == [str(failure)]
+            for child in list(driver.children.values()):
+                while child.connection.to_driver:
+                    child.connection.tell_driver()
+            driver.coordinator.tick(0.0)
+            assert driver.world.counts["Sealed"] == sealed
+            assert driver.run_of_it.report().elements == 4
+            assert not driver.run_of_it.waiting()
     entries = {hook: {entry for each, entry in raised if each == hook} for hook, _ in raised}
     proof = {Ranged: "__eq__", Tiled: "is_tiled_by", Counted: "restriction_size"}[kind]
     assert {"restriction_size", "create_tracker", "pickling", proof} <= set(entries)
