@@ -93,16 +93,16 @@ class ConnectServer:
 
 @pytest.fixture(scope="session")
 def connect_server():
-    """One server for all tests of a process: local[4], which runs a failed task again."""
+    """One server for all tests of a process: local[4], which runs a failed task again, once."""
     pytest.importorskip("grpc")
-    server = ConnectServer()
+    server = ConnectServer("local[4,2]", settings={"spark.python.daemon.module": "support.warm_daemon"})
     yield server
     server.stop()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def connect(connect_server):
-    """A session of its own on that server."""
+    """A session on that server, for all tests of a process: the first job of each session starts its own workers."""
     spark = connect_server.session()
     yield spark
     spark.stop()

@@ -77,7 +77,13 @@ def all_expected():
 
 
 class Points:
-    """Counts points, and calls ``die`` at one of them; where the stream is then cannot be told from a crash."""
+    """Counts points, and calls ``die`` at one of them; where the stream is then cannot be told from a crash.
+
+    Args:
+        die: called at that point.
+        at: its number, or its name: the first point of that name; None for no point.
+        seen: the names of the points that were passed.
+    """
 
     def __init__(self, die, at=None):
         self.die = die
@@ -86,7 +92,7 @@ class Points:
 
     def pass_(self, name):
         self.seen.append(name)
-        if len(self.seen) == self.at:
+        if self.at in (len(self.seen), name):
             self.die()
 
     def around(self, name, function):

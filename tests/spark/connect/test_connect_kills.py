@@ -81,7 +81,7 @@ class HangsFn(BeatsFn):
             yield row
 
 
-def test_a_client_that_was_killed_is_resumed_and_its_tasks_are_interrupted(connect_server, tmp_path, caplog):
+def test_a_client_that_was_killed_is_resumed_and_its_tasks_are_interrupted(connect_server, connect, tmp_path, caplog):
     """The new client has another session. The orphan would hang for ever."""
     (tmp_path / "hang").touch()
     program = CLIENT.replace("save(Spark", "from test_connect_kills import HangsFn\nsave(Spark").replace(
@@ -94,12 +94,10 @@ def test_a_client_that_was_killed_is_resumed_and_its_tasks_are_interrupted(conne
     assert not (tmp_path / "out").exists()
     caplog.set_level(logging.INFO, "sdf.connect")
     with ThreadPoolExecutor(1) as pool:
-        spark = connect_server.session()
-        resumed = pool.submit(save, spark, tmp_path, HangsFn)
+        resumed = pool.submit(save, connect, tmp_path, HangsFn)
         wait_for(lambda: "that an earlier driver left running" in caplog.text)
         (tmp_path / "hang").unlink()
         summary = resumed.result()
-        spark.stop()
     assert summary.resumed
     assert saved(tmp_path) == EXPECTED
     (tmp_path / "hang").touch()
@@ -129,9 +127,9 @@ def test_a_worker_that_was_killed_is_replaced(connect, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.RETRIES_EXCEEDED")
-def test_a_server_that_was_killed_is_an_error_and_another_one_ends_the_run(tmp_path):
+def test_a_server_that_was_killed_is_an_error_and_another_one_ends_the_run(connect, tmp_path):
     """What was committed does not run again."""
-    server = ConnectServer()
+    server = ConnectServer("local[2]")
     spark = server.session()
     spark.client.set_retry_policies([DefaultPolicy(max_retries=3)])  # else it tries for ten minutes
     with ThreadPoolExecutor(1) as pool:
@@ -141,12 +139,6 @@ def test_a_server_that_was_killed_is_an_error_and_another_one_ends_the_run(tmp_p
         with pytest.raises(StageError, match=r"server cannot be reached any more .* make the same call again"):
             first.result()
     assert not (tmp_path / "out").exists()
-    server = ConnectServer()
-    try:
-        spark = server.session()
-        summary = save(spark, tmp_path)
-        spark.stop()  # a session whose server is gone would keep this process at its end
-    finally:
-        server.stop()
+    summary = save(connect, tmp_path)
     assert summary.resumed
     assert saved(tmp_path) == EXPECTED

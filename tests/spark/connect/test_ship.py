@@ -10,7 +10,9 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pyarrow.parquet
 import pytest
 from support.connect_server import ConnectServer
@@ -52,12 +54,12 @@ def counting():
 def server(tmp_path_factory):
     pytest.importorskip("grpc")
     python = environment(tmp_path_factory.mktemp("bare") / "environment")
-    server = ConnectServer(python=python, environment={"PYTHONPATH": None})
+    server = ConnectServer("local[2]", python=python, environment={"PYTHONPATH": None})  # runs nothing again
     yield server
     server.stop()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def start(server):
     """Start a session with some settings; all are stopped before the server, which a client would else wait for."""
     started = []
@@ -73,8 +75,30 @@ def start(server):
 
 @pytest.fixture
 def spark(start):
-    """A session; its workers have no sdf and no attrs."""
+    """A new session; its workers have no sdf and no attrs."""
     return start()
+
+
+@attrs.frozen
+class Calls:
+    """A session after two calls of `ship`, what they returned, and the path of the client before and after them."""
+
+    spark: Any
+    first: Any
+    second: Any
+    paths: list
+
+
+@pytest.fixture(scope="module")
+def calls(start):
+    spark, before = start(), list(sys.path)
+    return Calls(spark, ship(spark), ship(spark), [before, list(sys.path)])
+
+
+@pytest.fixture
+def shipped(calls):
+    """A session that has been sent sdf and what that needs; for all tests to which that does not matter."""
+    return calls.spark
 
 
 @pytest.fixture
@@ -110,14 +134,11 @@ def imports(spark, name):
     return spark.range(0, 1, 1, 1).mapInArrow(run, "origin string").collect()[0].origin
 
 
-def test_workers_without_sdf_run_a_dofn_after_ship(spark):
-    """Before, Spark says what they lack; it sends sdf and what sdf needs, and no more."""
-    with pytest.raises(Exception, match="No module named 'sdf'"):
-        counted(spark)
-    shipped = ship(spark)
-    assert list(shipped.sent) == list(CORE)
-    assert list(shipped.there) == ["pyarrow"]
-    assert counted(spark) == COUNTED
+def test_workers_without_sdf_run_a_dofn_after_ship(calls):
+    """It sends sdf and what sdf needs, and no more."""
+    assert list(calls.first.sent) == list(CORE)
+    assert list(calls.first.there) == ["pyarrow"]
+    assert counted(calls.spark) == COUNTED
 
 
 def test_runs_over_dataframes_work_after_ship(spark, tmp_path):
@@ -136,6 +157,7 @@ def test_runs_over_dataframes_work_after_ship(spark, tmp_path):
     assert sorted(map(tuple, result.collect())) == expected
 
 
+@pytest.mark.slow("test_readers_of_files_read_through_the_fsspec_that_was_sent")
 def test_spark_plans_and_reads_a_data_source_with_what_was_sent(spark):
     """The process in which the server plans a read sees it too."""
     source = data_source(counting(), "name string, i long", name="count", elements=[("a", 3), ("b", 4)])
@@ -148,25 +170,26 @@ def test_spark_plans_and_reads_a_data_source_with_what_was_sent(spark):
     assert sorted(map(tuple, rows)) == run_direct([("a", 3), ("b", 4)], counting())
 
 
-def test_the_second_call_sends_nothing(spark):
+def test_the_second_call_sends_nothing(calls):
     """It finds there what the first has sent."""
-    first, second = ship(spark), ship(spark)
+    first, second = calls.first, calls.second
     assert (second.sent, second.archive, second.size_bytes) == ({}, "", 0)
     assert list(second.there) == [*first.sent, *first.there]
     assert str(second).startswith("sent nothing; there already: sdf, attrs ")
 
 
-def test_another_session_has_to_be_sent_it_again(start):
+def test_another_session_has_to_be_sent_it_again(calls, spark):
     """What is sent holds for one session."""
-    ship(start())
-    assert list(ship(start()).sent) == list(CORE)
+    assert list(calls.first.sent) == list(CORE)
+    with pytest.raises(Exception, match="No module named 'sdf'"):
+        counted(spark)
+    assert list(ship(spark).sent) == list(CORE)
 
 
-def test_the_path_of_the_client_stays_as_it_is(spark):
+def test_the_path_of_the_client_stays_as_it_is(calls):
     """Spark puts the archive on it, which is gone when ship returns."""
-    before = list(sys.path)
-    ship(spark)
-    assert sys.path == before
+    before, after = calls.paths
+    assert after == before
 
 
 def test_readers_of_files_read_through_the_fsspec_that_was_sent(spark, tmp_path):
@@ -180,6 +203,7 @@ def test_readers_of_files_read_through_the_fsspec_that_was_sent(spark, tmp_path)
     assert shipped.archive in imports(spark, "fsspec")
 
 
+@pytest.mark.slow("test_compiled_parts_that_only_make_sqlalchemy_faster_are_left_out")
 def test_sqlalchemy_is_sent_without_its_compiled_parts(spark, tmp_path):
     """They only make it faster; what else it imports comes along."""
     sqlalchemy = pytest.importorskip("sqlalchemy")
@@ -192,26 +216,26 @@ def test_sqlalchemy_is_sent_without_its_compiled_parts(spark, tmp_path):
     assert sorted(row.id for row in spark.read.format("t").load().collect()) == [1, 2, 3]
 
 
-def test_a_module_of_ones_own_is_sent(spark, tmp_path, monkeypatch):
+def test_a_module_of_ones_own_is_sent(shipped, tmp_path, monkeypatch):
     """A package or a file; a DoFn in it need not be sent by value."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "__init__.py").write_text("answer = 42\n")
     (tmp_path / "single.py").write_text("from mine import answer\n")
     monkeypatch.syspath_prepend(tmp_path)
-    shipped = ship(spark, "mine", "single")
-    assert list(shipped.sent) == [*CORE, "mine", "single"]
-    assert shipped.archive in imports(spark, "single")
-    assert ship(spark, "mine", "single").sent == {}
+    mine = ship(shipped, "mine", "single")
+    assert list(mine.sent) == ["mine", "single"]
+    assert mine.archive in imports(shipped, "single")
+    assert ship(shipped, "mine", "single").sent == {}
 
 
-def test_a_module_that_has_changed_since_is_refused(spark, tmp_path, monkeypatch):
+def test_a_module_that_has_changed_since_is_refused(shipped, tmp_path, monkeypatch):
     """Workers keep what they have imported, so some would run the old one."""
     (tmp_path / "changing.py").write_text("version = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    ship(spark, "changing")
+    ship(shipped, "changing")
     (tmp_path / "changing.py").write_text("version = 2\n")
     with pytest.raises(StageError, match="has sent changing to this session before, with other content"):
-        ship(spark, "changing")
+        ship(shipped, "changing")
 
 
 def test_what_cannot_be_sent_is_named_and_nothing_is_sent(spark):
@@ -228,12 +252,12 @@ def test_what_cannot_be_sent_is_named_and_nothing_is_sent(spark):
         imports(spark, "sdf")
 
 
-def test_a_package_without_init_is_refused(spark, tmp_path, monkeypatch):
+def test_a_package_without_init_is_refused(shipped, tmp_path, monkeypatch):
     """An archive would hold nothing of it."""
     (tmp_path / "bare").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MissingExtraError, match="bare cannot be sent there: it has no source files here, or no __init"):
-        ship(spark, "bare")
+        ship(shipped, "bare")
 
 
 def test_what_the_workers_have_is_not_sent(with_workers):
@@ -308,12 +332,12 @@ def test_workers_that_do_not_see_what_is_sent_are_noticed(with_workers):
         ship(with_workers({"sitecustomize.py": BLIND}))
 
 
-def test_what_a_library_lacks_on_the_workers_is_named(spark, tmp_path, monkeypatch):
+def test_what_a_library_lacks_on_the_workers_is_named(shipped, tmp_path, monkeypatch):
     """When it was sent it is imported there."""
     (tmp_path / "needy.py").write_text("import another\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MissingExtraError, match=r"cannot import it: ModuleNotFoundError: No module named 'another'"):
-        ship(spark, "needy")
+        ship(shipped, "needy")
 
 
 def test_an_error_of_the_job_is_told(with_workers, tmp_path, monkeypatch):
@@ -362,16 +386,16 @@ def test_what_is_no_session_is_refused(session):
 
 
 @pytest.mark.parametrize("name", ["fsspec>=2023", "sdf.io", "confluent-kafka", "", "json"])
-def test_a_name_that_no_library_is_imported_by_is_refused(spark, name):
+def test_a_name_that_no_library_is_imported_by_is_refused(shipped, name):
     """Requirements, modules in a package, and what is part of Python."""
     with pytest.raises(InvalidValueError, match=r"ship\(\) takes names as they are imported"):
-        ship(spark, name)
+        ship(shipped, name)
 
 
-def test_a_name_is_a_string(spark):
+def test_a_name_is_a_string(shipped):
     """Not the module itself."""
     with pytest.raises(InvalidTypeError, match=r"ship\(\) takes names of modules, such as 'fsspec' \(got <module"):
-        ship(spark, json)
+        ship(shipped, json)
 
 
 def test_the_name_of_an_archive_names_its_bytes(tmp_path, monkeypatch):
@@ -490,22 +514,23 @@ class CountFn(DoFn):
             yield element[0], i
 
 settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
 sc = spark.sparkContext
 path = list(sys.path)
 said = {}
 try:
-    run_sdf(sc.parallelize([("a", 3)]), CountFn())
+    run_sdf(sc.parallelize([("a", 3)], 1), CountFn())
 except StageError as error:
     said["before"] = str(error)
 said["sent"] = list(ship(spark).sent)
-said["records"] = sorted(run_sdf(sc.parallelize([("a", 3)]), CountFn()).collect())
+said["records"] = sorted(run_sdf(sc.parallelize([("a", 3)], 1), CountFn()).collect())
 said["again"] = list(ship(spark).sent)
 said["path"] = sys.path == path
 print(json.dumps(said))
 """
 
 
+# Dear: a Spark of its own, as one whose workers find sdf would find it for all of its contexts.
 def test_classic_spark_takes_it_too(tmp_path):
     """For the whole application; the message of a run without it names ship."""
     python = environment(tmp_path / "environment")
@@ -526,12 +551,24 @@ def test_classic_spark_takes_it_too(tmp_path):
     }
 
 
+# Dear: nothing else runs the page, in a session of its own.
 def test_every_snippet_of_the_page_runs(spark, tmp_path, monkeypatch):
     """In an empty folder, on a server without sdf; `spark` is the session of a notebook."""
     monkeypatch.chdir(tmp_path)
     for snippet in Sybil([PythonCodeBlockParser()]).parse(PAGE).examples():
         snippet.namespace.update(__name__="__main__", spark=spark)
         snippet.evaluate()
+
+
+def test_compiled_parts_that_only_make_sqlalchemy_faster_are_left_out():
+    """What else it imports comes along."""
+    pytest.importorskip("sqlalchemy")
+    found = libraries(["sqlalchemy"])
+    assert list(found) == ["sqlalchemy", "typing_extensions"]
+    assert {library.hindrance for library in found.values()} == {""}
+    files = [path for library in found.values() for path in library.files]
+    assert {"sqlalchemy/__init__.py", "sqlalchemy/engine/base.py", "typing_extensions.py"} <= set(files)
+    assert [path for path in files if path.endswith((".so", ".pyd", ".dylib"))] == []
 
 
 def test_every_module_of_sdf_is_sent():

@@ -4,13 +4,17 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from support import crashing
 from support.chains import watermarks_only
 from support.crashing import Points, all_expected, expected, records
 
+from sdf import stream_sdf
+from sdf.errors import JournalFencedError
 from sdf.journal.chain import verify
 from sdf.storage.places import storage_at
 
@@ -23,6 +27,10 @@ def die():
     raise Death
 
 
+CHAINED = pytest.mark.slow("test_a_stream_survives_deaths_one_after_the_other")
+disk = pytest.mark.parametrize("checkpoint", ["disk"], indirect=True)
+
+
 @pytest.fixture(scope="module", params=["disk", "S3"])
 def checkpoint(request):
     """Give a function that returns the checkpoint of a test that has a folder."""
@@ -33,12 +41,23 @@ def checkpoint(request):
 
 
 @pytest.fixture(scope="module")
-def points(module_sc, checkpoint, tmp_path_factory):
+def passed():
+    """The points of a stream that nothing disturbs, by its kind of checkpoint."""
+    return {}
+
+
+@pytest.fixture
+def points(sc, checkpoint, passed, tmp_path_factory):
     """What a stream passes that nothing disturbs."""
-    folder = tmp_path_factory.mktemp("whole")
+    if checkpoint not in passed:
+        passed[checkpoint] = undisturbed(sc, checkpoint, tmp_path_factory.mktemp("whole"))
+    return passed[checkpoint]
+
+
+def undisturbed(sc, checkpoint, folder):
     (folder / "out").mkdir()
     whole = Points(die)
-    summary = crashing.run(module_sc, checkpoint(folder), folder / "out", whole)
+    summary = crashing.run(sc, checkpoint(folder), folder / "out", whole)
     assert records(folder / "out") == all_expected()
     assert (summary.records, summary.done) == (len(expected()), True)
     assert len(watermarks_only(chain_in(checkpoint(folder)))) == 1
@@ -90,7 +109,26 @@ def test_every_kind_of_point_is_there(points):
     } <= set(points)  # fmt: skip
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.soak)])
+IN_ORDER = [
+    "after create ahead start", "after stage of step 0",
+    "after create ahead pin-0", "after create ahead pin-1", "after create ahead pin-2",
+    "inside sink", "after sink", "after replace blobs", "after create blocks", "after replace HEAD",
+    "after remove ahead pin-0", "after remove ahead pin-2", "after remove blobs",
+    "inside sink that hears of a watermark", "after create blocks",
+]  # fmt: skip
+BACKWARDS = ["after replace HEAD", "inside sink", "after create ahead pin-1"]  # each dies a batch after the one before
+
+
+@disk
+@pytest.mark.parametrize("names", [IN_ORDER, BACKWARDS], ids=["in order", "backwards"])
+def test_a_stream_survives_deaths_one_after_the_other(sc, checkpoint, tmp_path, names):
+    """After all that changes what the next life finds: each life dies at another such point."""
+    lives, moved = survive(sc, tmp_path, checkpoint(tmp_path), *names)
+    assert [life[-1] for life in lives[:-1]] == names
+    assert moved
+
+
+@pytest.mark.parametrize("every", [pytest.param(9, marks=CHAINED), pytest.param(1, marks=pytest.mark.soak)])
 def test_a_stream_survives_a_death_at_every_point(sc, checkpoint, points, tmp_path, every):
     """Each time the output is that of the run that nothing disturbed; soaking, no point is left out."""
     died, moved = [], 0
@@ -107,7 +145,7 @@ def test_a_stream_survives_a_death_at_every_point(sc, checkpoint, points, tmp_pa
     assert min(len(died), moved) > 0.8 * len(tried)  # a run that splits elsewhere may be shorter
 
 
-@pytest.mark.parametrize("every", [80, pytest.param(9, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("every", [pytest.param(80, marks=CHAINED), pytest.param(9, marks=pytest.mark.soak)])
 def test_a_stream_survives_deaths_during_recovery(sc, checkpoint, points, tmp_path, every):
     """It dies, and dies again at each of the first points of its second life, and again of its third."""
     deaths = wanted = 0
@@ -159,6 +197,7 @@ def test_a_process_may_die_at_any_point(sc, checkpoint, points, tmp_path, every,
     assert deaths > 0.8 * wanted  # a run that splits elsewhere may be shorter
 
 
+@pytest.mark.slow("test_of_two_drivers_on_one_checkpoint_one_is_fenced_out")
 def test_of_two_processes_on_one_checkpoint_one_is_fenced_out(checkpoint, tmp_path):
     """Both begin at once; the other runs to its end, and each record is there once."""
     out, ready = tmp_path / "out", tmp_path / "ready"
@@ -171,4 +210,29 @@ def test_of_two_processes_on_one_checkpoint_one_is_fenced_out(checkpoint, tmp_pa
     fenced = next(text for driver, text in zip(drivers, said, strict=True) if driver.returncode == 1)
     assert "JournalFencedError" in fenced
     assert records(out) == all_expected()
+    assert chain_in(checkpoint(tmp_path))[-1]["status"] == "done"
+
+
+@disk
+def test_of_two_drivers_on_one_checkpoint_one_is_fenced_out(sc, checkpoint, tmp_path):
+    """They meet before each batch is given, until one is fenced; both are given the same, and each record is there."""
+    meeting, given, names = threading.Barrier(2), {}, crashing.NamesFn()
+
+    def sink(batch):
+        with suppress(threading.BrokenBarrierError):
+            meeting.wait(300)
+        records = batch.rdd.collect()
+        assert given.setdefault(batch.id, records) == records
+
+    def drive(_):
+        try:
+            return stream_sdf(sc.parallelize([6], 1), names, checkpoint=checkpoint(tmp_path), foreach_batch=sink).done
+        except JournalFencedError:
+            return "fenced"
+        finally:
+            meeting.abort()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(drive, range(2)), key=str) == [True, "fenced"]
+    assert sorted(record for records in given.values() for record in records) == [(f"6.{i}", 5 + i) for i in range(6)]
     assert chain_in(checkpoint(tmp_path))[-1]["status"] == "done"
