@@ -146,7 +146,7 @@ def test_an_error_names_the_element(sc, runner):
 
 def test_lost_blocks_are_replayed(sc, tmp_path):
     """From the rows that the task has committed, cut where they were cut."""
-    fn, few = NotesRuns(tmp_path, 0.001), SMALL[:1500]
+    fn, few = NotesRuns(tmp_path, 0.001), SMALL[:1000]
     result = run_sdf(sc.parallelize(few, 2), fn, runner=StagedRunner(budget_seconds=0.1))
     assert len(result.report.tasks) > 8
     before = fn.runs()

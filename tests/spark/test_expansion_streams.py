@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark import accumulators
+from support.warm_pyspark import WARM
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
 from sdf.errors import SdfError, StageError, UnpicklableError
@@ -82,7 +83,7 @@ def test_an_element_that_cannot_be_expanded_when_work_has_begun(sc, tmp_path):
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_an_element_that_cannot_be_expanded_when_lanes_run(sc, tmp_path, order):
     """The action fails with the same error, and so does each later one; no job is left."""
-    result = run_sdf(sc.parallelize(["first", "last"], 2), WaitsFn(tmp_path, fails=True), runner=LiveRunner())
+    result = run_sdf(sc.parallelize(["first", "last"], 2), WaitsFn(tmp_path, fails=True), runner=LiveRunner(lanes=2))
     if order == "before":  # no lane runs yet
         (tmp_path / "processed").touch()
         until = time.monotonic() + MOST_SECONDS
@@ -194,7 +195,16 @@ class HeldFn(WaitsFn):
         return OffsetRange(0, 3)
 
 
-@pytest.mark.parametrize("cancel", [lambda sc: sc.cancelAllJobs(), lambda sc: sc.cancelJobGroup("ours")])
+by_group = pytest.mark.slow("the same when all jobs are cancelled")
+
+
+@pytest.mark.parametrize(
+    "cancel",
+    [
+        pytest.param(lambda sc: sc.cancelAllJobs(), id="all jobs"),
+        pytest.param(lambda sc: sc.cancelJobGroup("ours"), id="a group", marks=by_group),
+    ],
+)
 def test_an_action_that_is_cancelled_can_be_run_again(sc, tmp_path, cancel):
     """Though the job that expands elements was cancelled with it."""
     go = tmp_path / "go"
@@ -215,10 +225,13 @@ def test_an_action_that_is_cancelled_can_be_run_again(sc, tmp_path, cancel):
     assert sorted(result.collect()) == RECORDS
 
 
-@pytest.mark.parametrize(("slots", "deaths"), [(2, 1), (1, 1), (1, 2)])
+once = pytest.mark.slow("the case of two deaths, of which the first one is such a case")
+
+
+@pytest.mark.parametrize(("slots", "deaths"), [pytest.param(2, 1, marks=once), pytest.param(1, 1, marks=once), (1, 2)])
 def test_elements_that_are_expanded_again_get_a_slot(start_spark, tmp_path, monkeypatch, slots, deaths):
     """Lanes have all slots by then. One without work ends; the last one that has not ended is run again."""
-    sc = start_spark(f"local[{slots},4]")
+    sc = start_spark(f"local[{slots},4]", **WARM)
     monkeypatch.setattr(runner_module, "slot_counter", lambda sc: lambda: 2)  # as if an executor was lost since
     freed = []
     free = Assignment.frees_slot
@@ -238,7 +251,7 @@ def test_elements_that_are_expanded_again_get_a_slot(start_spark, tmp_path, monk
 
 def test_lanes_and_expansion_in_two_pools(start_spark):
     """Lanes get half of the slots while elements are expanded in the others; nobody is in anybody's way."""
-    sc = start_spark("local[2]", spark_scheduler_mode="FAIR")
+    sc = start_spark("local[2]", spark_scheduler_mode="FAIR", **WARM)
     sc.setLocalProperty("spark.scheduler.pool", "one")
     result = run_sdf(sc.parallelize(range(12), 12), SlowlyFn(), runner=LiveRunner())
     sc.setLocalProperty("spark.scheduler.pool", "other")

@@ -22,6 +22,7 @@ from support.fns import (
     UnplannedFn,
     expected,
 )
+from support.killing import lose_blocks
 
 from sdf import UNBOUNDED, LiveRunner, OffsetRange, Progress, TaggedOutput, run_direct, run_sdf
 from sdf.errors import CoordinatorError, InvalidTypeError, InvalidValueError, SplitError, UnboundedError
@@ -94,7 +95,7 @@ def test_work_that_was_not_started_is_handed_over_first(sc):
 
 def test_transformations_run_on_it_as_on_any_rdd(sc, tmp_path):
     """map, filter, mapPartitions, reduceByKey, zipWithIndex, saveAsTextFile, union, distinct, sortBy."""
-    result = live_run(sc, ELEMENTS, CountFn())
+    result = live_run(sc, ELEMENTS, CountFn(), lanes=2)
     records = sorted(expected(ELEMENTS).elements())
     assert sorted(result.map(lambda record: record[1]).collect()) == sorted(i for _, i in records)
     assert result.filter(lambda record: record[1] == 5).count() == 2
@@ -137,6 +138,17 @@ def test_cache_keeps_the_records(sc, tmp_path):
     runs = fn.runs()
     assert Counter(result.collect()) == expected(ELEMENTS)
     assert fn.runs() == runs
+    result.unpersist()
+
+
+def test_a_cached_block_that_is_lost_is_computed_again(sc):
+    """From the lane's content, and is the same."""
+    result = live_run(sc, SKEWED, SlowCountFn()).cache()
+    first = result.collect()
+    assert lose_blocks(sc) == 4
+    assert result.collect() == first
+    assert Counter(first) == expected(SKEWED)
+    assert result.report.replays == 4
     result.unpersist()
 
 
@@ -297,6 +309,7 @@ def test_a_deferred_residual_waits_and_then_runs(sc):
     assert at["a", 2] - at["a", 1] >= 0.3
 
 
+@pytest.mark.slow("test_live_server.py::test_what_a_lane_tells_of_work_that_it_deferred_often_is_no_longer_for_that")
 def test_work_that_stays_where_it_is_may_be_deferred_any_number_of_times(sc):
     """What a lane tells of it when it has ended is no longer for that."""
     elements = [("a", 30_000), ("b", 10)]
@@ -507,13 +520,18 @@ def gone(address, seconds=30):
 
 def test_the_coordinator_ends_when_the_rdd_is_forgotten(sc, monkeypatch):
     """But not while an RDD lives that was made from it, in Python or in the JVM."""
-    monkeypatch.setattr(broadcasts, "_COLLECT_EVERY_SECONDS", 0.5)
+    for name in ("_COLLECT_EVERY_SECONDS", "_BACKOFF_SECONDS", "_PY4J_SECONDS"):
+        monkeypatch.setattr(broadcasts, name, 0.2)
+    monkeypatch.setattr(broadcasts, "_COLLECT_SHARE", 1.0)  # one that was slow is not followed by a long pause
     result = live_run(sc, ELEMENTS, CountFn())
     address = result.func._address
     in_jvm = result.union(sc.parallelize([("z", 0)]))
     del result
     gc.collect()
-    time.sleep(2)
+    for _ in range(2):  # the first one may have begun before
+        collected_at = broadcasts._cleaner._collected_at
+        while broadcasts._cleaner._collected_at == collected_at:
+            time.sleep(0.05)
     assert in_jvm.count() == 212
     del in_jvm
     gc.collect()

@@ -1,4 +1,4 @@
-"""The live runner when tasks are retried, executors die, copies race, and attempts stop answering: real processes."""
+"""The live runner when tasks are retried, copies race, and attempts stop answering: real processes."""
 
 import os
 import signal
@@ -12,62 +12,32 @@ from pathlib import Path
 
 import pytest
 from pyspark import TaskContext
-from support.fns import EVERY_FN, CountFn, SlowCountFn, UnplannedFn, expected
-from support.killing import kill_jvm, kill_my_executor, my_jvm
-from support.saving import FolderSink, rows
-from support.signalled import SignalledFn, claims_noted
+from support.failing import FailsAt, kill_worker, once
+from support.fns import CountFn, SlowCountFn, UnplannedFn, expected
+from support.warm_pyspark import WARM
 
-from sdf import LiveRunner, run_sdf, save_sdf
+from sdf import LiveRunner, run_sdf
 
 SKEWED = [("big", 300), *((str(i), 2) for i in range(20))]
-CLUSTER = "local-cluster[2,1,1024]"
-
-
-def once(marker):
-    """Return whether this is the first call with that marker, over all processes."""
-    try:
-        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return False
-    return True
-
-
-class FailsAt(SlowCountFn):
-    """Does something once, when it comes to a record of the big element."""
-
-    def __init__(self, marker, at, what):
-        super().__init__()
-        self.marker, self.at, self.what = str(marker), at, what
-
-    def process(self, element, tracker):
-        for name, i in super().process(element, tracker):
-            if name == "big" and i == self.at and once(self.marker):
-                self.what()
-            yield name, i
 
 
 def boom():
     raise RuntimeError("boom")
 
 
-def kill_worker():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def kill_executor():
-    """As if its machine were gone: a worker that outlives its executor may still end its lane."""
-    kill_jvm()
-    kill_worker()
-
-
 @pytest.fixture(scope="module")
 def retries(start_spark):
     """Four slots in this process, and three more tries for a task that fails."""
-    return start_spark("local[4,4]")
+    return start_spark("local[4,4]", **WARM)
+
+
+at_another_record = pytest.mark.slow("the same at record 140")
 
 
 @pytest.mark.parametrize("what", [boom, kill_worker], ids=["raises", "is killed"])
-@pytest.mark.parametrize("at", [5, 140, 299])
+@pytest.mark.parametrize(
+    "at", [pytest.param(5, marks=at_another_record), 140, pytest.param(299, marks=at_another_record)]
+)
 def test_a_lane_that_fails_is_run_again(retries, tmp_path, what, at):
     """With what the ledger says it owns; what it has given away meanwhile stays where it is."""
     fn = FailsAt(tmp_path / "marker", at, what)
@@ -114,55 +84,6 @@ def test_saved_files_hold_every_record_once(retries, tmp_path):
     assert result.report.replays == 1
 
 
-@pytest.fixture(scope="module")
-def cluster(start_spark):
-    return start_spark(CLUSTER)
-
-
-def test_every_kind_of_restriction_on_executors(cluster):
-    """The restrictions' classes are this test's, known to the driver and to the executors."""
-    elements = [("a", 0), ("b", 1), ("c", 120), ("d", 7)]
-    for fn in EVERY_FN:
-        result = run_sdf(cluster.parallelize(elements, 3), fn, runner=LiveRunner())
-        assert Counter(result.collect()) == expected(elements)
-
-
-@pytest.mark.parametrize("at", [20, 160])
-def test_an_executor_dies(cluster, tmp_path, at):
-    """Its lanes run again elsewhere, during the run and after it."""
-    fn = FailsAt(tmp_path / "marker", at, kill_executor)
-    result = run_sdf(cluster.parallelize(SKEWED), fn, runner=LiveRunner())
-    first = result.collect()
-    assert os.path.exists(tmp_path / "marker")
-    assert Counter(first) == expected(SKEWED)
-    assert result.report.retries >= 1
-    assert result.collect() == first
-
-
-def test_an_executor_that_is_told_to_end_loses_nothing_of_a_saved_run(cluster, tmp_path):
-    """As Kubernetes does it, which signals only the JVM: its workers commit, though they cannot tell Spark."""
-    noted = tmp_path / "noted"
-    noted.mkdir()
-    fn = SignalledFn(noted, my_jvm, signal.SIGTERM, {40})
-    save_sdf(
-        cluster.parallelize([("a", 400)]), fn, FolderSink(tmp_path / "out"), runner=LiveRunner(), commit_seconds=60
-    )
-    assert claims_noted(noted) == dict.fromkeys((("a", i) for i in range(400)), 1)
-    assert rows(tmp_path / "out") == [("a", i) for i in range(400)]
-
-
-def test_a_cached_block_dies_with_its_executor(cluster, tmp_path):
-    """It is computed again from the lane's content, and is the same. Spark reads a block where it is cached."""
-    result = run_sdf(cluster.parallelize(SKEWED), SlowCountFn(), runner=LiveRunner()).cache()
-    first = result.collect()
-    marker = str(tmp_path / "killed")
-    assert result.mapPartitions(lambda records: kill_my_executor(marker) or records).collect() == first
-    assert os.path.exists(marker)
-    assert Counter(first) == expected(SKEWED)
-    assert result.collect() == first
-    assert result.report.replays >= 1
-
-
 class RaisesOnDriver(UnplannedFn):
     """Once a part that was cut off runs, the first part's worker dies; the driver cannot size what that has left."""
 
@@ -185,12 +106,15 @@ class RaisesOnDriver(UnplannedFn):
             yield record
 
 
-def test_a_run_that_fails_on_the_driver_fails_alone(start_spark, tmp_path):
+@pytest.mark.slow(
+    "test_contained_run.py::test_a_bug_fails_its_run_and_no_other, test_live.py::test_a_broken_split_is_an_error"
+)
+def test_a_run_that_fails_on_the_driver_fails_alone(retries, tmp_path):
     """Its action says why, with every name, and so does the next one; another run succeeds, and so does a later one."""
-    sc = start_spark("local[2,4]")
-    element = ("big", 6000)  # it is not done before the other run is, so it gets a second slot and is split
-    ill = run_sdf(sc.parallelize([element]), RaisesOnDriver(tmp_path / "killed"), runner=LiveRunner())
-    well = run_sdf(sc.parallelize(SKEWED), SlowCountFn(), runner=LiveRunner())
+    sc, two_each = retries, LiveRunner(lanes=2)
+    element = ("big", 6000)  # it is not done before both of its lanes run, so it is split
+    ill = run_sdf(sc.parallelize([element]), RaisesOnDriver(tmp_path / "killed"), runner=two_each)
+    well = run_sdf(sc.parallelize(SKEWED), SlowCountFn(), runner=two_each)
     found = []
     other = threading.Thread(target=lambda: found.append(Counter(well.collect())))
     why = (
@@ -208,19 +132,6 @@ def test_a_run_that_fails_on_the_driver_fails_alone(start_spark, tmp_path):
     later = run_sdf(sc.parallelize(SKEWED), CountFn(), runner=LiveRunner())
     assert later.func._address.port == ill.func._address.port
     assert Counter(later.collect()) == Counter(well.collect()) == expected(SKEWED)
-
-
-def test_lanes_are_counted_once_the_executors_are_there(start_spark):
-    """A context does not wait for them; the job that expands the elements does."""
-    sc = start_spark("local-cluster[3,1,1024]", spark_default_parallelism=None)
-    lanes = run_sdf(sc.parallelize(SKEWED, 6).map(later), SlowCountFn(), runner=LiveRunner())
-    assert lanes.getNumPartitions() == 3
-
-
-def later(element):
-    """Give the other executors the time to come."""
-    time.sleep(1)
-    return element
 
 
 SPECULATES = """
@@ -266,6 +177,7 @@ sc.stop()
 """
 
 
+@pytest.mark.slow("lanes/test_lanes_simulated.py::test_every_record_exactly_once_whatever_happens_when, without Spark")
 def test_speculative_copies_on_two_hosts(tmp_path):
     """A copy of a slow lane runs on another host and may win; whoever wins, each record is there once."""
     import pyspark

@@ -9,10 +9,11 @@ import time
 from contextlib import suppress
 
 import pytest
-from support.fns import CountFn, SlowCountFn, StrangeFn, expected
+from support.fns import CountFn, SlowCountFn, StaysFn, StrangeFn, expected
 from support.serving import ELEMENTS, open_run, run_all, run_lane, serving, until
 
 from sdf.errors import CoordinatorError
+from sdf.lanes import wire
 from sdf.lanes.lane import Lane
 from sdf.lanes.messages import Heartbeat, Hello, Ready, Split, TooLongError, Verdict, write
 from sdf.lanes.wire import Channel, channels, lane_proof, nonce
@@ -360,3 +361,13 @@ def test_a_lane_that_does_not_read_what_it_is_given_is_cut_off(monkeypatch):
         until(lambda: not server.server._peers)
         connection.close()
         assert run_all(server, CountFn(), lanes=1)[0] == expected(elements)
+
+
+def test_what_a_lane_tells_of_work_that_it_deferred_often_is_no_longer_for_that(monkeypatch):
+    """Work that stays at its lane may be deferred any number of times: here 3000, of messages a tenth as long."""
+    monkeypatch.setattr(wire, "MOST_BYTES_FROM_LANE", 100_000)
+    elements = [("a", 3000), ("b", 10)]
+    with serving(StaysFn(), elements, lanes=1) as server:
+        assert run_all(server, StaysFn(), lanes=1)[0] == expected(elements)
+        pieces = [(piece.element, piece.records) for piece in server.report().pieces]
+    assert sorted(pieces) == [(element, element[1]) for element in elements]

@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -12,8 +14,11 @@ import pytest
 from support.killing import parent_of
 from support.saving import FolderSink, rows
 from support.signalled import SignalledFn, claims_noted
+from support.warm_pyspark import WARM
 
-from sdf import LiveRunner, save_sdf
+from sdf import DoFn, LiveRunner, OffsetRange, save_sdf
+from sdf.lanes import segments
+from sdf.spark.live import rounds
 from sdf.spark.live.preemption import told_to_end
 
 
@@ -41,10 +46,16 @@ def test_a_worker_that_is_told_to_end_loses_nothing(sc, tmp_path, to, number, op
     assert summary.report.retries == 0
 
 
-@pytest.mark.parametrize(("to", "options"), [(os.getppid, {}), (grandparent, QUARANTINE)], ids=["worker", "child"])
+in_child = pytest.mark.slow("the same of a worker without a child, and the worker of a child that is told to end")
+
+
+@pytest.mark.parametrize(
+    ("to", "options"),
+    [pytest.param(os.getppid, {}, id="worker"), pytest.param(grandparent, QUARANTINE, id="child", marks=in_child)],
+)
 def test_workers_whose_daemon_is_told_to_end_lose_nothing(start_spark, tmp_path, to, options):
     """Those that it has just forked, which have no lane yet, die with it: Spark starts those tasks again."""
-    told_to_end_four_times(start_spark("local[4,4]"), tmp_path, to, signal.SIGTERM, options)
+    told_to_end_four_times(start_spark("local[4,4]", **WARM), tmp_path, to, signal.SIGTERM, options)
 
 
 def told_to_end_four_times(sc, tmp_path, to, number, options):
@@ -123,6 +134,55 @@ def test_a_worker_that_is_told_to_end_while_it_has_no_lane_leaves_all_the_same(s
     assert not summary.failures
     assert (tmp_path / "noted" / "once.signalled").exists()
     assert re.search(r"lane \d+ on \S+ leaves", caplog.text)
+
+
+class TakesItsWorkerAlongFn(DoFn):
+    """Element: a name; one block. That of "bad" kills its worker and the child in which it runs, whenever it runs."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, 1)
+
+    def process(self, element, tracker):
+        for i in tracker.claims():
+            if element == "bad":
+                for pid in (os.getppid(), os.getpid()):
+                    os.kill(pid, signal.SIGKILL)
+            yield element, i
+
+
+def test_a_block_that_takes_its_worker_along_is_set_aside(sc, tmp_path, monkeypatch):
+    """Nobody is left to tell: after some losses it runs alone, in jobs that fail, at last while all rest.
+
+    Without retries of tasks the death of a worker fails a job. Here it counts as the loss of an executor.
+    """
+    monkeypatch.setattr(segments, "MOST_LOSSES", 2)
+    monkeypatch.setattr(rounds, "_EXECUTOR_LOST", "Python worker exited unexpectedly")
+    good = [str(number) for number in range(20)]
+    elements = sc.parallelize(["bad", *good], 2)
+    fn, options = TakesItsWorkerAlongFn(), {"on_failure": "quarantine", "commit_seconds": 1}
+    summary = save_sdf(elements, fn, FolderSink(tmp_path / "out"), runner=LiveRunner(lanes=2), **options)
+    assert rows(tmp_path / "out") == sorted((name, 0) for name in good)
+    (block,) = summary.failures
+    assert (block.element, block.restriction) == ("bad", OffsetRange(0, 1))
+    assert "its executors were lost" in block.error
+    assert block.attempts in (3, 4)  # as part of lanes, perhaps alone beside others, and twice while all rest
+
+
+HANGS = """
+import os, signal, time
+from sdf.spark.live import preemption
+
+preemption._GRACE_SECONDS = 1
+with preemption.told_to_end(lambda: print("told", flush=True)):
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(600)
+"""
+
+
+def test_a_worker_whose_block_hangs_ends_all_the_same():
+    """After some time of grace, in which it may come to its next claim."""
+    done = subprocess.run([sys.executable, "-c", HANGS], stdout=subprocess.PIPE, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGALRM, "told\n")
 
 
 def test_the_handlers_of_before_are_there_again():
