@@ -1,1 +1,1 @@
-"""One deterministic simulation of a run: all actors, one seed, one clock, one list of faults. See `simulation.world`."""
+"""One deterministic simulation of runs: all actors, one seed, one clock, one list of faults. See `simulation.world`."""

@@ -21,6 +21,8 @@ def all_once(world, records):
     assert bad <= set(aside), "a bad block is not set aside"
     innocent = [block for block in aside if block not in bad and can_be_cut(block[0])]
     assert not innocent, f"an innocent block is set aside: {innocent}"
+    alone = {tuple(block.restriction) for block in world.failed_blocks if can_be_cut(block.element[0])}
+    assert all(stop == start + 1 for start, stop in alone), "blocks are set aside together"
     world.counts["set aside"] += len(world.failed_blocks)
 
 

@@ -1,4 +1,4 @@
-"""The driver: of lanes and of stages, in runs that are kept and in runs that are saved. Drivers die, and others go on."""
+"""The driver: of lanes and of stages, in runs that are kept and in runs that are saved. Drivers die, others go on."""
 
 import pickle
 from contextlib import suppress

@@ -10,6 +10,8 @@ STEP, LANE_STEP, SUSPECT_STEP, MESSAGE, SEGMENT = "step", "lane's step", "suspec
 RECEIPT, ONCE = "receipt", "once"
 MUCH, SOME, RARE = (1, 3), (3, 10, 30), (20, 60, 200)  # one in so many opportunities
 
+SUSPECTS = "runner == 'lanes' and quarantine"  # there each has a job of its own
+
 
 class Fault(Enum):
     """What it is called in counts and plans; the actor that it hits; its opportunities; how seldom it is; a condition.
@@ -45,7 +47,7 @@ class Fault(Enum):
         SOME,
         "runner == 'lanes' and quarantine",
     )
-    SUSPECT_GIVEN_UP = "the job of a suspect is given up", "executor", ONCE, MUCH, "runner == 'lanes' and quarantine"
+    SUSPECT_GIVEN_UP = "the job of a suspect is given up", "executor", ONCE, MUCH, SUSPECTS
     RAISES = RAISED, "user", ONCE, MUCH, "quarantine"  # these four are the plan's bad blocks
     DIES = DIED, "user", ONCE, MUCH, "quarantine"
     IS_KILLED = KILLED, "user", ONCE, MUCH, "quarantine"

@@ -1,12 +1,13 @@
 """Plans: what is simulated, drawn from one root seed; how they are written down, and how one that fails is shrunk."""
 
+import itertools
 import json
 import random
 
 import attrs
 
 from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED
-from simulation.faults import Fault, draw_faults
+from simulation.faults import DRAWN, Fault, draw_faults
 from simulation.user import KINDS, blocks_of
 
 LANES, STAGES = "lanes", "stages"
@@ -129,11 +130,15 @@ def draw(seed, **given):
 
 
 def draw_elements(choose, *, tables, saved, **_):
-    """Return a few elements of different sizes, seldom many of few blocks; in tables there are more of the plain kind."""
+    """Return a few elements of different sizes, seldom many of few blocks; tables have more of the plain kind."""
     number, sizes = choose.randint(1, 3), [0, 1, 3, 12, 40]
     if choose.random() < (0.6 if tables else 0.1):
         number, sizes = choose.randint(5, 40), [0, 1, 1, 2, 3, 8]
-    kinds = (*KINDS, *["", "", "dear", "defers", "refused"] * 4 * tables, *["defers", "later defers"] * 2 * saved)
+    kinds = (
+        *KINDS,
+        *["", "", "dear", "defers", "refused"] * 4 * tables,
+        *["defers", "later", "later defers"] * 2 * saved,
+    )
     return tuple((f"{at} {choose.choice(kinds)}", choose.choice(sizes)) for at in range(number))
 
 
@@ -141,6 +146,39 @@ def draw_bad(choose, elements):
     blocks = blocks_of(elements)
     most = choose.choice([0, 1, 1, 3, 6])
     return tuple((*block, choose.choice(HOWS)) for block in choose.sample(blocks, min(most, len(blocks))))
+
+
+BLOCKS = 10_000
+RAISING, KILLING, HANGING = 30, 5, 2
+
+
+def ten_thousand(seed, *, runner, saved):
+    """Draw a plan over 10,000 blocks of which 30 raise, 5 kill their process and 2 hang, and all faults strike."""
+    choose = random.Random(f"{seed} ten thousand")
+    switches = {"runner": runner, "saved": saved, "late": runner == STAGES and not saved, "tables": False}
+    switches["quarantine"] = True
+    count = choose.choice([1, 3, 20, 200])
+    bounds = [0, *sorted(choose.sample(range(1, BLOCKS), count - 1)), BLOCKS]
+    kinds = ("", "fast", "parts", "unsized", "ahead", "defers", "hold 7", "hold 100")
+    sizes = [stop - start for start, stop in itertools.pairwise(bounds)]
+    elements = tuple((f"{at} {choose.choice(kinds)}", size) for at, size in enumerate(sizes))
+    hows = [RAISED] * RAISING + [choose.choice([DIED, KILLED]) for _ in range(KILLING)] + [HUNG] * HANGING
+    blocks = choose.sample(blocks_of(elements), len(hows))
+    can = [fault for fault in DRAWN if fault.can_strike(**switches)]
+    return attrs.evolve(
+        draw(seed, **switches),
+        elements=elements,
+        bad=tuple((*block, how) for block, how in zip(blocks, hows, strict=True)),
+        faults=tuple(
+            (fault.name, 20 * max(fault.rates), 1 if fault is Fault.SUSPECT_GIVEN_UP else 10) for fault in can
+        ),
+        lanes=choose.randint(2, 8),
+        hosts=choose.randint(2, 4),
+        slots=choose.randint(1, 3),
+        parts=choose.randint(2, 4) if switches["late"] else 1,
+        commit_seconds=choose.choice([0.5, 2.0, 10.0]),
+        block_seconds=choose.choice([0.002, 0.02]),
+    )
 
 
 def smaller(plan):

@@ -7,7 +7,6 @@ from collections import Counter
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from sdf.errors import SdfError
 from sdf.execution.expansion import expand
 from sdf.saving import saving as saving_module
 from sdf.spark.staged import run as run_module
@@ -16,7 +15,7 @@ from simulation.clock import Clock
 from simulation.driver import CheckedSaving, DriverDied, LanesDriver, StagesDriver, open_work
 from simulation.executor import Executors
 from simulation.faults import BAD_BLOCKS, Fault, Faults
-from simulation.plan import LANES
+from simulation.plan import LANES, shrink
 from simulation.sink import MessageSink, Written
 from simulation.storage import Storage, Writer
 from simulation.user import DEAR_SECONDS, BlocksFn, blocks_of, in_tables, rows_in
@@ -152,6 +151,20 @@ def failure_of(plan):
     """Return how a plan fails, as text; None if it does not."""
     try:
         simulate(plan)
-    except (AssertionError, SdfError, LookupError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
+
+
+def counts_of(plans):
+    """Run plans; return what has happened in all of them. The error of one that fails says how to repeat it."""
+    counts = Counter()
+    for plan in plans:
+        try:
+            counts.update(simulate(plan).counts)
+        except Exception as error:
+            smallest = shrink(plan, failure_of)
+            raise AssertionError(
+                f"{error}\nRepeat it: {plan.command()}\nA smaller plan, {failure_of(smallest)}: {smallest.command()}"
+            ) from error
+    return counts
