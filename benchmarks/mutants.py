@@ -226,7 +226,7 @@ class Trial:
                 if not names:
                     continue
                 self.failed.unlink(missing_ok=True)
-                limit = LONG_LIMIT if is_long else 20 + int(4 * sum(about[name]["seconds"] for name in names))
+                limit = LONG_LIMIT if is_long else 10 + int(3 * sum(about[name]["seconds"] for name in names))
                 files = dict.fromkeys(self.tests / name.partition("::")[0] for name in names)
                 plugin = Chosen(names, self.failed)
                 code, used = self.session(files, plugin, cpu_limit=limit, wall_limit=120 + 20 * limit)

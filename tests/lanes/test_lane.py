@@ -9,7 +9,7 @@ from support.timed import TimedFn
 
 from sdf.errors import DeferError
 from sdf.execution import deferrals
-from sdf.execution.work_items import BETWEEN, WorkItem
+from sdf.execution.work_items import BETWEEN, CANNOT, NOTHING_CLAIMED, TOO_LITTLE, WorkItem
 from sdf.lanes.lane import WAIT, Lane
 from sdf.lanes.messages import (
     MOST_ITEMS,
@@ -68,7 +68,7 @@ def test_a_lane_that_could_not_be_split_says_so_when_it_has_moved_on():
     for _ in range(3):
         clock.now += 1.0
         lane.look()
-    assert [type(message) for message in said] == [Declined]
+    assert said == [Declined(CANNOT)]
     next(outputs)
     lane.look()
     assert [type(message) for message in said] == [Declined, Heartbeat]
@@ -103,6 +103,17 @@ def test_a_lane_that_was_asked_before_it_began_says_how_far_it_is_as_soon_as_it_
     assert [type(message) for message in said] == [Declined, Heartbeat]
 
 
+def test_a_lane_that_has_claimed_nothing_yet_says_so():
+    """To the report that is another reason than that it could not be split."""
+    clock, said = Clock(), []
+    lane = Lane(TimedFn(clock), clock=clock, send=said.append)
+    lane.receive(Assign((WorkItem(0, 0, 9, OffsetRange(0, 9), 9),)))
+    lane.advance()
+    clock.now += 1.0
+    lane.receive(StealRequest(0.1))
+    assert said == [Declined(NOTHING_CLAIMED)]
+
+
 def test_a_lane_that_had_too_little_left_says_so_once_it_is_more():
     """The block that it has begun turns out to be dear: nothing moves, and what is left is worth ever more."""
     lane, _, clock, said = lane_of(UnknownFn, 9)
@@ -112,7 +123,8 @@ def test_a_lane_that_had_too_little_left_says_so_once_it_is_more():
         clock.now += 0.7
         lane.look()
         beats.append(said[-1])
-    assert [type(message) for message in said] == [Declined, Heartbeat, Heartbeat, Heartbeat, Heartbeat]
+    assert said[0] == Declined(TOO_LITTLE)
+    assert [type(message) for message in said[1:]] == [Heartbeat, Heartbeat, Heartbeat, Heartbeat]
     assert [beat.splittable for beat in beats] == [False, True, True, True]
 
 
