@@ -194,7 +194,10 @@ def test_a_silent_input_keeps_its_place(tmp_path):
 # Resuming
 
 
-@pytest.mark.parametrize("commits", [10, 100, 1000, pytest.param(10_000, marks=pytest.mark.soak)])
+MORE = pytest.param(1000, marks=pytest.mark.slow("test_a_resume_reads_the_last_block_only[100]"))
+
+
+@pytest.mark.parametrize("commits", [10, 100, MORE, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_a_resume_reads_the_last_block_only(tmp_path, commits):
     """The same few files, whatever the length of the chain; no directory is listed but that of the next batch."""
     chain_of(tmp_path, commits, with_records=lambda number: int(number < commits // 10))

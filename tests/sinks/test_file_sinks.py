@@ -337,14 +337,14 @@ def run(sink, segments, written):
 @pytest.mark.parametrize("kind", [TextFiles, JsonLinesFiles, ParquetFiles])
 def test_a_run_that_dies_anywhere_is_resumed(kind, tmp_path, monkeypatch, capsys):
     """Before and after all that is done to the disk; until the rename nothing is visible, from then on all."""
-    segments = {"one": ["a", "b"], "two": ["c"], "none": []}
-    counted = Points()
+    segments, logged = {"one": ["a", "b"], "two": ["c"], "none": []}, {}
+    counted = Points(log=logged)
     with monkeypatch.context() as patch:
         make_mortal(patch, counted, disk, on_disk)
-        run(kind(tmp_path / "counted"), segments, {})
+        run(kind(tmp_path / "counted"), segments, logged)
     expected = read(kind, tmp_path / "counted")
     assert sorted(expected) == ["a", "b", "c"]
-    for at in range(1, len(counted.seen) + 1):
+    for at in counted.states():
         sink, written, points = kind(tmp_path / f"{at}"), {}, Points(at)
         with monkeypatch.context() as patch:
             make_mortal(patch, points, disk, on_disk)
@@ -363,7 +363,7 @@ def test_a_run_that_dies_anywhere_is_resumed(kind, tmp_path, monkeypatch, capsys
         assert sum(not name.startswith("_") for name in os.listdir(sink.path)) == 2
     assert len(counted.seen) > 70
     with capsys.disabled():
-        print(f"\n{kind.__name__}: died at {len(counted.seen)} points")
+        print(f"\n{kind.__name__}: died at {len(counted.states())} of {len(counted.seen)} points")
 
 
 def read(kind, path):

@@ -4,9 +4,6 @@ import json
 import os
 import pickle
 import re
-import subprocess
-import sys
-import time
 from contextlib import suppress
 from datetime import date, datetime, timezone
 from datetime import time as clock_time
@@ -15,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from support.at_once import at_once
 from support.sinking import TOKEN, DiedError, Points, make_mortal, place, prepare, save
 
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, SinkError
@@ -269,34 +267,25 @@ def test_a_snapshot_that_has_expired(sink):
     assert rows(sink) == pairs(1, 2, 5)
 
 
-COMMIT = (
-    "import pickle, sys; sink, messages, token = pickle.loads(bytes.fromhex(sys.argv[1])); "
-    "sys.stdin.readline(); sink.commit(messages, token)"
-)
-
-
 def run_at_once(*drivers):
     """Commit in processes of their own, at once."""
-    running = [
-        subprocess.Popen([sys.executable, "-c", COMMIT, pickle.dumps(driver).hex()], stdin=subprocess.PIPE)
-        for driver in drivers
-    ]
-    time.sleep(2)  # they import; the more of them meet
-    for one in running:
-        one.stdin.write(b"\n")
-        one.stdin.close()
-    return [one.wait(120) for one in running]
+    modules = ["sdf.sinks.iceberg", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow", "pyiceberg.table"]
+    at_once(*[(sink.commit, messages, token) for sink, messages, token in drivers], importing=modules)
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_two_drivers_at_once(sink, there):
-    """Both end well, and the rows are there once."""
-    if there:
-        make(sink, 0)
-    prepare(sink)
-    messages = written(sink, records(1), records(2))
-    assert run_at_once(*[(sink, messages, TOKEN)] * 3) == [0, 0, 0]
-    assert rows(sink) == pairs(*([0] if there else []), 1, 2)
+def test_drivers_of_one_run_at_once(tmp_path):
+    """All end well, and the rows are there once: in a table that they make, and in one that was there."""
+    homes = tmp_path / "new", tmp_path / "old"
+    for home in homes:
+        home.mkdir()
+    new, old = (IcebergTable(NAME, catalog=catalog_at(home)) for home in homes)
+    make(old, 0)
+    drivers = []
+    for sink in (new, old):
+        prepare(sink)
+        drivers += [(sink, written(sink, records(1), records(2)), TOKEN)] * 3
+    run_at_once(*drivers)
+    assert (rows(new), rows(old)) == (pairs(1, 2), pairs(0, 1, 2))
 
 
 def test_runs_at_once(sink):
@@ -306,7 +295,7 @@ def test_runs_at_once(sink):
         token = Token(f"run {number}", 0)
         prepare(sink, token=token)
         drivers.append((sink, written(sink, records(number), token=token), token))
-    assert run_at_once(*drivers) == [0] * 4
+    run_at_once(*drivers)
     assert rows(sink) == pairs(0, 1, 2, 3)
 
 
@@ -533,35 +522,57 @@ def s3_properties(server):
     }
 
 
+def survive(new_sink, there, monkeypatch, choose):
+    """Let a driver die at the points that are chosen, in a table each; return all points."""
+    make(new_sink("first"), 0)  # makes the directories for all tables
+    sink, logged = new_sink("whole"), []
+    points = Points(log=logged)
+    if there:
+        make(sink, 0)
+    with monkeypatch.context() as patch:
+        let_die(patch, points)
+        logged_run(sink, logged, resumed=False)
+    for at in choose(points):
+        sink, logged = new_sink(f"table{at}"), []
+        if there:
+            make(sink, 0)
+        with monkeypatch.context() as patch:
+            let_die(patch, Points(at))
+            with pytest.raises(DiedError):
+                logged_run(sink, logged, resumed=False)
+        logged_run(sink, logged, resumed=True)
+        assert by_iceberg(sink) == records(*([0] if there else []), 1, 2, 3), points.seen[at - 1]
+        assert len(all_files(sink)) == (3 if there else 2), points.seen[at - 1]
+    assert any("commit_table" in name for name in points.seen)
+    return points
+
+
+@pytest.mark.slow("test_iceberg.py::test_death_of_a_driver_at_a_point_of_each_kind")
 @PLACES
 @pytest.mark.parametrize("there", [False, True])
 def test_death_of_a_driver_at_any_point(new_sink, where, there, monkeypatch, capsys):
     """While it prepares, writes, commits or cleans: the next one ends the run, with each row once."""
-    points = None
-    while points is None or len(points.seen) >= points.at:
-        points = Points(1 if points is None else points.at + 1)
-        sink, logged = new_sink(f"table{points.at}"), []
-        if there:
-            make(sink, 0)
-        with monkeypatch.context() as patch, suppress(DiedError):
-            let_die(patch, points)
-            logged_run(sink, logged, resumed=False)
-        logged_run(sink, logged, resumed=True)
-        assert by_iceberg(sink) == records(*([0] if there else []), 1, 2, 3), points.seen[-1]
-        assert len(all_files(sink)) == (3 if there else 2), points.seen[-1]
-    assert points.at > 20
-    assert any("commit_table" in name for name in points.seen)
+    points = survive(new_sink, there, monkeypatch, Points.states)
+    assert len(points.seen) > 20
     with capsys.disabled():
-        print(f"\nIcebergTable on {where}, {'old' if there else 'new'} table: died at {points.at - 1} points")
+        tried = f"{len(points.states())} of {len(points.seen)}"
+        print(f"\nIcebergTable on {where}, {'old' if there else 'new'} table: died at {tried} points")
+
+
+@pytest.mark.parametrize("where", ["disk"])
+@pytest.mark.parametrize("there", [False, True])
+def test_death_of_a_driver_at_a_point_of_each_kind(new_sink, where, there, monkeypatch):
+    """The next one ends the run, with each row once."""
+    points = survive(new_sink, there, monkeypatch, Points.kinds)
+    assert len(points.kinds()) > 5
 
 
 @PLACES
 def test_death_while_giving_up(new_sink, where, monkeypatch):
     """At any point: to give up once more leaves the table as it was."""
-    points = None
-    while points is None or len(points.seen) >= points.at:
-        points = Points(1 if points is None else points.at + 1)
-        sink = new_sink(f"table{points.at}")
+    tried = None
+    while tried is None or tried:
+        sink = new_sink(f"table{len(tried or ())}{tried is None}")
         make(sink, 0)
         prepare(sink)
         messages = written(sink, records(1))
@@ -570,13 +581,16 @@ def test_death_while_giving_up(new_sink, where, monkeypatch):
             with pytest.raises(SinkError, match="before the snapshot"):
                 sink.commit(messages, TOKEN)
         assert len(all_files(sink)) == 5  # two of them are of staging alone
+        points = Points(tried and tried.pop())
         with monkeypatch.context() as patch, suppress(DiedError):
             let_die(patch, points)
             sink.abort(messages, TOKEN)
+        if tried is None:
+            tried = points.states()
+            assert len(tried) > 2
         sink.abort(messages, TOKEN)
         assert len(all_files(sink)) == 1, points.seen[-1]
         assert by_iceberg(sink) == records(0)
-    assert points.at > 4
     with pytest.raises(SinkError, match=r"the table does not hold it, and the staging directory .* is not there"):
         sink.commit(messages, TOKEN)
 

@@ -16,7 +16,7 @@ OTHER = Token("another run", 0)
 @pytest.fixture
 def store(s3_server):
     """Give a file system, and the URL of a bucket."""
-    return s3_server.fs(use_listings_cache=False), f"s3://{s3_server.bucket()}"
+    return s3_server.shared_fs, f"s3://{s3_server.bucket()}"
 
 
 @pytest.fixture
@@ -48,12 +48,21 @@ def test_what_is_committed_is_there_and_nothing_else(store, kind):
     assert all(name.startswith("a/out/segment-") for name in found[1:])
 
 
-def test_others_read_what_was_written(store, s3_server):
+@pytest.fixture
+def small_parts(monkeypatch):
+    """The smallest that S3 takes."""
+    monkeypatch.setattr(uploads, "_PART_BYTES", 5 << 20)
+
+
+def test_others_read_what_was_written(store, s3_server, small_parts):
     """pyarrow and pandas, from several files of several parts."""
-    pq, pandas = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pandas")
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pandas = pytest.importorskip("pandas")
     fs, url = store
-    sink = ParquetFiles(f"{url}/out", compression=None, target_bytes=30 << 20, row_group_bytes=4 << 20)
-    records = [{"id": number, "data": os.urandom(1 << 19)} for number in range(100)]
+    schema = {"id": pa.int64(), "data": pa.binary()}  # not found from the first 16 MiB
+    sizes = {"target_bytes": 8 << 20, "row_group_bytes": 1 << 20}
+    sink = ParquetFiles(f"{url}/out", compression=None, schema=schema, **sizes)
+    records = [{"id": number, "data": os.urandom(160_000)} for number in range(100)]
     [message] = save(sink, records)
     assert message["files"] == 2
     bucket = url.removeprefix("s3://")
@@ -179,13 +188,13 @@ def test_an_attempt_that_comes_after_the_end_leaves_nothing(store, kind):
     assert list(content(fs, url)) == ["a/out/_SUCCESS"]
 
 
-def test_a_segment_that_fails_leaves_nothing(store, sink):
+def test_a_segment_that_fails_leaves_nothing(store, sink, small_parts):
     """Neither an object nor the parts of one."""
     fs, _ = store
     prepare(sink)
 
     def records():
-        for _ in range(100):
+        for _ in range(12):
             yield "x" * (1 << 20)
         raise KeyError("the user's own")
 
@@ -257,16 +266,23 @@ def make_mortal(monkeypatch, points):
             monkeypatch.setattr(kind, name, points.around(name, getattr(kind, name)))
 
 
-def test_a_run_that_dies_anywhere_is_resumed(store, monkeypatch, capsys):
-    """Before and after each change of the store; who waits for the marker sees all or nothing."""
+POINTS = [
+    pytest.param(Points.kinds, id="some"),
+    pytest.param(Points.states, id="all", marks=pytest.mark.slow("test_a_run_that_dies_anywhere_is_resumed[some]")),
+]
+
+
+@pytest.mark.parametrize("choose", POINTS)
+def test_a_run_that_dies_anywhere_is_resumed(store, monkeypatch, capsys, choose):
+    """At each change of the store; who waits for the marker sees all or nothing."""
     fs, url = store
-    segments = {"one": ["a", "b"], "two": ["c"]}
+    segments, logged = {"one": ["a", "b"], "two": ["c"]}, {}
     monkeypatch.setattr(on_objects, "_COPIES_AT_ONCE", 1)
-    counted = Points()
+    points = Points(log=logged)
     with monkeypatch.context() as patch:
-        make_mortal(patch, counted)
-        run(TextFiles(f"{url}/counted"), segments, {})
-    for at in range(1, len(counted.seen) + 1):
+        make_mortal(patch, points)
+        run(TextFiles(f"{url}/counted"), segments, logged)
+    for at in choose(points):
         sink, written = TextFiles(f"{url}/{at}/out"), {}
         with monkeypatch.context() as patch:
             make_mortal(patch, Points(at))
@@ -280,9 +296,10 @@ def test_a_run_that_dies_anywhere_is_resumed(store, monkeypatch, capsys):
         names = sorted(name for name in content(fs, f"{url}/{at}") if ".tmp-" not in name)
         assert [name for name in names if not name.startswith("out/")] == []
         assert len(names) == 3
-    assert len(counted.seen) > 25
+    assert len(points.seen) > 25
+    assert len(choose(points)) > 4
     with capsys.disabled():
-        print(f"\nTextFiles on S3: died at {len(counted.seen)} points")
+        print(f"\nTextFiles on S3: died at {len(choose(points))} of {len(points.seen)} points")
 
 
 def test_a_bucket_that_is_not_there_is_told(s3_server):

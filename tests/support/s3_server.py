@@ -1,14 +1,19 @@
 """An S3 server on loopback, in this process, that can be told to misbehave in the ways that real ones do."""
 
 import contextlib
+import functools
 import socket
 import threading
 import uuid
 
+import botocore.session
 import fsspec
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.s3.models import s3_backends
+from moto.server import create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+botocore.session.create_loader = functools.cache(botocore.session.create_loader)  # else each client parses S3's model
+ACCOUNT = "123456789012"  # that of whoever comes with any key
 CONFLICT = b"<Error><Code>ConditionalRequestConflict</Code><Message>At the same time.</Message></Error>"
 
 
@@ -29,7 +34,7 @@ class S3Server:
     def __init__(self):
         self.asked = []
         self.disturb = None
-        self._app = DomainDispatcherApplication(create_backend_app)
+        self._app = create_backend_app("s3")
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=Quiet)
         self.config = {
             "endpoint_url": f"http://127.0.0.1:{self._server.port}",
@@ -56,11 +61,21 @@ class S3Server:
         """Return a file system on this server, of its own."""
         return fsspec.filesystem("s3", skip_instance_cache=True, **{**self.config, **options})
 
+    @functools.cached_property
+    def shared_fs(self):
+        """A file system on this server for all tests that only look at it; a client takes a tenth of a second."""
+        return self.fs(use_listings_cache=False)
+
     def bucket(self):
         """Make a bucket; return its name."""
         name = f"bucket-{uuid.uuid4().hex}"
-        self.fs().call_s3("create_bucket", Bucket=name)
+        s3_backends[ACCOUNT]["aws"].create_bucket(name, "us-east-1")
         return name
+
+    def put(self, bucket, keys):
+        """Make small objects in a bucket, many of them without a request each."""
+        for key in keys:
+            s3_backends[ACCOUNT]["aws"].put_object(bucket, key, b"x")
 
     @contextlib.contextmanager
     def disturbed(self, disturb):

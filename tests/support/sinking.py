@@ -33,16 +33,44 @@ class DiedError(BaseException):
 
 
 class Points:
-    """Counts what is done to the storage; dies at one of the points."""
+    """Counts what is done to the storage; dies at one of the points.
 
-    def __init__(self, at=None):
+    Args:
+        at: the point to die at; None: it lives.
+        log: the messages that the driver has logged so far.
+
+    Attributes:
+        seen: the points that were passed.
+        logged: how many messages were in the log at each of them.
+    """
+
+    def __init__(self, at=None, log=()):
         self.at = at
+        self.log = log
         self.seen = []
+        self.logged = []
 
     def pass_(self, name):
         self.seen.append(name)
+        self.logged.append(len(self.log))
         if len(self.seen) == self.at:
             raise DiedError(name)
+
+    def states(self):
+        """Return the points that leave different states, at which a test must die.
+
+        Right before a change is as right after the change before it, unless a message was logged meanwhile.
+        """
+        passed = list(zip(self.seen, self.logged, strict=True))
+        return [
+            at
+            for at, ((before, _), (name, logged)) in enumerate(zip([("", 0), *passed], passed, strict=False), 1)
+            if not (before.startswith("after") and name.startswith("before") and passed[at - 2][1] == logged)
+        ]
+
+    def kinds(self):
+        """Return a few of these points: the last one after each kind of change."""
+        return sorted({name: at for at, name in enumerate(self.seen, 1) if name.startswith("after")}.values())
 
     def around(self, name, function):
         def wrapped(*args, **options):
@@ -57,16 +85,21 @@ class Points:
 
 
 class DyingModule:
-    """Stands in for ``os`` or ``shutil``: what changes the disk passes points."""
+    """Stands in for ``os`` or ``shutil``: what changes the disk passes points, and nothing is synced."""
 
     def __init__(self, module, points):
         self._module = module
         for name in ("fsync", "link", "replace", "rename", "unlink", "mkdir", "rmdir", "rmtree"):
             if hasattr(module, name):
-                setattr(self, name, points.around(name, getattr(module, name)))
+                function = getattr(module, name)
+                setattr(self, name, points.around(name, nothing if function is os.fsync else function))
 
     def __getattr__(self, name):
         return getattr(self._module, name)
+
+
+def nothing(handle):
+    pass
 
 
 class DyingFile:
