@@ -47,7 +47,7 @@ def are_freed(sc, paths):
     """Wait for files to go; Spark lets go of the RDDs of a job when another one has run."""
     until = time.monotonic() + 180  # each collection in vain doubles the time to the next one
     while paths & files(sc) and time.monotonic() < until:
-        sc.parallelize([0]).count()
+        sc.parallelize([0], 1).count()
         time.sleep(0.5)
     return not paths & files(sc)
 
@@ -64,7 +64,7 @@ def let_go(sc):
     """Have both collect garbage, and the cleaner look at what is left."""
     gc.collect()
     for _ in range(3):
-        sc.parallelize([0]).count()
+        sc.parallelize([0], 1).count()
         time.sleep(1)
         sc._jvm.System.gc()
 
@@ -94,11 +94,23 @@ def test_nothing_but_the_user_holds_on_to_a_result(sc, runner):
         gc.enable()
 
 
-@runners
+def mapped(rdd, sc):
+    return rdd.map(lambda record: record)
+
+
+def united(rdd, sc):
+    return rdd.union(sc.emptyRDD())
+
+
 @pytest.mark.parametrize(
-    "derive",
-    [lambda rdd, sc: rdd.map(lambda record: record), lambda rdd, sc: rdd.union(sc.emptyRDD())],
-    ids=["map", "union"],
+    ("derive", "runner"),
+    [
+        (mapped, LiveRunner()),
+        (united, StagedRunner()),
+        pytest.param(mapped, StagedRunner(), marks=pytest.mark.slow("the same test with LiveRunner")),
+        pytest.param(united, LiveRunner(), marks=pytest.mark.slow("the same test with StagedRunner")),
+    ],
+    ids=["map-LiveRunner", "union-StagedRunner", "map-StagedRunner", "union-LiveRunner"],
 )
 def test_it_is_kept_for_what_the_user_made_of_the_result(sc, runner, derive):
     """A mapped RDD holds on to it in Python, a union in the JVM; both read it again when the records are gone."""
@@ -114,7 +126,11 @@ def test_it_is_kept_for_what_the_user_made_of_the_result(sc, runner, derive):
     assert are_freed(sc, paths)
 
 
-@runners
+@pytest.mark.parametrize(
+    "runner",
+    [StagedRunner(), pytest.param(LiveRunner(), marks=pytest.mark.slow("the same test with StagedRunner"))],
+    ids=["StagedRunner", "LiveRunner"],
+)
 def test_it_is_kept_for_the_last_of_several_outputs(sc, runner):
     """The RDDs of a run with tags share what was sent."""
     with sent(sc) as paths:

@@ -1,11 +1,35 @@
-"""The command line, run as people run it."""
+"""The command line: as people run it, and in this process, whose JVM has been started already."""
 
 import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkContext
+
+from sdf.__main__ import main
+
+
+@pytest.fixture
+def run_here(tmp_path, monkeypatch, capsys):
+    """Run a command in this process, in an empty directory, without the context of another test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the command adds the directory
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+
+    def run(*arguments):
+        try:
+            code = main(list(map(str, arguments)))
+        except SystemExit as end:
+            code = end.code
+        printed = capsys.readouterr()
+        return SimpleNamespace(returncode=code, stdout=printed.out, stderr=printed.err)
+
+    yield run
+    sys.modules.pop("mine", None)
 
 
 def sdf(*arguments, cwd):
@@ -13,19 +37,20 @@ def sdf(*arguments, cwd):
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=900, env=os.environ)
 
 
-def test_run_counts_lines_and_saves_the_report(tmp_path):
+def test_run_counts_lines_and_saves_the_report(tmp_path, run_here):
     """A connector by its name, options as JSON, a page as the report."""
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     (tmp_path / "b.txt").write_text("three\n")
-    done = sdf(
+    done = run_here(
         "run", "sdf.io:ReadLines", "--input", tmp_path / "a.txt", tmp_path / "b.txt", "--option", "block_size=4",
-        "--master", "local[2]", "--report", "run.html", cwd=tmp_path,
+        "--master", "local[2]", "--report", "run.html",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "ReadLines: 3 records of 2 elements" in done.stdout
     assert (tmp_path / "run.html").read_text().startswith("<!doctype html>")
 
 
+# Dear: a program of its own, with a JVM, whose output, exit code and records are those of `sdf run`.
 def test_run_finds_a_dofn_of_the_working_directory_and_writes_its_records(tmp_path):
     """With the live runner, and the report as JSON."""
     (tmp_path / "mine.py").write_text(
@@ -50,26 +75,24 @@ def test_run_finds_a_dofn_of_the_working_directory_and_writes_its_records(tmp_pa
 
 
 @pytest.mark.parametrize("runner", ["staged", "live"])
-def test_error_of_a_run_is_one_message(tmp_path, runner):
+def test_error_of_a_run_is_one_message(tmp_path, run_here, runner):
     """No traceback of this program; the exit code says that it failed."""
     (tmp_path / "bad.json").write_text('{"a": \n')
-    done = sdf(
-        "run", "sdf.io:ReadJsonLines", "--input", tmp_path / "bad.json", "--master", "local[1]", "--runner", runner,
-        cwd=tmp_path,
-    )  # fmt: skip
+    done = run_here(
+        "run", "sdf.io:ReadJsonLines", "--input", tmp_path / "bad.json", "--master", "local[1]", "--runner", runner
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("ReadError: ")
     assert "bad.json" in done.stderr.splitlines()[-1]
 
 
-def test_output_that_is_there_already_is_one_message(tmp_path):
+def test_output_that_is_there_already_is_one_message(tmp_path, run_here):
     """As Spark says it."""
     (tmp_path / "a.txt").write_text("x\n")
     (tmp_path / "out").mkdir()
-    done = sdf(
-        "run", "sdf.io:ReadLines", "--input", tmp_path / "a.txt", "--master", "local[1]", "--output", tmp_path / "out",
-        cwd=tmp_path,
-    )  # fmt: skip
+    done = run_here(
+        "run", "sdf.io:ReadLines", "--input", tmp_path / "a.txt", "--master", "local[1]", "--output", tmp_path / "out"
+    )
     assert done.returncode == 1
     assert "already exists" in done.stderr.splitlines()[-1]
 
@@ -82,9 +105,10 @@ def test_report_that_cannot_be_saved_is_found_out_before_the_run(tmp_path):
 
 
 @pytest.mark.parametrize("fn", ["sdf.io", "sdf.io:Absent", "absent:Fn", "os:getcwd", "os:sep"])
-def test_what_is_no_dofn_is_said_before_spark_starts(tmp_path, fn):
+def test_what_is_no_dofn_is_said_before_spark_starts(run_here, fn):
     """The program ends as for any wrong argument."""
-    done = sdf("run", fn, "--input", "x", cwd=tmp_path)
+    done = run_here("run", fn, "--input", "x")
+    assert SparkContext._active_spark_context is None
     assert done.returncode == 2
     assert f"{fn!r} is no DoFn" in done.stderr
 
@@ -99,10 +123,11 @@ def test_what_is_no_dofn_is_said_before_spark_starts(tmp_path, fn):
         ("mine:Fn", ["a=1"], "'mine:Fn' cannot be made: TypeError: "),
     ],
 )
-def test_a_wrong_option_is_said_alone(tmp_path, fn, given, said):
+def test_a_wrong_option_is_said_alone(tmp_path, run_here, fn, given, said):
     """Before Spark starts; what was named is a DoFn."""
     (tmp_path / "mine.py").write_text("from sdf import DoFn\nclass Fn(DoFn):\n    def __init__(self):\n        pass\n")
-    done = sdf("run", fn, "--input", "x", *(["--option", *given] if given else []), cwd=tmp_path)
+    done = run_here("run", fn, "--input", "x", *(["--option", *given] if given else []))
+    assert SparkContext._active_spark_context is None
     assert done.returncode == 2
     message = done.stderr.splitlines()[-1]
     assert message.startswith(f"sdf: error: {said}")

@@ -32,7 +32,7 @@ from sdf.io import (
     ReadXml,
 )
 
-COUNT = 3000
+COUNT = 1200
 ROWS = [{"id": number, "name": f"name {number % 70}", "score": number / 2} for number in range(COUNT)]
 TEXT = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 
@@ -43,11 +43,11 @@ def write(path, data):
 
 
 def lines(folder):
-    return ReadLines(block_size=10_000), write(folder / "a.txt", TEXT)
+    return ReadLines(block_size=4000), write(folder / "a.txt", TEXT)
 
 
 def blocks(folder):
-    return FileBlocks(10_000), write(folder / "a.txt", TEXT)
+    return FileBlocks(4000), write(folder / "a.txt", TEXT)
 
 
 def match(folder):
@@ -67,20 +67,20 @@ def objects(folder):
 
 
 def json_lines(folder):
-    return ReadJsonLines(block_size=10_000), write(folder / "a.jsonl", TEXT)
+    return ReadJsonLines(block_size=4000), write(folder / "a.jsonl", TEXT)
 
 
 def json_array(folder):
-    return ReadJson(block_size=10_000), write(folder / "a.json", json.dumps(ROWS * 20).encode())
+    return ReadJson(block_size=4000), write(folder / "a.json", json.dumps(ROWS * 5).encode())
 
 
 def csv(folder):
     text = "id,name\n" + "".join(f"{row['id']},{row['name']}\n" for row in ROWS)
-    return ReadCsv(block_size=10_000), write(folder / "a.csv", text.encode())
+    return ReadCsv(block_size=4000), write(folder / "a.csv", text.encode())
 
 
 def slices(folder):
-    return ReadSlices(7, block_size=1000), write(folder / "a.bin", TEXT)
+    return ReadSlices(7, block_size=400), write(folder / "a.bin", TEXT)
 
 
 def fixed_records(folder):
@@ -105,16 +105,16 @@ def parquet(folder):
 
 
 def bzip2(folder):
-    pieces = [TEXT[start : start + 10_000] for start in range(0, len(TEXT), 10_000)]
+    pieces = [TEXT[start : start + 4000] for start in range(0, len(TEXT), 4000)]
     return ReadLines(), write(folder / "a.bz2", b"".join(map(bz2.compress, pieces)))
 
 
 def blocked_gzip(folder):
-    return ReadLines(), write(folder / "a.gz", bgzf([TEXT[at : at + 9000] for at in range(0, len(TEXT), 9000)]))
+    return ReadLines(), write(folder / "a.gz", bgzf([TEXT[at : at + 4000] for at in range(0, len(TEXT), 4000)]))
 
 
 def plain_gzip(folder):
-    return ReadLines(index_dir=str(folder / "index"), block_size=10_000), write(folder / "a.gz", gzip.compress(TEXT))
+    return ReadLines(index_dir=str(folder / "index"), block_size=4000), write(folder / "a.gz", gzip.compress(TEXT))
 
 
 def zstd(folder):
@@ -125,13 +125,13 @@ def zstd(folder):
 
 def xml(folder):
     text = b"".join(b"<row><name>%b</name></row>\n" % row["name"].encode() for row in ROWS)
-    return ReadXml("row", parse=bytes, block_size=1000), write(folder / "a.xml", b"<rows>" + text + b"</rows>")
+    return ReadXml("row", parse=bytes, block_size=400), write(folder / "a.xml", b"<rows>" + text + b"</rows>")
 
 
 def zstd_of_many_frames(folder):
     import zstandard
 
-    pieces = [TEXT[start : start + 9000] for start in range(0, len(TEXT), 9000)]
+    pieces = [TEXT[start : start + 4000] for start in range(0, len(TEXT), 4000)]
     return ReadLines(), write(folder / "a.zst", b"".join(map(zstandard.compress, pieces)))
 
 
@@ -169,15 +169,15 @@ def kafka(folder):
 
 def warc(folder):
     records = (b"WARC/1.0\r\nContent-Length: %d\r\n\r\n%b\r\n\r\n" % (len(one), one) for one in TEXT.splitlines())
-    return ReadWarc(block_size=10_000), write(folder / "a.warc.gz", b"".join(map(gzip.compress, records)))
+    return ReadWarc(block_size=4000), write(folder / "a.warc.gz", b"".join(map(gzip.compress, records)))
 
 
 def tar(folder):
     write(folder / "a.jsonl", TEXT)
     with tarfile.open(folder / "a.tar", "w") as archive:
-        for number in range(300):
+        for number in range(100):
             archive.add(folder / "a.jsonl", str(number))
-    return ReadTar(block_size=1 << 20), [str(folder / "a.tar")]
+    return ReadTar(block_size=1 << 18), [str(folder / "a.tar")]
 
 
 def pages(folder):

@@ -64,43 +64,64 @@ def test_the_tests_that_pages_name_are_there():
     assert sorted(named - there) == []
 
 
-def test_the_tutorial_does_what_it_says(tmp_path):
+def run(arguments, folder):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def each_alone(files, folder):
+    return [run([file], folder) for file in files]
+
+
+ONE_AFTER_THE_OTHER = """
+import runpy, sys
+for file in sys.argv[1:]:
+    runpy.run_path(file, run_name="__main__")
+    print(chr(12), end="")
+"""
+
+
+def in_one_process(files, folder):
+    """The JVM that the first one starts serves the others too."""
+    return run(["-c", ONE_AFTER_THE_OTHER, *files], folder).split(chr(12))[:-1]
+
+
+# Dear: it starts Spark for three programs.
+@pytest.mark.parametrize(
+    "run_files", [in_one_process, pytest.param(each_alone, marks=pytest.mark.slow("the same test in one process"))]
+)
+def test_the_tutorial_does_what_it_says(tmp_path, run_files):
     """Its files are written into an empty folder, its commands are run, and print what it shows; ... is anything."""
-    done = []
+    shown = {}
     for directive, language, caption, body in FENCE.findall(TUTORIAL.read_text()):
         if caption:
             (tmp_path / caption).write_text(body)
         elif directive and language == "console":
             for step in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
                 command, _, expected = step.partition("\n")
-                done.append(command)
-                if not command.startswith("pip install"):
-                    assert_prints(command, expected, tmp_path)
+                shown[command] = expected
         else:
             assert body == "pip install '.[files,gzip]'\n"
-    assert [command.split()[-1] for command in done] == [
-        "slow.py", "fast.py", "pytest", "test_fast.py", "broken.py", "logs.py"
-    ]  # fmt: skip
+    files = ["slow.py", "fast.py", "broken.py", "logs.py"]
+    tests = ["-m", "pytest", "-q", "test_fast.py"]
+    commands = [f"python {file}" for file in files]
+    assert list(shown) == [*commands[:2], "pip install pytest", f"python {' '.join(tests)}", *commands[2:]]
+    for command, printed in zip(commands, run_files(files, tmp_path), strict=True):
+        assert_prints(printed, shown[command])
+    assert_prints(run(tests, tmp_path), shown[f"python {' '.join(tests)}"])
 
 
-def assert_prints(command, expected, folder):
-    program, *arguments = command.split()
-    assert program == "python"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+def assert_prints(printed, expected):
     pattern = ".*".join(map(re.escape, " ".join(expected.split()).split("...")))  # lines may be folded
-    assert re.match(pattern, " ".join(done.stdout.split()), re.DOTALL), done.stdout
+    assert re.match(pattern, " ".join(printed.split()), re.DOTALL), printed
 
 
+# Dear: Sphinx reads and writes all pages, the one way to find a link without a target.
 def test_the_pages_are_built_without_a_warning(tmp_path):
     """Every public name has its place in the reference, and every link its target."""
     command = [

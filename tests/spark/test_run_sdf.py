@@ -86,15 +86,15 @@ def test_the_result_is_an_rdd_like_any_other(sc):
 
 def test_the_result_has_a_few_partitions_per_slot_or_more_where_they_would_be_large(sc, monkeypatch):
     """However many tasks it took: to read each stored block in a task of its own would cost 10 ms a block."""
-    elements, one_by_one = [(f"e{number}", 20) for number in range(50)], StagedRunner(max_items_per_stage=1)
+    elements, one_by_one = [(f"e{number}", 50) for number in range(20)], StagedRunner(max_items_per_stage=1)
     monkeypatch.setattr(staged, "_SHORT_SECONDS", 0.0)  # of a short run there is one per slot
     result = run_sdf(sc.parallelize(elements), CountFn(), runner=one_by_one)
-    assert (len(result.report.tasks), result.getNumPartitions()) == (50, 12)
+    assert (len(result.report.tasks), result.getNumPartitions()) == (20, 12)
     assert Counter(result.collect()) == expected(elements)
     monkeypatch.setattr(staged, "_SHORT_SECONDS", 1e9)
     assert run_sdf(sc.parallelize(elements), CountFn(), runner=one_by_one).getNumPartitions() == 4
     monkeypatch.setattr(staged, "_PARTITION_BYTES", 500)
-    assert 12 < run_sdf(sc.parallelize(elements), CountFn(), runner=one_by_one).getNumPartitions() < 50
+    assert 12 < run_sdf(sc.parallelize(elements), CountFn(), runner=one_by_one).getNumPartitions() < 20
 
 
 def test_the_output_of_one_is_the_input_of_the_next(sc):
@@ -159,16 +159,43 @@ def test_setup_runs_once_per_worker(sc, tmp_path):
     assert len(set(setups)) == len(setups)
 
 
-def test_teardown_runs_when_a_worker_has_seen_newer_runs(sc, tmp_path):
+class TearsDownFn(CountFn):
+    """Notes in which process it is torn down; then fails, if asked for."""
+
+    def __init__(self, folder, *, fails):
+        self.folder, self.fails = folder, fails
+
+    def teardown(self):
+        (self.folder / str(os.getpid())).touch()
+        if self.fails:
+            raise RuntimeError("boom")
+
+
+@pytest.fixture(scope="module")
+def old_and_new_runs(module_sc, tmp_path_factory):
+    """Run two DoFns with a teardown, the first of which fails, and many others; return the records of each, by name."""
+    folder = tmp_path_factory.mktemp("torn down")
+    fns = {name: TearsDownFn(folder / name, fails=name == "fails") for name in ("fails", "works")}
+    for fn in fns.values():
+        fn.folder.mkdir()
+    counts = [
+        run_sdf(module_sc.parallelize([("a", 8)], 8), fn, runner=StagedRunner(min_tasks=8)).count()
+        for fn in (*fns.values(), *[CountFn()] * 12)
+    ]
+    return counts, {name: list(fn.folder.iterdir()) for name, fn in fns.items()}
+
+
+def test_teardown_runs_when_a_worker_has_seen_newer_runs(old_and_new_runs):
     """A worker keeps the DoFns of its last eight runs; an older one is torn down there."""
+    _, torn_down = old_and_new_runs
+    assert torn_down["works"]
 
-    class NoteTeardown(CountFn):
-        def teardown(self):
-            (tmp_path / str(os.getpid())).touch()
 
-    for fn in [NoteTeardown(), *[CountFn()] * 12]:
-        assert run_sdf(sc.parallelize([("a", 8)], 8), fn, runner=StagedRunner(min_tasks=8)).count() == 8
-    assert list(tmp_path.iterdir())
+def test_a_failing_teardown_fails_no_other_run(old_and_new_runs):
+    """It is logged on the worker; the run that pushed the old DoFn out goes on."""
+    counts, torn_down = old_and_new_runs
+    assert torn_down["fails"]
+    assert counts == [8] * 14
 
 
 class ForksFn(CountFn):
@@ -555,15 +582,7 @@ class RaisesInSetup(CountFn):
 BAD_FNS = [
     (Restricts(OffsetRange(0, UNBOUNDED)), UnboundedError, "Run it with stream_sdf()"),
     (Restricts(None), InvalidTypeError, "it returned None, which is not a restriction"),
-    (Restricts(7), InvalidTypeError, "it returned 7, which is not a restriction"),
-    (Restricts([0, 7]), InvalidTypeError, "has no tracker for a restriction of type list"),
-    (Restricts((5, 3)), InvalidValueError, "OffsetRange start must be <= stop (got start=5, stop=3)"),
-    (Restricts((0, 2.5)), InvalidTypeError, "OffsetRange stop must be an integer (got stop=2.5)"),
     (Restricts((0, 9), [OffsetRange(0, 4), OffsetRange(5, 9)]), SplitError, "leaves a gap after 4"),
-    (Restricts((0, 9), [OffsetRange(0, 6), OffsetRange(5, 9)]), SplitError, "overlaps or repeats 6"),
-    (Restricts((0, 9), [OffsetRange(0, 6)]), SplitError, "stop at 6"),
-    (Restricts((0, 9), []), SplitError, "stop at 0"),
-    (Restricts((0, 9), 5), InvalidTypeError, "it must yield restrictions"),
     (
         NeverClaims(),
         UnclaimedWorkError,
@@ -572,9 +591,24 @@ BAD_FNS = [
     (ClaimsBackwards(), ValueError, "got 2 after 3 in OffsetRange(start=0, stop=9)"),
     (RaisesInSetup(), ProcessError, "RaisesInSetup.setup() raised OSError: no such host"),
 ]
+BAD_RESTRICTIONS = [  # the tests of the model and of execution have these and more
+    (Restricts(7), InvalidTypeError, "it returned 7, which is not a restriction"),
+    (Restricts([0, 7]), InvalidTypeError, "has no tracker for a restriction of type list"),
+    (Restricts((5, 3)), InvalidValueError, "OffsetRange start must be <= stop (got start=5, stop=3)"),
+    (Restricts((0, 2.5)), InvalidTypeError, "OffsetRange stop must be an integer (got stop=2.5)"),
+    (Restricts((0, 9), [OffsetRange(0, 6), OffsetRange(5, 9)]), SplitError, "overlaps or repeats 6"),
+    (Restricts((0, 9), [OffsetRange(0, 6)]), SplitError, "stop at 6"),
+    (Restricts((0, 9), []), SplitError, "stop at 0"),
+    (Restricts((0, 9), 5), InvalidTypeError, "it must yield restrictions"),
+]
+BROKEN = [pytest.param(*one, id=one[-1]) for one in BAD_FNS]
+BROKEN += [
+    pytest.param(*one, id=one[-1], marks=pytest.mark.slow("the same test with another restriction"))
+    for one in BAD_RESTRICTIONS
+]
 
 
-@pytest.mark.parametrize(("fn", "error", "message"), BAD_FNS, ids=[message for _, _, message in BAD_FNS])
+@pytest.mark.parametrize(("fn", "error", "message"), BROKEN)
 def test_a_broken_dofn_is_an_error_that_names_it(sc, fn, error, message):
     """Each broken rule is a clear error, and nothing is left behind."""
     before = stored_rdds(sc)
@@ -695,17 +729,6 @@ def test_work_that_only_defers_comes_to_an_end(sc):
             run_sdf(sc.parallelize([("a", 1)]), OnlyDefersFn())
     finally:
         deferrals._MOST_IDLE = most
-
-
-def test_a_failing_teardown_fails_no_other_run(sc):
-    """It is logged on the worker; the run that pushed the old DoFn out goes on."""
-
-    class Boom(CountFn):
-        def teardown(self):
-            raise RuntimeError("boom")
-
-    for fn in [Boom(), *[CountFn()] * 12]:
-        assert run_sdf(sc.parallelize([("a", 8)], 8), fn, runner=StagedRunner(min_tasks=8)).count() == 8
 
 
 class SparseFn(DoFn):
