@@ -1,5 +1,6 @@
 """A saved run with quarantine dies at every numbered point: each good row is saved once, the bad ones are listed."""
 
+import functools
 import os
 from contextlib import suppress
 
@@ -33,9 +34,13 @@ class FaultyFn(SlowCountFn):
             yield row
 
 
-def every(some, soaking):
+def every(some, more, soaking):
     """Parametrize with runner, sink and the step between the points that are tried."""
-    few = [pytest.param(*case, some, id=f"{type(case[0]).__name__}-{some}") for case in CASES]
+    few = [
+        pytest.param(*case, step, id=f"{type(case[0]).__name__}-{step}", marks=marks)
+        for step, marks in ((some, ()), (more, pytest.mark.slow(f"the same test in larger steps of {some}")))
+        for case in CASES
+    ]
     many = [pytest.param(*case, soaking, id=f"{type(case[0]).__name__}-{soaking}", marks=pytest.mark.soak)
             for case in CASES]  # fmt: skip
     return pytest.mark.parametrize(("runner", "sink", "step"), [*few, *many])
@@ -57,18 +62,23 @@ def check_end(folder, summary):
         assert tool.main(["verify", str(checkpoint)], saved=run) == 0
 
 
-def whole(sc, folder, runner, sink):
-    """Run undisturbed; return the points that were passed."""
-    folder.mkdir()
-    points = Life()
-    check_end(folder, save(sc, folder, runner, sink, points))
-    return points.seen
+@pytest.fixture(scope="module")
+def whole(module_sc, tmp_path_factory):
+    """Give a function that runs undisturbed, once for all tests, and returns the points that were passed."""
+
+    @functools.cache
+    def points_of(runner_type, sink):
+        folder, points = tmp_path_factory.mktemp("whole"), Life()
+        check_end(folder, save(module_sc, folder, runner_type(), sink, points))
+        return points.seen
+
+    return lambda runner, sink: points_of(type(runner), sink)
 
 
-@every(80, 1)
-def test_a_run_with_bad_blocks_survives_a_death_at_every_point(sc, tmp_path, runner, sink, step):
+@every(120, 80, 1)
+def test_a_run_with_bad_blocks_survives_a_death_at_every_point(sc, tmp_path, whole, runner, sink, step):
     """Every third time its second driver dies, too. What was set aside before a death stays so, and is not lost."""
-    points = whole(sc, tmp_path / "whole", runner, sink)
+    points = whole(runner, sink)
     tried = range(1, len(points) + 1, step)
     died, wanted = [], 0
     for number, at in enumerate(tried):
@@ -89,10 +99,10 @@ def test_a_run_with_bad_blocks_survives_a_death_at_every_point(sc, tmp_path, run
     assert len(died) > 0.6 * wanted
 
 
-@every(60, 3)
-def test_of_two_drivers_of_a_run_with_bad_blocks_one_saves_it(sc, tmp_path, runner, sink, step):
+@every(120, 60, 3)
+def test_of_two_drivers_of_a_run_with_bad_blocks_one_saves_it(sc, tmp_path, whole, runner, sink, step):
     """One stops at any point, as by SIGSTOP, while the other one begins and ends; then it goes on: it has lost."""
-    points = whole(sc, tmp_path / "whole", runner, sink)
+    points = whole(runner, sink)
     tried = range(1, len(points) + 1, step)
     overtaken = 0
     for at in tried:

@@ -1,5 +1,6 @@
 """A driver that saves a run dies, or is overtaken, at every numbered point of what it does: each row is saved once."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -19,10 +20,14 @@ STAGED, LIVE = StagedRunner(), LiveRunner()
 ALL = [pytest.param(runner, sink, id=f"{type(runner).__name__}-{sink}") for runner in (STAGED, LIVE) for sink in SINKS]
 
 
-def every(some, soaking):
+def every(some, more, soaking):
     """Parametrize with runner, sink and step between points: each runner and sink once; all of them when soaking."""
     cases = [(STAGED, "LinesSink"), (LIVE, "FolderSink")]
-    few = [pytest.param(*case, some, id=f"{type(case[0]).__name__}-{case[1]}-{some}") for case in cases]
+    few = [
+        pytest.param(*case, step, id=f"{type(case[0]).__name__}-{case[1]}-{step}", marks=marks)
+        for step, marks in ((some, ()), (more, pytest.mark.slow(f"the same test in larger steps of {some}")))
+        for case in cases
+    ]
     many = [pytest.param(*case.values, soaking, id=f"{case.id}-{soaking}", marks=pytest.mark.soak) for case in ALL]
     return pytest.mark.parametrize(("runner", "sink", "step"), [*few, *many])
 
@@ -30,16 +35,23 @@ def every(some, soaking):
 ROWS = sorted(expected(ELEMENTS).elements())
 
 
-def whole(sc, folder, runner, sink):
-    """Run undisturbed; return the points that were passed, the second time, as the first run is slow and has more."""
-    folder.mkdir()
-    for name in ("first", "second"):
-        points = Life()
-        (folder / name).mkdir()
-        assert saving.run(sc, folder / name, runner, points, sink=sink).records == len(ROWS)
-        assert rows(folder / name / "out") == ROWS
-        assert nothing_left(folder / name)
-    return points.seen
+@pytest.fixture(scope="module")
+def whole(module_sc, tmp_path_factory):
+    """Give a function that runs undisturbed, once for all tests, and returns the points that were passed.
+
+    They are those of a second run: the first one of a context is slow, and has more.
+    """
+
+    @functools.cache
+    def points_of(runner_type, sink):
+        for _ in range(2):
+            points, folder = Life(), tmp_path_factory.mktemp("whole")
+            assert saving.run(module_sc, folder, runner_type(), points, sink=sink).records == len(ROWS)
+            assert rows(folder / "out") == ROWS
+            assert nothing_left(folder)
+        return points.seen
+
+    return lambda runner, sink: points_of(type(runner), sink)
 
 
 def nothing_left(folder):
@@ -70,10 +82,10 @@ def survive(sc, folder, runner, sink, *deaths):
     return passed
 
 
-@every(7, 1)
-def test_a_run_survives_a_death_at_every_point(sc, tmp_path, runner, sink, step):
+@every(14, 7, 1)
+def test_a_run_survives_a_death_at_every_point(sc, tmp_path, whole, runner, sink, step):
     """Soaking, no point is left out. Nothing is visible before the commit, and nothing but the result is left."""
-    points = whole(sc, tmp_path / "whole", runner, sink)
+    points = whole(runner, sink)
     assert {
         "before sync log", "after create log", "after replace packs", "before remove log", "after replace blobs",
         "after prepare", "before commit", "after commit", "before clean",
@@ -88,10 +100,10 @@ def test_a_run_survives_a_death_at_every_point(sc, tmp_path, runner, sink, step)
     assert len(died) > 0.7 * len(tried)  # a run that splits elsewhere may be shorter
 
 
-@every(70, 5)
-def test_a_resume_survives_deaths_too(sc, tmp_path, runner, sink, step):
+@every(90, 70, 5)
+def test_a_resume_survives_deaths_too(sc, tmp_path, whole, runner, sink, step):
     """It dies, and dies again at some of the first points of its second life, and again of its third."""
-    points = whole(sc, tmp_path / "whole", runner, sink)
+    points = whole(runner, sink)
     deaths = wanted = 0
     for number, at in enumerate(range(1, len(points) + 1, step)):
         for again in (2 + number % 5, 13 + number % 7, 27 + number % 11):
@@ -102,10 +114,10 @@ def test_a_resume_survives_deaths_too(sc, tmp_path, runner, sink, step):
     assert deaths > 0.6 * wanted
 
 
-@every(14, 1)
-def test_a_driver_that_stops_while_another_one_saves_the_run_changes_nothing(sc, tmp_path, runner, sink, step):
+@every(28, 14, 1)
+def test_a_driver_that_stops_while_another_one_saves_the_run_changes_nothing(sc, tmp_path, whole, runner, sink, step):
     """As SIGSTOP at every point, a second run to the end, then SIGCONT: it has lost, or says the same."""
-    points = whole(sc, tmp_path / "whole", runner, sink)
+    points = whole(runner, sink)
     tried = range(1, len(points) + 1, step)
     overtaken = same = 0
     for at in tried:
@@ -130,10 +142,10 @@ def test_a_driver_that_stops_while_another_one_saves_the_run_changes_nothing(sc,
     assert overtaken > 0.4 * len(tried)
 
 
-@every(14, 2)
-def test_a_driver_that_stops_while_another_one_begins_and_dies_may_not_go_on(sc, tmp_path, runner, sink, step):
+@every(28, 14, 2)
+def test_a_driver_that_stops_while_another_one_begins_and_dies_may_not_go_on(sc, tmp_path, whole, runner, sink, step):
     """The other one dies at any of its points; if it had taken over, the first one stops, and a third one ends it."""
-    points = whole(sc, tmp_path / "whole", runner, sink)
+    points = whole(runner, sink)
     tried = range(1, len(points) + 1, step)
     deaths = overtaken = 0
     for number, at in enumerate(tried):
@@ -161,9 +173,9 @@ def test_a_driver_that_stops_while_another_one_begins_and_dies_may_not_go_on(sc,
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("runner", "sink"), ALL)
-def test_a_process_may_die_at_any_point(sc, tmp_path, runner, sink):
+def test_a_process_may_die_at_any_point(sc, tmp_path, whole, runner, sink):
     """With os._exit() in a process of its own: nothing is closed, and its JVM goes on with the jobs that it began."""
-    points = whole(sc, tmp_path / "whole", runner, sink)
+    points = whole(runner, sink)
     gateway = sc._gateway.gateway_parameters
     shared = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.auth_token}
     tried = range(1, len(points) + 1, 5)
