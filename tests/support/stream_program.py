@@ -24,8 +24,8 @@ class RowsFn(DoFn):
             yield {"element": element[0], "i": i}
 
 
-def expected():
-    return sorted((number, i) for number, count in enumerate(ELEMENTS) for i in range(count))
+def expected(elements=ELEMENTS):
+    return sorted((number, i) for number, count in enumerate(elements) for i in range(count))
 
 
 def sink_of(kind, home, url):

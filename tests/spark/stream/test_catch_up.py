@@ -195,13 +195,13 @@ def run(sc, tmp_path, elements, fn, sink, **options):
 def test_a_backlog_is_read_by_all_slots_in_order(sc, tmp_path, dropped):
     """What tasks have read of it after a part that was too slow is dropped, and read again: each record comes once."""
     sink, log = Sink(), tmp_path / "log"
-    run(sc, tmp_path, [3000], SleepyFn(range(600, 620), str(log)), sink)
-    assert sink.records() == list(range(3000))
+    run(sc, tmp_path, [1500], SleepyFn(range(300, 306), str(log)), sink)
+    assert sink.records() == list(range(1500))
     assert max(map(len, sink.given.values())) == sc.defaultParallelism
     assert sum(dropped) > 0
     committed = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
     assert all(before[1] == after[0] for before, after in itertools.pairwise(committed))
-    assert (committed[0][0], committed[-1][1]) == (0, 3000)
+    assert (committed[0][0], committed[-1][1]) == (0, 1500)
 
 
 def test_a_batch_that_comes_again_is_the_same(sc, tmp_path, dropped):
@@ -209,9 +209,9 @@ def test_a_batch_that_comes_again_is_the_same(sc, tmp_path, dropped):
     sink = Sink(fails={2, 4})
     while sink.fails:
         with pytest.raises(KeyError):
-            run(sc, tmp_path, [3000], SleepyFn(range(600, 620)), sink)
-    run(sc, tmp_path, [3000], SleepyFn(range(600, 620)), sink)
-    assert sink.records() == list(range(3000))
+            run(sc, tmp_path, [1500], SleepyFn(range(300, 306)), sink)
+    run(sc, tmp_path, [1500], SleepyFn(range(300, 306)), sink)
+    assert sink.records() == list(range(1500))
     assert sum(dropped) > 0
 
 
@@ -230,19 +230,19 @@ class LateFn(SleepyFn):
 def test_late_records_that_are_dropped_and_read_again_are_counted_once(sc, tmp_path, dropped):
     """Only the tasks that count have counted them."""
     sink = Sink()
-    summary = run(sc, tmp_path, [3000], LateFn(range(600, 620)), sink)
+    summary = run(sc, tmp_path, [1500], LateFn(range(300, 306)), sink)
     first = next(iter(sink.given.values()))
-    assert summary.late == 3000 - sum(map(len, first))
+    assert summary.late == 1500 - sum(map(len, first))
     assert sum(dropped[1:]) > 0
 
 
 def test_what_is_new_elsewhere_does_not_wait_for_a_backlog(sc, tmp_path):
     """It is in the batch that divides the backlog."""
     sink = Sink()
-    run(sc, tmp_path, [3000, 1], SleepyFn(), sink)
+    run(sc, tmp_path, [1500, 1], SleepyFn(), sink)
     first, *others = sink.given.values()
     assert [0] in first
-    assert sorted(sink.records()) == sorted([0, *range(3000)])
+    assert sorted(sink.records()) == sorted([0, *range(1500)])
     assert len(others) > 1
 
 

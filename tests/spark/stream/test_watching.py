@@ -131,6 +131,7 @@ def test_no_line_is_lost_or_doubled_whenever_it_is_killed(sc, tmp_path):
     assert min(hits, rotated, moves) >= runs
 
 
+@pytest.mark.slow("test_stream_crashes.py::test_a_stream_survives_deaths_one_after_the_other")
 def test_a_run_that_is_killed_once(sc, tmp_path):
     """The short form of it."""
     hits, _, lines, _, moves = live_and_die(sc, tmp_path, 1, 1)
