@@ -101,7 +101,13 @@ def at_once(schedule, claimed, position, fraction):
     return got["c"], got["s"], runner.current_restriction().stop, baton.switches
 
 
-@pytest.mark.parametrize(("claimed", "position", "fraction"), [(0, 1, 0), (0, 5, 0.5), (2, 3, 0.25), (3, 7, 0.5)])
+MORE = pytest.mark.slow("the same test with other positions")
+
+
+@pytest.mark.parametrize(
+    ("claimed", "position", "fraction"),
+    [(0, 5, 0.5), (2, 3, 0.25), pytest.param(0, 1, 0, marks=MORE), pytest.param(3, 7, 0.5, marks=MORE)],
+)
 def test_claim_and_cut_agree_in_every_order(claimed, position, fraction):
     """A claimed position is the primary's, a refused one is not, and a cut gives all the rest."""
     ended, switches = set(), 0

@@ -35,9 +35,15 @@ def simulate(slots, costs, elements):
     return simulation.run() / world.ideal, simulation.stages
 
 
-@pytest.mark.parametrize("at", [0.05, 0.2, 0.33, 0.5, 0.62, 0.8, 0.94])
+MORE = pytest.mark.slow("the same test with other places and shorter runs")
+
+
+@pytest.mark.parametrize("at", [0.05, 0.5, 0.94, *(pytest.param(at, marks=MORE) for at in (0.2, 0.33, 0.62, 0.8))])
 @pytest.mark.parametrize(("share", "times"), [(0.05, 50), (0.005, 1000)])
-@pytest.mark.parametrize(("slots", "seconds", "most"), [(2, 20, 1.15), (8, 20, 1.15), (2, 60, 1.1), (8, 60, 1.1)])
+@pytest.mark.parametrize(
+    ("slots", "seconds", "most"),
+    [(2, 20, 1.15), (8, 20, 1.15), pytest.param(2, 60, 1.1, marks=MORE), pytest.param(8, 60, 1.1, marks=MORE)],
+)
 def test_a_dear_part_is_shared_out(slots, seconds, most, share, times, at):
     """Wherever it lies."""
     blocks = costs(slots, seconds, share, times, at)

@@ -176,9 +176,10 @@ def test_checkpoints_change_nothing(url, table, seed):
 
 
 @STEP
-def test_every_cut_of_integers(url, chunk_rows):
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow("the same test with fewer cuts"))])
+def test_every_cut_of_integers(url, chunk_rows, step):
     """Two cuts anywhere in the range: every row once."""
-    cuts = combinations(range(min(INTEGERS), max(INTEGERS) + 2, 1 if chunk_rows == 5 else 3), 2)
+    cuts = combinations(range(min(INTEGERS), max(INTEGERS) + 2, step), 2)
     assert wrong_cuts(ReadTable(url, key="k", chunk_rows=chunk_rows), "integers", cuts) == []
 
 

@@ -24,6 +24,7 @@ from sdf.io.text import csv as io_csv
 from sdf.io.text.csv import ReadCsv
 from sdf.testing import check_dofn
 
+LONGER = pytest.mark.slow("the same test with shorter texts")
 TABLE = 'id,name,note\n1,Zoë,"a, b"\n2,,"say ""x"""\r\n\n3,"",\u2028\n4, y ,"\r"\n'
 ROWS = [
     {"id": "1", "name": "Zoë", "note": "a, b"},
@@ -110,11 +111,12 @@ def write(tmp_path):
 
 @pytest.mark.parametrize("header", [False, True])
 @pytest.mark.parametrize("chunk_bytes", [1, 1 << 15])
-def test_small_files_give_the_rows_of_csv_reader_at_every_cut_or_an_error(monkeypatch, header, chunk_bytes):
+@pytest.mark.parametrize("length", [4, pytest.param(6, marks=LONGER)])
+def test_small_files_give_the_rows_of_csv_reader_at_every_cut_or_an_error(monkeypatch, header, chunk_bytes, length):
     """All texts of a letter, quote, comma and LF: an error where csv.reader has one or a quoted field a newline."""
     monkeypatch.setattr(io_csv, "_CHUNK_BYTES", chunk_bytes)
     fn = FromMemory(header=header)
-    for text in texts('a",\n', 6 if chunk_bytes == 1 and not header else 5):
+    for text in texts('a",\n', length if chunk_bytes == 1 and not header else min(length, 5)):
         whole = rows_of(text)
         expected = None if whole is None or has_newline(whole) else dicts_of(whole) if header else whole
         fn.data = text.encode()
@@ -137,12 +139,13 @@ def test_small_files_give_the_same_at_every_pair_of_cuts(header):
 @pytest.mark.parametrize(
     "dialect", [{"escapechar": "\\", "doublequote": False}, {"escapechar": "\\", "quotechar": None}]
 )
-def test_escaped_newlines_are_errors_too(dialect):
+@pytest.mark.parametrize("length", [4, pytest.param(5, marks=LONGER)])
+def test_escaped_newlines_are_errors_too(dialect, length):
     """All texts with a backslash: an error where csv.reader has one, or a row goes on in the next line."""
     dialect["escapechar"] = "\\"
     fn = FromMemory(header=False, **dialect)
     quoting = csv.QUOTE_NONE if dialect.get("quotechar", "") is None else csv.QUOTE_MINIMAL
-    for text in texts('a",\n\\', 5):
+    for text in texts('a",\n\\', length):
         whole = rows_of(text, quoting=quoting, **dialect)
         expected = None if whole is None or has_newline(whole) else whole
         fn.data = text.encode()

@@ -59,7 +59,9 @@ def same(data, **options):
     assert told(lambda: sorted(map(str, rows(batches.records("a.csv", 3, data))))) == expected
 
 
-@pytest.mark.parametrize("length", range(6))
+@pytest.mark.parametrize(
+    "length", [*range(5), pytest.param(5, marks=pytest.mark.slow("the same test with shorter texts"))]
+)
 def test_every_short_text(length):
     """Of what has a meaning in CSV."""
     for signs in itertools.product('a,"\n\r', repeat=length):

@@ -75,7 +75,9 @@ def path(write):
 
 
 @pytest.mark.parametrize("with_position", [False, True])
-@pytest.mark.parametrize("length", range(6))
+@pytest.mark.parametrize(
+    "length", [*range(5), pytest.param(5, marks=pytest.mark.slow("the same test with shorter files"))]
+)
 def test_all_small_files_are_read_line_by_line_at_every_cut(with_position, length):
     """All texts of a value, a flaw, and what does or does not end a line: same values, same flaws, same offsets."""
     fn = FromMemory(with_position=with_position, on_error="tag")

@@ -13,6 +13,7 @@ from sdf.io import BadRecord, FileBlock, FileBlocks, FileInfo, ReadCsv, ReadLine
 from sdf.io.files.file_fn import FileRange
 from sdf.testing import check_dofn
 
+LONGER = pytest.mark.slow("the same test with shorter files")
 BOM = b"\xef\xbb\xbf"
 LETTERS = [b"a", b"\n", b"\r", "é".encode(), b"@", b"$"]
 
@@ -101,7 +102,7 @@ def wrong_cells(fn, data, size):
 
 
 @pytest.mark.parametrize("delimiter", [b"\n", b"@$"])
-@pytest.mark.parametrize("length", range(8))
+@pytest.mark.parametrize("length", [*range(5), *(pytest.param(length, marks=LONGER) for length in range(5, 8))])
 def test_every_cell_of_every_short_file_has_the_records_that_start_in_it(delimiter, length):
     """All files of up to 7 letters, all cell sizes from 1 to 8, all starts.
 
@@ -304,7 +305,7 @@ def test_files_as_long_as_buffers_are(tmp_path, buffer, more, block_size):
         assert sorted((at, line) for (_, at), line in found) == lines_of(data)
 
 
-@pytest.mark.parametrize("block_size", [None, 1, 7, 10, 100, 8192, 9999])
+@pytest.mark.parametrize("block_size", [None, pytest.param(1, marks=LONGER), 7, 10, 100, 8192, 9999])
 def test_a_thousand_lines_without_the_last_line_feed(tmp_path, block_size):
     """The last line is a line."""
     lines = [f"line {number:04}" for number in range(1000)]

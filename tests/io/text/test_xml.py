@@ -22,6 +22,7 @@ from sdf.io import BadRecord, FileBlock, FileBlocks, FileInfo, ReadXml
 from sdf.io.text.text_fn import CELL_BYTES
 from sdf.testing import check_dofn
 
+LONGER = pytest.mark.slow("the same test with shorter files")
 TEXT = """<?xml version="1.0" encoding="UTF-8"?>
 <!-- all pages -->
 <pages xmlns:dc="http://purl.org/dc">
@@ -121,7 +122,7 @@ def _index_dir(tmp_path, monkeypatch):
 # However it is cut
 
 
-@pytest.mark.parametrize("length", range(5))
+@pytest.mark.parametrize("length", [*range(4), pytest.param(4, marks=LONGER)])
 def test_all_small_files_are_read_by_the_rules_at_every_cut(length):
     """All texts of tags, comments and CDATA sections, whole or not: same records, same flaws, same offsets."""
     fn = FromMemory("p", parse=bytes, with_position=True, on_error="tag")
@@ -213,6 +214,7 @@ def test_records_are_the_same_after_a_checkpoint_at_every_claim(write, seed):
     assert sorted(found) == sorted(run_direct([path], ReadXml("page", parse=bytes)))
 
 
+@pytest.mark.slow("test_records_are_the_same_after_a_checkpoint_at_every_claim")
 def test_records_longer_than_cells_and_many_in_one_are_read(write):
     """As xml.etree reads them; reading goes on behind a cell until its last record ends."""
     draw = random.Random(1)
@@ -265,7 +267,8 @@ def zstd_frames(pieces):
         ("f.gz", lambda pieces: gzip.compress(b"".join(pieces))),
     ],
 )
-def test_compressed_files_are_read_at_every_cut(write, name, pack):
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow("the same test with fewer cuts"))])
+def test_compressed_files_are_read_at_every_cut(write, name, pack, step):
     """A record belongs to the block in which it starts; tags lie across blocks."""
     text = TEXT.encode()
     path = write(pack([text[at : at + 11] for at in range(0, len(text), 11)]), name)
@@ -277,7 +280,7 @@ def test_compressed_files_are_read_at_every_cut(write, name, pack):
     assert [record for _, record in expected] == plain.read()
     offsets = [offset for (_, offset), _ in expected]
     assert offsets == sorted(set(offsets))
-    for cut in range(0, whole.stop + 1, 1 if name != "f.bz2" else 7):
+    for cut in range(0, whole.stop + 1, step if name != "f.bz2" else 7 * step):
         assert read_cut(fn, path, cut) == expected, cut
 
 
