@@ -73,7 +73,24 @@ class Home:
         assert self.failed() == [line for line in LINES if not line.isdigit()]
 
 
-@pytest.mark.parametrize("every", [150, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_stream_with_bad_lines_survives_deaths_one_after_the_other(sc, tmp_path):
+    """Each life dies at a later point than the one before it, so they die in all that a driver does."""
+    home, died = Home(sc, tmp_path / "home"), []
+    for point in range(20, 100, 11):
+        life = Life(point)
+        with suppress(Death):
+            home.run(life)
+        died += life.seen[-1:] if life.dead else []
+        assert home.rows() == GOOD[: len(home.rows())]
+    home.run(nobody)
+    home.check_end()
+    assert len(set(died)) > 3
+
+
+CHAINED = pytest.mark.slow("test_a_stream_with_bad_lines_survives_deaths_one_after_the_other")
+
+
+@pytest.mark.parametrize("every", [pytest.param(150, marks=CHAINED), pytest.param(1, marks=pytest.mark.soak)])
 def test_a_stream_with_bad_lines_survives_a_death_at_every_point(sc, tmp_path, every):
     """Every third time its second driver dies, too."""
     home, whole = Home(sc, tmp_path / "whole"), Life()
