@@ -158,9 +158,9 @@ def test_a_block_that_takes_its_worker_along_is_set_aside(sc, tmp_path, monkeypa
     monkeypatch.setattr(segments, "MOST_LOSSES", 2)
     monkeypatch.setattr(rounds, "_EXECUTOR_LOST", "Python worker exited unexpectedly")
     good = [str(number) for number in range(20)]
-    elements = sc.parallelize(["bad", *good], 2)
+    elements = sc.parallelize(["bad", *good], 1)
     fn, options = TakesItsWorkerAlongFn(), {"on_failure": "quarantine", "commit_seconds": 1}
-    summary = save_sdf(elements, fn, FolderSink(tmp_path / "out"), runner=LiveRunner(lanes=2), **options)
+    summary = save_sdf(elements, fn, FolderSink(tmp_path / "out"), runner=LiveRunner(lanes=1), **options)
     assert rows(tmp_path / "out") == sorted((name, 0) for name in good)
     (block,) = summary.failures
     assert (block.element, block.restriction) == ("bad", OffsetRange(0, 1))

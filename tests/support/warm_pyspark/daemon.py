@@ -5,12 +5,14 @@ PySpark's workers collect garbage after each task. They do not look through what
 
 import gc
 
-import pytest  # noqa: F401
+import pyspark.worker
+import pytest
 from pyspark.daemon import manager
 
-import sdf.spark.live.link
-import sdf.spark.staged.task  # noqa: F401
-from support import failing, fns, killing  # noqa: F401
+import sdf.spark.run
+from support import failing, fns, killing, saving
+
+__all__ = ["failing", "fns", "killing", "manager", "pyspark", "pytest", "saving", "sdf"]
 
 if __name__ == "__main__":
     gc.collect()
