@@ -7,8 +7,6 @@ from itertools import pairwise
 
 import attrs
 
-from sdf.execution.expansion import expand
-
 BGZF_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
 
 
@@ -39,7 +37,7 @@ def read_part(fn, element, part):
 
 
 def restriction_of(fn, element):
-    return expand(fn, element).restriction
+    return fn.get_initial_restriction(element)
 
 
 def read_cut(fn, element, *cuts):
