@@ -29,6 +29,7 @@ from collections import Counter
 from pathlib import Path
 
 import hypothesis  # noqa: F401, here and not in each process anew
+import pyspark  # noqa: F401
 import pytest
 from coverage import Coverage
 from mutant_sample import PACKAGES, mutated, sample
@@ -121,10 +122,10 @@ class Recorder:
 
     def pytest_sessionfinish(self):
         self.coverage.stop()
-        data, lines = self.coverage.get_data(), {}
+        data, lines, numbers = self.coverage.get_data(), {}, {test: number for number, test in enumerate(self.tests)}
         for file in data.measured_files():
             by_line = data.contexts_by_lineno(file).items()
-            reached = {line: [test for test in tests if test in self.tests] for line, tests in by_line}
+            reached = {line: [numbers[test] for test in tests if test in numbers] for line, tests in by_line}
             lines[Path(file).relative_to(self.sdf).as_posix()] = reached
         self.note.write_text(json.dumps({"tests": self.tests, "lines": lines}))
 
@@ -202,9 +203,9 @@ class Trial:
 
     def rounds(self, known, file, line):
         """Yield the tests that reach a statement, as they run together, each time with whether they are long."""
-        about, reached = known["tests"], known["lines"].get(file, {})
+        about, reached, every = known["tests"], known["lines"].get(file, {}), [*known["tests"]]
         lines = statement_lines((self.area / "sdf" / file).read_text(), line) or reached
-        names = {name for one in lines for name in reached.get(str(one), ())}
+        names = {every[number] for one in lines for number in reached.get(str(one), ())}
         near = f"tests/{file.partition('/')[0]}/"
         ordered = sorted(names, key=lambda name: (near not in name, about[name]["seconds"], name))
         for slow in (False, True):
