@@ -12,7 +12,7 @@ from sdf.spark.stream.micro_batches import Stream
 from sdf.spark.stream.steps import Step
 from sdf.storage.disk import Disk
 
-FILES = 300
+FILES = 120
 LONG = "long" * 300  # by its first 1,024 bytes a file is known, and until it has them they change
 
 

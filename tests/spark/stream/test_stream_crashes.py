@@ -28,10 +28,11 @@ def die():
 
 
 CHAINED = pytest.mark.slow("test_a_stream_survives_deaths_one_after_the_other")
+ON_S3 = pytest.mark.slow("the same on a disk, and tests/journal/test_journal_places.py on S3")
 disk = pytest.mark.parametrize("checkpoint", ["disk"], indirect=True)
 
 
-@pytest.fixture(scope="module", params=["disk", "S3"])
+@pytest.fixture(scope="module", params=["disk", pytest.param("S3", marks=ON_S3)])
 def checkpoint(request):
     """Give a function that returns the checkpoint of a test that has a folder."""
     if request.param == "disk":

@@ -40,8 +40,8 @@ def sizes(sc, tmp_path):
 @pytest.mark.parametrize(
     ("fn", "count", "options"),
     [
-        (CountFn(), 20_000, {"max_records_per_batch": 2_000}),
-        (LongFn(), 8_000, {"max_bytes_per_batch": 400_000}),
+        (CountFn(), 10_000, {"max_records_per_batch": 2_000}),
+        (LongFn(), 4_000, {"max_bytes_per_batch": 400_000}),
     ],
 )
 def test_a_batch_ends_when_it_has_given_enough(sizes, fn, count, options, monkeypatch):
@@ -54,7 +54,7 @@ def test_a_batch_ends_when_it_has_given_enough(sizes, fn, count, options, monkey
 
 def test_without_limits_a_batch_has_all_that_there_is_time_for(sizes):
     """One is enough here."""
-    assert sizes(CountFn(), [("a", 20_000)]) == [20_000]
+    assert sizes(CountFn(), [("a", 10_000)]) == [10_000]
 
 
 @pytest.mark.parametrize("name", ["max_records_per_batch", "max_bytes_per_batch"])
