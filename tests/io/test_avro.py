@@ -29,6 +29,8 @@ from sdf.io.files.pinned import FileInfo
 from sdf.io.text.text_fn import BadRecord
 from sdf.testing import check_dofn
 
+FINER = pytest.param(1, marks=pytest.mark.slow("the same test with larger steps"))
+
 MARKER = b"0123456789abcdef"
 FRACTIONS = (0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999)
 ROWS = {
@@ -159,17 +161,19 @@ def small(request, write):
 # Splits
 
 
-def test_every_cut_gives_each_record_once(small):
+@pytest.mark.parametrize("step", [3, FINER])
+def test_every_cut_gives_each_record_once(small, step):
     """Over every cut of the bytes, the two parts give the records of the whole, in order."""
     path, records = small
-    cuts = range(os.path.getsize(path) + 1)
+    cuts = range(0, os.path.getsize(path) + 1, step)
     assert [cut for cut in cuts if read_cut(ReadAvro(), path, cut) != records] == []
 
 
-def test_every_size_of_file_block_gives_each_record_once(small):
+@pytest.mark.parametrize("step", [11, FINER])
+def test_every_size_of_file_block_gives_each_record_once(small, step):
     """Over every size of FileBlock, the blocks give the records of the whole."""
     path, records = small
-    sizes = range(1, os.path.getsize(path) + 2)
+    sizes = range(step, os.path.getsize(path) + 2, step)
     wrong = [size for size in sizes if run_direct(run_direct([path], FileBlocks(size)), ReadAvro()) != records]
     assert wrong == []
 
@@ -444,14 +448,15 @@ def test_a_file_that_ends_in_a_block_says_so(write, kept):
     assert [(bad.offset, bad.data) for bad in outputs["bad"]] == [(at, data[at : at + kept])]
 
 
+@pytest.mark.parametrize("step", [3, FINER])
 @pytest.mark.parametrize("codec", ["null", "deflate"])
-def test_whatever_byte_is_damaged_parts_give_what_the_whole_gives(write, codec):
+def test_whatever_byte_is_damaged_parts_give_what_the_whole_gives(write, codec, step):
     """Every byte after the header is changed in turn, and the file cut near there."""
     data = avro(ROWS, rows(5), 1, codec)
     header = blocks_of(data)[0][0]
     fn = ReadAvro(on_error="tag")
     wrong = []
-    for place in range(header, len(data)):
+    for place in range(header, len(data), step):
         for flipped in (0x01, 0x80):
             path = write(data[:place] + bytes([data[place] ^ flipped]) + data[place + 1 :])
             whole = outputs_of(fn, path, fn.get_initial_restriction(path))

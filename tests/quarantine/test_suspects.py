@@ -249,7 +249,9 @@ def test_an_element_of_which_everything_fails_soon_ends_the_run(blocks):
     assert len(attempts) <= 2 + math.log2(blocks) + 3 * 10
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize(
+    "seed", [*range(30), *(pytest.param(seed, marks=pytest.mark.slow("the same test")) for seed in range(30, 200))]
+)
 def test_no_block_is_lost_and_no_innocent_one_is_set_aside(seed):
     """10,000 blocks of which 30 raise, 5 kill their worker and 2 hang, whatever else is split or lost meanwhile."""
     chance = random.Random(seed)
