@@ -184,13 +184,17 @@ def pages(folder):
     return ReadPages(lambda rows, start, stop: rows[start:stop], len, page_size=100), [ROWS]
 
 
-CONNECTORS = [
-    lines, blocks, match, objects, json_lines, json_array, csv, slices, fixed_records, avro, parquet, bzip2,
-    blocked_gzip, plain_gzip, zstd, zstd_of_many_frames, xml, table, lmdb, kafka, warc, tar, pages,
+CONNECTORS = [lines, objects, json_array, avro, parquet, plain_gzip, table, lmdb, kafka, tar, pages]
+LIKE_THEM = [  # they read as one of the connectors above does; tests/io/ has what is their own
+    blocks, match, json_lines, csv, slices, fixed_records, bzip2, blocked_gzip, zstd, zstd_of_many_frames, xml, warc
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("make", CONNECTORS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make",
+    [*CONNECTORS, *(pytest.param(one, marks=pytest.mark.slow("the same test with lines")) for one in LIKE_THEM)],
+    ids=lambda make: make.__name__,
+)
 def test_every_way_of_running_gives_the_same_records(s3_server, sc, tmp_path, make):
     """As a multiset; a second action of the lanes too."""
     fn, elements = make(tmp_path)

@@ -137,8 +137,13 @@ def test_what_is_no_rdd_or_path_is_named(sc, tmp_path):
         group_by_key(sc.parallelize([("a", 1)]), path=None)
 
 
-@pytest.mark.parametrize("values", [1, 2])
-@pytest.mark.parametrize("partitions", [1, 4])
+OTHER_PAIR = pytest.mark.slow("the same test with as many of the other")
+
+
+@pytest.mark.parametrize(
+    ("partitions", "values"),
+    [(1, 1), (4, 2), pytest.param(4, 1, marks=OTHER_PAIR), pytest.param(1, 2, marks=OTHER_PAIR)],
+)
 def test_no_file_is_much_longer_if_values_are_repeated(sc, tmp_path, values, partitions):
     """As flags and ratings are."""
     pairs = sc.parallelize(range(COUNT), partitions).map(lambda number: ("bot", number % values))

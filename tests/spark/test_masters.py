@@ -5,6 +5,7 @@ import signal
 from collections import Counter
 
 import pytest
+from pyspark import SparkContext
 from support.fns import EVERY_FN, SlowCountFn, expected
 from support.killing import kill_my_executor
 from support.saving import FolderSink, rows
@@ -17,9 +18,19 @@ SKEWED = [("big", 400), *((str(i), 2) for i in range(20))]
 CLUSTER = "local-cluster[2,1,1024]"
 
 
-@pytest.fixture(scope="module", params=["local[1]", "local[4]", CLUSTER])
+LOCAL = pytest.param("local[4]", marks=pytest.mark.slow("the same test on one slot, and on a cluster"))
+
+
+@pytest.fixture(scope="module", params=["local[1]", LOCAL, CLUSTER])
 def master(request, start_spark):
     return start_spark(request.param)
+
+
+@pytest.fixture
+def cluster(start_spark):
+    """The cluster of the test before, where that has left one: it starts executors for those that died."""
+    sc = SparkContext._active_spark_context
+    return sc if sc is not None and sc.master == CLUSTER else start_spark(CLUSTER)
 
 
 def test_run_sdf_equals_run_direct_equals_the_generator(master):
@@ -52,18 +63,20 @@ class KillsExecutor(SlowCountFn):
             yield name, i
 
 
-def test_an_executor_dies_during_a_stage(start_spark, tmp_path):
+# Dear: executors are processes with a JVM, and new ones are started for those that die.
+def test_an_executor_dies_during_a_stage(cluster, tmp_path):
     """Tasks that had ended on the dead executor are replayed, those that ran there are run again."""
-    sc = start_spark(CLUSTER)
+    sc = cluster
     marker = str(tmp_path / "killed")
     result = run_sdf(sc.parallelize(SKEWED), KillsExecutor(marker), runner=StagedRunner(budget_seconds=0.2))
     assert os.path.exists(marker)
     assert Counter(result.collect()) == Counter(result.collect()) == expected(SKEWED)
 
 
-def test_an_executor_dies_after_the_run(start_spark, tmp_path):
+@pytest.mark.slow("test_blocks_lost_before_the_first_action_and_again_later: without executors")
+def test_an_executor_dies_after_the_run(cluster, tmp_path):
     """What it had stored is replayed from the pinned parts, at the next action and the one after."""
-    sc = start_spark(CLUSTER)
+    sc = cluster
     result = run_sdf(sc.parallelize(SKEWED), SlowCountFn(), runner=StagedRunner(budget_seconds=0.2))
     for number in range(2):
         marker = str(tmp_path / str(number))

@@ -1,13 +1,17 @@
-"""What needs a driver process of its own: Ctrl-C, the end of the workers, the examples, the README's program."""
+"""What needs processes of its own: Ctrl-C, the end of the workers, the examples, the README's program."""
 
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
+from support.fns import CountFn
+
+from sdf import run_sdf
 
 ROOT = Path(__file__).parent.parent.parent
 ELSEWHERE = tempfile.gettempdir()  # with -c, Python would import the sdf of the directory, not that of a mutant
@@ -131,27 +135,22 @@ print("theirs:", status_of(theirs))
 sc.stop()
 """
 
-TEARDOWN = """
-import os, sys
-from pyspark import SparkConf, SparkContext
-from support.fns import CountFn
-from sdf import run_sdf
 
-folder = sys.argv[1]
+class NotesHooks(CountFn):
+    """Notes in a file of each process when it is set up and torn down."""
 
-class Notes(CountFn):
+    def __init__(self, folder):
+        self.folder = folder
+
     def note(self, what):
-        with open(os.path.join(folder, str(os.getpid())), "a") as file:
+        with open(os.path.join(self.folder, str(os.getpid())), "a") as file:
             file.write(what)
+
     def setup(self):
         self.note("up ")
+
     def teardown(self):
         self.note("down ")
-
-sc = SparkContext(conf=SparkConf().setMaster("local[2]").set("spark.python.worker.reuse", "false"))
-print(run_sdf(sc.parallelize([("a", 5)] * 8), Notes()).count())
-sc.stop()
-"""
 
 
 def run(*command, cwd=ELSEWHERE):
@@ -175,8 +174,13 @@ def test_ctrl_c_cancels_the_jobs():
     assert "left: [] []" in out
 
 
+# Dear, as all tests here: a signal, an exit or an example needs a program of its own, which starts a JVM.
 @pytest.mark.parametrize(
-    ("handler", "actions"), [("notebook", ["map", "shuffle", "save", "take"]), ("pyspark", ["map"])]
+    ("handler", "actions"),
+    [
+        ("notebook", ["map", "shuffle", "save", "take"]),
+        pytest.param("pyspark", ["map"], marks=pytest.mark.slow("the same test with the handler of a notebook")),
+    ],
 )
 def test_an_interrupted_action_takes_its_job_along(tmp_path, handler, actions):
     """The job is cancelled, and no other's; the bar ends short of its end; the next action gives all records."""
@@ -190,12 +194,16 @@ def test_an_interrupted_action_takes_its_job_along(tmp_path, handler, actions):
     ]
 
 
-def test_teardown_runs_when_a_worker_leaves_by_itself(tmp_path):
+def test_teardown_runs_when_a_worker_leaves_by_itself(sc, start_spark, tmp_path):
     """Without reuse each worker leaves after its task, and tears down what it had set up."""
-    assert "40" in run("-c", TEARDOWN, str(tmp_path))
-    notes = [path.read_text() for path in tmp_path.iterdir()]
-    assert len(notes) >= 1
-    assert set(notes) == {"up down "}
+    of_its_own = start_spark(
+        "local[2]", spark_python_worker_reuse="false"
+    )  # after sc: the JVM keeps the first settings
+    assert run_sdf(of_its_own.parallelize([("a", 5)] * 8), NotesHooks(tmp_path)).count() == 40
+    until = time.monotonic() + 60
+    while set(notes := [path.read_text() for path in tmp_path.iterdir()]) != {"up down "}:
+        assert time.monotonic() < until, notes
+        time.sleep(0.05)
 
 
 EXAMPLES = {
@@ -206,12 +214,21 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "read_fn",
+        "dates",
+        pytest.param("count_fn", marks=pytest.mark.slow("the same test of read_fn")),
+        pytest.param("sweep", marks=pytest.mark.slow("the same test of read_fn")),
+    ],
+)
 def test_examples_run_as_they_are(name):
     """python examples/NAME.py prints what it promises."""
     assert re.search(EXAMPLES[name], run(ROOT / "examples" / f"{name}.py"))
 
 
+@pytest.mark.slow("test_every_snippet_runs: in another process, whose JVM has been started already")
 def test_the_readmes_first_program_runs(tmp_path):
     """The first Python block of README.md prints the number it says, and leaves a page."""
     program = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]

@@ -19,7 +19,9 @@ from sdf.errors import InvalidTypeError, MissingExtraError
 from sdf.spark.display import Display
 
 ELEMENTS = [("big", 250), *((str(i), 2) for i in range(10))]
-RUNNERS = pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=["staged", "live"])
+RUNNERS_BY_NAME = {"staged": StagedRunner(), "live": LiveRunner()}
+RUNNERS = pytest.mark.parametrize("runner", RUNNERS_BY_NAME.values(), ids=RUNNERS_BY_NAME)
+OTHER = pytest.mark.slow("the same test with the other runner")
 
 
 def report_of(sc, fn, runner, elements=ELEMENTS, **options):
@@ -164,8 +166,14 @@ CAUSES = {
 }
 
 
-@RUNNERS
-@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize(
+    ("cause", "runner"),
+    [
+        pytest.param(cause, RUNNERS_BY_NAME[name], id=f"{cause}-{name}", marks=() if runs else OTHER)
+        for number, cause in enumerate(CAUSES)
+        for name, runs in (("staged", number % 2 == 0), ("live", number % 2 == 1))
+    ],
+)
 def test_report_names_the_cause_of_a_straggler(sc, runner, cause):
     """Each that a DoFn can have."""
     report = report_of(sc, UnevenFn(CAUSES[cause]), runner)
@@ -191,8 +199,18 @@ class SlowOnOneFn(CountFn):
             yield element[0], position
 
 
-@RUNNERS
-@pytest.mark.parametrize("elements", [[("big", 800)], [(str(number), 4) for number in range(150)]], ids=["one", "many"])
+ONE, MANY = [("big", 800)], [(str(number), 4) for number in range(150)]
+
+
+@pytest.mark.parametrize(
+    ("elements", "runner"),
+    [
+        pytest.param(ONE, StagedRunner(), id="one-staged"),
+        pytest.param(MANY, LiveRunner(), id="many-live"),
+        pytest.param(ONE, LiveRunner(), id="one-live", marks=OTHER),
+        pytest.param(MANY, StagedRunner(), id="many-staged", marks=OTHER),
+    ],
+)
 def test_report_names_a_slow_worker(sc, runner, elements, tmp_path):
     """Whether all run the same element, or each its own."""
     path = tmp_path / "slow"
