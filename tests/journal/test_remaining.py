@@ -6,7 +6,7 @@ import random
 import pytest
 
 from sdf.errors import JournalError
-from sdf.journal.pending import Pending
+from sdf.journal.pending import Pending, to_json
 from sdf.journal.remaining import Remaining
 from sdf.model.restrictions import OffsetRange
 
@@ -94,6 +94,28 @@ def test_what_changes_while_it_is_not_read_is_not_written():
     work.due, work.seen, work.tried = 99, "news", True
     again, _ = Remaining.load(files.get, remaining.store(files.put, []), now=0)
     assert [(one.due, one.seen, one.tried) for one in again] == [(0, None, False)]
+
+
+@pytest.mark.parametrize(("now", "behind"), [(4, [False, True]), (3, [False, True]), (2, [False, False])])
+def test_work_that_is_due_is_behind_until_it_has_run(now, behind):
+    """So is none that waits: a driver that has just begun does not hurry for it."""
+    remaining = Remaining()
+    remaining.add([part(1, due=9), part(2, due=3)], now=now)
+    assert [work.is_behind for work in remaining] == behind
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_checkpoint_of_an_older_version_is_read_and_gets_ids(version):
+    """All of it was in one file, and what of it was committed."""
+    files, remaining = Files(), Remaining()
+    remaining.add([part(5), part(7)], now=0)
+    remaining.store(files.put, [part(9)])
+    _, *lines = files.files[0].splitlines(keepends=True)
+    head = {"committed": [to_json(part(9))], "v": version}
+    reference = files.put(b"".join([json.dumps(head).encode() + b"\n", *lines]))
+    again, committed = Remaining.load(files.get, [reference], now=0)
+    assert parts_of(again) == parts_of(remaining)
+    assert committed == [part(9)]
 
 
 def test_a_checkpoint_of_another_version_is_refused():

@@ -30,6 +30,7 @@ from sdf.lanes.messages import (
     Split,
     StealRequest,
     TooLongError,
+    Wait,
 )
 from sdf.lanes.stealing import Stealing
 from sdf.lanes.suspect_work import HOLD_SECONDS
@@ -309,6 +310,21 @@ def test_a_work_item_that_is_too_long_for_any_message_is_an_error_that_names_it(
     run.coordinator._assignment._send = send
     with pytest.raises(InvalidValueError, match=r"TextFn cannot be run on element 'large': pickled .* descriptors"):
         run.run_all()
+
+
+def test_idle_attempts_hear_every_five_seconds_that_they_must_wait():
+    """So they know that the driver is there; those that run are not told."""
+    run = Run(2)
+    run.begins(0, 0.0)
+    run.begins(1, 0.0)
+    run.coordinator.received(0, Heartbeat(run.of(0, Assign)[0].items[0].id, False, 1.0, 0.1, 1.0, 0, 1.0), 0.1)
+    run.has_run(1, 1, 0.4)
+    told = []
+    for now in (4.9, 5.0, 9.9, 10.0):
+        run.coordinator.tick(now)
+        told.append(len(run.of(1, Wait)))
+    assert told == [0, 1, 1, 2]
+    assert run.of(0, Wait) == []
 
 
 # What came of it
