@@ -1,9 +1,9 @@
 """Work items that are run to their end in one place: each output once, whatever process() defers."""
 
 import pytest
+from simulation.user import BlocksFn, in_tables
 from support.clock import Clock
 from support.fns import CountFn, OnlyDefersFn
-from support.simulated_tables import RefusedFn, in_tables
 
 from sdf.errors import DeferError
 from sdf.execution import deferrals
@@ -62,7 +62,7 @@ def test_work_that_only_defers_ends_in_an_error():
 def test_rows_behind_a_deferred_one_do_not_wait_with_it(monkeypatch):
     """Each defers for a second, at once; twenty of them are not one that gets nowhere."""
     monkeypatch.setattr(deferrals, "_MOST_IDLE", 5)
-    fn, clock = RefusedFn(1.0), Clock(0.0)
+    fn, clock = BlocksFn(delay_seconds=0.1), Clock(0.0)
     elements = [(f"{number} refused", 1) for number in range(20)]
     (one,) = in_tables(fn, elements, 20)
     assert outputs_of(fn, [WorkItem(0, 0, one.element, one.restriction, 20)], clock) == [

@@ -5,8 +5,7 @@ import pickle
 
 import attrs
 import pytest
-from support.simulated_lanes import NumbersFn
-from support.simulated_tables import in_tables
+from simulation.user import BlocksFn, in_tables
 from support.timed import TimedFn
 
 from sdf.errors import InvalidValueError, LedgerError, StageError
@@ -389,7 +388,7 @@ def test_the_report_holds_a_row_that_took_long_beside_the_others_of_its_table(sa
 
     In a saved run the attempt ends before its lane does: another table waits.
     """
-    fn = NumbersFn()
+    fn = BlocksFn()
     work = RunState(fn)
     share = [*work.add(in_tables(fn, [(str(row), 10) for row in range(10 if saved else 5)], 5))]
     save = (lambda item_ids, message: None) if saved else None

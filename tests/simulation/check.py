@@ -9,6 +9,7 @@ from sdf.execution.executor import run_to_end
 from sdf.saving.history import History
 from sdf.scheduling.run_state import RunState
 from simulation.faults import Fault
+from simulation.plan import LANES
 from simulation.user import blocks_of, can_be_cut
 
 
@@ -107,5 +108,7 @@ def saved(world):
     assert history.done
     assert history.replay(RunState(world.fn)) == [], "the log has open work"
     world.driver.work.ledger.prove()
-    report = world.driver.run._work if world.plan.runner == "stages" else world.driver.work
-    world.counts.update(splits=report.splits)
+    world.counts.update(splits=world.driver.work.splits)
+    if world.plan.runner == LANES:
+        report = world.driver.coordinator.report(world.clock.now)
+        world.counts.update({"attempts lost with work": report.retries})

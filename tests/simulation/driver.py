@@ -239,10 +239,13 @@ class LanesDriver:
     def save(self):
         """Run jobs until all work is committed, as sdf.spark.live.rounds does."""
         ledger, idle, world = self.work.ledger, 0, self.world
+        rounds = 0
         while left := ledger.uncommitted():
+            rounds += 1
             done, faults = len(ledger) - left, world.faults.number
             self._round()
             world.counts["jobs"] += 1
+            world.counts["further jobs"] += rounds > 1
             moved = len(ledger) - ledger.uncommitted() > done or world.faults.number > faults
             idle = 0 if moved else idle + 1
             assert idle < MOST_IDLE_ROUNDS, "jobs commit nothing"

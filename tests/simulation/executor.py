@@ -4,9 +4,9 @@ from collections import deque
 
 import attrs
 
-from simulation.faults import STEP, Fault
+from simulation.faults import STEP, TWIN_STEP, Fault
 
-RESTART_SECONDS = 1.0
+RESTART_SECONDS = 1.0, 10.0  # of an executor
 DOZE_SECONDS = 0.05  # faults hit one that sleeps for so long, on average
 SHORT_SECONDS = 3.0  # for which memory is short
 MOST_RETRIES = 3  # with one more failure Spark would give up
@@ -30,6 +30,7 @@ class Task:
     done: object
     opportunity: str = None
     retries: int = 0
+    live: int = 0  # attempts
     ended: bool = False
 
 
@@ -94,6 +95,7 @@ class Executors:
                 self._free[host] = free
                 attempt = Attempt(next(world.numbers), self._queue.popleft(), host)
                 self.live[attempt.number] = attempt
+                attempt.task.live += 1
                 world.note("starts", attempt.number, attempt.task.name, host)
                 world.counts["attempts"] += 1
                 attempt.process = attempt.task.begin(attempt)
@@ -128,7 +130,8 @@ class Executors:
 
     def _risk(self, attempt):
         """Let faults hit an attempt that runs."""
-        for opportunity in (STEP, attempt.task.opportunity):
+        task = attempt.task
+        for opportunity in (STEP, task.opportunity, TWIN_STEP if task.live > 1 else None):
             if not attempt.over:
                 for fault in self.world.faults.of(opportunity):
                     self._suffer(attempt, fault)
@@ -155,6 +158,7 @@ class Executors:
         if not attempt.over:
             attempt.over = True
             del self.live[attempt.number]
+            attempt.task.live -= 1
             if self._free[attempt.host] is not None:
                 self._free[attempt.host] += 1
             attempt.process.gone()
@@ -170,7 +174,7 @@ class Executors:
     def _suffer(self, attempt, fault):
         if attempt.over:
             self.world.faults.postpone(fault)
-        elif fault is Fault.CRASH:
+        elif fault in (Fault.CRASH, Fault.TWIN_CRASH):
             if attempt.task.retries >= MOST_RETRIES:
                 self.world.faults.postpone(fault)
                 return
@@ -206,7 +210,7 @@ class Executors:
             self.end(attempt)
             if not self.lost_with(attempt):
                 self._again(attempt.task)
-        self.world.clock.at(RESTART_SECONDS, self._come, host)
+        self.world.clock.at(self.world.faults.random_of(fault).choice(RESTART_SECONDS), self._come, host)
         self._launch()
 
     def _come(self, host):

@@ -7,7 +7,7 @@ from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED
 
 # What has the opportunities for a fault.
 STEP, LANE_STEP, SUSPECT_STEP, MESSAGE, SEGMENT = "step", "lane's step", "suspect's step", "message", "segment"
-RECEIPT, ONCE = "receipt", "once"
+TWIN_STEP, RECEIPT, ONCE = "twin's step", "receipt", "once"
 MUCH, SOME, RARE = (1, 3), (3, 10, 30), (20, 60, 200)  # one in so many opportunities
 
 SUSPECTS = "runner == 'lanes' and quarantine"  # there each has a job of its own
@@ -21,13 +21,14 @@ class Fault(Enum):
 
     CRASH = "an attempt's process dies", "worker", STEP, RARE, "True"
     COPY = "a task gets a second attempt", "executor", STEP, RARE, "True"
+    TWIN_CRASH = "one of two attempts at a task dies", "worker", TWIN_STEP, SOME, "True"
     EXECUTOR_LOST = "an executor is lost", "executor", STEP, RARE, "True"
     INNOCENT_KILLED = "memory is short: an innocent process is killed", "worker", STEP, RARE, "True"
     OUTLIVES_JOB = "an attempt outlives its job", "executor", ONCE, MUCH, "runner == 'lanes'"
     CUT = "a connection breaks, its lane goes on", "lane", LANE_STEP, RARE, "runner == 'lanes'"
     LATE_MESSAGE = "a message is late", "lane", MESSAGE, SOME, "runner == 'lanes'"
-    LEAVE = "a process is told to end", "lane", LANE_STEP, RARE, "runner == 'lanes' and saved"
-    TOLD_TO_LEAVE = "a lane is told to leave", "driver", LANE_STEP, RARE, "runner == 'lanes' and saved"
+    LEAVE = "a process is told to end", "lane", LANE_STEP, SOME, "runner == 'lanes' and saved"
+    TOLD_TO_LEAVE = "a lane is told to leave", "driver", LANE_STEP, SOME, "runner == 'lanes' and saved"
     JOIN = "a slot comes, and a lane with it", "executor", LANE_STEP, RARE, "runner == 'lanes' and saved"
     GIVEN_UP = "an action is given up", "driver", ONCE, MUCH, "runner == 'lanes' and not saved"
     FREES_SLOT = "what expands elements lacks a slot", "driver", ONCE, MUCH, "runner == 'lanes' and late"
@@ -63,6 +64,7 @@ class Fault(Enum):
 
 
 BAD_BLOCKS = {RAISED: Fault.RAISES, DIED: Fault.DIES, KILLED: Fault.IS_KILLED, HUNG: Fault.HANGS}
+TWINS = ((Fault.COPY.name, 5, 6), (Fault.TWIN_CRASH.name, 10, 6))  # drawn together, as they seldom meet else
 DRAWN = [fault for fault in Fault if fault not in BAD_BLOCKS.values()]
 
 
@@ -132,6 +134,8 @@ class Faults:
 
 def draw_faults(choose, **switches):
     """Return the faults of a plan, as (name, one in so many opportunities, most)."""
+    if choose.random() < 0.1:
+        return TWINS
     count = choose.choice([0, 1, 2, 3, 3, 5, 30])
     can = [fault for fault in DRAWN if fault.can_strike(**switches)]
     found = choose.sample(can, min(count, len(can)))
@@ -139,6 +143,8 @@ def draw_faults(choose, **switches):
         found.append(Fault.DRIVER_DIES)
     if Fault.SUSPECT_GIVEN_UP in found and Fault.SUSPECT_LOST not in found:
         found.append(Fault.SUSPECT_LOST)
+    if Fault.TWIN_CRASH in found and Fault.COPY not in found:
+        found.append(Fault.COPY)
     return tuple(
         (fault.name, choose.choice(fault.rates), choose.choice([1, 1, 2, 4]))
         for fault in sorted(found, key=DRAWN.index)

@@ -52,7 +52,7 @@ SHRINKS = (
     "mutant", [each for each in MUTANTS if each.__name__ in SHRINKS], ids=lambda each: each.__name__
 )
 def test_a_plan_that_fails_is_shrunk_and_its_command_repeats_it(mutant):
-    """It fails with fewer elements, blocks or faults; the command has its seed, and what differs from what that draws."""
+    """It has fewer elements, blocks or faults; the command has its seed, and what differs from what that draws."""
     plan, _ = found_by(mutant, range(MUTANTS[mutant][1], MUTANTS[mutant][1] + RANGE))
     with pytest.MonkeyPatch.context() as patch:
         mutant(patch)

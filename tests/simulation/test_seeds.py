@@ -18,7 +18,8 @@ MESSAGES = (
     "Sealed", "Bye", "Leave", "Failed", "Fail", "Flush", "SegmentDone", "CommitEvery",
 )  # fmt: skip
 HAPPENED = (
-    "retries", "replays", "completed", "splits", "stages", "jobs", "set aside", "told", "suspects", "suspects lost",
+    "retries", "replays", "completed", "splits", "stages", "jobs", "further jobs", "set aside", "told",
+    "suspects", "suspects lost",
     "innocent suspects killed", "attempts lost with executors", "lost records of the log", "empty segments",
     "the next driver waits for deferred work", "expanded late", "expanded late, an attempt is idle", "gave its slot",
     "ended before the last was expanded", "rows", "rows behind", "cut inside a row", "cut between rows",

@@ -305,7 +305,7 @@ MUTANTS = {
         "lanes/lane.py",
         "            if not self._mine and self._is_over():\n",
         "            if self._is_over():\n",
-        "lanes/test_saving_simulated.py::test_every_record_is_in_exactly_one_committed_segment_whatever_happens_when",
+        "simulation/test_seeds.py::test_every_record_exactly_once_whatever_happens_when",
     ),
     "a second attempt at a lane of a saved run shares its work": (
         "lanes/coordinator.py",

@@ -177,7 +177,7 @@ sc.stop()
 """
 
 
-@pytest.mark.slow("lanes/test_lanes_simulated.py::test_every_record_exactly_once_whatever_happens_when, without Spark")
+@pytest.mark.slow("simulation/test_seeds.py::test_every_record_exactly_once_whatever_happens_when, without Spark")
 def test_speculative_copies_on_two_hosts(tmp_path):
     """A copy of a slow lane runs on another host and may win; whoever wins, each record is there once."""
     import pyspark
