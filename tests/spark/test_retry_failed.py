@@ -1,5 +1,6 @@
 """retry_failed: what a saved run has set aside is run again, and its records are added to the result, once."""
 
+import functools
 import json
 import os
 import shutil
@@ -104,8 +105,8 @@ def of_iceberg(path):
 SINKS = {
     "JsonLinesFiles": (JsonLinesFiles, lines),
     "TextFiles": (TextFiles, lines),
-    "ParquetFiles": (ParquetFiles, parquet),
     "DeltaTable": (DeltaTable, delta),
+    "ParquetFiles": (ParquetFiles, parquet),
     "IcebergTable": (iceberg, of_iceberg),
     "SqlTable": (sql, database),
 }
@@ -131,11 +132,21 @@ def without(bad):
     return [one for one in ALL if one not in bad]
 
 
-@pytest.mark.parametrize(
-    ("kind", "runner"),
-    [(kind, RUNNERS[at % 2]) for at, kind in enumerate(SINKS)],
-    ids=[f"{kind}-{'Live' if at % 2 else 'Staged'}" for at, kind in enumerate(SINKS)],
-)
+def every_sink(*some):
+    """Parametrize with the sinks and a runner each, a few of them in `make test`."""
+    rest = pytest.mark.slow("test_what_was_mended_is_added_once[JsonLinesFiles-Staged] and [DeltaTable-Live]")
+    return pytest.mark.parametrize(
+        ("kind", "runner"),
+        [
+            pytest.param(
+                kind, RUNNERS[at % 2], id=f"{kind}-{'Live' if at % 2 else 'Staged'}", marks=() if kind in some else rest
+            )
+            for at, kind in enumerate(SINKS)
+        ],
+    )
+
+
+@every_sink("JsonLinesFiles", "DeltaTable")
 def test_what_was_mended_is_added_once(sc, tmp_path, kind, runner):
     """A block that fails again waits for the next retry; then there is nothing to do, for either call."""
     make, read = SINKS[kind]
@@ -270,9 +281,16 @@ class PointsDelta(CallsArePoints, DeltaTable):
 CASES = [(StagedRunner(), LinesSink, lines, "Staged-lines"), (LiveRunner(), PointsDelta, delta, "Live-delta")]
 
 
-def every(some, soaking):
-    """Parametrize with runner, sink, how to read it, and the step between the points that are tried."""
-    few = [pytest.param(*case, some, id=f"{name}-{some}") for *case, name in CASES]
+def every(some, more, soaking, *, cases=2):
+    """Parametrize with runner, sink, how to read it, and the step between the points that are tried.
+
+    In `make test` with so many of the cases.
+    """
+    few = [
+        pytest.param(*case, step, id=f"{name}-{step}", marks=marks)
+        for step, marks in ((some, ()), (more, pytest.mark.slow(f"the same test in larger steps of {some}")))
+        for *case, name in (CASES[:cases] if step == some else CASES)
+    ]
     many = [pytest.param(*case, soaking, id=f"{name}-{soaking}", marks=pytest.mark.soak) for *case, name in CASES]
     return pytest.mark.parametrize(("runner", "sink", "read", "step"), [*few, *many])
 
@@ -306,19 +324,38 @@ class Home:
         with passing(nobody):
             assert tool.main(["verify", str(self.path / "log")], saved=run) == 0
 
+    @functools.cached_property
     def points(self):
-        """Return the points of a retry that nothing disturbs."""
+        """The points of a retry that nothing disturbs."""
         points = Life()
+        self.renew()
         assert self.retry(points).records == len(ALL)
         self.check_end()
+        self.renew()
         return points.seen
 
 
-@every(27, 1)
-def test_a_retry_survives_a_death_at_every_point(sc, tmp_path, runner, sink, read, step):
+@pytest.fixture(scope="module")
+def home(module_sc, tmp_path_factory):
+    """Give a function that returns the run of a runner and a sink as it was saved, once for all tests."""
+
+    @functools.cache
+    def made(runner_type, sink, read):
+        return Home(module_sc, tmp_path_factory.mktemp("retried"), runner_type(), sink, read)
+
+    def home_of(runner, sink, read):
+        found = made(type(runner), sink, read)
+        found.renew()
+        return found
+
+    return home_of
+
+
+@every(54, 27, 1)
+def test_a_retry_survives_a_death_at_every_point(home, runner, sink, read, step):
     """The same call ends it. Soaking, no point is left out. Nothing is there before its commit, and nothing twice."""
-    home = Home(sc, tmp_path, runner, sink, read)
-    points = home.points()
+    home = home(runner, sink, read)
+    points = home.points
     assert {"after prepare", "before commit", "after commit", "before clean"} <= set(points)
     assert sink is not LinesSink or "after link" in points[points.index("before commit") :]
     died = 0
@@ -343,11 +380,11 @@ def test_a_retry_survives_a_death_at_every_point(sc, tmp_path, runner, sink, rea
     assert died > 0.7 * len(tried)
 
 
-@every(19, 2)
-def test_of_two_drivers_that_retry_one_adds(sc, tmp_path, runner, sink, read, step):
+@every(57, 19, 2)
+def test_of_two_drivers_that_retry_one_adds(home, runner, sink, read, step):
     """One stops at any point, as by SIGSTOP, while the other one begins and ends; then it goes on: it has lost."""
-    home = Home(sc, tmp_path, runner, sink, read)
-    points = home.points()
+    home = home(runner, sink, read)
+    points = home.points
     overtaken = 0
     tried = range(1, len(points) + 1, step)
     for at in tried:
@@ -366,10 +403,10 @@ def test_of_two_drivers_that_retry_one_adds(sc, tmp_path, runner, sink, read, st
     assert overtaken > 0.3 * len(tried)
 
 
-@every(30, 2)
-def test_a_retry_in_which_blocks_fail_again_survives_a_death_at_every_point(sc, tmp_path, runner, sink, read, step):
+@every(90, 30, 2, cases=1)
+def test_a_retry_in_which_blocks_fail_again_survives_a_death_at_every_point(home, runner, sink, read, step):
     """One raises, one ends its process: both are listed, all others are added once, and the next retry adds the two."""
-    home = Home(sc, tmp_path, runner, sink, read)
+    home = home(runner, sink, read)
     faults, points = {"bad": {(1, 17)}, "deadly": {(0, 1)}}, Life()
     again = [(0, 1), (1, 17)]
     assert of(home.retry(points, **faults).failures) == again
@@ -401,9 +438,9 @@ class DiesInClean(Life):
             self.end()
 
 
-def test_the_next_retry_removes_what_one_that_died_at_its_end_has_left(sc, tmp_path):
+def test_the_next_retry_removes_what_one_that_died_at_its_end_has_left(home):
     """It begins another commit, so nobody would come back to that of the dead driver."""
-    home = Home(sc, tmp_path, StagedRunner(), LinesSink, lines)
+    home = home(StagedRunner(), LinesSink, lines)
     with pytest.raises(Death):
         home.retry(DiesInClean(), bad={(1, 17)})
     assert list(home.path.rglob("*stage-*")) != []
@@ -411,11 +448,11 @@ def test_the_next_retry_removes_what_one_that_died_at_its_end_has_left(sc, tmp_p
     home.check_end()
 
 
-@every(15, 3)
-def test_a_retry_may_not_go_on_if_one_that_died_had_overtaken_it(sc, tmp_path, runner, sink, read, step):
+@every(45, 15, 3, cases=1)
+def test_a_retry_may_not_go_on_if_one_that_died_had_overtaken_it(home, runner, sink, read, step):
     """The other one dies at any of its points; a third one ends what they began."""
-    home = Home(sc, tmp_path, runner, sink, read)
-    points = len(home.points())
+    home = home(runner, sink, read)
+    points = len(home.points)
     tried = range(1, points + 1, step)
     died = overtaken = 0
     for number, at in enumerate(tried):

@@ -15,8 +15,18 @@ ELEMENTS = [("a", 60), ("b", 90)]
 ROWS = sorted(expected(ELEMENTS).elements())
 
 
-@pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
-@pytest.mark.parametrize("full", ["target", "checkpoint"])
+WITH_THE_OTHER = pytest.mark.slow("the same test with the other runner")
+
+
+@pytest.mark.parametrize(
+    ("full", "runner"),
+    [
+        pytest.param("target", StagedRunner(), id="target-StagedRunner"),
+        pytest.param("checkpoint", LiveRunner(), id="checkpoint-LiveRunner"),
+        pytest.param("target", LiveRunner(), id="target-LiveRunner", marks=WITH_THE_OTHER),
+        pytest.param("checkpoint", StagedRunner(), id="checkpoint-StagedRunner", marks=WITH_THE_OTHER),
+    ],
+)
 def test_a_full_disk_ends_the_run_and_harms_nothing(sc, tmp_path, small_disk, runner, full):
     """With any number of pages left; then the run goes on with one page more."""
     out = (small_disk if full == "target" else tmp_path) / "out"

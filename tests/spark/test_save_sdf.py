@@ -27,7 +27,18 @@ WAYS = {
     "DataFrame": LiveRunner(),
     "Connect": StagedRunner(),
 }
-RUNNERS = pytest.mark.parametrize("runner", WAYS, indirect=True)
+
+
+def ways(*some):
+    """Parametrize with the ways to save a run, a few of them in `make test`."""
+    rest = pytest.mark.slow(f"the same test with {some[0]}")
+    return pytest.mark.parametrize(
+        "runner", [pytest.param(way, marks=() if way in some else rest) for way in WAYS], indirect=True
+    )
+
+
+RUNNERS = ways("StagedRunner", "LiveRunner")
+EVERY_WAY = ways(*WAYS)
 
 
 @pytest.fixture
@@ -57,10 +68,20 @@ def saved(path):
     return Counter(rows(path))
 
 
-@RUNNERS
-@pytest.mark.parametrize("fn", EVERY_FN, ids=lambda fn: type(fn).__name__)
-def test_the_records_are_those_of_run_direct(given, tmp_path, runner, fn):
-    """Whatever the restriction, and however often segments end."""
+@EVERY_WAY
+def test_the_records_are_those_of_run_direct(given, tmp_path, runner):
+    """Whatever the elements come from, and however often segments end."""
+    assert_as_run_direct(given, tmp_path, runner, CountFn())
+
+
+@ways("StagedRunner")
+@pytest.mark.parametrize("fn", EVERY_FN[1:], ids=lambda fn: type(fn).__name__)
+def test_the_records_of_every_kind_of_work_are_those_of_run_direct(given, tmp_path, runner, fn):
+    """Whatever the restriction."""
+    assert_as_run_direct(given, tmp_path, runner, fn)
+
+
+def assert_as_run_direct(given, tmp_path, runner, fn):
     summary = save_sdf(given(ELEMENTS), fn, FolderSink(tmp_path / "out"), runner=runner, commit_seconds=0.05)
     assert saved(tmp_path / "out") == Counter(run_direct(ELEMENTS, fn)) == expected(ELEMENTS)
     assert summary.records == sum(expected(ELEMENTS).values())
@@ -148,7 +169,7 @@ def test_each_output_has_a_sink_of_its_own(given, tmp_path, runner):
     assert summary.records_by_output == {"main": len(rows(tmp_path / "even")), "odd": len(rows(tmp_path / "odd"))}
 
 
-@RUNNERS
+@ways("StagedRunner")
 def test_records_that_do_not_fit_can_go_to_an_output_of_their_own(given, tmp_path, runner):
     """With on_error="tag", into "bad"."""
     import pyarrow
@@ -234,7 +255,7 @@ class FailsOnceFn(SlowCountFn):
             yield name, i
 
 
-@RUNNERS
+@ways("StagedRunner", "LiveRunner", "Connect")
 def test_what_is_committed_does_not_run_again(given, tmp_path, runner):
     """A resume goes on inside the element; the elements are those of the log."""
     elements = [("big", 600), ("small", 5)]
@@ -277,7 +298,7 @@ def test_a_resume_with_other_elements_ends_what_was_begun_and_then_says_so(given
     assert saved(tmp_path / "out") == expected(elements)
 
 
-@RUNNERS
+@ways("StagedRunner")
 def test_side_inputs_reach_process(given, tmp_path, runner):
     """An RDD or a DataFrame is collected, as by run_sdf."""
 
@@ -338,7 +359,7 @@ def test_a_target_that_is_not_empty_is_refused_before_any_work(sc, tmp_path):
     assert saved(tmp_path / "out") == expected(ELEMENTS)
 
 
-@RUNNERS
+@ways("StagedRunner")
 def test_no_element_and_no_record_are_saved_too(given, tmp_path, runner):
     """The target is there, and empty."""
     assert save_sdf(given([]), CountFn(), FolderSink(tmp_path / "none"), runner=runner).records == 0
@@ -351,7 +372,7 @@ class FailingSink(FolderSink):
         raise ConnectionError("the catalogue is away")
 
 
-@RUNNERS
+@ways("StagedRunner")
 def test_a_sink_that_cannot_commit_is_named_and_the_next_call_only_commits(given, tmp_path, runner):
     """All work is kept."""
     with pytest.raises(OSError, match=r"FailingSink.commit\(\) .*the catalogue is away.*make the same call again"):
@@ -420,9 +441,9 @@ class ObjectSink(FolderSink):
 def test_a_message_that_no_log_can_hold_is_an_error_that_names_the_sink(given, tmp_path, runner):
     """The run stays resumable with a sink that is mended."""
     with pytest.raises(OSError, match=r"ObjectSink.write\(\) must return None or JSON data"):
-        save_sdf(given(ELEMENTS), CountFn(), ObjectSink(tmp_path / "out"), runner=runner)
-    save_sdf(given(ELEMENTS), CountFn(), FolderSink(tmp_path / "out"), runner=runner)
-    assert saved(tmp_path / "out") == expected(ELEMENTS)
+        save_sdf(given([("a", 3)]), CountFn(), ObjectSink(tmp_path / "out"), runner=runner)
+    save_sdf(given([("a", 3)]), CountFn(), FolderSink(tmp_path / "out"), runner=runner)
+    assert saved(tmp_path / "out") == expected([("a", 3)])
 
 
 class WaitsFn(CountFn):
