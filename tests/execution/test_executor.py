@@ -71,6 +71,14 @@ def test_rows_behind_a_deferred_one_do_not_wait_with_it(monkeypatch):
     assert clock.now == 1.0
 
 
+def test_what_is_left_of_one_work_item_is_not_taken_for_another():
+    """Each has deferred once, so none has deferred twice in a row, which would take longer."""
+    clock = Clock(0.0)
+    items = [WorkItem(number, 0, (f"{number} refused", 1), OffsetRange(0, 1), 1) for number in (1, 0)]
+    assert outputs_of(BlocksFn(delay_seconds=0.0), items, clock) == [("1 refused", 0), ("0 refused", 0)]
+    assert clock.now == 0.02
+
+
 @pytest.mark.parametrize(
     ("size", "parent", "expected"),
     [(10, None, 5.0), (10, 0, 5.0), (None, None, 0.5), (None, 0, 0.0)],

@@ -159,6 +159,7 @@ def edited(**fields):
 
 
 FIRST, SECOND = "log/00000000000000000000.json", "log/00000000000000000001.json"
+PACKS = "packs/00000000000000000000", "packs/00000000000000000001"
 
 
 @pytest.mark.parametrize(
@@ -219,11 +220,13 @@ def test_a_damaged_pack_is_an_error_that_names_it(pack, change, message):
 
 
 @early
-@pytest.mark.parametrize(("more", "what"), [(0, "packs/00000000000000000000"), (1, FIRST)])
-def test_a_missing_pack_is_an_error(more, what):
-    """Also where nothing but packs is there: the log is not taken for an empty one."""
-    storage = written(2 * PACKED + more)
-    del storage.files["packs/00000000000000000000"]
+@pytest.mark.parametrize(
+    ("more", "pack", "what"), [(0, PACKS[0], PACKS[0]), (0, PACKS[1], PACKS[1]), (1, PACKS[0], FIRST)]
+)
+def test_a_missing_pack_is_an_error(more, pack, what):
+    """Also where nothing but packs is there: the log is not taken for an empty one, or for one that ends there."""
+    storage = written(3 * PACKED + more)
+    del storage.files[pack]
     with pytest.raises(JournalCorruptError, match=f"{what}: it is missing, but later ones are there"):
         opened(storage)
 
