@@ -10,16 +10,18 @@ from support.timed import TimedFn
 from sdf.errors import DeferError
 from sdf.execution import deferrals
 from sdf.execution.work_items import BETWEEN, CANNOT, NOTHING_CLAIMED, TOO_LITTLE, WorkItem
-from sdf.lanes.lane import WAIT, Lane
+from sdf.lanes.lane import CLOSE, WAIT, Lane
 from sdf.lanes.messages import (
     MOST_ITEMS,
     MOST_RESIDUALS,
     Assign,
     Declined,
+    Flush,
     Heartbeat,
     Ready,
     Returned,
     Sealed,
+    SegmentDone,
     Split,
     StealRequest,
     Verdict,
@@ -360,3 +362,17 @@ def test_a_segment_of_which_all_was_deferred_before_a_claim_is_not_told():
     assert lane.advance() is None
     lane.segment_done((None,), (0,))
     assert [type(message) for message in said] == [Split]
+
+
+def test_a_segment_goes_on_while_a_lane_waits_for_work_unless_it_is_told_to_close_it():
+    """Else each work item would be a commit of its own."""
+    clock, said = Clock(), []
+    lane = Lane(TimedFn(clock), clock=clock, send=said.append, segment_seconds=60.0)
+    for number in range(2):
+        lane.receive(Assign((WorkItem(number, 0, 1, OffsetRange(0, 1), 1),)))
+        assert len(list(lane.advance().invoker.run())) == 1
+        assert lane.advance() is WAIT
+    lane.receive(Flush())
+    assert lane.advance() is CLOSE
+    lane.segment_done((None,), (2,))
+    assert (type(said[-1]), said[-1].items) == (SegmentDone, 2)

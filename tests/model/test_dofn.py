@@ -113,8 +113,9 @@ def test_default_truncate_keeps_finite_work(restriction, kept):
 
 
 def test_other_defaults():
-    """One part, no watermark, and hooks that do nothing."""
+    """One part, no watermark, and hooks that do nothing; it does not only look for new elements."""
     fn = LeastFn()
+    assert not fn.scans
     found = (list(fn.split_restriction("a", OffsetRange(0, 5))), fn.create_watermark_estimator("a", OffsetRange(0, 5)))
     hooks = [fn.setup(), fn.teardown(), fn.start_bundle(), fn.finish_bundle(), fn.on_commit("a", OffsetRange(0, 5))]
     assert (found, hooks) == (([OffsetRange(0, 5)], None), [None] * 5)
