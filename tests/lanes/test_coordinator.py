@@ -9,6 +9,7 @@ from simulation.user import BlocksFn, in_tables
 from support.timed import TimedFn
 
 from sdf.errors import InvalidValueError, LedgerError, StageError
+from sdf.execution.bulk.table import Rows
 from sdf.execution.expansion import expand
 from sdf.execution.work_items import DEFERRED, INITIAL, WHILE_IT_RAN, Outcome
 from sdf.lanes.coordinator import Coordinator
@@ -109,6 +110,25 @@ def test_what_is_cut_off_was_deferred_only_if_nobody_asked_for_it(asked, origin)
     front, rest = (describe(OffsetRange(*bounds)) for bounds in ((0, 5), (5, 10)))
     run.coordinator.received(0, Split(item.id, asked, front, ((rest, 0.0, None),), 1.0, 0.1), 0.1)
     assert [one.origin for one in run.work.ledger.items()] == [INITIAL, origin]
+
+
+def test_rows_behind_a_deferred_one_are_not_deferred_with_it():
+    """So they come back to the lane at once, and none of them has deferred so often that it is an error."""
+    fn, sent = BlocksFn(), []
+    work = RunState(fn)
+    (item,) = share = [*work.add(in_tables(fn, [(str(row), 10) for row in range(5)], 5))]
+    coordinator = Coordinator(
+        work, [share], send=lambda _, message: sent.append(message), min_piece_seconds=0.05, patience_seconds=10.0
+    )
+    coordinator.connected(0, Hello(0, "worker", 0.0), 0.0)
+    coordinator.received(0, Ready(0, 0, 0.0, 0.0), 0.0)
+    describe = Parts(item.restriction).describe
+    parts = [(describe(Rows(*bounds)), 0.0, None) for bounds in (((1, 0), (5, 0)), ((0, 0), (1, 0)))]
+    coordinator.received(0, Split(item.id, False, None, tuple(parts), 0.0, 0.1), 0.1)
+    origins = {one.restriction.first: one.origin for one in work.ledger.items() if one.id != item.id}
+    assert origins == {0: DEFERRED, 1: WHILE_IT_RAN}
+    coordinator.received(0, Ready(0, 1, 0.0, 0.1), 0.1)
+    assert [one.restriction.first for message in sent if isinstance(message, Assign) for one in message.items] == [0, 1]
 
 
 def test_while_elements_are_expanded_one_lane_does_the_work_of_those_that_do_not_begin():
