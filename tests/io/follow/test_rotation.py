@@ -122,7 +122,7 @@ OFTEN = {
     24,
     33,
     39,
-}  # have all pairs of things that happen one after the other, and all branches
+}  # all pairs of things that happen in a row, all branches
 MORE = pytest.mark.slow("the same with the seeds of OFTEN")
 
 

@@ -81,6 +81,7 @@ class HangsFn(BeatsFn):
             yield row
 
 
+# Dear: a client is a process with a session, whose workers are its own.
 def test_a_client_that_was_killed_is_resumed_and_its_tasks_are_interrupted(connect_server, connect, tmp_path, caplog):
     """The new client has another session. The orphan would hang for ever."""
     (tmp_path / "hang").touch()
@@ -126,6 +127,7 @@ def test_a_worker_that_was_killed_is_replaced(connect, tmp_path):
     assert saved(tmp_path) == EXPECTED
 
 
+# Dear: a server of its own is killed.
 @pytest.mark.filterwarnings("ignore:.RETRIES_EXCEEDED")
 def test_a_server_that_was_killed_is_an_error_and_another_one_ends_the_run(connect, tmp_path):
     """What was committed does not run again."""

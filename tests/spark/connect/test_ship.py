@@ -141,6 +141,7 @@ def test_workers_without_sdf_run_a_dofn_after_ship(calls):
     assert counted(calls.spark) == COUNTED
 
 
+# Dear: a run needs workers that have imported sdf and pandas, and no other session's do.
 def test_runs_over_dataframes_work_after_ship(spark, tmp_path):
     """Before, the error names ship, and nothing is lost: the same call goes on."""
     elements = [("a", 3), ("b", 4)]
@@ -192,6 +193,7 @@ def test_the_path_of_the_client_stays_as_it_is(calls):
     assert after == before
 
 
+# Dear: Spark plans a read in one more process, which imports all that was sent.
 def test_readers_of_files_read_through_the_fsspec_that_was_sent(spark, tmp_path):
     """It is pure Python."""
     (tmp_path / "a.txt").write_text("one\ntwo\n")

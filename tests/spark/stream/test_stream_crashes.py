@@ -32,6 +32,13 @@ ON_S3 = pytest.mark.slow("the same on a disk, and tests/journal/test_journal_pla
 disk = pytest.mark.parametrize("checkpoint", ["disk"], indirect=True)
 
 
+def some_on_s3(on_disk, on_s3, *, soaking):
+    """Mark a test that tries every so many of the points: fewer on S3, which takes longer, but all when soaking."""
+    waiting = [pytest.param("disk", on_disk, marks=CHAINED), pytest.param("S3", on_s3, marks=CHAINED)]
+    soaked = [pytest.param(place, soaking, marks=pytest.mark.soak) for place in ("disk", "S3")]
+    return pytest.mark.parametrize(("checkpoint", "every"), [*waiting, *soaked], indirect=["checkpoint"])
+
+
 @pytest.fixture(scope="module", params=["disk", pytest.param("S3", marks=ON_S3)])
 def checkpoint(request):
     """Give a function that returns the checkpoint of a test that has a folder."""
@@ -129,7 +136,7 @@ def test_a_stream_survives_deaths_one_after_the_other(sc, checkpoint, tmp_path, 
     assert moved
 
 
-@pytest.mark.parametrize("every", [pytest.param(9, marks=CHAINED), pytest.param(1, marks=pytest.mark.soak)])
+@some_on_s3(9, 27, soaking=1)
 def test_a_stream_survives_a_death_at_every_point(sc, checkpoint, points, tmp_path, every):
     """Each time the output is that of the run that nothing disturbed; soaking, no point is left out."""
     died, moved = [], 0
@@ -146,7 +153,7 @@ def test_a_stream_survives_a_death_at_every_point(sc, checkpoint, points, tmp_pa
     assert min(len(died), moved) > 0.8 * len(tried)  # a run that splits elsewhere may be shorter
 
 
-@pytest.mark.parametrize("every", [pytest.param(80, marks=CHAINED), pytest.param(9, marks=pytest.mark.soak)])
+@some_on_s3(80, 160, soaking=9)
 def test_a_stream_survives_deaths_during_recovery(sc, checkpoint, points, tmp_path, every):
     """It dies, and dies again at each of the first points of its second life, and again of its third."""
     deaths = wanted = 0
