@@ -336,7 +336,7 @@ def test_brokers_are_not_waited_for_longer_than_the_user_says(brokers, follow):
 
 @pytest.mark.parametrize("what", ["a pinned part", "partitions", "a commit", "the end"])
 def test_what_cannot_be_put_off_waits_on_its_own(brokers, follow, what, caplog):
-    """The brokers come back when it has said that it asks again; of a commit the library says nothing while it waits."""
+    """The brokers come back when it says that it asks again. While a commit waits, the library says nothing."""
     config = {"bootstrap.servers": brokers.servers, "group.id": "g", **EAGER}
     send(kafka.Producer(config), b"a")
     tail, watch = follow(TailKafka(config), PARTITION), follow(WatchTopics(config), "topic")
