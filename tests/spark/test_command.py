@@ -7,6 +7,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from py4j import java_gateway, protocol
 from pyspark import SparkContext
 
 from sdf.__main__ import main
@@ -17,6 +18,7 @@ def run_here(tmp_path, monkeypatch, capsys):
     """Run a command in this process, in an empty directory, without the context of another test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command adds the directory
+    monkeypatch.setattr(java_gateway, "get_return_value", protocol.get_return_value)  # a SparkSession replaced it
     if SparkContext._active_spark_context is not None:
         SparkContext._active_spark_context.stop()
 

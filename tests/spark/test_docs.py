@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.programs import in_one_process
 from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser
 
@@ -24,8 +25,15 @@ def name(path):
     return path.name
 
 
+@pytest.fixture(scope="module")
+def two_slots(s3_server, start_spark):
+    """Fewer workers than in other tests: each imports what each page needs."""
+    return start_spark("local[2]")
+
+
+# Dear: each page runs jobs, with libraries of its own in every worker.
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name not in ELSEWHERE], ids=name)
-def test_every_snippet_runs(s3_server, sc, tmp_path, monkeypatch, page):
+def test_every_snippet_runs(two_slots, tmp_path, monkeypatch, page):
     """In the order of the page, in an empty folder with notes.txt in it."""
     monkeypatch.chdir(tmp_path)
     Path("notes.txt").write_text("hello\nspark!\n")
@@ -35,7 +43,7 @@ def test_every_snippet_runs(s3_server, sc, tmp_path, monkeypatch, page):
     shown = [one for one in snippets if "invisible" not in one.document.text[one.start : one.start + 40]]
     assert len(shown) == len(fences)
     for snippet in snippets:
-        snippet.namespace.update(__name__="__main__", sc=sc)  # so that classes are pickled by value
+        snippet.namespace.update(__name__="__main__", sc=two_slots)  # so that classes are pickled by value
         snippet.evaluate()
 
 
@@ -78,22 +86,13 @@ def each_alone(files, folder):
     return [run([file], folder) for file in files]
 
 
-ONE_AFTER_THE_OTHER = """
-import runpy, sys
-for file in sys.argv[1:]:
-    runpy.run_path(file, run_name="__main__")
-    print(chr(12), end="")
-"""
-
-
-def in_one_process(files, folder):
-    """The JVM that the first one starts serves the others too."""
-    return run(["-c", ONE_AFTER_THE_OTHER, *files], folder).split(chr(12))[:-1]
+def all_in_one(files, folder):
+    return in_one_process(lambda *arguments: run(arguments, folder), files)
 
 
 # Dear: it starts Spark for three programs.
 @pytest.mark.parametrize(
-    "run_files", [in_one_process, pytest.param(each_alone, marks=pytest.mark.slow("the same test in one process"))]
+    "run_files", [all_in_one, pytest.param(each_alone, marks=pytest.mark.slow("the same test in one process"))]
 )
 def test_the_tutorial_does_what_it_says(tmp_path, run_files):
     """Its files are written into an empty folder, its commands are run, and print what it shows; ... is anything."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.fns import CountFn
+from support.programs import in_one_process
 
 from sdf import run_sdf
 
@@ -54,6 +55,7 @@ from contextlib import suppress
 from pathlib import Path
 from pyspark import InheritableThread, SparkConf, SparkContext
 from support.fns import CountFn
+from support.programs import in_one_process
 from sdf import LiveRunner, run_sdf
 
 folder = Path(sys.argv[1])
@@ -153,6 +155,9 @@ class NotesHooks(CountFn):
         self.note("down ")
 
 
+ACTIONS = ["map", "shuffle", "save", "take"]
+
+
 def run(*command, cwd=ELSEWHERE):
     done = subprocess.run(
         [sys.executable, *command],
@@ -167,25 +172,22 @@ def run(*command, cwd=ELSEWHERE):
     return done.stdout
 
 
-def test_ctrl_c_cancels_the_jobs():
+# Dear, as most tests here: a signal or an example needs a program of its own, which starts a JVM.
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """Interrupt a run and then actions in one program; return what each of both prints."""
+    code = f"{INTERRUPTED}\nprint(chr(12), end='')\n{INTERRUPTED_ACTIONS}"
+    return run("-c", code, str(tmp_path_factory.mktemp("actions")), "notebook", *ACTIONS).split(chr(12))
+
+
+def test_ctrl_c_cancels_the_jobs(interrupted):
     """After KeyboardInterrupt no job is active and no thread of the run is left."""
-    out = run("-c", INTERRUPTED)
-    assert "interrupting" in out
-    assert "left: [] []" in out
+    assert "interrupting" in interrupted[0]
+    assert "left: [] []" in interrupted[0]
 
 
-# Dear, as all tests here: a signal, an exit or an example needs a program of its own, which starts a JVM.
-@pytest.mark.parametrize(
-    ("handler", "actions"),
-    [
-        ("notebook", ["map", "shuffle", "save", "take"]),
-        pytest.param("pyspark", ["map"], marks=pytest.mark.slow("the same test with the handler of a notebook")),
-    ],
-)
-def test_an_interrupted_action_takes_its_job_along(tmp_path, handler, actions):
-    """The job is cancelled, and no other's; the bar ends short of its end; the next action gives all records."""
-    out = run("-c", INTERRUPTED_ACTIONS, str(tmp_path), handler, *actions)
-    assert out.split("\n") == [
+def lines_of(actions):
+    return [
         *(line for action in actions for line in (f"{action}: FAILED", "bar: True")),
         "again: 1000",
         "stored: FAILED",
@@ -194,11 +196,21 @@ def test_an_interrupted_action_takes_its_job_along(tmp_path, handler, actions):
     ]
 
 
+def test_an_interrupted_action_takes_its_job_along(interrupted):
+    """The job is cancelled, and no other's; the bar ends short of its end; the next action gives all records."""
+    assert interrupted[1].split("\n") == lines_of(ACTIONS)
+
+
+@pytest.mark.slow("test_an_interrupted_action_takes_its_job_along: with the handler of a notebook")
+def test_an_action_interrupted_through_pyspark_takes_its_job_along(tmp_path):
+    """PySpark's own handler cancels jobs too."""
+    assert run("-c", INTERRUPTED_ACTIONS, str(tmp_path), "pyspark", "map").split("\n") == lines_of(["map"])
+
+
 def test_teardown_runs_when_a_worker_leaves_by_itself(sc, start_spark, tmp_path):
     """Without reuse each worker leaves after its task, and tears down what it had set up."""
-    of_its_own = start_spark(
-        "local[2]", spark_python_worker_reuse="false"
-    )  # after sc: the JVM keeps the first settings
+    # After sc, as the JVM keeps the settings of its first context.
+    of_its_own = start_spark("local[2]", spark_python_worker_reuse="false")
     assert run_sdf(of_its_own.parallelize([("a", 5)] * 8), NotesHooks(tmp_path)).count() == 40
     until = time.monotonic() + 60
     while set(notes := [path.read_text() for path in tmp_path.iterdir()]) != {"up down "}:
@@ -214,18 +226,30 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "read_fn",
-        "dates",
-        pytest.param("count_fn", marks=pytest.mark.slow("the same test of read_fn")),
-        pytest.param("sweep", marks=pytest.mark.slow("the same test of read_fn")),
-    ],
-)
-def test_examples_run_as_they_are(name):
+TOGETHER = ["read_fn", "dates"]
+
+
+def example(name):
+    return ROOT / "examples" / f"{name}.py"
+
+
+@pytest.fixture(scope="module")
+def printed():
+    """What some examples print."""
+    return dict(zip(TOGETHER, in_one_process(run, map(example, TOGETHER)), strict=True))
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_examples_run_as_they_are(printed, name):
     """python examples/NAME.py prints what it promises."""
-    assert re.search(EXAMPLES[name], run(ROOT / "examples" / f"{name}.py"))
+    assert re.search(EXAMPLES[name], printed[name])
+
+
+@pytest.mark.slow("test_examples_run_as_they_are: two of them, in one process")
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_each_example_runs_as_it_is(name):
+    """In a process of its own."""
+    assert re.search(EXAMPLES[name], run(example(name)))
 
 
 @pytest.mark.slow("test_every_snippet_runs: in another process, whose JVM has been started already")

@@ -97,6 +97,7 @@ def test_delta(sc, tmp_path, duckdb):
     assert in_order(duckdb.from_arrow(table.to_pyarrow_dataset()).fetchall()) == expected
 
 
+@pytest.mark.slow("test_delta")
 def test_iceberg(sc, tmp_path, duckdb):
     """By pyiceberg and, from the files that the table names, DuckDB."""
     pyiceberg = pytest.importorskip("pyiceberg.catalog")
@@ -128,6 +129,7 @@ def test_sqlite(sc, tmp_path):
         assert in_order(connection.execute("SELECT * FROM rows").fetchall()) == expected
 
 
+@pytest.mark.slow("test_sqlite")
 def test_postgresql(sc, tmp_path, postgresql):
     """By psycopg, and by psql if it is there."""
     import psycopg
