@@ -21,6 +21,7 @@ from simulation.executor import Task
 from simulation.faults import LANE_STEP, RECEIPT, SUSPECT_STEP, Fault
 from simulation.lane import LaneChild
 from simulation.stage import StageChild
+from simulation.user import blocks_in
 from simulation.worker import HANG_SECONDS, Worker
 
 LOOK_SECONDS = 0.2  # as in sdf.spark.live.rounds, and the next two
@@ -54,16 +55,13 @@ class CheckedSaving(Saving):
     def commit(self, item_ids, messages, records, seconds):
         (number,) = messages
         item_ids = list(item_ids)
-        held = [(self.ledger.item(item_id).element[0], i) for item_id in item_ids for i in self._range(item_id)]
+        parts = [(self.ledger.item(item_id).element, self.ledger.holds(item_id)) for item_id in item_ids]
+        held = [block for element, part in parts if part is not None for block in blocks_in(element, part)]
         written = self.world.sink.records[number]
         assert sorted(written) == sorted(held), "a segment holds other records than its work items"
         assert (len(written),) == tuple(records), "a segment counts other records"
         self.world.note("committed", tuple(item_ids), number)
         super().commit(item_ids, messages, records, seconds)
-
-    def _range(self, item_id):
-        restriction = self.ledger.holds(item_id)
-        return () if restriction is None else range(*restriction)
 
     def set_aside(self, item, block):
         self.world.note("set aside", item.id, block.element, tuple(block.restriction))
@@ -73,7 +71,7 @@ class CheckedSaving(Saving):
 def open_work(ledger):
     """Return what is neither committed nor set aside, in order."""
     nodes = (node for node in ledger._nodes if not node.void and node.owner not in ledger._sealed)
-    return sorted((node.item.element_id, tuple(node.holds)) for node in nodes)
+    return sorted((node.item.element_id, node.holds.start, node.holds.stop) for node in nodes)
 
 
 @attrs.define(eq=False)

@@ -41,14 +41,8 @@ class Fault(Enum):
     RECEIPT_DOUBLED = "a receipt comes twice", "executor", RECEIPT, SOME, "runner == 'stages'"
     EXPANDED_TWICE = "elements are expanded twice", "executor", ONCE, MUCH, "runner == 'stages' and late"
     WORKER_LOST = "a worker is lost with its child, nobody tells", "worker", ONCE, MUCH, "quarantine"
-    SUSPECT_LOST = (
-        "an executor is lost with a suspect",
-        "executor",
-        SUSPECT_STEP,
-        SOME,
-        "runner == 'lanes' and quarantine",
-    )
-    SUSPECT_GIVEN_UP = "the job of a suspect is given up", "executor", ONCE, MUCH, SUSPECTS
+    SUSPECT_LOST = "an executor is lost with a suspect", "executor", SUSPECT_STEP, MUCH, SUSPECTS
+    SUSPECT_GIVEN_UP = "the job of a suspect is given up", "executor", ONCE, (1,), SUSPECTS
     RAISES = RAISED, "user", ONCE, MUCH, "quarantine"  # these four are the plan's bad blocks
     DIES = DIED, "user", ONCE, MUCH, "quarantine"
     IS_KILLED = KILLED, "user", ONCE, MUCH, "quarantine"

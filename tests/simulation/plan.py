@@ -116,7 +116,7 @@ def draw(seed, **given):
         elements=elements,
         bad=bad,
         faults=draw_faults(choose, **switches),
-        lanes=choose.randint(1, 4),
+        lanes=choose.choice([1, 1, 2, 3, 4]),
         hosts=choose.randint(1, 3),
         slots=choose.randint(1, 3),
         rows=choose.choice([1, 2, 5, 100]),
@@ -131,6 +131,8 @@ def draw(seed, **given):
 
 def draw_elements(choose, *, tables, saved, **_):
     """Return a few elements of different sizes, seldom many of few blocks; tables have more of the plain kind."""
+    if saved and choose.random() < 0.1:
+        return tuple((f"{at} later", 1) for at in range(choose.randint(1, 5)))  # a segment may have run nothing
     number, sizes = choose.randint(1, 3), [0, 1, 3, 12, 40]
     if choose.random() < (0.6 if tables else 0.1):
         number, sizes = choose.randint(5, 40), [0, 1, 1, 2, 3, 8]

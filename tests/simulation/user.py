@@ -73,7 +73,7 @@ class BlocksFn(DoFn):
             self.refused.add(name)
             tracker.defer_remainder(10 * self.delay_seconds)
             return ()
-        if "later" in name and self.random.random() < 0.3:
+        if "later" in name and self.random.random() < 0.5:
             tracker.defer_remainder(0.02)
             return ()
         positions = self.claims(name, tracker)
@@ -113,6 +113,14 @@ def in_batches(positions, size):
 def blocks_of(elements):
     """Return all blocks of elements, in order."""
     return [(name, i) for name, size in elements for i in range(size)]
+
+
+def blocks_in(element, restriction):
+    """Return the blocks in a part of an element, or in rows of a table."""
+    if type(element) is not Table:
+        return [(element[0], i) for i in range(restriction.start, restriction.stop)]
+    rows = range(restriction.first, restriction.end)
+    return [(element.element(row)[0], i) for row in rows for i in range(*element.range_of(row, restriction))]
 
 
 def can_be_cut(name):
