@@ -30,6 +30,7 @@ _LOOK_SECONDS = 0.2  # executors that come wait half of it for work, on average;
 _MOST_IDLE_ROUNDS = 3
 _IDLE_SECONDS = 1.0  # while an attempt waits longer than this for work, a further lane would wait, too
 _END_SECONDS = 1.0  # in which tasks end once their lanes have
+_GONE_SECONDS = 30.0  # in which an attempt of a job that has ended is gone; one that hangs may stay
 _COUNT_SECONDS = 10.0  # slots are counted so long after executors have changed: Spark's counts may lag behind
 _EXECUTOR_LOST = "ExecutorLostFailure"  # in Spark's message about a job that has failed of that
 
@@ -108,7 +109,8 @@ class Rounds:
         try:
             while self._left:
                 self._run_round()
-                self._judge()
+                if not self._waits_for_attempts():
+                    self._judge()
                 if self._left:
                     log.info("%s: the lanes have ended with %d work items left", self._work.name, self._left)
             self._work.ledger.prove()
@@ -144,6 +146,18 @@ class Rounds:
                 self._grow()
             else:
                 self._end_if_over()
+
+    def _waits_for_attempts(self) -> bool:
+        """Return whether attempts outlived their jobs, after waiting until they are gone.
+
+        What they hold cannot be committed before, so these jobs say nothing about whether the run gets on.
+        """
+        until = time.monotonic() + _GONE_SECONDS
+        waited = False
+        while self._work.ledger.uncommitted() and self._served.attempts() and time.monotonic() < until:
+            waited = True
+            self._wait()
+        return waited and not self._served.attempts()
 
     def _start_suspects(self) -> int:
         if self._suspects is None:

@@ -153,14 +153,15 @@ class TakesItsWorkerAlongFn(DoFn):
 def test_a_block_that_takes_its_worker_along_is_set_aside(sc, tmp_path, monkeypatch):
     """Nobody is left to tell: after some losses it runs alone, in jobs that fail, at last while all rest.
 
-    Without retries of tasks the death of a worker fails a job. Here it counts as the loss of an executor.
+    Without retries of tasks the death of a worker fails a job. Here it counts as the loss of an executor. The other lane
+    of that job stays connected for a while: jobs that end meanwhile are none that commit nothing.
     """
     monkeypatch.setattr(segments, "MOST_LOSSES", 2)
     monkeypatch.setattr(rounds, "_EXECUTOR_LOST", "Python worker exited unexpectedly")
     good = [str(number) for number in range(20)]
-    elements = sc.parallelize(["bad", *good], 1)
+    elements = sc.parallelize(["bad", *good], 2)
     fn, options = TakesItsWorkerAlongFn(), {"on_failure": "quarantine", "commit_seconds": 1}
-    summary = save_sdf(elements, fn, FolderSink(tmp_path / "out"), runner=LiveRunner(lanes=1), **options)
+    summary = save_sdf(elements, fn, FolderSink(tmp_path / "out"), runner=LiveRunner(lanes=2), **options)
     assert rows(tmp_path / "out") == sorted((name, 0) for name in good)
     (block,) = summary.failures
     assert (block.element, block.restriction) == ("bad", OffsetRange(0, 1))
