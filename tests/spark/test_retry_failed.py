@@ -104,8 +104,8 @@ def of_iceberg(path):
 
 SINKS = {
     "JsonLinesFiles": (JsonLinesFiles, lines),
-    "TextFiles": (TextFiles, lines),
     "DeltaTable": (DeltaTable, delta),
+    "TextFiles": (TextFiles, lines),
     "ParquetFiles": (ParquetFiles, parquet),
     "IcebergTable": (iceberg, of_iceberg),
     "SqlTable": (sql, database),

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import array, col, create_map, struct, udf
 from pyspark.sql.types import IntegerType
+from support.warm_source import WARM
 
 from sdf.errors import InvalidTypeError, InvalidValueError, UnpicklableError
 from sdf.sinks import DeltaTable, JsonLinesFiles, ParquetFiles, Sink, SqlTable
@@ -27,7 +28,7 @@ def spark(module_retrying_sc):
 @pytest.fixture(scope="module")
 def module_retrying_sc(start_spark):
     """Slots that run a failed task again."""
-    return start_spark("local[4,4]")
+    return start_spark("local[4,4]", **WARM)
 
 
 @pytest.fixture
@@ -210,6 +211,7 @@ def test_arguments_that_make_no_sense(sink, options, error, text):
         data_sink(sink, **options)
 
 
+# Dear: it may be the first to start the Connect server.
 def test_a_client_of_spark_connect_writes(connect, tmp_path):
     """The sink is sent to the server."""
     connect.dataSource.register(data_sink(ParquetFiles(str(tmp_path / "out")), name="files"))

@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+from support.warm_source import WARM
 
 from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.io import ReadCsv, ReadJsonLines, ReadParquet
@@ -33,8 +34,8 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def spark(module_sc):
-    return SparkSession(module_sc)
+def spark(start_spark):
+    return SparkSession(start_spark("local[4]", **WARM))
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 from pyspark.sql.types import StringType, StructType
+from support.warm_source import WARM
 
 from sdf import run_direct
 from sdf.io import ReadCsv, ReadParquet, ReadTable
@@ -34,8 +35,8 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture(scope="module")
-def spark(module_sc):
-    return SparkSession(module_sc)
+def spark(start_spark):
+    return SparkSession(start_spark("local[4]", **WARM))
 
 
 @pytest.fixture
