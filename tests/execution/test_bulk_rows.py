@@ -365,6 +365,28 @@ def test_a_report_names_no_row_that_was_not_there():
     assert [one.row for one, *_ in names.ran(alone, OffsetRange(0, 1), [ran(-1), ran(3)])] == [-1]
 
 
+def test_a_row_that_ran_long_tells_how_long_it_took_to_open():
+    """Up to its first claim, from periodic looks; the rows before it took their own time."""
+    clock = Clock()
+
+    def opens(tracker):
+        for _ in range(3):
+            clock.now += 0.5
+            running.note()
+        yield from tracker.claims()
+
+    executor = Executor(RowFn(b=opens), side_inputs=None, clock=clock)
+    running = executor.start(item_of(table_of([1, 1, 1])))
+    with running.outputs() as outputs:
+        for _ in outputs:
+            running.note()
+            clock.now += 1
+            running.note()
+    executor.end()
+    told, _ = executor.take_report()
+    assert {each.row: (each.seconds, each.opening_seconds) for each in told if each.row == 1} == {1: (2.0, 1.0)}
+
+
 def test_rows_that_all_ran_long_are_told():
     """One of them has what the others have not, such as the records of all."""
     clock = Clock()

@@ -84,6 +84,15 @@ def test_who_has_been_idle_for_longest_takes():
     assert lanes.pair() == (0, 2)
 
 
+@pytest.mark.parametrize(("now", "pair"), [(3.0, (0, 1)), (3.1, None)])
+def test_what_is_left_by_now_must_be_worth_moving(now, pair):
+    """Not what was left when the lane last said so."""
+    lanes = Lanes(2)
+    lanes.on_heartbeat(0, 5.0)
+    lanes.stealing.rests(lanes.attempts[1], 0.0)
+    assert lanes.pair(now) == pair
+
+
 def test_too_little_is_not_worth_moving():
     """Less than two of the smallest pieces."""
     lanes = Lanes(2)
