@@ -271,6 +271,14 @@ def test_parts_whose_sizes_do_not_add_up_count_together_what_the_whole_did(secon
     assert costs.seconds_of(last) == 0.125 * (seconds or 1.0)
 
 
+def test_parts_of_nothing_count_as_nothing():
+    """Whatever their sizes say."""
+    costs = CostModel()
+    front, rest = item_of(0, 0, 4), item_of(1, 4, 9, parent=0)
+    costs.cut(attrs.evolve(front, size=0), 0.5, front, rest)
+    assert (costs.counted(front), costs.counted(rest)) == (0.0, 0.0)
+
+
 def test_parts_whose_sizes_do_not_add_up_follow_like_others():
     """By what they count as: three quarters took 60 s, so the last quarter takes 20."""
     costs = CostModel()
