@@ -187,7 +187,7 @@ class Executors:
         elif fault in (Fault.EXECUTOR_LOST, Fault.SUSPECT_LOST):
             self._lose(attempt.host, fault)
         elif fault is Fault.INNOCENT_KILLED:
-            if len(self.live) == 1 or not attempt.process.is_killed():
+            if not self._several_are_known() or not attempt.process.is_killed():
                 self.world.faults.postpone(fault)
                 return
             self._short_until = self.world.clock.now + SHORT_SECONDS
@@ -196,7 +196,11 @@ class Executors:
 
     def is_short_of_memory(self):
         """Return whether processes may be killed since others beside them have taken the memory."""
-        return self.world.clock.now < self._short_until and len(self.live) > 1
+        return self.world.clock.now < self._short_until and self._several_are_known()
+
+    def _several_are_known(self):
+        """Return whether several processes run that the driver knows of: it cannot know who takes memory else."""
+        return sum(not attempt.process.is_cut() for attempt in self.live.values()) > 1
 
     def _lose(self, host, fault):
         """A host is lost with all attempts on it, and comes again; Spark runs the tasks again."""

@@ -59,6 +59,7 @@ class Fault(Enum):
 
 BAD_BLOCKS = {RAISED: Fault.RAISES, DIED: Fault.DIES, KILLED: Fault.IS_KILLED, HUNG: Fault.HANGS}
 TWINS = ((Fault.COPY.name, 5, 6), (Fault.TWIN_CRASH.name, 10, 6))  # drawn together, as they seldom meet else
+LEAVERS = ((Fault.LEAVE.name, 3, 4), (Fault.TOLD_TO_LEAVE.name, 3, 4))
 DRAWN = [fault for fault in Fault if fault not in BAD_BLOCKS.values()]
 
 
@@ -130,6 +131,8 @@ def draw_faults(choose, **switches):
     """Return the faults of a plan, as (name, one in so many opportunities, most)."""
     if choose.random() < 0.1:
         return TWINS
+    if Fault.LEAVE.can_strike(**switches) and choose.random() < 0.2:
+        return LEAVERS
     count = choose.choice([0, 1, 2, 3, 3, 5, 30])
     can = [fault for fault in DRAWN if fault.can_strike(**switches)]
     found = choose.sample(can, min(count, len(can)))

@@ -131,7 +131,7 @@ def draw(seed, **given):
 
 def draw_elements(choose, *, tables, saved, **_):
     """Return a few elements of different sizes, seldom many of few blocks; tables have more of the plain kind."""
-    if saved and choose.random() < 0.1:
+    if saved and choose.random() < 0.2:
         return tuple((f"{at} later", 1) for at in range(choose.randint(1, 5)))  # a segment may have run nothing
     number, sizes = choose.randint(1, 3), [0, 1, 3, 12, 40]
     if choose.random() < (0.6 if tables else 0.1):

@@ -47,6 +47,10 @@ class Worker:
             else:
                 return self.child if self.is_lane else result
 
+    def is_cut(self):
+        """Return whether the driver hears nothing of it any more."""
+        return self.is_lane and self.child.connection.cut
+
     def is_killed(self):
         return self.child.is_killed()
 
