@@ -153,8 +153,8 @@ class TakesItsWorkerAlongFn(DoFn):
 def test_a_block_that_takes_its_worker_along_is_set_aside(sc, tmp_path, monkeypatch):
     """Nobody is left to tell: after some losses it runs alone, in jobs that fail, at last while all rest.
 
-    Without retries of tasks the death of a worker fails a job. Here it counts as the loss of an executor. The other lane
-    of that job stays connected for a while: jobs that end meanwhile are none that commit nothing.
+    Without retries of tasks the death of a worker fails a job. Here it counts as the loss of an executor. The other
+    lane of that job stays connected for some time. Jobs that end meanwhile do not count as jobs that commit nothing.
     """
     monkeypatch.setattr(segments, "MOST_LOSSES", 2)
     monkeypatch.setattr(rounds, "_EXECUTOR_LOST", "Python worker exited unexpectedly")
