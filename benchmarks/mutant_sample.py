@@ -67,8 +67,10 @@ def candidates(sdf, package):
     for path in sorted((sdf / package).rglob("*.py")):
         code, file, seen = path.read_text(), path.relative_to(sdf).as_posix(), Counter()
         lines = code.splitlines()
-        for (kind, (line, _)), ways in sorted(places(code).items()):
+        for (kind, (line, column)), ways in sorted(places(code).items()):
             text = lines[line - 1].strip()
+            if lines[line - 1][column : column + 2] in ("*,", "/,"):  # of parameters, no operator
+                continue
             seen[kind, text] += 1
             name = f"{file} | {text} | {kind} {seen[kind, text]}"
             rank = hashlib.sha256(f"{SEED} {name}".encode()).hexdigest()

@@ -222,8 +222,9 @@ class Trial:
     def meet(self, known, file, line, way):
         """Return what came of a mutant without Spark."""
         about, spent, state, by = known["tests"], 0.0, "survived", None
+        rounds = [*self.rounds(known, file, line)]  # by the lines of sdf as it is
         with self.mutant(file, way) as diff:
-            for names, is_long in self.rounds(known, file, line):
+            for names, is_long in rounds:
                 if not names:
                     continue
                 self.failed.unlink(missing_ok=True)
