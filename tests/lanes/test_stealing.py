@@ -84,6 +84,15 @@ def test_who_has_been_idle_for_longest_takes():
     assert lanes.pair() == (0, 2)
 
 
+def test_what_a_lane_has_given_back_is_not_expected_of_it():
+    """Only what it runs is left there; what came back counts where it is queued."""
+    lanes = Lanes(1)
+    lanes.on_heartbeat(0, 5.0, unstarted=3)
+    assert lanes.stealing.seconds_left(lanes.attempts[0]) == 8.0
+    lanes.attempts[0].has_returned()
+    assert lanes.stealing.seconds_left(lanes.attempts[0]) == 5.0
+
+
 @pytest.mark.parametrize(("now", "pair"), [(3.0, (0, 1)), (3.1, None)])
 def test_what_is_left_by_now_must_be_worth_moving(now, pair):
     """Not what was left when the lane last said so."""
