@@ -362,12 +362,14 @@ def test_slots_of_a_report_are_the_most_lanes_that_ran_at_once():
 
 
 def test_a_report_while_lanes_run_says_for_how_long():
-    """So far; once they have gone it stands still."""
+    """So far; once they have gone it stands still, until others come."""
     run = Run(2)
     run.begins(0, 10.0)
     assert run.coordinator.report(13.0).seconds == 3.0
     run.coordinator.lost(0, 14.0)
     assert run.coordinator.report(99.0).seconds == 4.0
+    run.begins(1, 100.0)
+    assert run.coordinator.report(103.0).seconds == 7.0
 
 
 def test_a_report_of_lanes_that_ran_and_have_not_ended_says_so():
