@@ -35,7 +35,10 @@ def parts_of(remaining):
     return {one.id: one.part for one in remaining}
 
 
-@pytest.mark.parametrize("seed", range(20))
+MORE_SEEDS = [pytest.param(seed, marks=pytest.mark.slow("the same test with other seeds")) for seed in range(6, 20)]
+
+
+@pytest.mark.parametrize("seed", [*range(6), *MORE_SEEDS])
 def test_what_is_loaded_is_what_was_stored(seed):
     """After any changes, also if it was loaded in between; ids stay, and none is given twice."""
     chance, files, remaining, given = random.Random(seed), Files(), Remaining(), set()

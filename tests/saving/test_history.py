@@ -195,7 +195,13 @@ def random_run(seed):
     return log, driver
 
 
-@pytest.mark.parametrize("seed", range(300))
+def seeds(count, *some):
+    """Parametrize with seeds, some of which take every branch; the others wait for `make test-all`."""
+    rest = pytest.mark.slow("the same test with other seeds")
+    return pytest.mark.parametrize("seed", [pytest.param(n, marks=() if n in some else rest) for n in range(count)])
+
+
+@seeds(300, *range(30), 270)
 def test_the_next_driver_has_the_same_open_work(seed):
     """With its restrictions, watermark states and due times, after any history of several drivers."""
     log, driver = random_run(seed)
@@ -204,7 +210,7 @@ def test_the_next_driver_has_the_same_open_work(seed):
     assert Driver(log).open_work() == before
 
 
-@pytest.mark.parametrize("seed", range(60))
+@seeds(60, *range(12), 20)
 def test_any_beginning_of_the_log_is_a_state(seed):
     """A crash may cut it anywhere: what is committed and what is open tile the elements."""
     log, _ = random_run(seed)

@@ -288,6 +288,7 @@ def test_drivers_of_one_run_at_once(tmp_path):
     assert (rows(new), rows(old)) == (pairs(1, 2), pairs(0, 1, 2))
 
 
+@pytest.mark.slow("test_iceberg.py::test_another_appender_meanwhile, and test_delta.py::test_runs_at_once")
 def test_runs_at_once(sink):
     """Each adds its rows, the first of them makes the table."""
     drivers = []
