@@ -48,7 +48,7 @@ class Tree:
         return {".".join(parts)} if parts[0] == "sdf" else {".".join(parts[1:]), parts[-1]} - {""}
 
     def imports_of(self, path):
-        """Return the files that a file imports, or names in a string; a package's own file is imported with a module."""
+        """Return the files that a file imports, or names in a string; with a module, its packages are imported."""
         found = set()
         for one in ast.walk(self.parsed[path]):
             if isinstance(one, ast.Import):

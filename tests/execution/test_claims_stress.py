@@ -1,4 +1,4 @@
-"""Thousands of splits, a million in the soak, while `process` loops over claims(): what it is given is what the runner believes it has.
+"""Splits in large numbers while `process` loops over claims(): it is given exactly what the runner believes it has.
 
 Two threads split, as often as they can, while another one takes what claims() delivers. Python may switch threads
 between any two steps.

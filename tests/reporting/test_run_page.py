@@ -218,7 +218,9 @@ def test_slow_blocks_refusals_and_remarks_are_listed():
         ("ten pieces", "light"),
         ("ten pieces", "dark"),
         ("50,000 pieces", "dark"),
-        pytest.param("50,000 pieces", "light", marks=pytest.mark.slow("the same test with ten pieces, in both schemes")),
+        pytest.param(
+            "50,000 pieces", "light", marks=pytest.mark.slow("the same test with ten pieces, in both schemes")
+        ),
         ("a stream", "light"),
         pytest.param("a stream", "dark", marks=pytest.mark.slow("the same test with ten pieces, in both schemes")),
     ],

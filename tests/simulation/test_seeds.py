@@ -7,7 +7,7 @@ from simulation.faults import Fault
 from simulation.world import counts_of
 
 SEEDS = 500
-MORE = pytest.mark.slow(f"the first {SEEDS} seeds")
+MORE = pytest.mark.slow(f"the same test with the first {SEEDS} seeds")
 CHUNKS = [
     pytest.param(range(SEEDS, SEEDS + 1000), marks=MORE),
     pytest.param(range(SEEDS + 1000, SEEDS + 2000), marks=MORE),
@@ -58,7 +58,7 @@ def test_no_combination_is_drawn_that_the_product_does_not_have(runner):
 # 10,000 blocks of which 37 fail.
 
 TEN_THOUSAND = [(plans.LANES, True), (plans.STAGES, False), (plans.STAGES, True)]
-RUNS = [range(1), pytest.param(range(1, 5), marks=pytest.mark.slow("seed 0"))]
+RUNS = [range(1), pytest.param(range(1, 5), marks=pytest.mark.slow("the same test with seed 0"))]
 RUNS += [pytest.param(range(at, at + 20), marks=pytest.mark.soak) for at in range(10, 110, 20)]
 OFTEN = (Fault.RAISES, Fault.DIES, Fault.IS_KILLED, Fault.HANGS, Fault.EXECUTOR_LOST, Fault.INNOCENT_KILLED, Fault.COPY)
 

@@ -195,7 +195,7 @@ class HeldFn(WaitsFn):
         return OffsetRange(0, 3)
 
 
-by_group = pytest.mark.slow("the same when all jobs are cancelled")
+by_group = pytest.mark.slow("the same test when all jobs are cancelled")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_an_action_that_is_cancelled_can_be_run_again(sc, tmp_path, cancel):
     assert sorted(result.collect()) == RECORDS
 
 
-once = pytest.mark.slow("the case of two deaths, of which the first one is such a case")
+once = pytest.mark.slow("the same test with two deaths, of which the first one is such a case")
 
 
 @pytest.mark.parametrize(("slots", "deaths"), [pytest.param(2, 1, marks=once), pytest.param(1, 1, marks=once), (1, 2)])

@@ -112,7 +112,7 @@ class World:
 
 # With these seeds any two things happen in a row, at any second of a scan, and all branches are taken.
 OFTEN = {0, 2, 3, 4, 7, 10, 11, 21, 24, 33, 39}
-MORE = pytest.mark.slow("the same with the seeds of OFTEN")
+MORE = pytest.mark.slow("the same test with the seeds of OFTEN")
 
 
 @pytest.mark.parametrize("seed", [seed if seed in OFTEN else pytest.param(seed, marks=MORE) for seed in range(40)])

@@ -135,7 +135,7 @@ class TagsFn(OneFn):
 
 
 FOLDERS = ["plain", "a[b]c", "{a,b}", "star*", "what?", "back\\slash", "p=1", "50%"]
-ALONE = pytest.mark.slow("the same with all these names in one")
+ALONE = pytest.mark.slow("the same test with all these names in one")
 
 
 @pytest.mark.parametrize("folder", ["p=1 " + "".join(FOLDERS), *(pytest.param(name, marks=ALONE) for name in FOLDERS)])

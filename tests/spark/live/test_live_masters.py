@@ -31,7 +31,7 @@ def retries(start_spark):
     return start_spark("local[4,4]", **WARM)
 
 
-at_another_record = pytest.mark.slow("the same at record 140")
+at_another_record = pytest.mark.slow("the same test at record 140")
 
 
 @pytest.mark.parametrize("what", [boom, kill_worker], ids=["raises", "is killed"])

@@ -398,7 +398,7 @@ def standalone(start_clean, tmp_path):
             start_clean("local[1]")  # before the cluster is gone
 
 
-@pytest.mark.slow("the tests above, an event each, on executors of one host")
+@pytest.mark.slow("test_executors_that_come_get_lanes, test_all_lanes_of_an_executor_leave_together")
 def test_hosts_come_and_go(standalone, tmp_path, noted):
     """A third host joins a standalone cluster, and has a lane; then one is killed, and the other one decommissioned."""
     cluster, sc = standalone

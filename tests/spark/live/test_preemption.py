@@ -46,7 +46,7 @@ def test_a_worker_that_is_told_to_end_loses_nothing(sc, tmp_path, to, number, op
     assert summary.report.retries == 0
 
 
-in_child = pytest.mark.slow("the same of a worker without a child, and the worker of a child that is told to end")
+in_child = pytest.mark.slow("the same test of a worker without a child, and the worker of a child that is told to end")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def die():
 
 
 CHAINED = pytest.mark.slow("test_a_stream_survives_deaths_one_after_the_other")
-ON_S3 = pytest.mark.slow("the same on a disk, and tests/journal/test_journal_places.py on S3")
+ON_S3 = pytest.mark.slow("the same test on a disk, and tests/journal/test_journal_places.py on S3")
 disk = pytest.mark.parametrize("checkpoint", ["disk"], indirect=True)
 
 

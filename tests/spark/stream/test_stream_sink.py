@@ -91,7 +91,7 @@ def test_a_table_gets_each_record_once(sc, tmp_path, table):
 
 
 WHENS = ["before prepare", "before commit", "after commit", "after clean"]
-TWICE = pytest.mark.slow("the same of Sqlite, and of the other tables after their commit")
+TWICE = pytest.mark.slow("the same test of Sqlite, and of the other tables after their commit")
 
 
 @pytest.mark.parametrize(
