@@ -502,6 +502,7 @@ def of_the_commit(points):
     return [at for at in points.kinds() if points.seen[at - 1].split()[1] in ("copy", "create_write_transaction", "rm")]
 
 
+# Dear: on S3 each death is followed by two runs of some fifty requests.
 @pytest.mark.parametrize(
     ("where", "exists", "choose"),
     [("disk", False, Points.kinds), ("disk", True, Points.kinds), ("s3", True, of_the_commit)],

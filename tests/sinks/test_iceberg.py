@@ -273,6 +273,7 @@ def run_at_once(*drivers):
     at_once(*[(sink.commit, messages, token) for sink, messages, token in drivers], importing=modules)
 
 
+# Dear: a process of its own imports pyiceberg.
 def test_drivers_of_one_run_at_once(tmp_path):
     """All end well, and the rows are there once: in a table that they make, and in one that was there."""
     homes = tmp_path / "new", tmp_path / "old"

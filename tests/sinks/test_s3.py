@@ -272,6 +272,7 @@ POINTS = [
 ]
 
 
+# Dear: each death is followed by two runs of some fifty requests.
 @pytest.mark.parametrize("choose", POINTS)
 def test_a_run_that_dies_anywhere_is_resumed(store, monkeypatch, capsys, choose):
     """At each change of the store; who waits for the marker sees all or nothing."""

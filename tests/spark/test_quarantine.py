@@ -82,6 +82,7 @@ def kinds(of, *some, instead):
     )
 
 
+# Dear: each attempt at a block is a process.
 @kinds(EVERY, "raises", "exits", "hangs in C", instead="test_the_error_says_what_happened")
 def test_a_bad_block_is_set_aside_and_all_others_are_there_once(sc, what):
     """Alone in its part; also the first and the last one, and two in a row."""
@@ -94,6 +95,7 @@ def test_a_bad_block_is_set_aside_and_all_others_are_there_once(sc, what):
     assert "4 blocks failed; everything but these is here exactly once" in str(report)
 
 
+# Dear: each attempt at a block is a process.
 def test_the_error_says_what_happened(sc):
     """Type and message of an exception, or how the process ended; all other blocks are there once."""
     bad = {(0, at * 10): what for at, what in enumerate(EVERY)}

@@ -351,6 +351,7 @@ def home(module_sc, tmp_path_factory):
     return home_of
 
 
+# Dear: each death is followed by a run.
 @every(54, 27, 1)
 def test_a_retry_survives_a_death_at_every_point(home, runner, sink, read, step):
     """The same call ends it. Soaking, no point is left out. Nothing is there before its commit, and nothing twice."""

@@ -82,6 +82,7 @@ def survive(sc, folder, runner, sink, *deaths):
     return passed
 
 
+# Dear: each death is followed by a run.
 @every(14, 7, 1)
 def test_a_run_survives_a_death_at_every_point(sc, tmp_path, whole, runner, sink, step):
     """Soaking, no point is left out. Nothing is visible before the commit, and nothing but the result is left."""

@@ -1,6 +1,7 @@
 """`pytest --cpu-seconds 20`: print the tests that take the most CPU, with the processes that they start.
 
 The wall time of a test says little on a busy machine. Its CPU seconds decide which tier it belongs to.
+What a process has used is lost if its parent is killed, so a test that kills processes takes more than it says.
 """
 
 import os
