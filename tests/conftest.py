@@ -10,6 +10,7 @@ from support.connect_server import connect, connect_server  # noqa: F401, fixtur
 from support.cpu_seconds import CpuSeconds
 from support.postgresql import postgresql  # noqa: F401, a fixture
 from support.small_disk import small_disk  # noqa: F401, a fixture
+from support.warm import WARM
 
 HERE = Path(__file__).parent
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -57,7 +58,7 @@ def start(master, **settings):
     for name in ("PYTHONPATH", S3):  # the JVM keeps the environment of its start
         if name in os.environ:
             conf.set(f"spark.executorEnv.{name}", os.environ[name])
-    for name, value in {"spark_default_parallelism": "4", **settings}.items():
+    for name, value in {"spark_default_parallelism": "4", **dict.fromkeys(WARM), **settings}.items():
         if value is not None:
             conf.set(name.replace("_", "."), value)
         elif conf._jconf is not None:  # the JVM keeps what its first context was given
@@ -104,7 +105,7 @@ def stopped_at_the_end():
 def shared():
     """Return the context of all tests that start no other; it is started if it is not there."""
     if not (running and running[0].appName == "sdf tests" and running[0].master == "local[4]" and running[0]._jsc):
-        start("local[4]")
+        start("local[4]", **WARM)
     return running[0]
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from support.fns import CountFn, NotesRuns, expected
 from support.killing import lose_blocks
-from support.warm_pyspark import WARM
+from support.warm import WARM
 
 from sdf import LiveRunner, OffsetRangeTracker, StagedRunner, TaggedOutput, run_sdf
 from sdf.errors import ProcessError

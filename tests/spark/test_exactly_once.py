@@ -11,7 +11,7 @@ from itertools import chain
 import pytest
 from support.fns import CountFn, NotesRuns, OddFn, SlowCountFn, expected
 from support.killing import lose_blocks
-from support.warm_pyspark import WARM
+from support.warm import WARM
 
 from sdf import MonotonicWatermark, StagedRunner, TaggedOutput, run_sdf
 from sdf.errors import LedgerError

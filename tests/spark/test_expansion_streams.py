@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark import accumulators
-from support.warm_pyspark import WARM
+from support.warm import WARM
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
 from sdf.errors import SdfError, StageError, UnpicklableError

@@ -10,7 +10,7 @@ import pytest
 from support.failing import FailsAt, kill_worker, once
 from support.fns import SlowCountFn, expected
 from support.saving import FolderSink, rows
-from support.warm_pyspark import WARM
+from support.warm import WARM
 
 from sdf import LiveRunner, StagedRunner, run_sdf, save_sdf
 from sdf.spark.live.link import Link

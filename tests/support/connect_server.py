@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.warm import DAEMON
+
 _UP_SECONDS = 180.0
 
 
@@ -95,7 +97,7 @@ class ConnectServer:
 def connect_server():
     """One server for all tests of a process: local[4], which runs a failed task again, once."""
     pytest.importorskip("grpc")
-    server = ConnectServer("local[4,2]", settings={"spark.python.daemon.module": "support.warm_daemon"})
+    server = ConnectServer("local[4,2]", settings={"spark.python.daemon.module": DAEMON})
     yield server
     server.stop()
 

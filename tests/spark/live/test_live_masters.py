@@ -14,7 +14,7 @@ import pytest
 from pyspark import TaskContext
 from support.failing import FailsAt, kill_worker, once
 from support.fns import CountFn, SlowCountFn, UnplannedFn, expected
-from support.warm_pyspark import WARM
+from support.warm import WARM
 
 from sdf import LiveRunner, run_sdf
 

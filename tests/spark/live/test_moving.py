@@ -17,7 +17,7 @@ from support.fns import EVERY_FN, SlowCountFn, expected
 from support.killing import descendants, kill_jvm, kill_my_executor, my_jvm
 from support.saving import FolderSink, rows
 from support.signalled import SignalledFn, claims_noted
-from support.warm_pyspark import WARM
+from support.warm import WARM
 
 from sdf import DoFn, LiveRunner, OffsetRange, run_sdf, save_sdf
 from sdf.lanes import segments

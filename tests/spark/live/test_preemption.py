@@ -14,7 +14,7 @@ import pytest
 from support.killing import parent_of
 from support.saving import FolderSink, rows
 from support.signalled import SignalledFn, claims_noted
-from support.warm_pyspark import WARM
+from support.warm import WARM
 
 from sdf import DoFn, LiveRunner, OffsetRange, save_sdf
 from sdf.lanes import segments

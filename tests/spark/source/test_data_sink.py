@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import array, col, create_map, struct, udf
 from pyspark.sql.types import IntegerType
-from support.warm_source import WARM
+from support.warm import WARM
 
 from sdf.errors import InvalidTypeError, InvalidValueError, UnpicklableError
 from sdf.sinks import DeltaTable, JsonLinesFiles, ParquetFiles, Sink, SqlTable

@@ -20,7 +20,6 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 from support.fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, expected
-from support.warm_source import WARM
 
 from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, OffsetRange, run_direct
 from sdf.errors import DeferError, InvalidTypeError, UnpicklableError
@@ -39,8 +38,8 @@ COUNTED = "name string, i long"
 
 
 @pytest.fixture(scope="module")
-def spark(start_spark):
-    return SparkSession(start_spark("local[4]", **WARM))
+def spark(module_sc):
+    return SparkSession(module_sc)
 
 
 @pytest.fixture

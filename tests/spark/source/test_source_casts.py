@@ -10,7 +10,6 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
-from support.warm_source import WARM
 
 from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.io import ReadCsv, ReadJsonLines, ReadParquet
@@ -34,8 +33,8 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def spark(start_spark):
-    return SparkSession(start_spark("local[4]", **WARM))
+def spark(module_sc):
+    return SparkSession(module_sc)
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 from pyspark.sql.types import StringType, StructType
-from support.warm_source import WARM
 
 from sdf import run_direct
 from sdf.io import ReadCsv, ReadParquet, ReadTable
@@ -35,8 +34,8 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture(scope="module")
-def spark(start_spark):
-    return SparkSession(start_spark("local[4]", **WARM))
+def spark(module_sc):
+    return SparkSession(module_sc)
 
 
 @pytest.fixture
