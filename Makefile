@@ -4,7 +4,7 @@ BEGAN := $(shell date +%s)
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal --durations 20  # much of it waits
+PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal --durations 20  # much of it waits
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 unexport PYTHONDONTWRITEBYTECODE  # images of containers set it; each process would compile sdf and the tests anew
