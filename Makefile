@@ -65,13 +65,13 @@ demo: .venv/demo-ready  ## Run the main job: count records of real Avro files, o
 	$(BIN)/python examples/read_fn.py
 	@echo "make demo took $$(($$(date +%s) - $(BEGAN))) s, setup and run."
 
-test-fast: setup  ## Run the tests that need no Spark, in 90 seconds on two cores
+test-fast: setup  ## Run the tests that need no Spark
 	$(PYTEST) -m "not spark and not slow and not soak"
 
-test: setup  ## Run a test of every capability, Spark's included, in ten minutes
+test: setup  ## Run a test of every capability, Spark's included
 	$(PYTEST) -m "not slow and not soak"
 
-test-all: setup  ## Run all tests but the soak, in half an hour
+test-all: setup  ## Run all tests but the soak
 	$(PYTEST) -m "not soak"
 
 test-reached: setup  ## Run those tests that make test leaves to make test-all, if what has changed since BASE reaches them
