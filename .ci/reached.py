@@ -1,4 +1,4 @@
-"""Print the test files that a change can reach: those that import a changed file, at whatever remove.
+"""Print the test files that a change can reach. They import a changed file, directly or through other files.
 
     python .ci/reached.py origin/main
 
@@ -81,7 +81,8 @@ class Tree:
         Args:
             changed: their paths from the root of the checkout.
         """
-        if any(one.startswith(SHARED) for one in changed):
+        unknown = [one for one in changed if one.startswith("sdf/") and Path(one) not in self.parsed]  # deleted
+        if unknown or any(one.startswith(SHARED) for one in changed):
             return None
         modules = {Path(one) for one in changed} & {*self.parsed}
         others = [Path(one) for one in changed if not one.startswith("sdf/") and one not in READ_BY_PEOPLE]

@@ -175,6 +175,7 @@ def reached(tmp_path):
         (["docs/page.md"], ["test_docs"]),
         (["examples/count.py"], ["test_examples"]),
         (["sdf/run.py", "setup.cfg"], ["tests"]),
+        (["sdf/template.html"], ["tests"]),
     ],
     ids=str,
 )

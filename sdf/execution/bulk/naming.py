@@ -78,7 +78,7 @@ class RowNames:
         """
         if type(item.element) is not Table:
             return [(ran, item.element_id, item.element, held) for ran in all_ran if ran.row < 0]
-        if held is None:  # its first row deferred before a claim, and took all that lies behind along
+        if held is None:  # its first row deferred before a claim; the rows behind it went with it
             row = item.restriction.first
             return [(ran, item.element_id + row, self.element(item, row), None) for ran in all_ran if ran.row < 0]
         table, named = item.element, {ran.row for ran in all_ran}
