@@ -18,9 +18,13 @@ with suppress(ImportError):  # workers without sdf, or without pandas, are teste
     import pyspark.sql.worker.plan_data_source_read  # noqa: F401
     import pytest  # noqa: F401
 
+    import sdf.io
     import sdf.sinks
+    import sdf.spark.connect.tasks
     import sdf.spark.live.link
+    import sdf.spark.run
     import sdf.spark.source
+    import sdf.spark.staged.save_task
     import sdf.spark.staged.task  # noqa: F401
     from support import failing, fns, killing  # noqa: F401
 
