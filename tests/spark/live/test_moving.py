@@ -53,7 +53,7 @@ class BlocksFn(DoFn):
 
 
 class AwaitsGoFn(BlocksFn):
-    """Notes its executor and stage. Blocks take 50 ms until there is a file "go": the run outlasts what is waited for.
+    """Notes its executor and stage, a dot a block. Blocks take 50 ms until there is a file "go": the run outlasts what is waited for.
 
     Args:
         path: the folder of the notes and the file.
@@ -63,7 +63,8 @@ class AwaitsGoFn(BlocksFn):
         self.path = str(path)
 
     def run(self, block):
-        Path(self.path, f"{my_jvm()} {TaskContext.get().stageId()}").touch()
+        with Path(self.path, f"{my_jvm()} {TaskContext.get().stageId()}").open("a") as note:
+            note.write(".")
         if not Path(self.path, "go").exists():
             time.sleep(0.05)
 
@@ -100,6 +101,11 @@ def meanwhile(act):
 def executors(noted):
     """Return the executors that have run something, and the last stage of each."""
     return dict(sorted([int(word) for word in path.name.split()] for path in noted.iterdir() if " " in path.name))
+
+
+def blocks_run(noted):
+    """Return how many blocks each executor has run in each stage."""
+    return [path.stat().st_size for path in noted.iterdir() if " " in path.name]
 
 
 def await_lanes(noted, count):
@@ -282,7 +288,7 @@ def test_losses_of_executors_do_not_add_up_to_sparks_limit(cluster, tmp_path, no
         return came and stages[came] > min(stages.values()) and came
 
     def lose(wait):
-        wait(lambda: len(executors(noted)) == 2)
+        wait(lambda: len(executors(noted)) == 2 and min(blocks_run(noted)) >= 20)  # a second: the driver has seen both
         first = set(executors(noted))
         kill(min(first))
         wait(lambda: replaced(first))
