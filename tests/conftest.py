@@ -20,6 +20,7 @@ if ARCHIVE.exists():
     FLAGS += f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable"
 os.environ.setdefault("JDK_JAVA_OPTIONS", FLAGS)
 S3 = "FSSPEC_S3"
+SERVERS = {"s3_server", "postgresql", "brokers"}  # fixtures
 FOLDERS = sorted({str(path.parent) for path in HERE.rglob("*.py") if path.parent.name != "support"})
 os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])
 
@@ -37,6 +38,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "spark" in item.path.relative_to(HERE).parts:
             item.add_marker(pytest.mark.spark)
+        if SERVERS & set(item.fixturenames):
+            item.add_marker(pytest.mark.server)
 
 
 running = []  # at most one context

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.programs import in_one_process
+from support.warm import WARM_FOLDER
 from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser
 
@@ -73,7 +74,7 @@ def test_the_tests_that_pages_name_are_there():
 
 
 def run(arguments, folder):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), WARM_FOLDER])}
     command = [sys.executable, *arguments]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False

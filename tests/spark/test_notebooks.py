@@ -32,11 +32,23 @@ def shown(notebook, begin, kind="text/plain"):
     return next(one.data[kind] for one in outputs_of(notebook, begin) if one.output_type == "execute_result")
 
 
+AS_IT_IS = pytest.param(6000, marks=pytest.mark.slow("the same test with a tenth of the recording"))
+
+
+@pytest.fixture(scope="module", params=[600, AS_IT_IS])
+def seconds(request):
+    """How long the long recording is."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def skewed(tmp_path_factory):
+def skewed(tmp_path_factory, seconds):
     """The notebook of examples/, with its outputs."""
+    notebook = nbformat.read(SKEWED, 4)
+    (files,) = [cell for cell in notebook.cells if '"engine": 6000' in cell.source]
+    files.source = files.source.replace('"engine": 6000', f'"engine": {seconds}')
     with pytest.MonkeyPatch.context() as monkeypatch:
-        return executed(nbformat.read(SKEWED, 4), tmp_path_factory.mktemp("notebook"), monkeypatch)
+        return executed(notebook, tmp_path_factory.mktemp("notebook"), monkeypatch)
 
 
 def test_the_notebook_is_kept_without_outputs():
@@ -47,10 +59,10 @@ def test_the_notebook_is_kept_without_outputs():
     assert [(cell.outputs, cell.execution_count) for cell in cells] == [([], None)] * len(cells)
 
 
-def test_all_records_of_the_huge_file_are_there(skewed):
+def test_all_records_of_the_huge_file_are_there(skewed, seconds):
     """Each second of the recording, once."""
-    assert shown(skewed, "features = run_sdf") == "6420"
-    assert re.search(r"engine +6000", shown(skewed, "features.toDF()"))
+    assert shown(skewed, "features = run_sdf") == str(seconds + 420)
+    assert re.search(rf"engine +{seconds}", shown(skewed, "features.toDF()"))
 
 
 def test_a_cell_shows_the_report(skewed):
@@ -61,14 +73,15 @@ def test_a_cell_shows_the_report(skewed):
     assert re.search(r"straggler: .*engine\.npy.* it was split into \d+ parts", html)
 
 
-def test_the_bar_is_a_widget_that_knows_how_much_there_is(skewed):
+def test_the_bar_is_a_widget_that_knows_how_much_there_is(skewed, seconds):
     """It is full at the end, and shows the cell of the error how far that came; no cell has more than its bar."""
+    whole = seconds + 420.0
     widgets = [one["state"] for one in skewed.metadata.widgets[WIDGETS]["state"].values()]
     bars = [one for one in widgets if one["_model_name"] == "FloatProgressModel"]
     assert sorted((one["bar_style"], one["max"]) for one in bars) == [
-        ("danger", 6420.0), ("success", 6420.0), ("success", 6420.0)
+        ("danger", whole), ("success", whole), ("success", whole)
     ]  # fmt: skip
-    assert [one["value"] for one in bars if one["bar_style"] == "success"] == [6420.0, 6420.0]
+    assert [one["value"] for one in bars if one["bar_style"] == "success"] == [whole, whole]
     kinds = [one.output_type for one in outputs_of(skewed, "features = run_sdf")]
     assert kinds == ["display_data", "execute_result"]
 
@@ -84,9 +97,9 @@ def test_an_error_shows_the_line_of_the_cell_and_hardly_any_of_sdf(skewed):
     assert len(text.splitlines()) < 40
 
 
-def test_what_was_saved_is_read_by_pandas_and_spark(skewed):
+def test_what_was_saved_is_read_by_pandas_and_spark(skewed, seconds):
     """The silent second is the one without a crest."""
-    assert outputs_of(skewed, "saved = save_sdf")[-1].text.startswith("saved 6,420 records in ")
+    assert outputs_of(skewed, "saved = save_sdf")[-1].text.startswith(f"saved {seconds + 420:,} records in ")
     assert re.search(r"cellar +17 +0\.0 .*NaN$", shown(skewed, "table = pd.read_parquet"))
     assert re.search(r"engine +3\.\d", shown(skewed, "spark.read.parquet"))
 

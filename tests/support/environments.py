@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.warm import WARM_FOLDER
+
 _SPARKS_OWN = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "dateutil", "pytz", "tzdata", "six")
 
 
@@ -28,4 +30,6 @@ def environment(folder, files=None):
     for path, text in (files or {}).items():
         (packages / path).parent.mkdir(parents=True, exist_ok=True)
         (packages / path).write_text(text)
+    if not (packages / "sitecustomize.py").exists():
+        (packages / "sitecustomize.py").symlink_to(Path(WARM_FOLDER) / "sitecustomize.py")
     return str(Path(folder) / "bin" / "python")

@@ -4,5 +4,8 @@ Otherwise each worker imports sdf, pytest and more for a quarter of a second, th
 each task PySpark looks through all that for garbage.
 """
 
+from pathlib import Path
+
 DAEMON = "support.warm.daemon"
 WARM = {"spark_python_daemon_module": DAEMON}  # a setting of a context
+WARM_FOLDER = str(Path(__file__).parent)  # for a PYTHONPATH: sitecustomize.py is there
