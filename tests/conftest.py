@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -20,13 +21,14 @@ if ARCHIVE.exists():
     FLAGS += f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable"
 os.environ.setdefault("JDK_JAVA_OPTIONS", FLAGS)
 S3 = "FSSPEC_S3"
-SERVERS = {"s3_server", "postgresql", "brokers"}  # fixtures
+SERVERS = re.compile(r"s3_server|postgresql|brokers|(.*-)?(on s3|s3|S3|postgres|postgresql)(-.*)?")  # fixtures, ids of cases
 FOLDERS = sorted({str(path.parent) for path in HERE.rglob("*.py") if path.parent.name != "support"})
 os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])
 
 
 def pytest_addoption(parser):
     parser.addoption("--cpu-seconds", type=int, metavar="N", help="print the N tests that take the most CPU")
+    parser.addoption("--few-cases", action="store_true", help="run the first and the last case of each test only")
 
 
 def pytest_configure(config):
@@ -34,12 +36,22 @@ def pytest_configure(config):
         config.pluginmanager.register(CpuSeconds(most))
 
 
-def pytest_collection_modifyitems(items):
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config, items):
     for item in items:
         if "spark" in item.path.relative_to(HERE).parts:
             item.add_marker(pytest.mark.spark)
-        if SERVERS & set(item.fixturenames):
+        case = item.callspec.id if hasattr(item, "callspec") else ""
+        if any(map(SERVERS.fullmatch, [*item.fixturenames, case])):
             item.add_marker(pytest.mark.server)
+    yield  # -m leaves items out
+    if config.getoption("--few-cases"):
+        cases = {}
+        for item in items:
+            cases.setdefault((item.path, item.originalname), []).append(item)
+        kept = {item for each in cases.values() for item in (each[0], each[-1])}
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
 
 
 running = []  # at most one context

@@ -32,10 +32,10 @@ def shown(notebook, begin, kind="text/plain"):
     return next(one.data[kind] for one in outputs_of(notebook, begin) if one.output_type == "execute_result")
 
 
-AS_IT_IS = pytest.param(6000, marks=pytest.mark.slow("the same test with a tenth of the recording"))
+AS_IT_IS = pytest.param(6000, marks=pytest.mark.slow("the same test with a third of the recording"))
 
 
-@pytest.fixture(scope="module", params=[600, AS_IT_IS])
+@pytest.fixture(scope="module", params=[2000, AS_IT_IS])
 def seconds(request):
     """How long the long recording is."""
     return request.param
