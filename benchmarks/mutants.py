@@ -57,8 +57,8 @@ def statement_lines(code, line):
     """Return the lines of the innermost statement at a line, without its body; None if it runs at import only."""
     nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.stmt)]
     around = [node for node in nodes if node.lineno <= line <= node.end_lineno]
-    one = max(around, key=lambda node: node.lineno)
-    if isinstance(one, ast.FunctionDef) or not any(isinstance(node, ast.FunctionDef) for node in around):
+    one = max(around, key=lambda node: node.lineno, default=None)  # None: a decorator is in no statement
+    if one is None or isinstance(one, ast.FunctionDef) or not any(isinstance(node, ast.FunctionDef) for node in around):
         return None
     body = getattr(one, "body", None)
     return range(one.lineno, max(line, body[0].lineno - 1 if body else one.end_lineno) + 1)

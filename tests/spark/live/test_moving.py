@@ -53,7 +53,9 @@ class BlocksFn(DoFn):
 
 
 class AwaitsGoFn(BlocksFn):
-    """Notes its executor and stage, a dot a block. Blocks take 50 ms until there is a file "go": the run outlasts what is waited for.
+    """Notes its executor and stage, a dot a block.
+
+    Blocks take 50 ms until there is a file "go": the run outlasts what is waited for.
 
     Args:
         path: the folder of the notes and the file.
