@@ -21,7 +21,7 @@ if ARCHIVE.exists():
     FLAGS += f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable"
 os.environ.setdefault("JDK_JAVA_OPTIONS", FLAGS)
 S3 = "FSSPEC_S3"
-# Fixtures, and ids of cases.
+# Fixtures that start a server, and ids of the cases that use these fixtures.
 SERVERS = re.compile(r"s3_server|postgresql|brokers|(.*-)?(on s3|s3|S3|postgres|postgresql)(-.*)?")
 FOLDERS = sorted({str(path.parent) for path in HERE.rglob("*.py") if path.parent.name != "support"})
 os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH", "")])

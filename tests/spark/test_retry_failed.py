@@ -352,7 +352,7 @@ def home(module_sc, tmp_path_factory):
 
 
 # Dear: each death is followed by a run.
-@every(54, 27, 1)
+@every(41, 27, 1)  # the last of three is far from the end: a live run may pass fewer points than the one before it
 def test_a_retry_survives_a_death_at_every_point(home, runner, sink, read, step):
     """The same call ends it. Soaking, no point is left out. Nothing is there before its commit, and nothing twice."""
     home = home(runner, sink, read)
@@ -378,7 +378,7 @@ def test_a_retry_survives_a_death_at_every_point(home, runner, sink, read, step)
         assert home.retry(nobody).failures == ()
         home.check_end()
     print(f"\n{len(points)} points, died at {died} of {len(tried)}")
-    assert died > 0.6 * len(tried)  # a live run passes now more points, now fewer
+    assert died > 0.7 * len(tried)
 
 
 @every(57, 19, 2)

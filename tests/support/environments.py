@@ -27,9 +27,8 @@ def environment(folder, files=None):
         own = origin if origin.name != "__init__.py" else origin.parent
         for each in {own, *own.parent.glob(f"{name}.libs"), *own.parent.glob(f"{name}-*.dist-info")}:
             (packages / each.name).symlink_to(each)
-    for path, text in (files or {}).items():
+    installed_files = (Path(WARM_FOLDER) / "sitecustomize.py").read_text()
+    for path, text in {"sitecustomize.py": installed_files, **(files or {})}.items():
         (packages / path).parent.mkdir(parents=True, exist_ok=True)
         (packages / path).write_text(text)
-    if not (packages / "sitecustomize.py").exists():
-        (packages / "sitecustomize.py").symlink_to(Path(WARM_FOLDER) / "sitecustomize.py")
     return str(Path(folder) / "bin" / "python")

@@ -150,7 +150,7 @@ def test_a_stream_survives_a_death_at_every_point(sc, checkpoint, points, tmp_pa
             died.append(first[-1])
     print(f"\n{len(points)} points, died at {len(died)} of {len(tried)} tried: {sorted(set(died))}")
     print(f"in {moved} of them only the watermark moved in one batch")
-    assert min(len(died), moved) > 0.6 * len(tried)  # a run that splits elsewhere may be shorter
+    assert min(len(died), moved) > 0.8 * len(tried)  # a run that splits elsewhere may be shorter
 
 
 @some_on_s3(80, 160, soaking=9)

@@ -1,8 +1,8 @@
 """PySpark from its installed files, for every Python process that Spark starts in the tests.
 
-Spark puts pyspark.zip, py4j's zip and spark-core's jar first in the path of its workers. Each process would compile
-PySpark anew. Before each task, PySpark has Python forget where modules are; Python 3.11 and before then read the lists
-of these archives again, which takes longer than most tasks of the tests.
+Spark puts pyspark.zip, py4j's zip and spark-core's jar first in the path of its workers. Each worker would compile
+PySpark from the archive. Before each task, PySpark also clears Python's import caches. Python 3.11 and earlier then
+read the lists of these archives again, which takes longer than most tasks in the tests.
 """
 
 import re
