@@ -183,20 +183,20 @@ def test_a_replay_starts_from_the_watermark_that_the_attempt_had(sc):
     result.unpersist()
 
 
-class Random(CountFn):
-    """Breaks the one promise that replay needs."""
-
-    def process(self, element, tracker):
-        for record in super().process(element, tracker):
-            if time.time_ns() % 3:
-                yield record
-
-
-def test_a_process_that_is_not_deterministic_is_found_out(sc):
+def test_a_process_that_is_not_deterministic_is_found_out(sc, tmp_path):
     """A replay that gives another number of records is an error, never a wrong result."""
-    result = run_sdf(sc.parallelize([("a", 5000)]), Random(), runner=StagedRunner(max_tasks=1))  # one that fails
+    again = tmp_path / "again"
+
+    class Fewer(CountFn):
+        def process(self, element, tracker):
+            for record in super().process(element, tracker):
+                if record[1] % 3 or not again.exists():
+                    yield record
+
+    result = run_sdf(sc.parallelize([("a", 5000)]), Fewer(), runner=StagedRunner(max_tasks=1))  # one that fails
     assert lose_blocks(sc) > 0
-    with pytest.raises(Exception, match=r"ReplayError: Random.process\(\) is not deterministic"):
+    again.touch()
+    with pytest.raises(Exception, match=r"ReplayError: Fewer.process\(\) is not deterministic"):
         result.count()
     result.unpersist()
 
