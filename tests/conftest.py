@@ -74,7 +74,7 @@ def start(master, **settings):
     for name in ("PYTHONPATH", S3):  # the JVM keeps the environment of its start
         if name in os.environ:
             conf.set(f"spark.executorEnv.{name}", os.environ[name])
-    for name, value in {"spark_default_parallelism": "4", **dict.fromkeys(WARM), **settings}.items():
+    for name, value in {"spark_default_parallelism": "4", **WARM, **settings}.items():
         if value is not None:
             conf.set(name.replace("_", "."), value)
         elif conf._jconf is not None:  # the JVM keeps what its first context was given
@@ -121,7 +121,7 @@ def stopped_at_the_end():
 def shared():
     """Return the context of all tests that start no other; it is started if it is not there."""
     if not (running and running[0].appName == "sdf tests" and running[0].master == "local[4]" and running[0]._jsc):
-        start("local[4]", **WARM)
+        start("local[4]")
     return running[0]
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 from support.fns import CountFn, expected
 from support.killing import Killer, lose_blocks
+from support.warm import PLAIN
 
 from sdf import LiveRunner, StagedRunner, run_sdf
 from sdf.execution.work_items import DEFERRED
@@ -112,7 +113,7 @@ def run_until(sc, runner, seeds, pids, happened, *, thousands=20):
 def cluster(start_spark):
     """Two executors of two slots."""
     start_spark("local[1]")  # the JVM keeps the settings of its first context
-    return start_spark("local-cluster[2,2,1024]", **TRIES)
+    return start_spark("local-cluster[2,2,1024]", **TRIES, **PLAIN)
 
 
 @every_runner
@@ -143,7 +144,7 @@ def test_every_record_once_while_tasks_have_copies(start_spark, tmp_path, runner
         for _ in range(2):
             standalone.add(cores=2)
         try:
-            sc = start_spark(standalone.master, **of_executors, **TRIES, **SPECULATES)
+            sc = start_spark(standalone.master, **of_executors, **TRIES, **SPECULATES, **PLAIN)
             wait_for_slots(slot_counter(sc), 4)
             pids = [worker.pid for worker in standalone.workers.values()]
             run_until(sc, runner, 5, pids, [DAEMON, EXECUTOR, "failed tasks", "copies", "dear rows cut", "deferred"])

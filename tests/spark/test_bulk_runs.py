@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 from support.fns import CountFn, NotesRuns, expected
 from support.killing import lose_blocks
-from support.warm import WARM
 
 from sdf import LiveRunner, OffsetRangeTracker, StagedRunner, TaggedOutput, run_sdf
 from sdf.errors import ProcessError
@@ -23,7 +22,7 @@ SMALL = [(f"{number}", number % 4) for number in range(3000)]
 @pytest.fixture(scope="module")
 def sc(start_spark):
     """Four slots in this process, and three more tries for a task that fails."""
-    return start_spark("local[4,4]", **WARM)
+    return start_spark("local[4,4]")
 
 
 class OwnFn(CountFn):

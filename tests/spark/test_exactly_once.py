@@ -11,7 +11,6 @@ from itertools import chain
 import pytest
 from support.fns import CountFn, NotesRuns, OddFn, SlowCountFn, expected
 from support.killing import lose_blocks
-from support.warm import WARM
 
 from sdf import MonotonicWatermark, StagedRunner, TaggedOutput, run_sdf
 from sdf.errors import LedgerError
@@ -30,7 +29,7 @@ MANY_STAGES = StagedRunner(budget_seconds=0.1)
 @pytest.fixture(scope="module")
 def sc(start_spark):
     """Four slots in this process, and three more tries for a task that fails."""
-    return start_spark("local[4,4]", **WARM)
+    return start_spark("local[4,4]")
 
 
 def test_blocks_lost_before_the_first_action_and_again_later(sc, tmp_path):

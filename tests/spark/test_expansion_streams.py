@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from pyspark import accumulators
-from support.warm import WARM
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf
 from sdf.errors import SdfError, StageError, UnpicklableError
@@ -231,7 +230,7 @@ once = pytest.mark.slow("the same test with two deaths, of which the first one i
 @pytest.mark.parametrize(("slots", "deaths"), [pytest.param(2, 1, marks=once), pytest.param(1, 1, marks=once), (1, 2)])
 def test_elements_that_are_expanded_again_get_a_slot(start_spark, tmp_path, monkeypatch, slots, deaths):
     """Lanes have all slots by then. One without work ends; the last one that has not ended is run again."""
-    sc = start_spark(f"local[{slots},4]", **WARM)
+    sc = start_spark(f"local[{slots},4]")
     monkeypatch.setattr(runner_module, "slot_counter", lambda sc: lambda: 2)  # as if an executor was lost since
     freed = []
     free = Assignment.frees_slot
@@ -251,7 +250,7 @@ def test_elements_that_are_expanded_again_get_a_slot(start_spark, tmp_path, monk
 
 def test_lanes_and_expansion_in_two_pools(start_spark):
     """Lanes get half of the slots while elements are expanded in the others; nobody is in anybody's way."""
-    sc = start_spark("local[2]", spark_scheduler_mode="FAIR", **WARM)
+    sc = start_spark("local[2]", spark_scheduler_mode="FAIR")
     sc.setLocalProperty("spark.scheduler.pool", "one")
     result = run_sdf(sc.parallelize(range(12), 12), SlowlyFn(), runner=LiveRunner())
     sc.setLocalProperty("spark.scheduler.pool", "other")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from support.fns import CountFn
+from support.warm import PLAIN
 
 from sdf import run_sdf
 
@@ -27,6 +28,6 @@ def test_a_process_is_frozen_once():
 
 def test_the_workers_of_a_run_are_frozen(start_spark):
     """All of PySpark's own modules are."""
-    sc = start_spark("local[2]")
+    sc = start_spark("local[2]", **PLAIN)
     assert run_sdf(sc.parallelize([("a", 10), ("b", 10)], 2), CountFn()).count() == 20
     assert min(sc.parallelize(range(2), 2).map(lambda _: gc.get_freeze_count()).collect()) > 10_000

@@ -10,7 +10,6 @@ import pytest
 from support.failing import FailsAt, kill_worker, once
 from support.fns import SlowCountFn, expected
 from support.saving import FolderSink, rows
-from support.warm import WARM
 
 from sdf import LiveRunner, StagedRunner, run_sdf, save_sdf
 from sdf.spark.live.link import Link
@@ -22,7 +21,7 @@ RUNNERS = pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=
 @pytest.fixture(scope="module")
 def retries(start_spark):
     """Four slots in this process, and three more tries for a task that fails."""
-    return start_spark("local[4,4]", **WARM)
+    return start_spark("local[4,4]")
 
 
 def break_connection():

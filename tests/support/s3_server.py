@@ -40,7 +40,7 @@ class S3Server:
             "endpoint_url": f"http://127.0.0.1:{self._server.port}",
             "key": "key",
             "secret": "secret",
-            "client_kwargs": {"region_name": "us-east-1"},
+            "client_kwargs": {"region_name": "us-east-1", "verify": False},  # no certificates are read for HTTP
         }
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self._thread.start()

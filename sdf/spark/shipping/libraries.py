@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import io
+import os
 import re
+import sys
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -71,9 +74,23 @@ def requirement_of(name: str) -> str:
 
 def libraries(names: Iterable[str]) -> dict[str, Library]:
     """Return libraries by name, as this machine has them, and those that come along with them."""
-    owners = importlib.metadata.packages_distributions()
+    owners = _owners(tuple((folder, _changed(folder)) for folder in sys.path))
     wanted = dict.fromkeys(one for name in names for one in (name, *_BESIDE.get(name, ())))
     return {name: _library(name, owners.get(name, ())) for name in wanted}
+
+
+@functools.lru_cache(maxsize=1)
+def _owners(_path: tuple[tuple[str, int], ...]) -> Mapping[str, list[str]]:
+    """Return which distributions own a module: half a second, so it is kept until a folder of the path changes."""
+    return importlib.metadata.packages_distributions()
+
+
+def _changed(folder: str) -> int:
+    """Return when files came to a folder or went last, in nanoseconds; 0 for what is no folder."""
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _library(name: str, owners: Sequence[str]) -> Library:

@@ -446,6 +446,17 @@ def test_two_modules_are_the_same_if_their_source_is(tmp_path, monkeypatch):
     assert set(after.files) == {"sourced/__init__.py", "sourced/table.json"}
 
 
+def test_a_library_that_is_installed_between_two_calls_is_sent_as_it_is_then(tmp_path, monkeypatch):
+    """What is installed is looked up again only when a folder of the path has changed."""
+    (tmp_path / "grown.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert libraries(["grown"])["grown"].version == ""
+    (tmp_path / "grown-1.5.dist-info").mkdir()
+    (tmp_path / "grown-1.5.dist-info" / "METADATA").write_text("Name: grown\nVersion: 1.5\n")
+    (tmp_path / "grown-1.5.dist-info" / "RECORD").write_text("grown.py,,\n")
+    assert libraries(["grown"])["grown"].version == "1.5"
+
+
 def files_where(name, installed, tmp_path, files=None):
     """Return the files of a library that would be sent from an environment with some packages of ours, and files."""
     python = environment(tmp_path / "environment", files)

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from support.fns import SlowCountFn, expected
 from support.killing import Killer
+from support.warm import PLAIN
 
 from sdf import LiveRunner, run_sdf
 
@@ -21,7 +22,9 @@ FAULTS = ("pyspark.daemon", "CoarseGrainedExecutorBackend", "splits", "retries",
 )
 def test_every_record_once_whatever_is_killed_when(start_spark, runs):
     """The same multiset in each run, and a second action gives the same lists while more is killed."""
-    sc = start_spark("local-cluster[3,1,1024]", spark_task_maxFailures="40", spark_deploy_maxExecutorRetries="-1")
+    sc = start_spark(
+        "local-cluster[3,1,1024]", spark_task_maxFailures="40", spark_deploy_maxExecutorRetries="-1", **PLAIN
+    )
     counts = Counter()
     for seed in range(4 * runs):
         if seed >= runs and min(counts[happened] for happened in FAULTS) >= runs // 10 + 1:

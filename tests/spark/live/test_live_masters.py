@@ -14,7 +14,6 @@ import pytest
 from pyspark import TaskContext
 from support.failing import FailsAt, kill_worker, once
 from support.fns import CountFn, SlowCountFn, UnplannedFn, expected
-from support.warm import WARM
 
 from sdf import LiveRunner, run_sdf
 
@@ -28,7 +27,7 @@ def boom():
 @pytest.fixture(scope="module")
 def retries(start_spark):
     """Four slots in this process, and three more tries for a task that fails."""
-    return start_spark("local[4,4]", **WARM)
+    return start_spark("local[4,4]")
 
 
 at_another_record = pytest.mark.slow("the same test at record 140")

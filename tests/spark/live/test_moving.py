@@ -17,13 +17,12 @@ from support.fns import EVERY_FN, SlowCountFn, expected
 from support.killing import descendants, kill_jvm, kill_my_executor, my_jvm
 from support.saving import FolderSink, rows
 from support.signalled import SignalledFn, claims_noted
-from support.warm import WARM
 
 from sdf import DoFn, LiveRunner, OffsetRange, run_sdf, save_sdf
 from sdf.lanes import segments
 from sdf.spark.jobs import slot_counter
 
-SETTINGS = {"spark_default_parallelism": None, "spark_deploy_maxExecutorRetries": "-1", **WARM}
+SETTINGS = {"spark_default_parallelism": None, "spark_deploy_maxExecutorRetries": "-1"}
 SKEWED = [("big", 300), *((str(i), 2) for i in range(20))]
 CLUSTER = "local-cluster[2,2,1024]"
 started = []  # at most one context on the cluster

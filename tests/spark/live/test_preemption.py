@@ -14,7 +14,6 @@ import pytest
 from support.killing import parent_of
 from support.saving import FolderSink, rows
 from support.signalled import SignalledFn, claims_noted
-from support.warm import WARM
 
 from sdf import DoFn, LiveRunner, OffsetRange, save_sdf
 from sdf.lanes import segments
@@ -55,7 +54,7 @@ in_child = pytest.mark.slow("the same test of a worker without a child, and the 
 )
 def test_workers_whose_daemon_is_told_to_end_lose_nothing(start_spark, tmp_path, to, options):
     """Those that it has just forked, which have no lane yet, die with it: Spark starts those tasks again."""
-    told_to_end_four_times(start_spark("local[4,4]", **WARM), tmp_path, to, signal.SIGTERM, options)
+    told_to_end_four_times(start_spark("local[4,4]"), tmp_path, to, signal.SIGTERM, options)
 
 
 def told_to_end_four_times(sc, tmp_path, to, number, options):
