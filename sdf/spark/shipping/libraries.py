@@ -81,12 +81,15 @@ def libraries(names: Iterable[str]) -> dict[str, Library]:
 
 @functools.lru_cache(maxsize=1)
 def _owners(_path: tuple[tuple[str, int], ...]) -> Mapping[str, list[str]]:
-    """Return which distributions own a module: half a second, so it is kept until a folder of the path changes."""
+    """Return which distributions own each module.
+
+    The search takes half a second. Its answer is kept until a folder of the path changes.
+    """
     return importlib.metadata.packages_distributions()
 
 
 def _changed(folder: str) -> int:
-    """Return when files came to a folder or went last, in nanoseconds; 0 for what is no folder."""
+    """Return when a folder's list of files last changed, in nanoseconds; 0 if there is no such folder."""
     try:
         return os.stat(folder or ".").st_mtime_ns
     except OSError:

@@ -6,6 +6,7 @@ Otherwise each worker imports sdf, pytest and more for a quarter of a second, th
 from pathlib import Path
 
 DAEMON = "support.warm.daemon"
-WARM = {"spark_python_daemon_module": DAEMON}  # a setting of a context
-PLAIN = {**dict.fromkeys(WARM), "spark_executorEnv_PLAIN": "yes"}  # PySpark's own daemon, which collects as ever
+# Settings of a context; None takes away a setting that the JVM kept of an earlier one.
+WARM = {"spark_python_daemon_module": DAEMON, "spark_executorEnv_PLAIN": None}
+PLAIN = {"spark_python_daemon_module": None, "spark_executorEnv_PLAIN": "yes"}  # PySpark's own daemon
 WARM_FOLDER = str(Path(__file__).parent)  # for a PYTHONPATH: sitecustomize.py is there

@@ -1,11 +1,12 @@
-"""What makes Spark's Python workers cheap, in every Python process that Spark starts in the tests.
+"""Makes Spark's Python workers cheap, in every Python process that Spark starts in the tests.
 
 PySpark comes from its installed files. Spark puts pyspark.zip, py4j's zip and spark-core's jar first in the path of its
 workers. Each worker would compile PySpark from the archive. Before each task, PySpark also clears Python's import
 caches. Python 3.11 and earlier then read the lists of these archives again, which takes longer than most tasks in the
 tests.
 
-After each task, PySpark collects garbage. Here a worker looks only through what is new since the time before.
+After each task, PySpark collects garbage. Here a worker looks only through the objects that are new since its last
+collection.
 """
 
 import gc
@@ -21,7 +22,7 @@ collect = gc.collect
 
 
 def collect_what_is_new(*generation):
-    """Collect garbage, and leave out of later collections what is no garbage now."""
+    """Collect garbage, and freeze the objects that are left: later collections skip them."""
     found = collect(*generation)
     gc.freeze()
     return found
