@@ -1,5 +1,6 @@
 """A Spark Connect server in a process of its own, for tests; it has no package but those that it is given."""
 
+import fcntl
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import pytest
 from support.warm import DAEMON
 
 _UP_SECONDS = 180.0
+_NOTE = "connect_server"  # its process and its port
 
 
 def free_port():
@@ -21,7 +23,29 @@ def free_port():
         return listening.getsockname()[1]
 
 
-class ConnectServer:
+class RunningServer:
+    """A server that somebody has started.
+
+    Attributes:
+        port: where it listens.
+        url: what clients pass to ``remote()``.
+    """
+
+    def __init__(self, port):
+        self.port = port
+        self.url = f"sc://127.0.0.1:{port}"
+
+    def session(self, **settings):
+        """Return a new session, also in a process that has a SparkContext."""
+        from pyspark.sql.connect.session import SparkSession
+
+        spark = SparkSession.builder.remote(self.url).create()
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        return spark
+
+
+class ConnectServer(RunningServer):
     """Starts a server, which forms a process group with its Python workers.
 
     Args:
@@ -29,17 +53,12 @@ class ConnectServer:
         python: the interpreter of its workers.
         settings: further settings of Spark.
         environment: variables that it gets beside those of this process; None takes one away.
-
-    Attributes:
-        port: where it listens.
-        url: what clients pass to ``remote()``.
     """
 
     def __init__(self, master="local[4,4]", *, python=sys.executable, settings=None, environment=None, port=None):
         import pyspark
 
-        self.port = port or free_port()
-        self.url = f"sc://127.0.0.1:{self.port}"
+        super().__init__(port or free_port())
         home = str(Path(pyspark.__file__).parent)
         wanted = {"SPARK_HOME": home, "PYSPARK_PYTHON": python, **(environment or {})}
         ours = {name: value for name, value in {**os.environ, **wanted}.items() if value is not None}
@@ -58,6 +77,7 @@ class ConnectServer:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        self.pid = self._process.pid
         self._wait()
 
     def _wait(self):
@@ -69,15 +89,6 @@ class ConnectServer:
             except OSError:
                 time.sleep(0.2)
         raise RuntimeError("the Spark Connect server did not start")
-
-    def session(self, **settings):
-        """Return a new session, also in a process that has a SparkContext."""
-        from pyspark.sql.connect.session import SparkSession
-
-        spark = SparkSession.builder.remote(self.url).create()
-        for name, value in settings.items():
-            spark.conf.set(name, value)
-        return spark
 
     def kill(self):
         """Kill it and its workers at once."""
@@ -93,13 +104,34 @@ class ConnectServer:
                 self.kill()
 
 
+def _of_all_processes(config):
+    """Return the directory of a run of tests: that of pytest-xdist's processes are in it."""
+    folder = config._tmp_path_factory.getbasetemp()
+    return folder.parent if hasattr(config, "workerinput") else folder
+
+
 @pytest.fixture(scope="session")
-def connect_server():
-    """One server for all tests of a process: local[4], which runs a failed task again, once."""
+def connect_server(pytestconfig):
+    """One server for all tests of all processes: local[4], which runs a failed task again, once.
+
+    The first process that needs it starts it: a server takes ten seconds of CPU to start, and more until it is fast.
+    """
     pytest.importorskip("grpc")
-    server = ConnectServer("local[4,2]", settings={"spark.python.daemon.module": DAEMON})
-    yield server
-    server.stop()
+    folder = _of_all_processes(pytestconfig)
+    with open(folder / "connect.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        note = folder / _NOTE
+        if not note.exists():
+            server = ConnectServer("local[4,2]", settings={"spark.python.daemon.module": DAEMON})
+            note.write_text(f"{server.pid} {server.port}")
+        return RunningServer(int(note.read_text().split()[1]))
+
+
+def stop_connect_server(config):
+    """Stop it, at the end of the process that has started all others."""
+    note = _of_all_processes(config) / _NOTE
+    if note.exists() and not hasattr(config, "workerinput"):
+        os.killpg(int(note.read_text().split()[0]), signal.SIGTERM)
 
 
 @pytest.fixture(scope="session")

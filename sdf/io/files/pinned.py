@@ -6,6 +6,7 @@ systems cache listings; here the cache is cleared before each use.
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -110,12 +111,17 @@ def file_system(path: str, storage_options: Mapping[str, Any], who: str) -> tupl
             with reaching(path, who):
                 fs, inner = fsspec.url_to_fs(path, **storage_options)
         else:  # not url_to_fs(): it takes a :: in a name for a chain of two file systems
-            fs = fsspec.filesystem("file", **storage_options)
+            fs = fsspec.filesystem("file", **storage_options) if storage_options else _disk()
             inner = fs._strip_protocol(path)
     except FileNotFoundError as error:  # the archive that holds the file is missing
         raise SourceError(f"{who}: there is no file in which {path!r} could be: {error}.") from error
     fs.invalidate_cache()  # instances are shared and live long; their cached listings may be out of date
     return fs, inner
+
+
+@functools.cache  # fsspec takes as long to look for its instance as this host's disk for a file
+def _disk() -> Any:
+    return need("fsspec.core", "a reader").filesystem("file")
 
 
 def is_local(fs: Any, who: str) -> bool:
