@@ -12,7 +12,7 @@ from support.connect_server import connect, connect_server, stop_connect_server 
 from support.cpu_seconds import CpuSeconds
 from support.postgresql import postgresql  # noqa: F401, a fixture
 from support.small_disk import small_disk  # noqa: F401, a fixture
-from support.warm import WARM
+from support.warm import WARM, WARM_SQL
 
 HERE = Path(__file__).parent
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -83,7 +83,9 @@ def stop():
 def start(master, **settings):
     """Start a SparkContext on a master, in place of the one before it."""
     from pyspark import SparkConf, SparkContext
+    from support.warm.jvm import keep_names
 
+    keep_names()
     os.environ.setdefault("SPARK_HOME", str(Path(sys.modules["pyspark"].__file__).parent))
     stop()
     conf = SparkConf().setMaster(master).setAppName("sdf tests")
@@ -138,7 +140,7 @@ def stopped_at_the_end():
 def shared():
     """Return the context of all tests that start no other; it is started if it is not there."""
     if not (running and running[0].appName == "sdf tests" and running[0].master == "local[4]" and running[0]._jsc):
-        start("local[4]")
+        start("local[4]", **WARM_SQL)
     return running[0]
 
 

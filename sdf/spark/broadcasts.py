@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import attrs
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark import Broadcast, SparkContext
 
@@ -72,7 +73,9 @@ class _Use:
 def send(sc: SparkContext, value: T) -> Broadcast[T]:
     """Broadcast a value until nobody can use it any more. PySpark pickles it with Python's own pickler, into a file."""
     sent = sc.broadcast(value)
-    in_jvm = sc._jvm.java.lang.ref.WeakReference(sent._jbroadcast)  # type: ignore[union-attr]
+    # by its name: the JVM would look for a class java, then java.lang and so on, through all of Spark's jars
+    reference = JavaClass("java.lang.ref.WeakReference", sc._gateway._gateway_client)  # type: ignore[union-attr]
+    in_jvm = reference(sent._jbroadcast)
     _cleaner.watch(sent, _Use(sc, sent._path, os.path.getsize(sent._path), in_jvm))
     return sent
 

@@ -103,10 +103,11 @@ def display(progress: bool | Callable[[Any], Any] | None, who: str) -> Display |
         raise InvalidTypeError(f"{who} progress must be True, False, None or a function (got {show(progress)}).")
     if progress is None and not (_is_terminal(sys.stderr) or _is_notebook()):
         return None
+    # tqdm.auto takes each program that has imported ipykernel for a notebook
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "IProgress not found")  # a notebook without ipywidgets: a bar of text
-            tqdm = importlib.import_module("tqdm.auto").tqdm
+            tqdm = importlib.import_module("tqdm.auto" if _is_notebook() else "tqdm").tqdm
     except ImportError as error:
         if progress is None:
             return None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.warm import DAEMON
+from support.warm import SQL_DAEMON
 
 _UP_SECONDS = 180.0
 _NOTE = "connect_server"  # its process and its port
@@ -122,7 +122,7 @@ def connect_server(pytestconfig):
         fcntl.flock(lock, fcntl.LOCK_EX)
         note = folder / _NOTE
         if not note.exists():
-            server = ConnectServer("local[4,2]", settings={"spark.python.daemon.module": DAEMON})
+            server = ConnectServer("local[4,2]", settings={"spark.python.daemon.module": SQL_DAEMON})
             note.write_text(f"{server.pid} {server.port}")
         return RunningServer(int(note.read_text().split()[1]))
 

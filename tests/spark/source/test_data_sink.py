@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import array, col, create_map, struct, udf
 from pyspark.sql.types import IntegerType
+from support.warm import WARM_SQL
 
 from sdf.errors import InvalidTypeError, InvalidValueError, UnpicklableError
 from sdf.sinks import DeltaTable, JsonLinesFiles, ParquetFiles, Sink, SqlTable
@@ -27,7 +28,7 @@ def spark(module_retrying_sc):
 @pytest.fixture(scope="module")
 def module_retrying_sc(start_spark):
     """Slots that run a failed task again."""
-    return start_spark("local[4,4]")
+    return start_spark("local[4,4]", **WARM_SQL)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""PySpark's daemon, from which its workers are forked, with what the workers of most tests import.
+"""PySpark's daemon, from which its workers are forked, with what the workers of most tests with RDDs import.
 
 PySpark's workers collect garbage after each task. They do not look through what is imported here.
 """
@@ -8,27 +8,21 @@ from contextlib import suppress
 
 from pyspark.daemon import manager
 
-with suppress(ImportError):  # workers without sdf, or without pandas, are tested, too
-    import pandas  # noqa: F401
-    import pyarrow.parquet  # noqa: F401
-    import pyspark.sql.connect.conversion
-    import pyspark.sql.pandas.serializers
-    import pyspark.sql.pandas.types
-    import pyspark.sql.worker.create_data_source
-    import pyspark.sql.worker.plan_data_source_read  # noqa: F401
-    import pytest  # noqa: F401
-
+with suppress(ImportError):  # workers without sdf are tested, too
     import sdf.io
     import sdf.sinks
-    import sdf.spark.connect.tasks
     import sdf.spark.live.link
     import sdf.spark.run
-    import sdf.spark.source
     import sdf.spark.staged.save_task
     import sdf.spark.staged.task  # noqa: F401
     from support import failing, fns, killing  # noqa: F401
 
-if __name__ == "__main__":
+
+def run():
     gc.collect()
     gc.freeze()
     manager()
+
+
+if __name__ == "__main__":
+    run()

@@ -14,6 +14,7 @@ import os
 import re
 import sys
 
+DAEMONS = {"pyspark.daemon", "support.warm.daemon", "support.warm.sql_daemon"}
 ARCHIVES = re.compile(r"(pyspark|py4j-[\d.]+-src)\.zip|spark-core_[\d.]+-[^/]*\.jar")
 sys.path[:] = [path for path in sys.path if not ARCHIVES.fullmatch(path.rpartition("/")[2])]
 sys.path_importer_cache.clear()
@@ -28,5 +29,5 @@ def collect_what_is_new(*generation):
     return found
 
 
-if {"pyspark.daemon", "support.warm.daemon"} & {*sys.orig_argv} and "PLAIN" not in os.environ:
+if DAEMONS & {*sys.orig_argv} and "PLAIN" not in os.environ:
     gc.collect = collect_what_is_new
