@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def mixed(items):
-    """Spread the modules with Spark, which wait much, over all others: the processes of pytest-xdist share the cores."""
+    """Spread the modules with Spark, which wait much, over all others: processes of pytest-xdist share the cores."""
     kinds, places = {True: [], False: []}, []
     for path, tests in itertools.groupby(items, lambda item: item.path):
         kinds["spark" in path.relative_to(HERE).parts].append([*tests])
