@@ -1,7 +1,6 @@
 """Spark for the tests: one context at a time, workers that run this interpreter and can import the test modules."""
 
 import gc
-import itertools
 import json
 import os
 import re
@@ -71,21 +70,6 @@ def pytest_collection_modifyitems(config, items):
         kept = {item for each in cases.values() for item in (each[0], each[-1])}
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
-    if hasattr(config, "workerinput"):
-        items[:] = mixed(items)
-
-
-def mixed(items):
-    """Spread the modules with Spark, which wait much, over all others: processes of pytest-xdist share the cores."""
-    kinds, places = {True: [], False: []}, []
-    for path, tests in itertools.groupby(items, lambda item: item.path):
-        kinds["spark" in path.relative_to(HERE).parts].append([*tests])
-    for modules in kinds.values():
-        total, before = sum(map(len, modules)), 0
-        for tests in modules:
-            places.append((before / total, tests))
-            before += len(tests)
-    return [test for _, tests in sorted(places, key=lambda place: place[0]) for test in tests]
 
 
 running = []  # at most one context
