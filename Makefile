@@ -66,7 +66,7 @@ demo: .venv/demo-ready  ## Run the main job: count records of real Avro files, o
 	@echo "make demo took $$(($$(date +%s) - $(BEGAN))) s, setup and run."
 
 test-fast: setup  ## Run two cases of each test that needs neither Spark nor a server
-	$(PYTEST) -n auto --few-cases --ignore tests/spark -m "not server and not slow and not soak"
+	$(PYTEST) --few-cases --ignore tests/spark -m "not server and not slow and not soak"
 
 test: setup  ## Run a test of every capability, Spark's included
 	$(PYTEST) -m "not slow and not soak"
