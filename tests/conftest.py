@@ -45,7 +45,7 @@ def pytest_sessionfinish(session):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Leave the tests, and what they import, out of all collections of garbage: a tenth of the CPU without Spark."""
+    """Leave the tests, and what they import, out of all collections of garbage."""
     gc.disable()
     try:
         return (yield)

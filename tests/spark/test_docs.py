@@ -88,7 +88,7 @@ def each_alone(files, folder):
 
 
 def all_in_one(files, folder):
-    return in_one_process(lambda *arguments: run(arguments, folder), [[file] for file in files])
+    return in_one_process(lambda *arguments: run(arguments, folder), files)
 
 
 # Dear: it starts Spark for three programs.

@@ -105,7 +105,7 @@ class ConnectServer(RunningServer):
 
 
 def _of_all_processes(config):
-    """Return the directory of a run of tests: that of pytest-xdist's processes are in it."""
+    """Return the temporary directory of a whole run. Each process of pytest-xdist has its own directory in it."""
     folder = config._tmp_path_factory.getbasetemp()
     return folder.parent if hasattr(config, "workerinput") else folder
 

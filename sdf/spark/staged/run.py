@@ -197,9 +197,9 @@ class StagedRun:
         ]
 
     def _show(self, *, ended: bool = False) -> None:
-        """Show the progress, if there is a display, it is due, and there is work to speak of."""
-        unknown = self._stages_from > time.monotonic()  # elements are being expanded
-        if self._display is None or not (ended or (self._display.due() and not unknown)):
+        """Show the progress, if there is a display, it is due, and some work is known and not done."""
+        known = self._work.known_units > 0 and self._stages_from <= time.monotonic()  # else elements are being expanded
+        if self._display is None or not (ended or (self._display.due() and known and self._unfinished())):
             return
         self._display.show(
             RunProgress(
