@@ -108,14 +108,20 @@ class Recorder:
     def pytest_runtest_protocol(self, item):
         self.coverage.switch_context(item.nodeid)
         self.stopped, self.failed, began = False, False, time.process_time()
-        signal.setitimer(signal.ITIMER_PROF, LONG_SECONDS)
+        try:
+            return (yield)
+        finally:
+            seconds, slow = round(time.process_time() - began, 2), item.get_closest_marker("slow") is not None
+            if self.stopped or not self.failed:
+                self.tests[item.nodeid] = {"seconds": seconds, "long": self.stopped, "slow": slow}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self):
+        signal.setitimer(signal.ITIMER_PROF, LONG_SECONDS)  # here, where an exception is one of the test
         try:
             return (yield)
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-            seconds, slow = round(time.process_time() - began, 2), item.get_closest_marker("slow") is not None
-            if self.stopped or not self.failed:
-                self.tests[item.nodeid] = {"seconds": seconds, "long": self.stopped, "slow": slow}
 
     def pytest_runtest_logreport(self, report):
         self.failed |= not report.passed  # or it was skipped

@@ -224,7 +224,7 @@ class LockedTracker:
         self._on_fault(error)
         return error
 
-    def defer_remainder(self, delay_seconds: float = 0) -> Any:
+    def defer_remainder(self, delay_seconds: float) -> Any:
         with self._lock:
             if self.refused:
                 raise refused_defer(self._tracker.current_restriction())

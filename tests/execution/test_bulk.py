@@ -18,6 +18,7 @@ from sdf.errors import (
     UnclaimedWorkError,
 )
 from sdf.execution.bulk.making import expand_in_bulk
+from sdf.execution.bulk.naming import Several
 from sdf.execution.bulk.table import Rows, Table, named
 from sdf.execution.deferrals import Deferrals
 from sdf.execution.executor import Executor, residual_item, run_to_end
@@ -279,6 +280,16 @@ def test_before_its_first_claim_no_row_is_split():
 # After a lost attempt.
 
 
+@pytest.mark.parametrize(("long", "at"), [(False, (1, 0)), (True, (0, 1))])
+def test_a_row_of_many_is_cut_inside_only_if_it_was_seen_to_run_long(long, at):
+    """Else what is left begins with the next row."""
+    fn = RowFn()
+    _, item = begun(fn, [(str(row), 0, 3) for row in range(20)])
+    outputs, part, _ = run_with(fn, item, 1, lambda running: running.split(0), long=long)
+    assert len(outputs) == (1 if long else 3)
+    assert part.residuals[-1].restriction.start == at
+
+
 @every_fn
 def test_after_a_lost_attempt(kind):
     """What was cut off stays cut off; the rest runs again from its beginning."""
@@ -383,6 +394,7 @@ def test_a_row_that_runs_long_is_reported_by_itself():
     rest, dear = pieces
     assert (dear.element, dear.element_id, dear.restriction, dear.seconds) == (ROWS[2], 2, OffsetRange(0, 3), 1.0)
     assert (rest.elements, rest.seconds, rest.records, rest.units) == (3, 0.0, len(BLOCKS), 3.0)
+    assert rest.element == Several(3, ROWS[0])
     assert rest.element_id == 0
 
 

@@ -1071,6 +1071,24 @@ def test_defer_after_a_runner_has_cut_off_the_rest(tracker, strict, fraction, wa
     assert len(invoker.residuals) == 1 or (tracker is UnsplittableTracker and not waits)
 
 
+def test_of_two_parts_that_a_runner_has_cut_off_the_delay_holds_for_the_one_behind_what_was_claimed():
+    """The other one may have run by then."""
+
+    def defers(element, tracker):
+        tracker.try_claim(0)
+        yield 0
+        invoker.split(Fraction(1, 2))
+        invoker.split(0)
+        tracker.defer_remainder(2.5)
+
+    invoker = invoker_of(defers)
+    assert list(invoker.run()) == [0]
+    assert [(rest.restriction, rest.delay_seconds, rest.deferred) for rest in invoker.residuals] == [
+        (OffsetRange(5, 10), 0, False),
+        (OffsetRange(1, 5), 2.5, True),
+    ]
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("tracker", "restriction"),

@@ -562,6 +562,19 @@ def test_what_a_lost_attempt_had_deferred_is_waited_for_by_another():
     assert [one.restriction for one in run.given(1)[1:]] == [item.restriction]
 
 
+def test_what_earlier_drivers_had_deferred_is_run_by_whoever_is_there_when_it_is_due():
+    """A lane that never gets a slot would never run it."""
+    run = SavedRun(2)
+    (item,) = run.work.add([expand(TimedFn(), 10)])
+    run.coordinator.delay(item, 5.0)
+    run.begins(1, 0.0)
+    run.coordinator.tick(4.9)
+    assert item.id not in [one.id for one in run.given(1)]
+    run.has_run(1, 2, 5.1)
+    run.coordinator.tick(5.2)
+    assert item.id in [one.id for one in run.given(1)]
+
+
 def test_a_lane_for_a_slot_that_has_come_gets_work_whatever_its_number_in_its_job():
     """Jobs that were started later number their lanes from 0 on, and may have more than the first one."""
     run = SavedRun(1, elements=4)

@@ -62,10 +62,10 @@ class Runs:
             app="app", driver=name, commit_seconds=60.0, clock=self.clock, wall=self.clock, retry=retry,
         )  # fmt: skip
 
-    def begun(self, saving):
+    def begun(self, saving, elements=2):
         """Return the state of the run, and what is to do."""
         work = RunState(CountFn())
-        return work, saving.begin(work, lambda: [expand(CountFn(), (name, 3)) for name in "ab"])
+        return work, saving.begin(work, lambda: [expand(CountFn(), (number, 3)) for number in range(elements)])
 
     def commit(self, saving, work, items, number=0):
         """Commit the work of some items in one segment."""

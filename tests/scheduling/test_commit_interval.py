@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from sdf.scheduling.commit_interval import CommitInterval
+from sdf.scheduling.commit_interval import CommitInterval, budget_of_retry
 
 
 def interval_of(lived, costs=(), *, longest=60.0, running=0):
@@ -56,3 +56,11 @@ def test_where_nothing_was_committed_yet_it_falls_too():
 def test_cheap_commits_do_not_come_more_often_than_once_a_second():
     """The log writes no more often, and each costs the driver something too."""
     assert interval_of([0.01], [1e-6]).seconds(0.0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("budget_seconds", "retries", "expected"), [(60.0, 0, 60.0), (60.0, 3, 7.5), (60.0, 10, 1.0), (0.5, 1, 0.5)]
+)
+def test_a_task_has_half_the_budget_with_each_retry_down_to_a_second(budget_seconds, retries, expected):
+    """Or to the budget, if that is shorter."""
+    assert budget_of_retry(budget_seconds, retries) == expected

@@ -28,6 +28,13 @@ class PartsFn(DoFn):
         return ()
 
 
+class UnknownFn(PartsFn):
+    """Nobody knows how large its work is."""
+
+    def restriction_size(self, element, restriction):
+        return None
+
+
 def work_of(*elements):
     work = RunState(PartsFn())
     return work, list(work.add([expand(PartsFn(), element) for element in elements]))
@@ -148,6 +155,25 @@ def test_commit_counts_once():
     assert (child.restriction, delay_seconds, work.costs.seconds_of(child)) == (OffsetRange(4, 10), 0.0, 12.0)
     assert work.commit("task", 2, outcome) is None
     assert work.splits == 1
+
+
+def test_a_piece_of_the_report_began_so_long_after_its_task():
+    """Both in seconds."""
+    work, (item,) = work_of((0, 10))
+    (piece,) = work.pieces([(100.0, [Ran(item.id, 2.5, 1.0, 10, 0)])])
+    assert (piece.began, piece.seconds, piece.task) == (102.5, 1.0, 0)
+
+
+@pytest.mark.parametrize("cuts", [1, 2, 5])
+def test_of_work_of_unknown_size_what_was_cut_off_counts_as_one_each_time_and_the_rest_as_a_half(cuts):
+    """However often it was cut: a whole counts as one."""
+    work = RunState(UnknownFn())
+    (item,) = work.add([expand(UnknownFn(), (0, 10))])
+    assert work.known_units == 1
+    work.ledger.assign("task", [item])
+    for stop in range(9, 9 - cuts, -1):
+        work.split("task", item.id, OffsetRange(0, stop), [Residual(OffsetRange(stop, stop + 1))])
+    assert work.known_units == 0.5 + cuts
 
 
 def test_what_a_task_ran_of_a_work_item_is_a_share_of_one():

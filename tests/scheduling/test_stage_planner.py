@@ -184,3 +184,6 @@ def test_of_many_slots_a_few_idle_for_a_moment_until_a_stage_serves_more_of_them
     planner.in_flight.remove(100.0)
     assert planner.plan(256, 0.2, 0.2) is None
     assert len(planner.plan(256, 0.36, 0.36).tasks) == 1
+    for _ in range(5):
+        planner.in_flight.remove(100.0)
+    assert len(planner.plan(256, 0.37, 0.37).tasks) == 5

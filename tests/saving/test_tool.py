@@ -1,0 +1,66 @@
+"""What ``python -m sdf.journal`` says of saved runs, and which of their files it removes."""
+
+import pytest
+from support.memory import Memory
+from test_saving import Runs
+
+from sdf.saving.tool import run
+
+
+def begun(elements, committed=0):
+    """Return the storage of a run of so many elements of three positions, of which some are committed."""
+    runs = Runs()
+    saving = runs.driver()
+    work, todo = runs.begun(saving, elements)
+    if committed:
+        runs.commit(saving, work, [item for item, _ in todo[:committed]])
+    saving.close()
+    return runs.storage
+
+
+@pytest.mark.parametrize("what", ["show", "verify", "clean"])
+def test_what_is_no_checkpoint_of_a_saved_run_is_left_to_others(what, capsys):
+    """Such as that of a stream, in which the journal's own tool looks."""
+    storage = Memory({"blocks/0": b"{}"})
+    assert run(what, storage) is None
+    assert (capsys.readouterr().out, list(storage.files)) == ("", ["blocks/0"])
+
+
+@pytest.mark.parametrize(("elements", "lines", "more"), [(2, 1, 0), (21, 20, 0), (22, 20, 1), (50, 20, 29)])
+def test_show_names_what_is_left_of_twenty_elements_and_counts_the_others(elements, lines, more, capsys):
+    """One element is done."""
+    assert run("show", begun(elements, committed=1)) == 0
+    told = capsys.readouterr().out
+    assert told.count(": 0.0% done, left: OffsetRange(start=0, stop=3)") == lines
+    assert (f"  ... and {more} more" in told) == (more > 0)
+    assert ("  ... and " in told) == (more > 0)
+    assert f"elements: 1 of {elements} done; {1 / elements:.1%} of the work" in told
+
+
+@pytest.mark.parametrize("what", ["show", "verify"])
+def test_who_only_looks_changes_nothing(what):
+    """A driver may be at work; ``verify`` reads all."""
+    storage = begun(2)
+    before = dict(storage.files)
+    assert run(what, storage) == 0
+    assert storage.files == before
+
+
+def test_clean_fences_the_driver_and_removes_what_nothing_names(capsys):
+    """What the log names stays, and the run goes on."""
+    storage = begun(2, committed=1)
+    before = dict(storage.files)
+    storage.files["blobs/stray"] = b"written before a crash"
+    assert run("clean", storage) == 0
+    assert "removed 1 files that crashes had left" in capsys.readouterr().out
+    assert {name: storage.files[name] for name in before} == before
+    assert len(storage.files) == len(before) + 1
+
+
+def test_a_log_that_is_broken_is_told_and_not_repaired(capsys):
+    """The exit code says so."""
+    storage = begun(2, committed=1)
+    (first, *_) = storage.names("log")
+    storage.files[f"log/{first}"] = b"broken"
+    assert run("verify", storage) == 1
+    assert capsys.readouterr().err
