@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import itertools
 import json
 import os
 import re
@@ -22,7 +23,7 @@ from pyspark.sql.types import StructType
 from support.fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, expected
 
 from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, OffsetRange, run_direct
-from sdf.errors import DeferError, InvalidTypeError, UnpicklableError
+from sdf.errors import DeferError, InvalidTypeError, JournalError, UnpicklableError
 from sdf.io import MatchFiles, ReadCsv, ReadJsonLines, ReadLines, ReadParquet, ReadTable, TailLines, WatchFiles
 from sdf.io.text.text_fn import CELL_BYTES
 from sdf.journal.pending import Pending, from_json
@@ -208,7 +209,7 @@ def test_a_record_that_does_not_fit_fails_the_query(load):
 def tree(tmp_path):
     for number in range(4):
         (tmp_path / f"{number}.txt").write_text(
-            "".join(f"line {number} {i}\n" for i in range(200_000 if number else 10))
+            "".join(f"line {number} {i:100}\n" for i in range(25_000 if number else 10))  # 2.7 MB
         )
         (tmp_path / f"{number}.jsonl").write_text("".join(f'{{"id": {i}, "file": {number}}}\n' for i in range(999)))
     (tmp_path / "a.csv").write_text("id,name\n1,one\n2,\n")
@@ -439,7 +440,7 @@ def ended(query):
     return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
 
 
-@pytest.mark.slow("test_a_batch_has_at_most_so_much")
+@pytest.mark.slow("test_a_known_end_is_shared_out_and_bounded")
 def test_available_now_reads_finite_work_and_ends(stream, written):
     """Each record once; started again, there is nothing more."""
     assert ended(stream(CountFn(), COUNTED, elements=ELEMENTS)) == [351]
@@ -448,24 +449,15 @@ def test_available_now_reads_finite_work_and_ends(stream, written):
     assert written() == sorted(expected(ELEMENTS).elements())
 
 
-def test_a_batch_has_at_most_so_much(stream, written):
-    """Elements are cut to fit."""
-    batches = ended(stream(CountFn(), COUNTED, elements=ELEMENTS, maxSizePerTrigger=40))
-    assert max(batches) <= 40
-    assert sum(batches) == 351
-    assert len(batches) <= 11
-    assert written() == sorted(expected(ELEMENTS).elements())
-
-
 @pytest.mark.slow("test_a_batch_has_at_most_so_much")
 def test_a_batch_has_one_block_at_least(stream, tree):
     """Where the bound is less than the cell that ReadLines claims."""
     batches = ended(stream(ReadLines(), "line string", str(tree / "1.txt"), maxSizePerTrigger=1))
-    assert sum(batches) == 200_000
+    assert sum(batches) == 25_000
     assert len(batches) == -(-(tree / "1.txt").stat().st_size // CELL_BYTES)
 
 
-# Dear: Spark starts a Python process of its own for each stream, here for three.
+# Dear: Spark starts a Python process of its own for each stream, here for two.
 def test_a_growing_file_is_followed_over_restarts(stream, written, tmp_path):
     """Whole lines, each once; a line without its end waits for it."""
     log, lines = tmp_path / "a.log", []
@@ -476,12 +468,15 @@ def test_a_growing_file_is_followed_over_restarts(stream, written, tmp_path):
                 lines.append((f"line {len(lines):06d}",))
                 file.write(f"{lines[-1][0]}\n")
 
-    for count in (1, 50_000):
-        append(count)
-        ended(stream(TailLines(), "line string", str(log)))
-        assert written() == lines
+    append(1)
     with open(log, "a") as file:
-        file.write("line x")
+        file.write("line")
+    ended(stream(TailLines(), "line string", str(log)))
+    assert written() == lines
+    with open(log, "a") as file:
+        file.write(" 000001\n")
+    lines.append(("line 000001",))
+    append(50_000)
     ended(stream(TailLines(), "line string", str(log)))
     assert written() == lines
 
@@ -637,15 +632,6 @@ class CountingTailLines(TailLines):
         yield from super().process(element, tracker)
 
 
-def test_a_checkpoint_of_another_stream_is_refused(stream, tmp_path):
-    """The work in it is not this one's."""
-    ended(stream(CountFn(), COUNTED, elements=[("a", 3)]))
-    with pytest.raises(
-        PySparkException, match=r"holds a stream through \['CountFn'\], this one reads through \['LaterFn'\]"
-    ):
-        ended(stream(LaterFn(), COUNTED, elements=[("a", 3)]))
-
-
 class SlowEndlessFn(EndlessFn):
     """Gives a number each hundredth of a second."""
 
@@ -661,6 +647,43 @@ def reader(fn, elements, max_size=None):
     return StreamReader(Chain.of([fn]), StructType().add("name", "string").add("i", "long"), settings)
 
 
+def rows_of(planner, offset):
+    """Give the rows of a batch, as the tasks read them."""
+    shares = planner.partitions({}, json.loads(json.dumps(offset)))
+    return [tuple(row.values()) for share in shares for batch in planner.read(share) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda it, offset: it.latestOffset(offset, it.getDefaultReadLimit()), lambda it, offset: it.partitions({}, offset)],
+    ids=["what comes", "what is read again"],
+)
+def test_a_checkpoint_of_another_stream_is_refused(spark, ask):
+    """The work in it is not this one's."""
+    first = reader(CountFn(), [("a", 3)])
+    offset = first.latestOffset(first.initialOffset(), first.getDefaultReadLimit())
+    first.stop()
+    another = reader(LaterFn(), [("a", 3)])
+    with pytest.raises(
+        JournalError, match=r"holds a stream through \['CountFn'\], this one reads through \['LaterFn'\]"
+    ):
+        ask(another, json.loads(json.dumps(offset)))
+    another.stop()
+
+
+def test_a_batch_has_at_most_so_much(spark):
+    """Elements are cut to fit."""
+    planner = reader(CountFn(), ELEMENTS, max_size=40)
+    offset, batches = planner.initialOffset(), []
+    while offset["left"]:
+        offset = json.loads(json.dumps(planner.latestOffset(offset, planner.getDefaultReadLimit())))
+        batches.append(rows_of(planner, offset))
+    planner.stop()
+    assert max(map(len, batches)) <= 40
+    assert len(batches) <= 11
+    assert sorted(itertools.chain(*batches)) == sorted(expected(ELEMENTS).elements())
+
+
 def test_what_is_found_in_a_second_is_several_parts(spark):
     """So that it can be shared out; they follow each other, and so does the work that is left."""
     planner = reader(SlowEndlessFn(at_a_time=10**9), ["a"])
@@ -669,10 +692,8 @@ def test_what_is_found_in_a_second_is_several_parts(spark):
     assert len(parts) >= 3
     (left,) = [from_json(one).restriction for one in end["left"]]
     assert [part.start for part in [*parts, left]] == [0, *(part.stop for part in parts)]
-    shares = planner.partitions({}, json.loads(json.dumps(end)))
-    assert len(shares) == 2
-    records = [row for share in shares for batch in planner.read(share) for row in batch.to_pylist()]
-    assert sorted(row["i"] for row in records) == list(range(left.start))
+    assert len(planner.partitions({}, json.loads(json.dumps(end)))) == 2
+    assert sorted(i for _, i in rows_of(planner, end)) == list(range(left.start))
     planner.stop()
 
 
