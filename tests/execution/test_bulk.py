@@ -290,6 +290,25 @@ def test_a_row_of_many_is_cut_inside_only_if_it_was_seen_to_run_long(long, at):
     assert part.residuals[-1].restriction.start == at
 
 
+def test_rows_behind_one_that_has_claimed_nothing_yet_are_cut_off():
+    """A row may wait long for its first block."""
+
+    class WaitsFn(RowFn):
+        def process(self, element, tracker):
+            residuals.append(executor.running.split(0.5) if not residuals else None)
+            return super().process(element, tracker)
+
+    residuals = []
+    _, item = begun(RowFn(), [(str(row), 0, 3) for row in range(20)])
+    executor = Executor(WaitsFn(), side_inputs=None, clock=Clock())
+    with executor.start(item).outputs() as given:
+        outputs = list(given)
+    part = executor.end()
+    assert residuals[0] is not None
+    assert part.residuals[-1].restriction.start == (10, 0)
+    assert len(outputs) == 30
+
+
 @every_fn
 def test_after_a_lost_attempt(kind):
     """What was cut off stays cut off; the rest runs again from its beginning."""

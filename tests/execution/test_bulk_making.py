@@ -10,7 +10,7 @@ import pytest
 from sdf import DoFn, OffsetRange, OffsetRangeTracker, UnsplittableTracker
 from sdf.errors import SdfError
 from sdf.execution.bulk.making import expand_in_bulk
-from sdf.execution.bulk.table import Table
+from sdf.execution.bulk.table import Table, nearest
 from sdf.execution.expansion import expand
 
 
@@ -192,3 +192,10 @@ def test_sizes_are_those_of_the_dofn():
     (table,) = made(SizedFn())
     assert table.pieces == ((table.restriction, 120.0),)
     assert table.element.lengths(0, 2) == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("entries", [[3], [0, 10], [0, 1, 5, 6, 20]])
+def test_the_nearest_entry_is_found(entries):
+    """Of two that are as near, the smaller one."""
+    for value in range(-3, 25):
+        assert nearest(entries, value) == min(range(len(entries)), key=lambda at: (abs(entries[at] - value), at))

@@ -35,6 +35,12 @@ def test_pauses_of_work_that_gets_nowhere_double():
     assert deferred.delay_seconds(items[-1], 60.0) == 60.0
 
 
+def test_work_that_is_cut_off_from_nothing_waits_as_long_as_was_asked():
+    """Such as an element."""
+    (item,) = chain(0)
+    assert Deferrals("Fn").delay_seconds(item, 0.0) == 0.0
+
+
 def test_a_claim_starts_the_count_anew():
     """Only deferrals in a row count."""
     deferred = Deferrals("Fn")

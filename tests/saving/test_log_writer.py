@@ -50,6 +50,7 @@ def test_the_second_entry_waits_for_its_time_or_for_somebody_who_waits_for_it():
     """Here the clock stands still, so its time never comes."""
     log = Log()
     writer = writer_to(log)
+    assert writer.seconds == 0
     writer.add(["a"])
     writer.flush()
     log.writing.clear()

@@ -40,10 +40,11 @@ def test_a_target_within_another_one_is_refused(tmp_path, paths, refused):
 
 
 @pytest.mark.parametrize(
-    ("tags", "outputs"), [((), ["bad"]), (("bad",), ["main"]), (("bad",), ["bad"]), (("bad",), ["main", "worse"])]
+    ("tags", "outputs"),
+    [((), ["bad"]), (("bad",), ["main"]), (("bad",), ["bad"]), (("bad",), ["main", "worse"])],
 )
 def test_each_output_has_a_sink(tmp_path, tags, outputs):
     """The main one too, whether or not tags are declared."""
     given = {name: TextFiles(tmp_path / name) for name in outputs}
-    with pytest.raises(InvalidValueError, match=r"needs a sink for each output, .*it got sinks for"):
+    with pytest.raises(InvalidValueError, match=r"needs a sink for each output, \('main', 'bad'\); it got sinks for"):
         sinks_by_output(given, tags, "save_sdf")

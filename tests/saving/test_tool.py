@@ -1,10 +1,17 @@
 """What ``python -m sdf.journal`` says of saved runs, and which of their files it removes."""
 
+import re
+
 import pytest
+from support.fns import CountFn
 from support.memory import Memory
 from test_saving import Runs
 
+from sdf.execution.expansion import expand
+from sdf.execution.invoker import Residual
+from sdf.model.restrictions import OffsetRange
 from sdf.saving.tool import run
+from sdf.scheduling.run_state import RunState
 
 
 def begun(elements, committed=0):
@@ -35,6 +42,23 @@ def test_show_names_what_is_left_of_twenty_elements_and_counts_the_others(elemen
     assert (f"  ... and {more} more" in told) == (more > 0)
     assert ("  ... and " in told) == (more > 0)
     assert f"elements: 1 of {elements} done; {1 / elements:.1%} of the work" in told
+
+
+def test_show_says_how_far_an_element_is_and_names_three_of_the_parts_that_are_left(capsys):
+    """And how long the rest may take: 4 of 10 positions took a second."""
+    runs = Runs()
+    saving, work = runs.driver(), RunState(CountFn())
+    ((item, _),) = saving.begin(work, lambda: [expand(CountFn(), ("a", 10))])
+    work.ledger.assign("lane", [item])
+    parts = [OffsetRange(8, 10), OffsetRange(6, 8), OffsetRange(5, 6), OffsetRange(4, 5)]
+    work.split("lane", item.id, OffsetRange(0, 4), list(map(Residual, parts)))
+    saving.commit(work.ledger.commit_first("lane", 1, item.id, "part"), ["main", "bad"], [4, 0], 1.0)
+    saving.close()
+    assert run("show", runs.storage) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"\('a', 10\): 40\.0% done, left: (OffsetRange\(start=\d, stop=\d+\)(, )?){3} and 1 more\n", told)
+    assert "0 of 1 done; 40.0% of the work" in told
+    assert "left: about 2 s of one slot, going by the 1 s so far" in told
 
 
 @pytest.mark.parametrize("what", ["show", "verify"])

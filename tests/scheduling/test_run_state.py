@@ -176,6 +176,14 @@ def test_of_work_of_unknown_size_what_was_cut_off_counts_as_one_each_time_and_th
     assert work.known_units == 0.5 + cuts
 
 
+def test_of_work_of_known_size_a_split_changes_nothing_that_is_known():
+    """Its parts add up."""
+    work, (item,) = work_of((0, 10))
+    work.ledger.assign("task", [item])
+    work.split("task", item.id, OffsetRange(0, 4), [Residual(OffsetRange(4, 10))])
+    assert work.known_units == 10
+
+
 def test_what_a_task_ran_of_a_work_item_is_a_share_of_one():
     """A tenth took a second; a work item like it takes ten."""
     work, (item, _) = work_of((0, 100), (0, 100))

@@ -655,7 +655,10 @@ def rows_of(planner, offset):
 
 @pytest.mark.parametrize(
     "ask",
-    [lambda it, offset: it.latestOffset(offset, it.getDefaultReadLimit()), lambda it, offset: it.partitions({}, offset)],
+    [
+        lambda it, offset: it.latestOffset(offset, it.getDefaultReadLimit()),
+        lambda it, offset: it.partitions({}, offset),
+    ],
     ids=["what comes", "what is read again"],
 )
 def test_a_checkpoint_of_another_stream_is_refused(spark, ask):
