@@ -33,7 +33,7 @@ def all_tests():
     return {
         (path.name, one.name): in_make_test(tree, one)
         for path, tree in trees().items()
-        for one in ast.walk(tree)
+        for one in tree.body
         if isinstance(one, ast.FunctionDef) and one.name.startswith("test_")
     }
 
@@ -43,6 +43,7 @@ def reasons():
     return [
         (path.relative_to(HERE).as_posix(), one.lineno, ast.unparse(reason))
         for path, tree in trees().items()
+        if re.search(r"mark\.slow\(|instead=", path.read_text())  # most say neither, and a walk takes long
         for one in ast.walk(tree)
         if isinstance(one, ast.Call)
         for reason in [
