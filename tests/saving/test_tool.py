@@ -50,13 +50,13 @@ def test_show_says_how_far_an_element_is_and_names_three_of_the_parts_that_are_l
     saving, work = runs.driver(), RunState(CountFn())
     ((item, _),) = saving.begin(work, lambda: [expand(CountFn(), ("a", 10))])
     work.ledger.assign("lane", [item])
-    parts = [OffsetRange(8, 10), OffsetRange(6, 8), OffsetRange(5, 6), OffsetRange(4, 5)]
+    parts = [OffsetRange(at, at + 1) for at in range(9, 3, -1)]
     work.split("lane", item.id, OffsetRange(0, 4), list(map(Residual, parts)))
     saving.commit(work.ledger.commit_first("lane", 1, item.id, "part"), ["main", "bad"], [4, 0], 1.0)
     saving.close()
     assert run("show", runs.storage) == 0
     told = capsys.readouterr().out
-    assert re.search(r"\('a', 10\): 40\.0% done, left: (OffsetRange\(start=\d, stop=\d+\)(, )?){3} and 1 more\n", told)
+    assert re.search(r"\('a', 10\): 40\.0% done, left: (OffsetRange\(start=\d, stop=\d+\)(, )?){3} and 3 more\n", told)
     assert "0 of 1 done; 40.0% of the work" in told
     assert "left: about 2 s of one slot, going by the 1 s so far" in told
 
