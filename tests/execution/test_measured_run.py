@@ -258,6 +258,19 @@ def test_what_was_deferred_counts_as_half_where_nothing_tells_how_much_it_is():
     assert (part.units, part.scale) == (4.0, 0.5)
 
 
+def test_what_was_deferred_may_be_nothing_though_more_was_expected():
+    """A size of nothing is no share of what was expected."""
+
+    class EmptyRest(SharesDeferred):
+        def restriction_size(self, element, restriction):
+            return None if restriction.start == b"" else 0.0
+
+    running = Running(EmptyRest(), WorkItem(0, 0, True, ByteKeyRange(), 8.0), side_inputs=None, clock=Clock())
+    list(running.invoker.run())
+    _, part = running.done()
+    assert (part.units, part.scale) == (4.0, 4.0)
+
+
 @pytest.mark.parametrize("sized", [True, False])
 @pytest.mark.parametrize("halved", [True, False])
 @pytest.mark.parametrize("claims", [1, 33, 65, 200])

@@ -93,6 +93,20 @@ def test_a_lane_that_has_not_begun_keeps_the_first_and_gives_back_the_rest(accep
     assert ran == ([0] if accepted else [0, 1, 2, 3])
 
 
+def test_a_lane_waits_from_the_end_of_its_work_to_an_answer():
+    """Not while it runs, however long: only one that waits takes a silent driver for a dead one."""
+    clock, said = Clock(), []
+    lane = Lane(TimedFn(clock), clock=clock, send=said.append)
+    lane.receive(Assign((WorkItem(0, 0, 2, OffsetRange(0, 2), 2),)))
+    outputs = lane.advance().invoker.run()
+    waited = [lane.waits for _ in outputs]
+    assert waited == [False, False]
+    assert lane.advance() is WAIT
+    assert (lane.waits, type(said[-1])) == (True, Ready)
+    lane.receive(Sealed())
+    assert not lane.waits
+
+
 def test_a_lane_that_was_asked_before_it_began_says_how_far_it_is_as_soon_as_it_has():
     """It is not asked again before."""
     clock, said = Clock(), []

@@ -475,6 +475,7 @@ def test_ranges_that_tile(whole, parts):
         (OffsetRange(0, 9), offsets((0, UNBOUNDED)), "stop at UNBOUNDED, not at the stop of"),
         (OffsetRange(0, 9), [Rows(9)], "Rows(count=9) is not a part of OffsetRange(start=0, stop=9): it has no start"),
         (OffsetRange(0, 9), [OffsetRange(0, 9), None], "None is not a part of"),
+        (Days(0, 9), [Days("x", 9)], "Days(start='x', stop=9) leaves a gap after 0 in Days(start=0, stop=9)"),
         (Days(0, 9), days((0, 4), (5, 9)), "Days(start=5, stop=9) leaves a gap after 4 in Days(start=0, stop=9)"),
     ],
 )
