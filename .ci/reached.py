@@ -2,18 +2,23 @@
 
     python .ci/reached.py origin/main
 
-The change is what git has since the commit that is given. A test reaches the modules that it imports, or names in a
-string, and those that they import or name. It reaches a file outside of sdf, too, if it names the file or its folder.
-Without a commit, and for a change of a file that could matter to any test, it prints ``tests``: all tests.
+The change is what git has since the commit that is given, and files that git does not know yet. A test reaches the
+modules that it imports, or names in a string, and those that they import or name. It reaches all of sdf if it imports
+sdf whole, or runs programs, pages or notebooks. It reaches a file outside of sdf, too, if it names the file or its
+folder. Without a commit, and for a change of a file that could matter to any test, it prints ``tests``: all tests. Such
+a file is one that ``tests/conftest.py`` imports: a test uses its fixtures without an import.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 FOLDERS = ("sdf", "tests", "benchmarks", "examples", "docs")  # of modules
-SHARED = ("setup.cfg", "pyproject.toml", "Makefile", ".ci/", "tests/conftest.py")
+SHARED = ("setup.cfg", "pyproject.toml", "Makefile", ".ci/")
+CONFTEST = Path("tests/conftest.py")
+PROGRAMS = re.compile(r"docs|examples|.*\b(import|from) sdf\b.*", re.DOTALL)  # a string of a test that runs programs
 READ_BY_PEOPLE = ("LICENSE", "NOTICE", "CITATION.cff", ".gitignore")
 
 
@@ -39,6 +44,7 @@ class Tree:
                         if isinstance(one, ast.ImportFrom):
                             self.lazy.setdefault(path, {}).update({each.name: one.module for each in one.names})
                     found.body = []
+        self.all_of_sdf = {name for name, path in self.paths.items() if path.parts[0] == "sdf"}
         self.imports = {path: self.imports_of(path) for path in self.parsed}
 
     def names_of(self, path):
@@ -49,17 +55,22 @@ class Tree:
 
     def imports_of(self, path):
         """Return the files that a file imports, or names in a string; with a module, its packages are imported."""
-        found = set()
+        found, is_test = set(), path.parts[0] == "tests"
         for one in ast.walk(self.parsed[path]):
             if isinstance(one, ast.Import):
                 found.update(each.name for each in one.names)
+                if is_test and any(each.name == "sdf" for each in one.names):
+                    found.update(self.all_of_sdf)
             elif isinstance(one, ast.ImportFrom) and one.module:
                 found.add(one.module)
                 found.update(f"{one.module}.{each.name}" for each in one.names)
                 lazy = self.lazy.get(self.paths.get(one.module), {})
                 found.update(lazy[each.name] for each in one.names if each.name in lazy)
-            elif isinstance(one, ast.Constant) and str(one.value).startswith("sdf.") and path.stem != "__init__":
-                found.add(one.value)
+            elif isinstance(one, ast.Constant) and isinstance(one.value, str):
+                if "." in one.value and (is_test or path.stem != "__init__"):
+                    found.add(one.value)
+                if is_test and PROGRAMS.fullmatch(one.value):
+                    found.update(self.all_of_sdf)
         parents = {
             ".".join(name.split(".")[:at]) for name in found & {*self.paths} for at in range(1, name.count(".") + 1)
         }
@@ -81,8 +92,12 @@ class Tree:
         Args:
             changed: their paths from the root of the checkout.
         """
-        unknown = [one for one in changed if one.startswith("sdf/") and Path(one) not in self.parsed]  # deleted
-        if unknown or any(one.startswith(SHARED) for one in changed):
+        gone = [one for one in changed if not (self.root / one).exists() and one.startswith(("sdf/", "tests/support/"))]
+        unknown = [
+            one for one in changed if one.startswith("sdf/") and Path(one) not in self.parsed
+        ]  # such as a template
+        fixtures = {CONFTEST, *(one for one in self.reached_from(CONFTEST) if one.parts[0] == "tests")}
+        if gone or unknown or any(one.startswith(SHARED) or Path(one) in fixtures for one in changed):
             return None
         modules = {Path(one) for one in changed} & {*self.parsed}
         others = [Path(one) for one in changed if not one.startswith("sdf/") and one not in READ_BY_PEOPLE]
@@ -97,8 +112,12 @@ class Tree:
 
 def changed_since(commit, root):
     """Return the paths that differ from a commit; None if git does not know it."""
-    git = subprocess.run(["git", "diff", "--name-only", commit], cwd=root, capture_output=True, text=True)
-    return git.stdout.split("\n")[:-1] if git.returncode == 0 else None
+    known = ["git", "diff", "--name-only", "--no-renames", commit]
+    new = ["git", "ls-files", "--others", "--exclude-standard"]
+    told = [subprocess.run(command, cwd=root, capture_output=True, text=True) for command in (known, new)]
+    return (
+        [path for git in told for path in git.stdout.splitlines()] if not any(git.returncode for git in told) else None
+    )
 
 
 def main(root, commit):

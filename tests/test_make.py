@@ -129,6 +129,9 @@ FILES = {
     "examples/count.py": "from sdf import run",
     "docs/page.md": "",
     "setup.cfg": "",
+    "tests/conftest.py": "def server():\n    from support.server import Server",
+    "tests/support/server.py": "DAEMON = 'support.daemon'",
+    "tests/support/daemon.py": "",
     "tests/support/fns.py": "from sdf import Fn",
     "tests/test_model.py": "from sdf import Fn",
     "tests/test_run.py": "from sdf import run\nfrom support.fns import ListFn",
@@ -136,7 +139,10 @@ FILES = {
     "tests/test_child.py": "run([python, '-c', 'import x'], env={'MODULE': 'sdf.store'})",
     "tests/test_docs.py": "for page in Path('docs').iterdir(): pass",
     "tests/test_examples.py": "for program in Path('examples').iterdir(): pass",
+    "tests/test_program.py": "run([python, '-c', 'import sys; from sdf import run'])",
+    "tests/test_whole.py": "import sdf",
 }
+WHOLE = ["test_docs", "test_examples", "test_program", "test_whole"]  # they run programs, or import sdf whole
 ALL = sorted(Path(name).stem for name in FILES if "/test_" in name)
 
 
@@ -153,10 +159,16 @@ def reached(tmp_path):
     for step in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
         subprocess.run([*git, *step], cwd=tmp_path, check=True)
 
-    def run(*changed, commit="HEAD"):
+    def run(*changed, commit="HEAD", add=True):
         for name in changed:
-            (tmp_path / name).write_text("changed = 1\n" + FILES.get(name, ""))
-        subprocess.run([*git, "add", "."], cwd=tmp_path, check=True)
+            if name.startswith("- "):
+                (tmp_path / name[2:]).unlink()
+            elif " -> " in name:
+                (tmp_path / name.split(" -> ")[0]).rename(tmp_path / name.split(" -> ")[1])
+            else:
+                (tmp_path / name).write_text("changed = 1\n" + FILES.get(name, ""))
+        if add:
+            subprocess.run([*git, "add", "."], cwd=tmp_path, check=True)
         return sorted(Path(name).stem for name in module.main(tmp_path, commit))
 
     return run
@@ -166,22 +178,33 @@ def reached(tmp_path):
     ("changed", "tests"),
     [
         ([], []),
-        (["sdf/store.py"], ["test_child", "test_files", "test_run"]),
-        (["sdf/run.py"], ["test_run"]),
-        (["sdf/sinks/files.py"], ["test_files"]),
-        (["sdf/model.py"], [test for test in ALL if test not in ("test_docs", "test_examples")]),
+        (["sdf/store.py"], sorted([*WHOLE, "test_child", "test_files", "test_run"])),
+        (["sdf/run.py"], sorted([*WHOLE, "test_run"])),
+        (["sdf/sinks/files.py"], sorted([*WHOLE, "test_files"])),
+        (["sdf/model.py"], ALL),
         (["tests/support/fns.py"], ["test_run"]),
         (["tests/test_docs.py", "tests/test_new.py"], ["test_docs", "test_new"]),
         (["docs/page.md"], ["test_docs"]),
         (["examples/count.py"], ["test_examples"]),
         (["sdf/run.py", "setup.cfg"], ["tests"]),
         (["sdf/template.html"], ["tests"]),
+        (["- sdf/store.py"], ["tests"]),
+        (["sdf/store.py -> sdf/shop.py"], ["tests"]),
+        (["- tests/support/fns.py"], ["tests"]),
+        (["tests/conftest.py"], ["tests"]),
+        (["tests/support/server.py"], ["tests"]),
+        (["tests/support/daemon.py"], ["tests"]),
     ],
     ids=str,
 )
 def test_a_change_reaches_the_tests_that_import_it(reached, changed, tests):
     """At whatever remove, within functions, in other processes, or by its folder."""
     assert reached(*changed) == tests
+
+
+def test_a_file_that_git_does_not_know_yet_is_a_change(reached):
+    """So that the tests that a newcomer has just written are run."""
+    assert reached("tests/test_new.py", add=False) == ["test_new"]
 
 
 @pytest.mark.parametrize("commit", ["", "no-such-commit"])
