@@ -3,11 +3,13 @@
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.connect_server import WATCH
 
 ROOT = Path(__file__).parent.parent
 THIS_PYTHON = "{}.{}".format(*sys.version_info)
@@ -211,3 +213,12 @@ def test_a_file_that_git_does_not_know_yet_is_a_change(reached):
 def test_where_nobody_knows_what_has_changed_all_tests_are_reached(reached, commit):
     """CI gives no commit, or git does not have it."""
     assert reached("sdf/run.py", commit=commit) == ["tests"]
+
+
+def test_a_server_of_the_tests_does_not_outlive_who_owns_it():
+    """However that died: whoever is killed stops nothing."""
+    owner = subprocess.Popen(["sleep", "60"])
+    watch = subprocess.Popen([sys.executable, "-S", "-c", WATCH, str(owner.pid), "sleep", "60"], start_new_session=True)
+    owner.kill()
+    owner.wait()
+    assert watch.wait(30) == -signal.SIGKILL

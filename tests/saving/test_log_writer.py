@@ -77,6 +77,22 @@ def test_whoever_flushes_waits_until_it_is_written():
     writer.close()
 
 
+def test_whoever_flushes_waits_for_what_is_being_written():
+    """It is not durable before, though nothing is left to write."""
+    log = Log(waits=True)
+    writer = writer_to(log)
+    writer.add(["a"])
+    log.writing.wait()
+    flushed = threading.Thread(target=writer.flush)
+    flushed.start()
+    flushed.join(0.1)
+    assert flushed.is_alive()
+    log.leave.set()
+    flushed.join()
+    assert log.entries == [[["a"]]]
+    writer.close()
+
+
 def test_with_nothing_to_write_nothing_is_written():
     """No empty entries."""
     log = Log()

@@ -9,14 +9,17 @@ from test_saving import Runs
 
 from sdf.execution.expansion import expand
 from sdf.execution.invoker import Residual
+from sdf.journal.run_log import RunLog
 from sdf.model.restrictions import OffsetRange
+from sdf.saving.history import History
 from sdf.saving.tool import run
 from sdf.scheduling.run_state import RunState
 
 
-def begun(elements, committed=0):
+def begun(elements, committed=0, storage=None):
     """Return the storage of a run of so many elements of three positions, of which some are committed."""
     runs = Runs()
+    runs.storage = storage or runs.storage
     saving = runs.driver()
     work, todo = runs.begun(saving, elements)
     if committed:
@@ -79,6 +82,23 @@ def test_clean_fences_the_driver_and_removes_what_nothing_names(capsys):
     assert "removed 1 files that crashes had left" in capsys.readouterr().out
     assert {name: storage.files[name] for name in before} == before
     assert len(storage.files) == len(before) + 1
+
+
+def test_clean_keeps_what_the_log_names_of_a_run_that_was_given_up():
+    """Whoever reads the log reads all of it; and nobody works on that run, so nobody is fenced."""
+    storage = begun(2, committed=1)
+    log = RunLog(storage, driver="gives up", clock=lambda: 0)
+    history = History(log)
+    log.append([["aborted"]])
+    assert history.blobs
+    before = dict(storage.files)
+    assert run("clean", storage) == 0
+    assert storage.files == before
+    begun(3, storage=storage)
+    before = dict(storage.files)
+    assert run("clean", storage) == 0
+    assert {name: storage.files[name] for name in before} == before
+    assert run("verify", storage) == 0
 
 
 def test_a_log_that_is_broken_is_told_and_not_repaired(capsys):

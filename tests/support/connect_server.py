@@ -15,6 +15,17 @@ from support.warm import SQL_DAEMON
 
 _UP_SECONDS = 180.0
 _NOTE = "connect_server"  # its process and its port
+# Runs the server, and ends with it. If its owner is gone, however that died, nobody else would stop the server.
+WATCH = """
+import os, signal, subprocess, sys, time
+server = subprocess.Popen(sys.argv[2:])
+while server.poll() is None:
+    try:
+        os.kill(int(sys.argv[1]), 0)
+    except ProcessLookupError:
+        os.killpg(0, signal.SIGKILL)
+    time.sleep(0.5)
+"""
 
 
 def free_port():
@@ -53,9 +64,12 @@ class ConnectServer(RunningServer):
         python: the interpreter of its workers.
         settings: further settings of Spark.
         environment: variables that it gets beside those of this process; None takes one away.
+        owner: the process that it does not outlive; None: this one.
     """
 
-    def __init__(self, master="local[4,4]", *, python=sys.executable, settings=None, environment=None, port=None):
+    def __init__(
+        self, master="local[4,4]", *, python=sys.executable, settings=None, environment=None, port=None, owner=None
+    ):
         import pyspark
 
         super().__init__(port or free_port())
@@ -71,7 +85,10 @@ class ConnectServer(RunningServer):
         given = [part for name, value in options.items() for part in ("--conf", f"{name}={value}")]
         main = "org.apache.spark.sql.connect.service.SparkConnectServer"
         self._process = subprocess.Popen(
-            [f"{home}/bin/spark-submit", "--master", master, "--class", main, *given, "spark-internal"],
+            [
+                *(sys.executable, "-S", "-c", WATCH, str(owner or os.getpid())),
+                *(f"{home}/bin/spark-submit", "--master", master, "--class", main, *given, "spark-internal"),
+            ],
             env=ours,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -88,6 +105,7 @@ class ConnectServer(RunningServer):
                 return
             except OSError:
                 time.sleep(0.2)
+        self.kill()
         raise RuntimeError("the Spark Connect server did not start")
 
     def kill(self):
@@ -122,7 +140,8 @@ def connect_server(pytestconfig):
         fcntl.flock(lock, fcntl.LOCK_EX)
         note = folder / _NOTE
         if not note.exists():
-            server = ConnectServer("local[4,2]", settings={"spark.python.daemon.module": SQL_DAEMON})
+            owner = os.getppid() if hasattr(pytestconfig, "workerinput") else os.getpid()  # the controller
+            server = ConnectServer("local[4,2]", settings={"spark.python.daemon.module": SQL_DAEMON}, owner=owner)
             note.write_text(f"{server.pid} {server.port}")
         return RunningServer(int(note.read_text().split()[1]))
 
