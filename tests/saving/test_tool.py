@@ -7,10 +7,12 @@ from support.fns import CountFn
 from support.memory import Memory
 from test_saving import Runs
 
+from sdf.errors import JournalFencedError
 from sdf.execution.expansion import expand
 from sdf.execution.invoker import Residual
 from sdf.journal.run_log import RunLog
 from sdf.model.restrictions import OffsetRange
+from sdf.quarantine.failures import FailedBlock
 from sdf.saving.history import History
 from sdf.saving.tool import run
 from sdf.scheduling.run_state import RunState
@@ -99,6 +101,25 @@ def test_clean_keeps_what_the_log_names_of_a_run_that_was_given_up():
     assert run("clean", storage) == 0
     assert {name: storage.files[name] for name in before} == before
     assert run("verify", storage) == 0
+
+
+@pytest.mark.parametrize("retrying", [False, True])
+def test_clean_fences_a_driver_that_tries_again_what_was_set_aside(retrying):
+    """Of a run that is done nobody has to be fenced."""
+    runs = Runs()
+    saving = runs.driver()
+    work, ((first, _), (second, _)) = runs.begun(saving)
+    runs.commit(saving, work, [first])
+    saving.set_aside(second, FailedBlock(second.element, second.restriction, "no number", 3))
+    saving.finish()
+    saving.close()
+    retry = runs.driver(retry=True) if retrying else None
+    assert run("clean", runs.storage) == 0
+    if retrying:
+        with pytest.raises(JournalFencedError):
+            retry.check_alone()
+    else:
+        runs.driver().check_alone()
 
 
 def test_a_log_that_is_broken_is_told_and_not_repaired(capsys):
