@@ -220,3 +220,10 @@ def test_a_group_is_an_outage_if_each_of_it_is():
     away = urllib.error.URLError(TimeoutError())
     assert is_outage(group("tasks", [away, ConnectionResetError()]))
     assert not is_outage(group("tasks", [away, ValueError()]))
+
+
+def test_an_error_that_only_looks_like_a_group_is_none():
+    """Nothing in it says that a source is away."""
+    error = ValueError("no number")
+    error.exceptions = ()
+    assert not is_outage(error)

@@ -106,6 +106,19 @@ def test_any_two_bad_blocks_of_a_part_are_set_aside(how, ahead):
             Driver(12, {first: how, second: how}, ahead=ahead).run().check(12)
 
 
+def test_a_block_that_was_set_aside_says_how_often_it_has_failed():
+    """With the part that it was cut out of, and by itself."""
+    work = RunState(RangeFn())
+    suspects = Suspects(work, 100)
+    todo = list(work.add([expand(RangeFn(), 12)]))
+    for number, at in enumerate((3, 8)):
+        (item,) = [one for one in todo if one.restriction.start <= at < one.restriction.stop]
+        todo = suspects.failed_attempt([item], Failure(item.id, RAISED, "no number", at), idle=False)
+        block = suspects.waiting.popleft()
+        assert suspects.failed_attempt([block], Failure(block.id, RAISED, "no number", at), idle=False) == []
+        assert (suspects.failed[-1].restriction, suspects.failed[-1].attempts) == (OffsetRange(at, at + 1), 2 + number)
+
+
 def test_a_block_that_raises_takes_one_more_run_of_its_part():
     """Of a DoFn that claims each block as it reads it: the part, what lies around the block, and the block."""
     for at in range(1, 999):
