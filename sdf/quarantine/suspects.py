@@ -151,12 +151,9 @@ class Suspects:
     ) -> list[WorkItem]:
         self._alone.discard(item.id)  # it is what lies before the block now, if anything does
         self._suspect(block)
-        company = [part for part in (before, after) if part is not None]
-        for part in company:
-            self._attempts[part.id] = self._attempts[item.id]
         if before is not None:
             self._in_front[before.id] = len(self._work.ledger)
-        return company
+        return [part for part in (before, after) if part is not None]
 
     def _keyed(self, before: WorkItem | None, block: WorkItem, after: WorkItem | None) -> list[WorkItem]:
         """The hint was wrong, but what is to blame lies no later."""
