@@ -49,10 +49,19 @@ def run_many(first, number, processes):
     return bool(failed)
 
 
+def kind_of(failure):
+    """Return the type of an error, of its text: a smaller plan must not fail for another reason."""
+    return failure and failure.partition(":")[0]
+
+
 def run_one(plan, *, history, shrink):
     """Run a plan; print how it ends."""
     if shrink:
-        plan = plans.shrink(plan, failure_of)
+        failure = failure_of(plan)
+        if failure is None:
+            print("--shrink: this plan does not fail")
+        else:
+            plan = plans.shrink(plan, lambda smaller: kind_of(failure_of(smaller)) == kind_of(failure))
     world = World(plan)
     print(plan)
     try:
@@ -77,6 +86,8 @@ def main():
     parser.add_argument("--history", action="store_true")
     parser.add_argument("--shrink", action="store_true")
     given = parser.parse_args()
+    if given.seeds and (given.plan or given.history or given.shrink):
+        parser.error("--plan, --history and --shrink are for one seed; leave out --seeds")
     if given.seeds:
         return run_many(given.seed, given.seeds, given.processes)
     return run_one(plans.read(given.seed, given.plan), history=given.history, shrink=given.shrink)
