@@ -2,11 +2,12 @@
 
     python .ci/reached.py origin/main
 
-The change is what git has since the commit that is given, and files that git does not know yet. A test reaches the
-modules that it imports, or names in a string, and those that they import or name. It reaches all of sdf if it imports
-sdf whole, or runs programs, pages or notebooks. It reaches a file outside of sdf, too, if it names the file or its
-folder. Without a commit, and for a change of a file that could matter to any test, it prints ``tests``: all tests. Such
-a file is one that ``tests/conftest.py`` imports: a test uses its fixtures without an import.
+The change is the difference from the given commit, with the files that git does not track yet. A test file reaches the
+modules that it imports or names in a string. It also reaches the modules that those import or name. A test file that
+says ``import sdf``, or runs programs, pages or notebooks, reaches all of sdf. A test file reaches a file outside of sdf
+if it names the file or its folder. The script prints ``tests``, for all tests, if it gets no commit. It does so, too,
+if a change could matter to any test, such as a change of a module that ``tests/conftest.py`` imports: tests use
+fixtures without an import.
 """
 
 import ast
@@ -92,13 +93,12 @@ class Tree:
         Args:
             changed: their paths from the root of the checkout.
         """
-        gone = [one for one in changed if not (self.root / one).exists() and one.startswith(("sdf/", "tests/support/"))]
-        unknown = [
-            one for one in changed if one.startswith("sdf/") and Path(one) not in self.parsed
-        ]  # such as a template
         fixtures = {CONFTEST, *(one for one in self.reached_from(CONFTEST) if one.parts[0] == "tests")}
-        if gone or unknown or any(one.startswith(SHARED) or Path(one) in fixtures for one in changed):
-            return None
+        for one in changed:
+            within = one.startswith(("sdf/", "tests/")) and not Path(one).name.startswith("test_")
+            unknown = within and Path(one) not in self.parsed  # deleted, or no module: a template, or data of tests
+            if unknown or one.startswith(SHARED) or Path(one) in fixtures:
+                return None
         modules = {Path(one) for one in changed} & {*self.parsed}
         others = [Path(one) for one in changed if not one.startswith("sdf/") and one not in READ_BY_PEOPLE]
         words = {word for one in others for word in (one.name, one.parts[0]) if word != "tests"}
@@ -115,9 +115,9 @@ def changed_since(commit, root):
     known = ["git", "diff", "--name-only", "--no-renames", commit]
     new = ["git", "ls-files", "--others", "--exclude-standard"]
     told = [subprocess.run(command, cwd=root, capture_output=True, text=True) for command in (known, new)]
-    return (
-        [path for git in told for path in git.stdout.splitlines()] if not any(git.returncode for git in told) else None
-    )
+    if any(git.returncode for git in told):
+        return None
+    return [path for git in told for path in git.stdout.splitlines()]
 
 
 def main(root, commit):

@@ -205,7 +205,7 @@ def test_a_change_reaches_the_tests_that_import_it(reached, changed, tests):
 
 
 def test_a_file_that_git_does_not_know_yet_is_a_change(reached):
-    """So that the tests that a newcomer has just written are run."""
+    """A newcomer runs a test before the first commit."""
     assert reached("tests/test_new.py", add=False) == ["test_new"]
 
 
@@ -216,7 +216,7 @@ def test_where_nobody_knows_what_has_changed_all_tests_are_reached(reached, comm
 
 
 def test_a_server_of_the_tests_does_not_outlive_who_owns_it():
-    """However that died: whoever is killed stops nothing."""
+    """An owner that is killed stops no server."""
     owner = subprocess.Popen(["sleep", "60"])
     watch = subprocess.Popen([sys.executable, "-S", "-c", WATCH, str(owner.pid), "sleep", "60"], start_new_session=True)
     owner.kill()

@@ -122,7 +122,7 @@ def ran(fn, items):
 def run_with(fn, item, at, do, *, long=False, seconds=1.0):
     """Run a work item; when it has given ``at`` outputs do something with it. Give outputs, part and running.
 
-    If it runs long, it is seen to be so many seconds in the same row.
+    With ``long``, the running row is seen to take ``seconds``.
     """
     clock = Clock(1.0)
     executor = Executor(fn, side_inputs=None, clock=clock)
@@ -280,9 +280,6 @@ def test_before_its_first_claim_no_row_is_split():
     assert (outputs, part) == (BLOCKS, None)
 
 
-# After a lost attempt.
-
-
 @pytest.mark.parametrize(("seconds", "at"), [(0.04, (1, 0)), (0.06, (0, 1))])
 def test_a_row_of_many_is_cut_inside_only_if_it_was_seen_to_run_long(seconds, at):
     """Else what is left begins with the next row."""
@@ -309,6 +306,9 @@ def test_rows_behind_one_that_has_claimed_nothing_yet_are_cut_off():
     assert residuals[0] is not None
     assert part.residuals[-1].restriction.start == (10, 0)
     assert len(outputs) == 30
+
+
+# After a lost attempt.
 
 
 @every_fn

@@ -196,6 +196,6 @@ def test_sizes_are_those_of_the_dofn():
 
 @pytest.mark.parametrize("entries", [[3], [0, 10], [0, 1, 5, 6, 20]])
 def test_the_nearest_entry_is_found(entries):
-    """Of two that are as near, the smaller one."""
+    """If two entries are equally near, it is the first of them."""
     for value in range(-3, 25):
         assert nearest(entries, value) == min(range(len(entries)), key=lambda at: (abs(entries[at] - value), at))

@@ -259,7 +259,7 @@ def test_what_was_deferred_counts_as_half_where_nothing_tells_how_much_it_is():
 
 
 def test_what_was_deferred_may_be_nothing_though_more_was_expected():
-    """A size of nothing is no share of what was expected."""
+    """The rest has a size of 0, and each unit of it would count as the 4 units that were expected."""
 
     class EmptyRest(SharesDeferred):
         def restriction_size(self, element, restriction):

@@ -94,7 +94,7 @@ def test_a_lane_that_has_not_begun_keeps_the_first_and_gives_back_the_rest(accep
 
 
 def test_a_lane_waits_from_the_end_of_its_work_to_an_answer():
-    """Not while it runs, however long: only one that waits takes a silent driver for a dead one."""
+    """A lane that waits takes a silent driver for a dead one. A lane that runs does not."""
     clock, said = Clock(), []
     lane = Lane(TimedFn(clock), clock=clock, send=said.append)
     lane.receive(Assign((WorkItem(0, 0, 2, OffsetRange(0, 2), 2),)))

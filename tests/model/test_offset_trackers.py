@@ -967,7 +967,7 @@ def test_growable_progress(estimate, claims, start, progress):
 
 @pytest.mark.parametrize("estimate", [100, None])
 def test_growable_has_nothing_left_once_the_end_was_claimed(estimate):
-    """Then remaining is 0 and not unknown. How much there was nobody has counted."""
+    """Then remaining is 0 and not unknown. The tracker does not know how much was done."""
     assert growing(estimate, 20, UNBOUNDED).progress() == Progress(0, 0)
 
 

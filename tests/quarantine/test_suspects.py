@@ -107,7 +107,7 @@ def test_any_two_bad_blocks_of_a_part_are_set_aside(how, ahead):
 
 
 def test_a_block_that_was_set_aside_says_how_often_it_has_failed():
-    """With the part that it was cut out of, and by itself."""
+    """The failures of the parts that held it count, and its own."""
     work = RunState(RangeFn())
     suspects = Suspects(work, 100)
     todo = list(work.add([expand(RangeFn(), 12)]))

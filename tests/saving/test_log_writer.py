@@ -56,6 +56,7 @@ def test_the_second_entry_waits_for_its_time_or_for_somebody_who_waits_for_it():
     log.writing.clear()
     writer.add(["b"])
     assert not log.writing.wait(0.1)
+    assert log.entries == [[["a"]]]
     writer.flush()
     assert log.entries == [[["a"]], [["b"]]]
     writer.close()

@@ -47,8 +47,9 @@ class ToldSink(Sink):
 class Runs:
     """Drivers of one saved run with two outputs and two elements, one after another."""
 
-    def __init__(self):
-        self.storage, self.clock, self.told, self.fails, self.drivers = Memory(), Clock(0.0), [], [], 0
+    def __init__(self, storage=None):
+        self.storage, self.clock, self.drivers = storage or Memory(), Clock(0.0), 0
+        self.told, self.fails = [], []
 
     def driver(self, identity="mine", retry=False):
         """Begin another driver; return what it does and hears."""
@@ -72,6 +73,19 @@ class Runs:
         work.ledger.assign("lane", items)
         ids = work.ledger.commit_first("lane", len(items), items[-1].id, ("part", number))
         saving.commit(ids, [f"main {number}", f"bad {number}"], [3 * len(items), 0], 1.0)
+
+    def end(self, *, failed):
+        """Run to the end, and return the second element's work item. It is set aside if ``failed``, else committed."""
+        saving = self.driver()
+        work, ((first, _), (second, _)) = self.begun(saving)
+        self.commit(saving, work, [first])
+        if failed:
+            saving.set_aside(second, FailedBlock(second.element, second.restriction, "no number", 3))
+        else:
+            self.commit(saving, work, [second], 1)
+        saving.finish()
+        saving.close()
+        return second
 
 
 def test_the_first_driver_begins_and_the_next_one_resumes():
@@ -175,16 +189,7 @@ def test_only_a_run_that_is_done_can_be_retried():
 def test_a_retry_runs_what_was_set_aside_and_is_resumed_as_any_run(failed):
     """If nothing was, there is nothing to do. The driver that ended the run may have died before it had cleaned."""
     runs = Runs()
-    saving = runs.driver()
-    work, ((first, _), (second, _)) = runs.begun(saving)
-    runs.commit(saving, work, [first])
-    if failed:
-        block = FailedBlock(second.element, second.restriction, "no number", 3)
-        saving.set_aside(second, block)
-    else:
-        runs.commit(saving, work, [second], 1)
-    saving.finish()
-    saving.close()
+    second = runs.end(failed=failed)
     retry = runs.driver(retry=True)
     assert (retry.over, retry.resumed) == (not failed, False)
     if failed:

@@ -218,23 +218,27 @@ def with_elements(plan, elements):
     return attrs.evolve(plan, elements=elements, bad=tuple(each for each in plan.bad if each[:2] in blocks))
 
 
-def shrink(plan, fails, most=300):
-    """Return the smallest plan that was found to fail.
+def shrink(plan, failure_of, most=300):
+    """Return the smallest plan that was found to fail with the same type of error; the plan itself if it does not fail.
 
     Args:
         plan: a plan that fails.
-        fails: returns whether a plan fails.
+        failure_of: returns how a plan fails, as the type of the error and its message; None if it does not.
         most: how many plans to try.
     """
-    tried = 0
-    shrinks = True
+
+    def kind_of(plan):
+        return (failure_of(plan) or "").partition(":")[0]
+
+    kind, tried = kind_of(plan), 0
+    shrinks = bool(kind)
     while shrinks:
         shrinks = False
         for each in smaller(plan):
             if tried == most:
                 return plan
             tried += 1
-            if fails(each):
+            if kind_of(each) == kind:
                 plan, shrinks = each, True
                 break
     return plan

@@ -15,9 +15,11 @@ from support.warm import SQL_DAEMON
 
 _UP_SECONDS = 180.0
 _NOTE = "connect_server"  # its process and its port
-# Runs the server, and ends with it. If its owner is gone, however that died, nobody else would stop the server.
+# Runs a server, and ends after that server. Once the owner is gone, it kills its process group: a killed owner stops
+# no server.
 WATCH = """
 import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, lambda *_: None)  # the server gets this signal too
 server = subprocess.Popen(sys.argv[2:])
 while server.poll() is None:
     try:
@@ -64,7 +66,7 @@ class ConnectServer(RunningServer):
         python: the interpreter of its workers.
         settings: further settings of Spark.
         environment: variables that it gets beside those of this process; None takes one away.
-        owner: the process that it does not outlive; None: this one.
+        owner: the id of the process that the server does not outlive; None: this process.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class ConnectServer(RunningServer):
                 return
             except OSError:
                 time.sleep(0.2)
-        self.kill()
+        self.stop()
         raise RuntimeError("the Spark Connect server did not start")
 
     def kill(self):

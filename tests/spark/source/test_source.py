@@ -647,30 +647,32 @@ def reader(fn, elements, max_size=None):
     return StreamReader(Chain.of([fn]), StructType().add("name", "string").add("i", "long"), settings)
 
 
+def next_offset(planner, offset):
+    """Give the offset that comes next, as a checkpoint keeps it."""
+    return json.loads(json.dumps(planner.latestOffset(offset, planner.getDefaultReadLimit())))
+
+
 def rows_of(planner, offset):
     """Give the rows of a batch, as the tasks read them."""
-    shares = planner.partitions({}, json.loads(json.dumps(offset)))
+    shares = planner.partitions({}, offset)
     return [tuple(row.values()) for share in shares for batch in planner.read(share) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize(
     "ask",
-    [
-        lambda it, offset: it.latestOffset(offset, it.getDefaultReadLimit()),
-        lambda it, offset: it.partitions({}, offset),
-    ],
+    [next_offset, lambda planner, offset: planner.partitions({}, offset)],
     ids=["what comes", "what is read again"],
 )
 def test_a_checkpoint_of_another_stream_is_refused(spark, ask):
     """The work in it is not this one's."""
     first = reader(CountFn(), [("a", 3)])
-    offset = first.latestOffset(first.initialOffset(), first.getDefaultReadLimit())
+    offset = next_offset(first, first.initialOffset())
     first.stop()
     another = reader(LaterFn(), [("a", 3)])
     with pytest.raises(
         JournalError, match=r"holds a stream through \['CountFn'\], this one reads through \['LaterFn'\]"
     ):
-        ask(another, json.loads(json.dumps(offset)))
+        ask(another, offset)
     another.stop()
 
 
@@ -679,7 +681,7 @@ def test_a_batch_has_at_most_so_much(spark):
     planner = reader(CountFn(), ELEMENTS, max_size=40)
     offset, batches = planner.initialOffset(), []
     while offset["left"]:
-        offset = json.loads(json.dumps(planner.latestOffset(offset, planner.getDefaultReadLimit())))
+        offset = next_offset(planner, offset)
         batches.append(rows_of(planner, offset))
     planner.stop()
     assert max(map(len, batches)) <= 40
@@ -695,7 +697,8 @@ def test_what_is_found_in_a_second_is_several_parts(spark):
     assert len(parts) >= 3
     (left,) = [from_json(one).restriction for one in end["left"]]
     assert [part.start for part in [*parts, left]] == [0, *(part.stop for part in parts)]
-    assert len(planner.partitions({}, json.loads(json.dumps(end)))) == 2
+    end = json.loads(json.dumps(end))
+    assert len(planner.partitions({}, end)) == 2
     assert sorted(i for _, i in rows_of(planner, end)) == list(range(left.start))
     planner.stop()
 
@@ -705,7 +708,7 @@ def test_elements_take_turns(spark):
     planner = reader(EndlessFn(at_a_time=10, delay_seconds=0), ["a", "b", "c"], max_size=10)
     offset, seen = planner.initialOffset(), []
     for _ in range(6):
-        offset = json.loads(json.dumps(planner.latestOffset(offset, planner.getDefaultReadLimit())))
+        offset = next_offset(planner, offset)
         seen.append([(one["element"], one["records"]) for one in offset["read"]])
     assert seen == [[(name, 10)] for name in "abcabc"]
     planner.stop()
