@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -20,10 +20,10 @@ from sdf.execution.tracker_views import tracker_of
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.dofn import DoFn
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
-from sdf.model.restrictions import UNBOUNDED, OffsetRange, as_restriction, tiling_flaw
+from sdf.model.restrictions import UNBOUNDED, OffsetRange, as_restriction, part_of, tiling_flaw
 from sdf.model.trackers import RestrictionTracker, as_pair
 
-__all__ = ["Expanded", "checked_size", "cut", "cut_out", "cut_share", "expand"]
+__all__ = ["Expanded", "checked_size", "cut", "cut_out", "cut_share", "expand", "expand_one", "keeps_default"]
 
 _CUT_ANYWHERE = (OffsetRangeTracker, GrowableOffsetRangeTracker, ByteKeyRangeTracker)
 _ROUNDING = Fraction(1, 1000)  # offsets, added before rounding down: 15 times the float 1/3 is just below 5
@@ -31,19 +31,34 @@ _ROUNDING = Fraction(1, 1000)  # offsets, added before rounding down: 15 times t
 
 @attrs.frozen
 class Expanded:
-    """An element, its initial restriction, the (restriction, size) pieces to start from, and the DoFn's remark."""
+    """An element, its initial restriction, the (restriction, size) pieces to start from, and the DoFn's remark.
+
+    The remarks on a table are (row, remark) pairs.
+    """
 
     element: Any
     restriction: Any
     pieces: tuple[tuple[Any, float | None], ...]
-    note: str | None = None
+    note: str | Sequence[tuple[int, str]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Expanded, (self.element, self.restriction, self.pieces, self.note)
 
 
+def keeps_default(fn: DoFn, *methods: str) -> bool:
+    """Return whether a DoFn has these methods from `DoFn` itself."""
+    return all(getattr(type(fn), name) is getattr(DoFn, name) and name not in vars(fn) for name in methods)
+
+
 def expand(fn: DoFn, element: Any, *, unbounded: bool = False, restriction: Any = None) -> Expanded:
-    """Ask a DoFn for the initial restriction of an element and for its split; check both.
+    """Ask a DoFn for the initial restriction of an element and for its split; check both. See `expand_one`."""
+    return expand_one(fn, element, unbounded=unbounded, restriction=restriction)[0]
+
+
+def expand_one(
+    fn: DoFn, element: Any, *, unbounded: bool = False, restriction: Any = None
+) -> tuple[Expanded, RestrictionTracker]:
+    """Expand an element; return also the tracker of its initial restriction, as new.
 
     Args:
         fn: the DoFn.
@@ -63,7 +78,8 @@ def expand(fn: DoFn, element: Any, *, unbounded: bool = False, restriction: Any 
             whole = as_restriction(fn.get_initial_restriction(element), "it returned")
     where = blame(lambda: f"{name}.{method}()", element, whole)
     with where:
-        bounded = tracker_of(fn, element, whole).is_bounded()
+        tracker = tracker_of(fn, element, whole)
+        bounded = tracker.is_bounded()
     if not bounded and not unbounded:
         raise UnboundedError(
             f"{name}.get_initial_restriction() gave {show(whole)} for element {show(element)}, which has no end. "
@@ -82,7 +98,12 @@ def expand(fn: DoFn, element: Any, *, unbounded: bool = False, restriction: Any 
         note = fn.remark(element, whole) or None
         if note is not None and not isinstance(note, str):
             raise InvalidTypeError(f"it must return a string or None (got {show(note)})")
-    return Expanded(element, whole, tuple((part, checked_size(fn, element, part)) for part in parts or [whole]), note)
+    if parts in ([], [whole]) and keeps_default(fn, "restriction_size"):  # it would make one more tracker
+        with blame(lambda: f"{name}.restriction_size()", element, whole):
+            sized: Iterable[tuple[Any, float | None]] = [(whole, _as_size(tracker.progress().remaining))]
+    else:
+        sized = ((part, checked_size(fn, element, part)) for part in parts or [whole])
+    return Expanded(element, whole, tuple(sized), note), tracker
 
 
 def checked_size(fn: DoFn, element: Any, restriction: Any) -> float | None:
@@ -94,13 +115,16 @@ def checked_size(fn: DoFn, element: Any, restriction: Any) -> float | None:
     if type(element) is Table:
         return element.size(restriction, partial(checked_size, fn))
     with blame(lambda: f"{type(fn).__name__}.restriction_size()", element, restriction):
-        size: Any = fn.restriction_size(element, restriction)
-        if size is None or (type(size) is int and size >= 0):  # the usual ones: isinstance() with Real is slow
-            return size
-        real = isinstance(size, numbers.Real) and not isinstance(size, bool)
-        if not real or not 0 <= size < math.inf:
-            raise InvalidValueError(f"it must return a finite number >= 0, or None (got {show(size)})")
-        return int(size) if isinstance(size, numbers.Integral) else float(size)
+        return _as_size(fn.restriction_size(element, restriction))
+
+
+def _as_size(size: Any) -> float | None:
+    if size is None or (type(size) is int and size >= 0):  # the usual ones: isinstance() with Real is slow
+        return size
+    real = isinstance(size, numbers.Real) and not isinstance(size, bool)
+    if not real or not 0 <= size < math.inf:
+        raise InvalidValueError(f"it must return a finite number >= 0, or None (got {show(size)})")
+    return int(size) if isinstance(size, numbers.Integral) else float(size)
 
 
 def cut(fn: DoFn, element: Any, restriction: Any, fraction: float | Fraction) -> tuple[Any, Any] | None:
@@ -164,24 +188,40 @@ def cut_out(fn: DoFn, element: Any, restriction: Any, position: Any) -> tuple[An
     Either side is None if nothing lies there. The trackers of offsets and keys can be cut at any position; for others
     the result is None. So it is for a position that is not in the restriction, such as that of a refused claim.
 
+    A position in a table is a row and a position in it; if the row cannot be cut there, all of the row is cut out.
+
     Raises:
         SplitError: if the parts do not add up.
     """
+    if type(element) is Table:
+        return _cut_out_row(fn, element, restriction, position)
     start, stop = getattr(restriction, "start", None), getattr(restriction, "stop", None)
     with blame(lambda: f"{type(fn).__name__}'s tracker, cutting {show(restriction)} of element {show(element)},"):
         tracker = fn.create_tracker(element, restriction)
         if type(tracker) not in _CUT_ANYWHERE or not _is_in(tracker, position):
             return None
-        kind = type(restriction)
-        before = None if position == start else kind(start, position)
-        tracker = fn.create_tracker(element, kind(position, stop))
+        before = None if position == start else part_of(restriction, start, position)
+        tracker = fn.create_tracker(element, part_of(restriction, position, stop))
         tracker.try_claim(position)
-        block, after = as_pair(tracker.try_split(0)) or (kind(position, stop), None)
+        block, after = as_pair(tracker.try_split(0)) or (part_of(restriction, position, stop), None)
         parts = [part for part in (before, block, after) if part is not None]
         flaw = tiling_flaw(restriction, parts, lambda part: checked_size(fn, element, part))
         if flaw is not None:
             raise SplitError(f"it gave parts that do not add up: {flaw}")
         return before, block, after
+
+
+def _cut_out_row(fn: DoFn, table: Table, rows: Rows, position: Any) -> tuple[Any, Any, Any] | None:
+    if not (type(position) is tuple and len(position) == 2 and type(position[0]) is int):  # a lane may say anything
+        return None
+    row, claimed = position
+    if not rows.first <= row < rows.end:
+        return None
+    part = table.range_of(row, rows)
+    found = None if claimed is None else cut_out(fn, table.element(row), part, claimed)
+    block = table.rows_of(row, part if found is None else found[1])
+    before = None if block.start == rows.start else Rows(rows.start, block.start)
+    return before, block, None if block.stop == rows.stop else Rows(block.stop, rows.stop)
 
 
 def _is_in(tracker: RestrictionTracker, position: Any) -> bool:

@@ -44,9 +44,10 @@ def tracker_of(fn: DoFn, element: Any, restriction: Any) -> RestrictionTracker:
     tracker: Any = fn.create_tracker(element, restriction)
     if not isinstance(tracker, RestrictionTracker):
         raise InvalidTypeError(f"it must return an instance of RestrictionTracker (got {show(tracker)})")
-    if type(restriction) is OffsetRange and restriction.stop is not UNBOUNDED:
+    if isinstance(restriction, OffsetRange) and restriction.stop is not UNBOUNDED:
         covered = tracker.current_restriction()
-        if isinstance(covered, OffsetRange) and (covered.start, covered.stop) != tuple(restriction):
+        bounds = restriction.start, restriction.stop
+        if isinstance(covered, OffsetRange) and (covered.start, covered.stop) != bounds:
             raise SplitError(
                 f"it must return a tracker of the restriction that it is given, which may be a part of the initial one "
                 f"(got a tracker of {show(covered)})"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from sdf.io.avro import ReadAvro
 from sdf.io.compressed.compression import CompressedFn
 from sdf.io.files.blocks import FileBlocks
-from sdf.io.files.file_fn import FileBlock, FileFn, FileRange, FileRangeTracker
+from sdf.io.files.file_fn import FileBlock, FileFn, FileRange
 from sdf.io.files.match import MatchFiles
 from sdf.io.files.pinned import FileInfo
 from sdf.io.follow.polling import Polled, Watch
@@ -46,7 +46,6 @@ __all__ = [
     "FileFn",
     "FileInfo",
     "FileRange",
-    "FileRangeTracker",
     "FixedFn",
     "KafkaRecord",
     "ListObjects",

@@ -13,29 +13,24 @@ from typing import Any
 
 import attrs
 
-from sdf import RestrictionTracker
+from sdf import OffsetRange, OffsetRangeTracker, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, blame, show
 from sdf.io.connector import Connector
-from sdf.io.files.file_fn import FileRangeTracker
 from sdf.numbers import as_integer, is_integer
 
 __all__ = ["PageRange", "ReadPages"]
 
 
 @attrs.frozen
-class PageRange:
+class PageRange(OffsetRange):
     """Positions ``[start, stop)``, a part of the positions ``[first, end)`` that an element had when it was counted.
 
     Attributes:
-        start: the first position.
-        stop: the position after the last.
         first: the first position of the element.
         end: the position after the last of the element.
         numbered: whether each position is a record.
     """
 
-    start: int
-    stop: int
     first: int
     end: int
     numbered: bool
@@ -129,7 +124,7 @@ class ReadPages(Connector):
         return PageRange(first, end, first, end, numbered)
 
     def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
-        return FileRangeTracker(restriction, partial(restriction.page_from, size=self.page_size))
+        return OffsetRangeTracker(restriction, partial(restriction.page_from, size=self.page_size))
 
     def process(self, element: Any, tracker: Any, **side_inputs: Any) -> Iterator[Any]:
         restriction: PageRange = tracker.current_restriction()

@@ -99,11 +99,18 @@ class SuspectWork:
 def as_failed(failure: Failure) -> Failed:
     """Return a failure as a message of a lane. A position that JSON does not have is left out, as it is only a hint."""
     claimed = failure.claimed
-    if isinstance(claimed, bytes):
-        claimed = {"hex": claimed.hex()}
-    elif type(claimed) is not int:
-        claimed = None
-    return Failed(failure.item_id, failure.how, failure.error, claimed)
+    if type(claimed) is tuple and len(claimed) == 2:  # in a table
+        row, position = claimed
+        told = {"row": row, "position": _told(position)} if type(row) is int else None
+    else:
+        told = _told(claimed)
+    return Failed(failure.item_id, failure.how, failure.error, told)
+
+
+def _told(position: Any) -> Any:
+    if isinstance(position, bytes):
+        return {"hex": position.hex()}
+    return position if type(position) is int else None
 
 
 def failure_in(message: Failed) -> Failure:
@@ -121,6 +128,9 @@ def _position(claimed: Any) -> Any:
     if claimed is None or type(claimed) is int:
         return claimed
     try:
+        if "row" in claimed:
+            row, position = int(claimed["row"]), claimed["position"]
+            return row, position if position is None or type(position) is int else bytes.fromhex(position["hex"])
         return bytes.fromhex(claimed["hex"])
     except (TypeError, LookupError, ValueError) as error:
         raise ProtocolError(f"{claimed!r} is no position.") from error

@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from threading import Lock
+from typing import Any
 
 from sdf.errors import ClaimError, InvalidTypeError, UnclaimedWorkError, show
-from sdf.model.restrictions import ByteKeyRange
+from sdf.model.restrictions import ByteKeyRange, part_of
 from sdf.model.trackers import Progress, RestrictionTracker, as_fraction
 
 __all__ = ["ByteKeyRangeTracker"]
@@ -33,6 +34,7 @@ class ByteKeyRangeTracker(RestrictionTracker):
     def __init__(self, restriction: ByteKeyRange) -> None:
         if not isinstance(restriction, ByteKeyRange):
             raise InvalidTypeError(f"ByteKeyRangeTracker needs a ByteKeyRange (got {show(restriction)}).")
+        self._whole = part_of(restriction, restriction.start, restriction.stop)
         self._lock = Lock()
         self._start = restriction.start
         self._stop = restriction.stop
@@ -40,8 +42,8 @@ class ByteKeyRangeTracker(RestrictionTracker):
         self._record = b""  # the last record inside a block
         self._refused = False
 
-    def current_restriction(self) -> ByteKeyRange:
-        return ByteKeyRange(self._start, self._stop)
+    def current_restriction(self) -> Any:
+        return part_of(self._whole, self._start, self._stop)
 
     def try_claim(self, position: bytes) -> bool:
         """Claim the block at key ``position``; False at or past the stop, and for ``b""``.
@@ -86,7 +88,7 @@ class ByteKeyRangeTracker(RestrictionTracker):
 
     _fault: Callable[[str], ClaimError] = ClaimError  # the runner replaces it, to see errors that process() may swallow
 
-    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[ByteKeyRange, ByteKeyRange] | None:
+    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Any, Any] | None:
         exact = as_fraction(fraction_of_remainder)
         with self._lock:
             lower = self._start if self._last is None else max(self._last, self._record) + b"\x00"
@@ -95,9 +97,9 @@ class ByteKeyRangeTracker(RestrictionTracker):
             cut = _interpolate(lower, self._stop, exact) if exact else lower
             if cut is None or (self._stop and cut >= self._stop):
                 return None
-            residual = ByteKeyRange(cut, self._stop)
+            residual = part_of(self._whole, cut, self._stop)
             self._stop = cut or b"\x00"  # a stop of b"" would mean no end; no key lies before b"\x00"
-            return ByteKeyRange(self._start, self._stop), residual
+            return self.current_restriction(), residual
 
     def check_done(self) -> None:
         """Return if every key was claimed.

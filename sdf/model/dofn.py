@@ -70,13 +70,6 @@ class DoFn(ABC):
 
     def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
         """Return a new tracker. Called on a worker per attempt, and on the driver to plan: it must not need `setup`."""
-        kind = type(restriction)
-        if isinstance(restriction, (OffsetRange, ByteKeyRange)) and kind not in (OffsetRange, ByteKeyRange):
-            raise InvalidTypeError(
-                f"{type(self).__name__} has no tracker for {kind.__name__}, a subclass of {kind.__mro__[1].__name__}, "
-                f"whose parts would lose its fields (got {show(restriction)} for element {show(element)}). Override "
-                f"create_tracker(element, restriction)."
-            )
         if isinstance(restriction, OffsetRange):
             growing = restriction.stop is UNBOUNDED
             return GrowableOffsetRangeTracker(restriction) if growing else OffsetRangeTracker(restriction)

@@ -15,8 +15,8 @@ from fractions import Fraction
 from threading import Lock
 from typing import Any
 
-from sdf.errors import ClaimError, InvalidTypeError, UnclaimedWorkError, show
-from sdf.model.restrictions import UNBOUNDED, OffsetRange, Unbounded, as_restriction
+from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, UnclaimedWorkError, show
+from sdf.model.restrictions import UNBOUNDED, OffsetRange, Unbounded, as_restriction, part_of
 from sdf.model.trackers import Progress, RestrictionTracker, as_fraction
 from sdf.numbers import as_integer, is_integer
 
@@ -29,13 +29,20 @@ class OffsetRangeTracker(RestrictionTracker):
     Worked numbers: [100, 200) claimed up to 130, split at 0.7, gives [100, 179) and [179, 200).
 
     Args:
-        restriction: an `OffsetRange`, or a ``(start, stop)`` tuple.
+        restriction: an `OffsetRange`, or a ``(start, stop)`` tuple. Each part keeps the attributes of a subclass.
+        block_from: returns where the first block at or after a position begins, as far as that is known without
+            reading. A split moves up to there, so that each residual has a block; if no block is left, it is refused.
+            It is called under the lock, so it must be quick. None: a block may begin anywhere.
     """
 
-    def __init__(self, restriction: OffsetRange | tuple[int, int]) -> None:
+    def __init__(
+        self, restriction: OffsetRange | tuple[int, int], block_from: Callable[[int], int] | None = None
+    ) -> None:
         whole = as_restriction(restriction, f"{type(self).__name__}() was given")
         if not isinstance(whole, OffsetRange):
             raise InvalidTypeError(f"{type(self).__name__} needs an OffsetRange (got {show(restriction)}).")
+        self._whole = None if type(whole) is OffsetRange else part_of(whole, whole.start, whole.stop)
+        self._block_from = block_from
         self._lock = Lock()
         self._start = whole.start
         self._stop: Any = whole.stop
@@ -44,8 +51,11 @@ class OffsetRangeTracker(RestrictionTracker):
         self._refused = False
         self._fence: Any = whole.start  # claims below it are always granted: the start before any claim, then the stop
 
-    def current_restriction(self) -> OffsetRange:
-        return OffsetRange(self._start, self._stop)
+    def current_restriction(self) -> Any:
+        return self._part(self._start, self._stop)
+
+    def _part(self, start: int, stop: Any) -> Any:
+        return OffsetRange(start, stop) if self._whole is None else part_of(self._whole, start, stop)
 
     def try_claim(self, position: int) -> bool:
         """Claim the block at ``position``; False at or past the stop. The hot path: once per block.
@@ -107,7 +117,7 @@ class OffsetRangeTracker(RestrictionTracker):
                 raise self._fault(f"try_claim() positions must increase: got {position} after {before} in {where}.")
             return self._at_fence(position)
 
-    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[OffsetRange, OffsetRange] | None:
+    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Any, Any] | None:
         exact = as_fraction(fraction_of_remainder)
         estimate = self._estimated_stop()
         with self._lock:
@@ -115,11 +125,21 @@ class OffsetRangeTracker(RestrictionTracker):
             if consumed is UNBOUNDED or self._refused:
                 return None
             end = max(estimate, consumed + 1) if self._stop is UNBOUNDED else self._stop
-            split = consumed + max(1, math.floor((end - consumed) * exact))
+            split = self._block_at(consumed + max(1, math.floor((end - consumed) * exact)))
             residual_stop = self._stop
             if split > end or split >= residual_stop or not self._cut(split):
                 return None
-            return OffsetRange(self._start, split), OffsetRange(split, residual_stop)
+            return self._part(self._start, split), self._part(split, residual_stop)
+
+    def _block_at(self, position: int) -> int:
+        """Return where the first block at or after a position begins."""
+        block = position if self._block_from is None else as_integer(self._block_from(position))
+        if not is_integer(block) or block < position:
+            raise InvalidValueError(
+                f"block_from({position}) must return where the first block at or after {position} begins (got "
+                f"{show(block)})."
+            )
+        return block
 
     def _cut(self, stop: int) -> bool:
         """Lower the stop; the lock is held. False if a claim was faster, which cannot happen here, under the lock."""

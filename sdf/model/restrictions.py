@@ -20,7 +20,7 @@ import attrs
 from sdf.errors import InvalidTypeError, InvalidValueError, UnboundedError, show
 from sdf.numbers import as_integer, is_integer
 
-__all__ = ["UNBOUNDED", "ByteKeyRange", "OffsetRange", "Unbounded", "as_restriction", "tiling_flaw"]
+__all__ = ["UNBOUNDED", "ByteKeyRange", "OffsetRange", "Unbounded", "as_restriction", "part_of", "tiling_flaw"]
 
 
 class Unbounded:
@@ -57,6 +57,12 @@ UNBOUNDED: Final = Unbounded()
 @attrs.frozen
 class OffsetRange:
     """The integers from ``start`` up to, not including, ``stop``.
+
+    A subclass may have more attributes, such as the file that the offsets are of; each part of a range keeps them::
+
+        @attrs.frozen
+        class PageRange(OffsetRange):
+            book: str
 
     Args:
         start: an integer of any size. Another integer type, such as NumPy's, is stored as an ``int``.
@@ -114,9 +120,9 @@ class OffsetRange:
     def _pieces(self, stop: int, step: int, shortest: int) -> Iterator[OffsetRange]:
         start = self.start
         while stop - start >= step + shortest:
-            yield OffsetRange(start, start + step)
+            yield part_of(self, start, start + step)
             start += step
-        yield OffsetRange(start, stop)
+        yield part_of(self, start, stop)
 
 
 @attrs.frozen
@@ -165,6 +171,27 @@ class ByteKeyRange:
                 return False
             position = part.stop or None  # None: past every key, where nothing can start
         return position == (self.stop or None) or (self.is_empty() and position == (self.start or b"\x00"))
+
+
+def part_of(whole: Any, start: Any, stop: Any) -> Any:
+    """Return the part of a range from ``start`` up to ``stop``; it keeps the other attributes of a subclass.
+
+    Raises:
+        InvalidTypeError: if the subclass has attributes that a part would lose.
+    """
+    kind = type(whole)
+    if kind is OffsetRange or kind is ByteKeyRange:
+        return kind(start, stop)
+    if hasattr(whole, "__dict__"):
+        known = {field.name for field in attrs.fields(kind) if field.init}
+        if lost := sorted(vars(whole).keys() - known):
+            raise InvalidTypeError(
+                f"parts of {show(whole)} would lose {', '.join(lost)}. Declare them as fields: put @attrs.frozen "
+                f"before class {kind.__name__}."
+            )
+    if start is whole.start and stop is whole.stop:
+        return whole
+    return attrs.evolve(whole, start=start, stop=stop)
 
 
 def as_restriction(value: Any, who: str) -> Any:

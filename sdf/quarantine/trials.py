@@ -21,7 +21,7 @@ import attrs
 from sdf.errors import StageError, blame, show
 from sdf.execution.expansion import cut_out, cut_share
 from sdf.model.dofn import DoFn
-from sdf.model.restrictions import UNBOUNDED
+from sdf.model.restrictions import UNBOUNDED, part_of
 from sdf.model.trackers import as_pair
 from sdf.quarantine.failures import KILLED, FailedBlock, Failure
 
@@ -155,7 +155,7 @@ def _without_end(fn: DoFn, element: Any, restriction: Any, known: Trial, failure
     parts = None if failure.claimed is None else cut_out(fn, element, restriction, failure.claimed)
     if parts is not None:  # the hint was wrong, but what is to blame lies no later
         _, block, rest = parts
-        front = type(restriction)(restriction.start, block.stop)
+        front = part_of(restriction, restriction.start, block.stop)
         after = ((rest, False), *known.after)
         return Verdict((front, attrs.evolve(known, alone=True, in_front=False, after=after)))
     reach = _shorter(fn, element, restriction, known.reach or _FARTHEST)

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sdf.errors import JournalCorruptError, JournalError, SdfError, show
+from sdf.execution.bulk.table import Table, named
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem, units
 from sdf.journal.chain import canonical, sha256
-from sdf.journal.pending import from_data, to_data
+from sdf.journal.pending import from_data
 from sdf.journal.run_log import RunLog
 from sdf.quarantine.failures import FailedBlock
 from sdf.saving.log_records import Segment, commit_record, element_records, restriction_of
@@ -40,7 +41,7 @@ class History:
         prepared: whether the sinks have accepted the run.
         blobs: the blobs that hold the elements.
         former_blobs: those of runs that were given up; the log names them.
-        expanded: number of elements, None if they are not all in the log.
+        expanded: number of elements and tables of elements, None if they are not all in the log.
         segments: number of committed segments.
         records: number of committed records of each output, the main one first.
         seconds: seconds that the committed segments took.
@@ -180,7 +181,15 @@ class History:
                 )
 
     def elements(self) -> Iterator[Any]:
-        """Yield the elements of the run, once they are all in the log."""
+        """Yield the elements of the run, once they are all in the log; those of a table after one another."""
+        for element in self._entries():
+            if type(element) is Table:
+                yield from element.elements(element.whole())
+            else:
+                yield element
+
+    def _entries(self) -> Iterator[Any]:
+        """Yield the elements of the log, and the tables of elements."""
         return (from_data(element) for element, _, _, _ in self._stored_elements())
 
     def _stored_elements(self) -> Iterator[Any]:
@@ -197,8 +206,8 @@ class History:
         if not self._parts.some_failed:
             return []
         return [
-            FailedBlock(element, restriction_of(part.data), failed[1], failed[0])
-            for element, parts in zip(self.elements(), self._parts.elements(), strict=True)
+            FailedBlock(*named(element, restriction_of(part.data)), failed[1], failed[0])
+            for element, parts in zip(self._entries(), self._parts.elements(), strict=True)
             for part in parts
             if (failed := part.failed if again else part.failed or part.retried) is not None
         ]
@@ -237,15 +246,6 @@ class History:
             raise self._corrupt(f"the log does not add up: {error}") from error
         self._elements, self._parts = [], Parts()  # the ledger has them now
         return todo
-
-    @staticmethod
-    def is_same(before: Any, now: Any) -> bool:
-        """Tell whether an element of the log is an element of a call."""
-        try:
-            same = bool(before == now)
-        except Exception:  # of any kind: to compare two arrays gives no bool
-            same = False
-        return same or to_data(before) == to_data(now)
 
     def messages(self, output: int, *, added: bool = False) -> list[Any]:
         """Return the messages of one output's sink, in the order of the commits.

@@ -7,8 +7,8 @@ Records of the log, as JSON lists:
     ["driver", name]                           another driver takes over, and numbers the work items anew
     ["operations", session, user, tag]         what this driver runs on a Spark Connect server, so that the next one can
                                                interrupt it
-    ["elements", blob]                         some elements with their initial work items
-    ["expanded", n]                            there are n elements; before this record none of them counts
+    ["elements", blob]                         some elements, and tables of elements, with their initial work items
+    ["expanded", n]                            there are n of these; before this record none of them counts
     ["split", item, primary, [residuals]]      a residual is [restriction, watermark, deferred, due]
     ["commit", [items], messages, records, s]  a segment: its work items, per output the message of the sink and the
                                                number of records, and the seconds that it took
@@ -32,6 +32,7 @@ from typing import Any
 
 import attrs
 
+from sdf.execution.bulk.table import Rows
 from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
 from sdf.journal.pending import from_data, to_data
@@ -104,11 +105,16 @@ def commit_record(item_ids: Iterable[int], segment: Segment) -> list[Any]:
 
 def restriction_of(data: Any) -> Any:
     """Return the restriction that a record holds as this data."""
-    return OffsetRange(*data) if isinstance(data, (list, tuple)) else from_data(data["value"])
+    if not isinstance(data, (list, tuple)):
+        return from_data(data["value"])
+    start, stop = data
+    return Rows(tuple(start), tuple(stop)) if isinstance(start, list) else OffsetRange(start, stop)
 
 
 def _data(restriction: Any) -> Any:
-    """Return a restriction as JSON data; the usual one as two numbers, since there may be millions."""
+    """Return a restriction as JSON data; the usual ones as two numbers or pairs, since there may be millions."""
+    if type(restriction) is Rows:
+        return [list(restriction.start), list(restriction.stop)]
     if type(restriction) is OffsetRange:
         start, stop = restriction
         if type(start) is int and type(stop) is int:

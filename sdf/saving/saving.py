@@ -16,6 +16,7 @@ from sdf.quarantine.failures import FailedBlock
 from sdf.saving.history import History
 from sdf.saving.log_records import Segment, split_record
 from sdf.saving.log_writer import LogWriter
+from sdf.saving.same_elements import difference
 from sdf.saving.segments import Targets
 from sdf.scheduling.run_state import RunState
 from sdf.sinks.sink import Sink, SinkRun, Token
@@ -241,14 +242,10 @@ class Saving:
 
     def check_same_elements(self, elements: Sequence[Any]) -> None:
         """Raise JournalError unless these are the elements of the run, which is done."""
-        if self.history.expanded != len(elements):
-            raise self._other_elements(f"{self.history.expanded:,} elements", f"{len(elements):,}")
-        for old, new in zip(self.history.elements(), elements, strict=True):
-            if not self.history.is_same(old, new):
-                raise self._other_elements(f"element {old!r:.200}", f"{new!r:.200} in its place")
-
-    def _other_elements(self, before: str, now: str) -> JournalError:
-        return JournalError(
-            f"the checkpoint in {self._log.root} belongs to a run over other elements: it had {before}, this call has "
-            f"{now}. That run is done, and its results stay; use another checkpoint for another run."
-        )
+        found = difference(self.history.elements(), elements)
+        if found is not None:
+            before, now = found
+            raise JournalError(
+                f"the checkpoint in {self._log.root} belongs to a run over other elements: it had {before}, this call "
+                f"has {now}. That run is done, and its results stay; use another checkpoint for another run."
+            )

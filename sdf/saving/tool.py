@@ -6,11 +6,13 @@ import sys
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import attrs
 
 from sdf.errors import JournalError, show
+from sdf.execution.bulk.table import Table
 from sdf.execution.work_items import units
 from sdf.journal.run_log import RunLog
 from sdf.model.dofn import DoFn
@@ -41,9 +43,11 @@ class _SizesFn(DoFn):
 
 @attrs.frozen
 class _Element:
-    """How far an element is: the size of its work, and of what is left, with those parts."""
+    """How far an element is, or a table of elements: the size of its work, and of what is left, with those parts."""
 
     element: Any
+    elements: int
+    open: int
     whole: float
     left: float
     parts: tuple[Any, ...]
@@ -96,8 +100,9 @@ def _lines(history: History, failed: list[FailedBlock], work: RunState, left: li
     elements = _elements(work, left)
     whole, rest = sum(one.whole for one in elements), sum(one.left for one in elements)
     open_elements = [one for one in elements if one.parts]
+    number, unfinished = sum(one.elements for one in elements), sum(one.open for one in elements)
     done = 1 - rest / whole if whole else 1.0
-    yield f"elements: {len(elements) - len(open_elements):,} of {len(elements):,} done; {done:.1%} of the work"
+    yield f"elements: {number - unfinished:,} of {number:,} done; {done:.1%} of the work"
     for one in open_elements[:_MOST_LINES]:
         parts = ", ".join(map(show, one.parts[:3])) + (
             f" and {len(one.parts) - 3:,} more" if len(one.parts) > 3 else ""
@@ -134,4 +139,18 @@ def _elements(work: RunState, left: list[Any]) -> list[_Element]:
     for item in left:
         rest[item.element_id] += units(item)
         parts[item.element_id].append(item.restriction)
-    return [_Element(elements[at], whole[at], rest[at], tuple(parts[at])) for at in sorted(elements)]
+    return [
+        _Element(element, _number(element), _open(element, parts[at]), whole[at], rest[at], tuple(parts[at]))
+        for at, element in sorted(elements.items(), key=itemgetter(0))
+    ]
+
+
+def _number(element: Any) -> int:
+    return len(element) if type(element) is Table else 1
+
+
+def _open(element: Any, parts: list[Any]) -> int:
+    """Return of how many elements something is left."""
+    if type(element) is not Table:
+        return 1 if parts else 0
+    return len({row for part in parts for row in range(part.first, part.end)})

@@ -68,7 +68,7 @@ class RunState:
             for item in items:
                 self.known_units += units(item)
             if expanded.note is not None:
-                self.notes.append((expanded.element, expanded.note))
+                self.notes += self._names.remarks(items[0], expanded.note)
             if len(items) > 1:
                 self._note_split(items[0].id, [item.restriction for item in items[1:]])
             yield from items
@@ -144,14 +144,18 @@ class RunState:
         return [self._to_run(child, seconds) for child, seconds in zip(children, asked, strict=True)]
 
     def restore(
-        self, element: Any, restriction: Any, parts: Sequence[tuple[Any, float | None, Any]], note: str | None
+        self,
+        element: Any,
+        restriction: Any,
+        parts: Sequence[tuple[Any, float | None, Any]],
+        note: str | Sequence[tuple[int, str]] | None,
     ) -> list[WorkItem]:
         """Enter an element as an earlier driver has left it: parts as (restriction, size, watermark), size or None."""
         sized = [(part, checked_size(self._fn, element, part) if size is None else size) for part, size, _ in parts]
         items = self.ledger.add_element(element, restriction, sized, [watermark for _, _, watermark in parts])
         self.known_units += sum(map(units, items))
         if note is not None:
-            self.notes.append((element, note))
+            self.notes += self._names.remarks(items[0], note)
         return items
 
     def pieces(self, tasks: Iterable[tuple[float, Iterable[Ran]]]) -> tuple[PieceRun, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = ["located", "module_of", "stored_name", "tag"]
 
 _TYPES = {
+    "sdf.execution.bulk.table": ("Row", "Rows", "Table"),
     "sdf.model.restrictions": ("UNBOUNDED", "ByteKeyRange", "OffsetRange"),
     "sdf.beam.trackers": ("BeamRestriction",),
     "sdf.io.files.file_fn": ("FileBlock", "FileRange"),

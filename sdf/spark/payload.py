@@ -26,7 +26,7 @@ from pyspark import RDD, Broadcast, SparkContext
 
 from sdf.errors import SdfError, UnpicklableError, show
 from sdf.execution.bulk.making import expand_in_bulk
-from sdf.execution.bulk.table import MEND, Table
+from sdf.execution.bulk.table import MEND, Row, Table
 from sdf.execution.expansion import Expanded, expand
 from sdf.model.dofn import DoFn, call_hook
 from sdf.spark import broadcasts, serde
@@ -163,14 +163,14 @@ class Expand:
 
     Args:
         payload: the run's DoFn.
-        unbounded: whether work without an end is allowed.
-        bulk: whether elements may be in tables.
+        unbounded: whether work without an end is allowed; elements are then in no tables.
+        kept: whether the elements outlive this driver.
     """
 
-    def __init__(self, payload: Payload, *, unbounded: bool = False, bulk: bool = False) -> None:
+    def __init__(self, payload: Payload, *, unbounded: bool = False, kept: bool = False) -> None:
         self._payload = payload
         self._unbounded = unbounded
-        self._bulk = bulk
+        self._kept = kept
 
     def __call__(self, elements: Iterable[Any]) -> Iterator[Any]:
         task_starts()
@@ -180,10 +180,10 @@ class Expand:
         fn, _ = self._payload.load()
         name = type(fn).__name__
         made: Iterator[Expanded]
-        if self._bulk:
-            made = expand_in_bulk(fn, elements, functools.partial(_dump, name))
+        if self._unbounded:
+            made = (expand(fn, element, unbounded=True) for element in elements)
         else:
-            made = (expand(fn, element, unbounded=self._unbounded) for element in elements)
+            made = expand_in_bulk(fn, elements, functools.partial(_dump, name), kept=self._kept)
         for together in _together(made):
             if isinstance(together, Expanded):
                 yield together
@@ -210,7 +210,7 @@ def _dump(name: str, together: Sequence[Any]) -> bytes:
         return serde.dumps(together, name)
     except UnpicklableError:
         for one in together:
-            element = one.element if isinstance(one, Expanded) else one
+            element = one.element if isinstance(one, (Expanded, Row)) else one
             serde.dumps(one, f"element {show(element)} of {name}, or its restriction,")
         raise
 
@@ -248,7 +248,7 @@ def expand_elements(
     *,
     unbounded: bool = False,
 ) -> Iterator[Expanded]:
-    """Run the job that expands the elements, and return them to the driver.
+    """Run the job that expands the elements of a saved run or a stream, and return them to the driver.
 
     Args:
         rdd: the elements.
@@ -259,7 +259,7 @@ def expand_elements(
         warn: called for big elements.
         unbounded: whether work without an end is allowed.
     """
-    job = rdd.mapPartitions(Expand(payload, unbounded=unbounded)).collect
+    job = rdd.mapPartitions(Expand(payload, unbounded=unbounded, kept=True)).collect
     jobs.start("expand", f"{name}: expand elements", job, {})
     ended: Ended = events.get()
     if ended.error is not None:

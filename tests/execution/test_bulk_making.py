@@ -10,7 +10,7 @@ import pytest
 from sdf import DoFn, OffsetRange, OffsetRangeTracker, UnsplittableTracker
 from sdf.errors import SdfError
 from sdf.execution.bulk.making import expand_in_bulk
-from sdf.execution.bulk.table import Table, nearest
+from sdf.execution.bulk.table import Rows, Table, nearest
 from sdf.execution.expansion import expand
 
 
@@ -70,6 +70,46 @@ def test_bounds_that_64_bits_may_not_hold_are_alone(whole):
             return whole
 
     assert numbers(FarFn()) == [0] * 40
+
+
+@attrs.frozen
+class Named(OffsetRange):
+    name: object = None
+
+
+class NamedFn(RowFn):
+    """Restrictions that carry a name; their trackers are those of all ranges."""
+
+    def get_initial_restriction(self, element):
+        return Named(3, 5, f"name of {element}")
+
+
+def test_a_restriction_that_carries_more_goes_into_a_table():
+    """With its attributes, which each part of a row keeps."""
+    (one,) = made(NamedFn())
+    table = one.element
+    rows = Rows((2, 1), (30, 1))
+    assert table.range_of(2, rows) == Named(4, 5, "name of 2")
+    assert [whole for _, whole in table.work(rows)] == [
+        Named(4, 5, "name of 2"),
+        *(Named(3, 5, f"name of {row}") for row in range(3, 30)),
+        Named(3, 4, "name of 30"),
+    ]
+    assert [*table.elements(rows)] == [element for element, _ in table.work(rows)] == list(range(2, 31))
+    for again in (pickle.loads(pickle.dumps(table.only(rows))), table):
+        assert (again.element(30), again.range_of(30, rows)) == (30, Named(3, 4, "name of 30"))
+
+
+def test_an_element_that_its_restriction_carries_is_pickled_once():
+    """As of a file: it is the element, and its ranges carry it."""
+
+    class ItselfFn(RowFn):
+        def get_initial_restriction(self, element):
+            return Named(0, 2, element)
+
+    (one,) = made(ItselfFn(), [f"{row} " + "x" * 500 for row in range(40)])
+    assert sum(map(len, one.element.blobs)) < 40 * 600
+    assert one.element.range_of(7, one.element.whole()).name.startswith("7 ")
 
 
 @attrs.frozen
@@ -168,18 +208,32 @@ def test_what_an_object_has_instead_of_its_class_counts():
     assert numbers(fn) == [0] * 40
 
 
-@pytest.mark.parametrize("method", ["split_restriction", "remark", "restriction_size"])
+@pytest.mark.parametrize("method", ["split_restriction", "restriction_size"])
 def test_each_method_is_asked(method):
     """If it alone is the DoFn's own."""
     answers = {
         "split_restriction": lambda self, element, whole: whole.split(1) if element == 20 else [whole],
-        "remark": lambda self, element, whole: "look here" if element == 20 else None,
         "restriction_size": lambda self, element, part: None if element == 20 else 5,
     }
     fn = type("Fn", (RowFn,), {method: answers[method]})()
     assert numbers(fn) == [0, 39]
     (odd,) = [one for one in made(fn) if type(one.element) is not Table]
     assert odd == expand(fn, 20)
+
+
+def test_a_remark_on_an_element_goes_with_its_table():
+    """By row; an element that is alone has its own."""
+
+    class RemarksFn(RowFn):
+        def remark(self, element, whole):
+            return f"look at {element}" if element % 20 == 0 else None
+
+    one, two = made(RemarksFn(), [*range(40), *range(980, 1010)]), made(RemarksFn(), range(1, 40, 20))
+    assert [each.note for each in one] == [
+        ((0, "look at 0"), (20, "look at 20"), (40, "look at 980"), (60, "look at 1000"))
+    ]
+    assert [(each.element, each.note) for each in two] == [(1, None), (21, None)]
+    assert [each.note for each in made(RemarksFn(), [20, 21])] == ["look at 20", None]
 
 
 def test_sizes_are_those_of_the_dofn():

@@ -4,6 +4,7 @@ import pickle
 from array import array
 from contextlib import suppress
 
+import attrs
 import pytest
 from support.clock import Clock
 
@@ -220,10 +221,10 @@ def test_late_records_of_all_rows_are_counted():
 
 @kinds
 def test_whoever_watches_claims_sees_those_of_all_rows(kind):
-    """With the position in the row."""
+    """With the row, and the position in it."""
     seen = []
     outputs_of(kind(), table_of(), on_claim=lambda number, position: seen.append((number, position)))
-    assert seen == [(at + 1, at) for size in SIZES for at in range(size)]
+    assert seen == [(at + 1, (row, at)) for row, size in enumerate(SIZES) for at in range(size)]
 
 
 # Elements that do not unpickle.
@@ -416,3 +417,18 @@ def test_a_row_that_ran_for_less_than_a_tenth_of_a_second_is_told_with_the_other
         executor.end()
         assert len(running.invoker.dear) == kept
         assert [(each.row, each.elements) for each in executor.take_report()[0]] == [(-1, 3)]
+
+
+def test_a_report_has_the_remarks_on_rows_by_their_elements():
+    """Those of an element that does not unpickle on the driver are there, too."""
+    table, names = table_of(), RowNames()
+    item = item_of(table)
+    notes = ((1, "gzip"), (3, "zstd"))
+    first = names.remarks(item, notes)
+    assert first == [(table.element(1), "gzip"), (table.element(3), "zstd")]
+    assert names.element(item, 3) is first[1][0]
+    broken = attrs.evolve(table, blobs=(b"no pickle",))
+    told = RowNames().remarks(item_of(broken), notes)
+    assert [text for _, text in told] == ["gzip", "zstd"]
+    assert "an element that the driver cannot show" in repr(told[0][0])
+    assert RowNames().remarks(attrs.evolve(item, element="a.gz"), "one piece") == [("a.gz", "one piece")]

@@ -1,12 +1,16 @@
 """`cut_out` and `cut_share` on each small restriction, of every tracker that has blocks."""
 
 import itertools
+import pickle
+from array import array
 
 import pytest
 
 from sdf import UNBOUNDED, ByteKeyRange, ByteKeyRangeTracker, DoFn, OffsetRange
+from sdf.execution.bulk.table import Rows, Table
 from sdf.execution.expansion import cut_out, cut_share
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
+from sdf.model.restrictions import tiling_flaw
 
 KEYS = [b"", b"\x00", b"\x00\x00", b"a", b"a\x00", b"b", b"\xff", b"\xff\xff"]  # as a stop, b"" is no end
 SHARES = [0.001, 1 / 3, 0.5, 0.9, 0.999]
@@ -111,3 +115,49 @@ def test_a_share_of_keys_is_cut_in_two_that_are_not_empty(start, stop, share):
         assert front.stop == back.start
         assert front.start < front.stop
         assert not stop or back.start < stop
+
+
+LENGTHS = [2, 0, 3, 1]
+PLACES = [(row, at) for row, length in enumerate(LENGTHS) for at in range(max(1, length))] + [(4, 0)]
+
+
+class RowsFn(DoFn):
+    """Element: the bounds of a row."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(*element)
+
+    def process(self, element, tracker):
+        pass
+
+
+def table_of_lengths():
+    bounds = [(7, 7 + length) for length in LENGTHS]
+    starts, stops = (array("q", column) for column in zip(*bounds, strict=True))
+    return Table(0, (pickle.dumps(bounds),), starts, stops)
+
+
+def blocks_in(table, rows):
+    return [(row, at) for row in range(rows.first, rows.end) for at in offsets_in(table.range_of(row, rows))]
+
+
+@pytest.mark.parametrize(("start", "stop"), list(itertools.combinations(PLACES, 2)))
+def test_each_block_of_rows_is_cut_out_alone(start, stop):
+    """What lies before and after it are rows, too; a row that has claimed nothing is cut out whole."""
+    table, rows = table_of_lengths(), Rows(start, stop)
+    for row, at in [*blocks_in(table, rows), *((row, None) for row in range(rows.first, rows.end))]:
+        before, block, after = cut_out(RowsFn(), table, rows, (row, at))
+        parts = [part for part in (before, block, after) if part is not None]
+        assert tiling_flaw(rows, parts, None) is None
+        assert all(part.start < part.stop for part in parts)
+        whole = [one for one in blocks_in(table, rows) if one[0] == row]
+        assert blocks_in(table, block) == ([(row, at)] if at is not None else whole)
+
+
+def test_a_row_or_a_position_that_is_not_there():
+    """Nothing is cut out for a row outside; for a position outside of the row, the row is."""
+    table, rows = table_of_lengths(), Rows((1, 0), (3, 0))
+    for position in [(0, 7), (3, 7), (-1, 7), 7, None, ("x", 7), (1, 7, 8)]:
+        assert cut_out(RowsFn(), table, rows, position) is None
+    for at in (3, 10, "x"):
+        assert cut_out(RowsFn(), table, rows, (2, at)) == (Rows((1, 0), (2, 0)), Rows((2, 0), (3, 0)), None)

@@ -5,7 +5,6 @@ import re
 
 import attrs
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
 from sdf import run_direct
 from sdf.errors import ReadError, SourceError
@@ -91,10 +90,10 @@ def test_an_error_of_the_system_names_the_path_once(tmp_path, monkeypatch):
     """Which has it in its own text."""
     path = str(tmp_path / "file")
 
-    def refuse(self, path, **kwargs):
+    def refuse(path, inner):
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(LocalFileSystem, "info", refuse)
+    monkeypatch.setattr("sdf.io.files.pinned._regular", refuse)
     text = text_of(ReadLines(), [path])
     assert (text.count(path), "PermissionError: [Errno 13] Permission denied: ..." in text) == (1, True)
 

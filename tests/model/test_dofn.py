@@ -47,14 +47,14 @@ class PinnedKeys(ByteKeyRange):
 
 
 @pytest.mark.parametrize("restriction", [PinnedRange(0, 5, 7), PinnedKeys(b"a", b"b", 7)])
-def test_a_range_of_ones_own_needs_a_tracker_of_its_own(restriction):
-    """That of the class above it would give parts without its fields."""
-    kind = type(restriction)
-    text = (
-        f"LeastFn has no tracker for {kind.__name__}, a subclass of {kind.__mro__[1].__name__}, whose parts would lose"
-    )
-    with pytest.raises(InvalidTypeError, match=text):
-        LeastFn().create_tracker("a", restriction)
+def test_a_range_of_ones_own_has_the_tracker_of_its_kind(restriction):
+    """Its parts keep its fields."""
+    tracker = LeastFn().create_tracker("a", restriction)
+    tracker.try_claim(restriction.start)
+    front, rest = tracker.try_split(0)
+    assert (type(front), type(rest)) == (type(restriction), type(restriction))
+    assert (front.start, front.stop, rest.stop) == (restriction.start, rest.start, restriction.stop)
+    assert (front.size, rest.size, tracker.current_restriction()) == (7, 7, front)
 
 
 @pytest.mark.parametrize("missing", ["get_initial_restriction", "process"])

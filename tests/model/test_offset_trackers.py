@@ -5,8 +5,9 @@ import re
 import threading
 from decimal import Decimal
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product, takewhile
 
+import attrs
 import pytest
 from support.integers import KINDS, NUMBER_KINDS
 
@@ -95,6 +96,76 @@ def test_tracker_refuses_a_reversed_tuple():
     """A tuple is checked as an OffsetRange is."""
     with pytest.raises(InvalidValueError, match=re.escape("OffsetRange start must be <= stop (got start=9, stop=1).")):
         OffsetRangeTracker((9, 1))
+
+
+@attrs.frozen
+class PageRange(OffsetRange):
+    book: str
+
+
+@pytest.mark.parametrize("kind", [OffsetRangeTracker, GrowableOffsetRangeTracker, UnsplittableTracker])
+@pytest.mark.parametrize("defer", [False, True])
+def test_a_part_keeps_the_attributes_of_its_range(kind, defer):
+    """Whatever makes it: a split, a split at a position, or process() that defers the rest."""
+    whole = PageRange(0, 100, "Emma")
+    tracker = kind(whole)
+    assert tracker.current_restriction() == whole
+    assert tracker.try_claim(10)
+    rest = tracker.defer_remainder() if defer else tracker.try_split(0)[1]
+    assert (tracker.current_restriction(), rest) == (PageRange(0, 11, "Emma"), PageRange(11, 100, "Emma"))
+
+
+def test_a_range_without_an_end_keeps_its_attributes():
+    """The growing tail is of the same thing."""
+    tracker = GrowableOffsetRangeTracker(PageRange(0, UNBOUNDED, "Emma"))
+    assert tracker.try_claim(4)
+    assert tracker.try_split(0) == (PageRange(0, 5, "Emma"), PageRange(5, UNBOUNDED, "Emma"))
+
+
+def test_attributes_that_a_part_would_lose_are_refused():
+    """Those that are no fields; the message says how to make them fields."""
+
+    class NamedRange(OffsetRange):
+        pass
+
+    assert OffsetRangeTracker(NamedRange(0, 5)).current_restriction() == NamedRange(0, 5)
+    named = NamedRange(0, 5)
+    object.__setattr__(named, "book", "Emma")
+    with pytest.raises(InvalidTypeError, match=r"would lose book\. .* put @attrs\.frozen before class NamedRange"):
+        OffsetRangeTracker(named)
+
+
+# Where blocks begin
+
+
+def test_a_range_is_cut_where_a_block_begins():
+    """Moved up from where a fraction points to; None where no block is left to cut off."""
+    for start, stop, claims, fraction in product(range(0, 10, 3), range(11), range(4), (0, 0.3, 0.5, 0.9, 1)):
+        if start > stop:
+            continue
+        tracker = OffsetRangeTracker((start, stop), lambda position: -(-position // 3) * 3)
+        claimed = [*takewhile(tracker.try_claim, range(start, start + 3 * claims, 3))]
+        pair = tracker.try_split(fraction)
+        left = [at for at in range(start, stop, 3) if at not in claimed]
+        if pair is None:
+            assert fraction > 0 or not left or len(claimed) < claims
+        else:
+            assert pair[0].start == start
+            assert pair[1].stop == stop
+            assert pair[0].stop == pair[1].start in left
+
+
+@pytest.mark.parametrize("block", [4, 5.0, "5", True, None])
+def test_a_block_that_begins_before_the_position_or_nowhere_is_refused(block):
+    """The range stays as it was."""
+    tracker = OffsetRangeTracker((0, 10), lambda position: block)
+    assert tracker.try_claim(4)
+    with pytest.raises(
+        InvalidValueError, match=re.escape("block_from(5) must return where the first block at or after")
+    ):
+        tracker.try_split(0)
+    assert tracker.current_restriction() == OffsetRange(0, 10)
+    assert tracker.try_claim(9)
 
 
 # Claims

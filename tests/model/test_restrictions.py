@@ -103,6 +103,11 @@ def test_a_range_of_ones_own_survives_pickling():
     )
 
 
+def test_pieces_of_a_range_of_ones_own_keep_its_fields():
+    """As every part does."""
+    assert list(NamedRange(0, 5, "a").split(2)) == [NamedRange(0, 2, "a"), NamedRange(2, 4, "a"), NamedRange(4, 5, "a")]
+
+
 @pytest.mark.parametrize(
     ("start", "stop", "message"),
     [

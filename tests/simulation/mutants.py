@@ -6,7 +6,6 @@ its failures may say.
 
 import attrs
 
-from sdf import OffsetRange
 from sdf.execution.bulk.invoker import TableInvoker
 from sdf.execution.bulk.table import Table
 from sdf.execution.executor import Executor
@@ -233,14 +232,14 @@ def stage_replayed_without_truncation(patch):
 
 
 def a_part_of_a_row_begins_one_block_late(patch):
-    range_of = Table.range_of
+    span_of = Table.span_of
 
     def late(self, row, rows):
-        whole = range_of(self, row, rows)
+        start, stop = span_of(self, row, rows)
         inside = rows.start[1] > 0 and row == rows.first
-        return OffsetRange(min(whole.start + inside, whole.stop), whole.stop)
+        return min(start + inside, stop), stop
 
-    patch.setattr(Table, "range_of", late)
+    patch.setattr(Table, "span_of", late)
 
 
 # Quarantine.

@@ -194,11 +194,11 @@ def test_wrong_arguments(sc, tmp_path):
     with pytest.raises(InvalidTypeError, match=re.escape("abort_save() sink must be a Sink")):
         abort_save(str(tmp_path))
     sink = fail(sc, tmp_path)
-    files = kept(tmp_path)
+    files = set(kept(tmp_path))
     with pytest.raises(JournalError, match="belongs to another run"):
         abort_save(FolderSink(tmp_path / "out"), checkpoint=tmp_path / "_out.sdf")
     with pytest.raises(JournalError, match="belongs to another run"):
         abort_save({"main": sink, "more": JsonLinesFiles(tmp_path / "more")})
     with pytest.raises(InvalidValueError, match="needs a sink for each output"):
         abort_save({"more": sink})
-    assert kept(tmp_path) == files
+    assert files <= set(kept(tmp_path))  # the task that did not fail may write on until it is interrupted

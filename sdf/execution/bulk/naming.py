@@ -51,6 +51,19 @@ class RowNames:
                 self._elements[number] = Unknown(str(error))
         return self._elements[number]
 
+    def remarks(self, item: WorkItem, notes: str | Iterable[tuple[int, str]]) -> list[tuple[Any, str]]:
+        """Return element and remark for the remark on a work item, or for those on the rows of a table."""
+        if isinstance(notes, str):
+            return [(item.element, notes)]
+        texts, table, found = dict(notes), item.element, []
+        try:
+            for row, element in enumerate(table.elements(table.whole()), table.first):  # each blob is unpickled once
+                if row in texts:
+                    found.append((self._elements.setdefault(item.element_id + row, element), texts[row]))
+        except UnpicklableError as error:
+            found += [(Unknown(str(error)), text) for text in [*texts.values()][len(found) :]]
+        return found
+
     def cuts(self, item: WorkItem, parts: Iterable[Any]) -> list[tuple[int, Any]]:
         """Return number and element of each row inside which one of ``parts`` begins, which were cut off from an item.
 

@@ -1,4 +1,8 @@
-"""Table: consecutive elements, pickled, with the bounds of their restrictions; and Rows, a part of its work."""
+"""Table: consecutive elements, pickled, with the bounds of their restrictions; and Rows, a part of its work.
+
+A restriction may be of a subclass of `OffsetRange`, and carry more than its bounds, such as the file that it is of.
+Then it is pickled with its element, and a part of a row is `part_of` it.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,26 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
 from sdf.errors import InvalidTypeError, SplitError, UnpicklableError, show
-from sdf.model.restrictions import OffsetRange
+from sdf.model.restrictions import OffsetRange, part_of
 
-__all__ = ["MEND", "ROWS_OF_BLOB", "Rows", "Table", "named"]
+__all__ = ["MEND", "ROWS_OF_BLOB", "Row", "Rows", "Table", "named"]
 
 ROWS_OF_BLOB = 32  # rows pickled together: what is sent of a table is a whole number of these
 MEND = "Mend the __reduce__ or __setstate__ of their class."
 
 Position = tuple[int, int]
+
+
+class Row(NamedTuple):
+    """An element, and its restriction, which carries more than its bounds."""
+
+    element: Any
+    restriction: OffsetRange
 
 
 @attrs.frozen(repr=False)
@@ -75,6 +86,7 @@ class Table:
         blobs: lists of `ROWS_OF_BLOB` elements each, pickled; the last may have fewer.
         starts, stops: the bounds of the restrictions.
         sizes: the sizes of the restrictions; None: their lengths.
+        carries: whether a restriction carries more than its bounds; then a list is of `Row`.
     """
 
     first: int
@@ -82,9 +94,10 @@ class Table:
     starts: array[int]
     stops: array[int]
     sizes: array[float] | None = None
+    carries: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Table, (self.first, self.blobs, self.starts, self.stops, self.sizes)
+        return Table, (self.first, self.blobs, self.starts, self.stops, self.sizes, self.carries)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -105,10 +118,26 @@ class Table:
             return self
         kept = slice(low * ROWS_OF_BLOB, high * ROWS_OF_BLOB)
         sizes = None if self.sizes is None else self.sizes[kept]
-        return Table(self.first + kept.start, self.blobs[low:high], self.starts[kept], self.stops[kept], sizes)
+        first, blobs = self.first + kept.start, self.blobs[low:high]
+        return Table(first, blobs, self.starts[kept], self.stops[kept], sizes, self.carries)
 
     def elements(self, rows: Rows) -> Iterator[Any]:
         """Yield the elements of some rows, unpickled when they are needed."""
+        return (element for element, _ in self._listed(rows)) if self.carries else self._listed(rows)
+
+    def work(self, rows: Rows) -> Iterator[tuple[Any, OffsetRange]]:
+        """Yield element and restriction of each row of which ``rows`` holds something, cut to what it holds."""
+        spans = zip(*self.bounds(rows), strict=True)
+        if self.carries:
+            for (element, whole), (start, stop) in zip(self._listed(rows), spans, strict=True):
+                same = whole.start == start and whole.stop == stop
+                yield element, whole if same else part_of(whole, start, stop)
+        else:
+            for element, (start, stop) in zip(self._listed(rows), spans, strict=True):
+                yield element, OffsetRange(start, stop)
+
+    def _listed(self, rows: Rows) -> Iterator[Any]:
+        """Yield the entries of the lists, for some rows."""
         row, end = rows.first - self.first, rows.end - self.first
         while row < end:
             blob, at = divmod(row, ROWS_OF_BLOB)
@@ -119,6 +148,9 @@ class Table:
 
     def element(self, row: int) -> Any:
         """Return the element of a row."""
+        return self._entry(row).element if self.carries else self._entry(row)
+
+    def _entry(self, row: int) -> Any:
         blob, at = divmod(row - self.first, ROWS_OF_BLOB)
         return self._loaded(blob)[at]
 
@@ -133,21 +165,25 @@ class Table:
 
     def range_of(self, row: int, rows: Rows) -> OffsetRange:
         """Return the part of a row's restriction that ``rows`` holds."""
+        begin, end = self.span_of(row, rows)
+        return part_of(self._entry(row).restriction, begin, end) if self.carries else OffsetRange(begin, end)
+
+    def span_of(self, row: int, rows: Rows) -> tuple[int, int]:
+        """Return start and stop of the part of a row's restriction that ``rows`` holds."""
         start, stop = self.starts[row - self.first], self.stops[row - self.first]
         begin = start + rows.start[1] if row == rows.start[0] else start
         end = start + rows.stop[1] if row == rows.stop[0] else stop
         if not start <= begin <= end <= stop:
             raise SplitError(f"{rows!r} lie outside of row {row:,}, {OffsetRange(start, stop)!r}.")
-        return OffsetRange(begin, end)
+        return begin, end
 
     def bounds(self, rows: Rows) -> tuple[list[int], list[int]]:
         """Return starts and stops of the parts of rows that ``rows`` holds."""
         some = slice(rows.first - self.first, rows.end - self.first)
         starts, stops = list(self.starts[some]), list(self.stops[some])
         if starts:
-            starts[0] = self.range_of(rows.first, rows).start
-            end: Any = self.range_of(rows.end - 1, rows).stop
-            stops[-1] = end
+            starts[0], _ = self.span_of(rows.first, rows)
+            _, stops[-1] = self.span_of(rows.end - 1, rows)
         return starts, stops
 
     def rows_of(self, row: int, part: Any) -> Rows:
@@ -157,7 +193,7 @@ class Table:
             SplitError: if it is no part of an offset range.
         """
         start, stop = self.starts[row - self.first], self.stops[row - self.first]
-        if type(part) is not OffsetRange or not start <= part.start <= part.stop <= stop:
+        if not isinstance(part, OffsetRange) or not start <= part.start <= part.stop <= stop:
             raise SplitError(
                 f"a tracker of element {show(self.element(row))} gave {show(part)}, which is no part of "
                 f"{OffsetRange(start, stop)!r}."
@@ -183,11 +219,11 @@ class Table:
         self._check(rows)
         total: float = sum(self.lengths(rows.first, rows.end))
         for row in {rows.first, rows.end - 1} if len(rows) else ():
-            part = self.range_of(row, rows)
-            (whole,), length = self.lengths(row, row + 1), part.stop - part.start  # type: ignore[operator]
+            start, stop = self.span_of(row, rows)
+            (whole,), length = self.lengths(row, row + 1), stop - start
             full = self.stops[row - self.first] - self.starts[row - self.first]
             if length < full:
-                size = length if self.sizes is None else size_of(self.element(row), part)
+                size = length if self.sizes is None else size_of(self.element(row), self.range_of(row, rows))
                 total += (whole * length / full if size is None else size) - whole
         return max(0, total)
 

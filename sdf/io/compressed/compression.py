@@ -146,8 +146,10 @@ class CompressedFn(FileFn):
         return attrs.evolve(plain, start=0, stop=1, codec=kind)
 
     def restriction_size(self, element: Any, restriction: FileRange) -> float | None:
-        size = super().restriction_size(element, restriction)
-        return size if size is None or restriction.codec not in _ONE_PIECE else size * restriction.file.size
+        if type(restriction) is not FileRange:  # of a file that is followed
+            return super().restriction_size(element, restriction)
+        size = restriction.stop - restriction.start
+        return size * restriction.file.size if restriction.codec in _ONE_PIECE else size
 
     @contextmanager
     def open_text(self, restriction: FileRange) -> Iterator[io.BufferedReader]:

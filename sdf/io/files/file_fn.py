@@ -10,15 +10,14 @@ from __future__ import annotations
 import io
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import attrs
 
-from sdf import OffsetRangeTracker, Progress, RestrictionTracker
+from sdf import OffsetRange, OffsetRangeTracker, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.connector import Connector
 from sdf.io.files.kept import KeptFile
@@ -27,7 +26,7 @@ from sdf.io.files.pinned import FileInfo, check_file, look_up, open_file
 from sdf.io.options import as_options, as_size
 from sdf.numbers import as_integer, is_integer
 
-__all__ = ["FileBlock", "FileFn", "FileRange", "FileRangeTracker"]
+__all__ = ["FileBlock", "FileFn", "FileRange"]
 
 
 @attrs.frozen
@@ -90,67 +89,19 @@ class FileBlock:
 
 
 @attrs.frozen
-class FileRange:
+class FileRange(OffsetRange):
     """Positions ``[start, stop)`` of a pinned file: the restriction of all readers of files.
 
     Attributes:
-        start: the first position.
-        stop: the position after the last.
         file: the state of the file when the restriction was made.
         codec: the meaning of positions and how to read from one, such as ``"bzip2"``; ``""`` for byte offsets.
         note: a remark for the report of the run.
     """
 
-    start: int
-    stop: int
+    stop: int  # a file has an end
     file: FileInfo
     codec: str = ""
     note: str = ""
-
-
-class FileRangeTracker(RestrictionTracker):
-    """Tracks a `FileRange` as `OffsetRangeTracker` tracks offsets; the file stays pinned.
-
-    Args:
-        restriction: the range.
-        block_from: see `FileFn.block_from`. A split moves up to the start of a block, so each residual has a block to
-            read. If no block is left, the split is refused; else a runner would split off ever smaller empty parts.
-    """
-
-    def __init__(self, restriction: FileRange, block_from: Callable[[int], int] = int) -> None:
-        self._whole = restriction
-        self._offsets = OffsetRangeTracker((restriction.start, restriction.stop))
-        self._block_from = block_from
-
-    def current_restriction(self) -> FileRange:
-        start, stop = self._offsets.current_restriction()
-        return attrs.evolve(self._whole, start=start, stop=stop)
-
-    def try_claim(self, position: int) -> bool:
-        return self._offsets.try_claim(position)
-
-    def _closing(self) -> Any:
-        return self._offsets.current_restriction().stop
-
-    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[FileRange, FileRange] | None:
-        offsets = self._offsets
-        start, stop = offsets.current_restriction()
-        if offsets.refused or not start < stop:
-            return None
-        claimed = start + int(offsets.progress().completed) if offsets.started else start - 1
-        cut = self._block_from(claimed + max(1, int((stop - claimed) * fraction_of_remainder)))
-        if not cut < stop:
-            return None
-        pair = offsets.try_split(Fraction(cut - claimed, stop - claimed))
-        if pair is None:
-            return None
-        return tuple(attrs.evolve(self._whole, start=start, stop=stop) for start, stop in pair)  # type: ignore[return-value]
-
-    def check_done(self) -> None:
-        self._offsets.check_done()
-
-    def progress(self) -> Progress:
-        return self._offsets.progress()
 
 
 class FileFn(Connector):
@@ -182,12 +133,15 @@ class FileFn(Connector):
         return FileRange(0, file.size, file)
 
     def split_restriction(self, element: Any, restriction: FileRange) -> Iterator[FileRange]:
-        step = self.block_size or max(1, restriction.stop - restriction.start)
+        if self.block_size is None:
+            yield restriction
+            return
+        step = self.block_size
         for start in range(restriction.start, restriction.stop, step):
             yield attrs.evolve(restriction, start=start, stop=min(start + step, restriction.stop))
 
     def create_tracker(self, element: Any, restriction: FileRange) -> RestrictionTracker:
-        return FileRangeTracker(restriction, partial(self.block_from, element, restriction))
+        return OffsetRangeTracker(restriction, partial(self.block_from, element, restriction))
 
     def block_from(self, element: Any, restriction: FileRange, position: int) -> int:
         """Return where the first block at or after a position begins, as far as that is known without reading the file.

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import os
+import stat
+from collections.abc import Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from types import TracebackType
 from typing import Any
 
 import attrs
@@ -105,13 +107,13 @@ def file_system(path: str, storage_options: Mapping[str, Any], who: str) -> tupl
         MissingExtraError: if the library for the protocol is not installed.
         SourceError: if there is no such protocol, or the file system cannot be reached.
     """
-    fsspec = need("fsspec.core", who)
     try:
         if "://" in path:
+            fsspec = need("fsspec.core", who)
             with reaching(path, who):
                 fs, inner = fsspec.url_to_fs(path, **storage_options)
         else:  # not url_to_fs(): it takes a :: in a name for a chain of two file systems
-            fs = fsspec.filesystem("file", **storage_options) if storage_options else _disk()
+            fs = need("fsspec.core", who).filesystem("file", **storage_options) if storage_options else _disk(who)
             inner = fs._strip_protocol(path)
     except FileNotFoundError as error:  # the archive that holds the file is missing
         raise SourceError(f"{who}: there is no file in which {path!r} could be: {error}.") from error
@@ -120,8 +122,8 @@ def file_system(path: str, storage_options: Mapping[str, Any], who: str) -> tupl
 
 
 @functools.cache  # fsspec takes as long to look for its instance as this host's disk for a file
-def _disk() -> Any:
-    return need("fsspec.core", "a reader").filesystem("file")
+def _disk(who: str = "a reader") -> Any:
+    return need("fsspec.core", who).filesystem("file")
 
 
 def is_local(fs: Any, who: str) -> bool:
@@ -129,32 +131,44 @@ def is_local(fs: Any, who: str) -> bool:
     return isinstance(fs, need("fsspec.implementations.local", who).LocalFileSystem)
 
 
-@contextmanager
-def reaching(path: str, who: str) -> Iterator[None]:
-    """Turn a file system's exceptions into errors that name the path; FileNotFoundError passes if there is no file.
+class reaching:  # noqa: N801, reads as a statement
+    """Context manager that turns a file system's exceptions into errors that name the path.
+
+    A FileNotFoundError passes if there is no file. No generator: it is entered several times for each small file.
 
     Raises:
         MissingExtraError: for an ImportError.
         SourceError: for any other exception, such as a missing permission or a server that does not answer.
     """
-    try:
-        yield
-    except SdfError:
-        raise
-    except NotADirectoryError as error:  # the path's directory has become a file
-        raise FileNotFoundError(*error.args) from error
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{who} needs a library for {path!r} that is not installed here: {error} (on the driver and on every "
-            f"executor)."
-        ) from error
-    except Exception as error:
+
+    __slots__ = ("_path", "_who")
+
+    def __init__(self, path: str, who: str) -> None:
+        self._path = path
+        self._who = who
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not isinstance(error, Exception) or isinstance(error, SdfError):
+            return
+        path, who = self._path, self._who
+        if isinstance(error, NotADirectoryError):  # the path's directory has become a file
+            raise FileNotFoundError(*error.args) from error
+        if isinstance(error, ImportError):
+            raise MissingExtraError(
+                f"{who} needs a library for {path!r} that is not installed here: {error} (on the driver and on every "
+                f"executor)."
+            ) from error
         cause: BaseException = error
         if isinstance(error, FileNotFoundError):
             told = error.__cause__  # over HTTP every failure is a FileNotFoundError; the real error is its cause
             refused = isinstance(told, OSError) or getattr(told, "status", 404) not in (404, 410)
             if told is None or not refused or isinstance(told, FileNotFoundError):
-                raise
+                return
             cause = told
         raise SourceError(
             f"{who} cannot reach {path!r}: {type(cause).__name__}: {without(path, str(cause))}. See that the path is "
@@ -171,6 +185,8 @@ def look_up(path: str, storage_options: Mapping[str, Any], who: str) -> FileInfo
     fs, inner = file_system(path, storage_options, who)
     try:
         with reaching(path, who):
+            if fs is _disk() and (found := _regular(path, inner)):
+                return found
             info = fs.info(inner)
     except FileNotFoundError as error:
         raise SourceError(
@@ -183,6 +199,12 @@ def look_up(path: str, storage_options: Mapping[str, Any], who: str) -> FileInfo
             f"{who}: {path!r} is no file, but a pipe, a socket or a device. Copy what it gives to a file."
         )
     return as_file_info(path, info)
+
+
+def _regular(path: str, inner: str) -> FileInfo | None:
+    """Return a regular file of this host as it is now, None for anything else. The look of fsspec takes far longer."""
+    there = os.lstat(inner)
+    return FileInfo(path, there.st_size, there.st_mtime, str(there.st_ino)) if stat.S_ISREG(there.st_mode) else None
 
 
 def as_file_info(path: str, info: Mapping[str, Any]) -> FileInfo:
@@ -224,7 +246,10 @@ def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) 
     much = "default_block_size" not in options and getattr(fs, "default_block_size", 0) > _AHEAD_BYTES
     try:
         with reaching(file.path, "a reader"):
-            opened = fs.open(inner, "rb", **({"block_size": _AHEAD_BYTES} if much else {}))
+            if fs is _disk():
+                opened: Any = io.FileIO(inner)
+            else:
+                opened = fs.open(inner, "rb", **({"block_size": _AHEAD_BYTES} if much else {}))
     except FileNotFoundError as error:
         raise _gone(file) from error
     return io.BufferedReader(PinnedFile(opened, file, fs), _BUFFER_BYTES)
@@ -235,6 +260,9 @@ def check_file(file: FileInfo, storage_options: Mapping[str, Any]) -> tuple[Any,
     fs, inner = file_system(file.path, storage_options, "a reader")
     try:
         with reaching(file.path, "a reader"):
+            if fs is _disk() and (now := _regular(file.path, inner)):
+                file.check(now)
+                return fs, inner
             info = fs.info(inner)
     except FileNotFoundError as error:
         raise _gone(file) from error
@@ -272,8 +300,11 @@ class PinnedFile(io.RawIOBase):
         size = min(len(buffer), self._file.size - self._at)
         if size <= 0:
             return 0
-        with self._reading():
+        try:
             count: int = self._opened.readinto(memoryview(buffer)[:size])
+        except ValueError as error:
+            self._explain(error)
+            raise
         if not count:
             raise SourceChangedError(
                 f"{self._file.path} ends at byte {self._at}; it had {self._file.size} bytes when this run was planned. "
@@ -285,21 +316,20 @@ class PinnedFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
         self._at = base + offset
-        with self._reading():
+        try:
             self._opened.seek(self._at)  # its return value differs between file systems
+        except ValueError as error:
+            self._explain(error)
+            raise
         return self._at
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except ValueError as error:  # its advice, to pass block_size=0 to fsspec, would make files indivisible
-            if self._file.path.startswith(("http://", "https://")) and not isinstance(error, SdfError):
-                raise SourceError(
-                    f"the server of {self._file.path!r} does not answer range requests, so only its first part can be "
-                    f"read. Copy the file to a disk or an object store."
-                ) from error
-            raise
+    def _explain(self, error: ValueError) -> None:
+        """Raise a better error if there is one: the advice of fsspec, block_size=0, would make files indivisible."""
+        if self._file.path.startswith(("http://", "https://")) and not isinstance(error, SdfError):
+            raise SourceError(
+                f"the server of {self._file.path!r} does not answer range requests, so only its first part can be "
+                f"read. Copy the file to a disk or an object store."
+            ) from error
 
     def tell(self) -> int:
         return self._at

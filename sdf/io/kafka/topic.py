@@ -12,9 +12,8 @@ from typing import Any
 
 import attrs
 
-from sdf import RestrictionTracker
+from sdf import OffsetRange, OffsetRangeTracker, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
-from sdf.io.files.file_fn import FileRangeTracker
 from sdf.io.kafka.client import KafkaFn
 from sdf.io.kafka.starts import Start, as_start
 from sdf.io.kafka.values import KafkaRecord, TopicPartition
@@ -33,11 +32,9 @@ class Offsets:
 
 
 @attrs.frozen
-class KafkaRange:
+class KafkaRange(OffsetRange):
     """Positions ``[start, stop)`` on the axis where ``partitions`` lie end to end; the first partition begins at 0."""
 
-    start: int
-    stop: int
     partitions: tuple[Offsets, ...]
 
     def blocks(self, step: int) -> Iterator[tuple[int, int, int, int]]:
@@ -101,7 +98,7 @@ class ReadKafka(KafkaFn):
         return KafkaRange(0, sum(offsets.end - offsets.first for offsets in pinned), pinned)
 
     def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
-        return FileRangeTracker(restriction)
+        return OffsetRangeTracker(restriction)
 
     def process(self, element: Any, tracker: Any) -> Iterator[KafkaRecord]:
         topic, _ = _split(element)

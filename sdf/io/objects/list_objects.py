@@ -141,7 +141,7 @@ class KeysTracker(RestrictionTracker):
         self._keys = ByteKeyRangeTracker(restriction)
         self._at: Position | None = None  # the last key claimed
 
-    def current_restriction(self) -> ByteKeyRange:
+    def current_restriction(self) -> Any:
         return self._keys.current_restriction()
 
     def try_claim(self, position: bytes) -> bool:

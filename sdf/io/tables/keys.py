@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from sdf import ByteKeyRange
+from sdf import ByteKeyRange, OffsetRange
 from sdf.errors import ReadError, SourceError, show
 from sdf.extras import need
 
@@ -30,10 +30,9 @@ _CHARACTERS = 0x110000 - len(_SURROGATES)
 
 
 @attrs.frozen
-class KeyRange:
+class KeyRange(OffsetRange):
     """Integer keys ``[start, stop)`` of a table that had keys in ``[first, end)`` when the run was planned."""
 
-    start: int
     stop: int
     first: int
     end: int

@@ -14,10 +14,9 @@ from typing import Any
 
 import attrs
 
-from sdf import ByteKeyRange, ByteKeyRangeTracker, RestrictionTracker
+from sdf import ByteKeyRange, ByteKeyRangeTracker, OffsetRangeTracker, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceError, show
 from sdf.io.connector import Connector
-from sdf.io.files.file_fn import FileRangeTracker
 from sdf.io.tables.keys import ByteKeys, IntegerKeys, KeyRange, keys_of, sqlalchemy
 from sdf.numbers import as_integer, is_integer
 
@@ -183,7 +182,7 @@ class ReadTable(Connector):
     def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
         if isinstance(restriction, ByteKeyRange):
             return ByteKeyRangeTracker(restriction)
-        return FileRangeTracker(restriction)
+        return OffsetRangeTracker(restriction)
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
         query = self._query_of(element)

@@ -24,9 +24,9 @@ from typing import Any
 
 import attrs
 
-from sdf import RestrictionTracker
+from sdf import OffsetRangeTracker, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, show
-from sdf.io.files.file_fn import FileBlock, FileFn, FileRange, FileRangeTracker
+from sdf.io.files.file_fn import FileBlock, FileFn, FileRange
 from sdf.io.files.pinned import FileInfo
 
 __all__ = ["JsonRange", "ReadJson"]
@@ -106,7 +106,7 @@ class ReadJson(FileFn):
         return JsonRange(plain.start, plain.stop, plain.file, note=note, edges=edges)
 
     def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
-        return FileRangeTracker(restriction, getattr(restriction, "block_from", int))
+        return OffsetRangeTracker(restriction, getattr(restriction, "block_from", None))
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
         restriction: JsonRange = tracker.current_restriction()

@@ -37,8 +37,9 @@ class ExpandTask:
         """Yield one row for every 10,000 elements."""
         _read_to_the_end(rows)
         with _telling():
-            for pickled in Expand(self.payload, unbounded=self.unbounded)(serde.loads(self.elements.value)):
-                yield _row(pickled)
+            elements = serde.loads(self.elements.value)
+            for one in Expand(self.payload, unbounded=self.unbounded, kept=True)(elements):
+                yield _row(one if isinstance(one, bytes) else serde.dumps(one, "a table of elements"))
 
 
 @attrs.frozen(eq=False)

@@ -48,8 +48,7 @@ class Expansion:
         self._events: queue.SimpleQueue[Ended | ExpandedPartition] = queue.SimpleQueue()
         self._sc = rdd.context
         self._jobs = Jobs(rdd.context, payload.run_id, self._events)
-        expand = Expand(payload, bulk=True)
-        self._job = ExpansionJob(rdd, expand, name, self._jobs, self._events, WarnsOnce(name))
+        self._job = ExpansionJob(rdd, Expand(payload), name, self._jobs, self._events, WarnsOnce(name))
 
     @property
     def left(self) -> int:

@@ -96,7 +96,6 @@ class StagedRunner:
                 tags=tags,
                 storage_level=self.storage_level,
                 quarantine=quarantine,
-                bulk=quarantine is None,  # a process is told of each element that it starts, and may die of it
             )
             run = self.staged(jobs, rdd, fn, display, quarantine=quarantine)
             report = run.run_stages()

@@ -58,7 +58,6 @@ class StageJobs:
         targets: the sinks of a saved run, else None.
         storage_level: where Spark stores the blocks, unless the run is saved.
         quarantine: its options; None for a run without.
-        bulk: whether the elements of `start_expanding` may be in tables.
 
     Attributes:
         count_slots: returns how many tasks Spark can run at once now.
@@ -75,10 +74,8 @@ class StageJobs:
         targets: Targets | None = None,
         storage_level: StorageLevel = StorageLevel.MEMORY_AND_DISK,
         quarantine: Quarantine | None = None,
-        bulk: bool = False,
     ) -> None:
         self._quarantine = quarantine
-        self._bulk = bulk
         self._storage_level = storage_level
         self.count_slots = slot_counter(sc)
         self._sc = sc
@@ -103,8 +100,7 @@ class StageJobs:
 
     def start_expanding(self, rdd: RDD[Any]) -> None:
         """Start to expand elements; see `Stages`. Call this once."""
-        expand = Expand(self._payload, bulk=self._bulk)
-        self._expansion = ExpansionJob(rdd, expand, self._name, self._jobs, self._events, self._warn)
+        self._expansion = ExpansionJob(rdd, Expand(self._payload), self._name, self._jobs, self._events, self._warn)
 
     @property
     def unexpanded(self) -> int:

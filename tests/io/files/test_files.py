@@ -17,17 +17,15 @@ from support.integers import KINDS
 
 from sdf import run_direct
 from sdf.errors import (
-    ClaimError,
     InvalidTypeError,
     InvalidValueError,
     ProcessError,
     SourceChangedError,
     SourceError,
-    UnclaimedWorkError,
 )
 from sdf.io import FileBlock, FileBlocks, FileInfo, MatchFiles, ReadLines
-from sdf.io.files.file_fn import FileFn, FileRange, FileRangeTracker
-from sdf.io.files.pinned import as_file_info, look_up, open_file
+from sdf.io.files.file_fn import FileFn, FileRange
+from sdf.io.files.pinned import PinnedFile, as_file_info, look_up, open_file
 from sdf.testing import check_dofn
 
 LINES = [f"line {number:06}" for number in range(20_000)]
@@ -422,41 +420,12 @@ def test_block_size_is_the_first_split(start, stop, step):
 def test_a_part_keeps_all_that_is_pinned_when_it_is_split():
     """Before it runs, while it runs, and the rest of it."""
     whole = FileRange(0, 100, FileInfo("f", 100, 1.0, "v"), "codec", "note")
-    tracker = FileRangeTracker(whole)
+    tracker = ReadLines().create_tracker("f", whole)
     assert tracker.try_claim(10)
     assert tracker.try_split(0.5) == (attrs.evolve(whole, stop=55), attrs.evolve(whole, start=55))
     assert tracker.current_restriction() == attrs.evolve(whole, stop=55)
     assert not tracker.try_claim(55)
     tracker.check_done()
-
-
-def test_a_part_is_cut_where_a_block_begins():
-    """Moved up from where a fraction points to; None where no block is left to cut off."""
-    whole = FileRange(0, 10, FileInfo("f", 10))
-    for start, stop, claims, fraction in itertools.product(range(0, 10, 3), range(11), range(4), (0, 0.3, 0.5, 0.9, 1)):
-        if start > stop:
-            continue
-        tracker = FileRangeTracker(attrs.evolve(whole, start=start, stop=stop), lambda position: -(-position // 3) * 3)
-        claimed = [*itertools.takewhile(tracker.try_claim, range(start, start + 3 * claims, 3))]
-        pair = tracker.try_split(fraction)
-        left = [at for at in range(start, stop, 3) if at not in claimed]
-        if pair is None:
-            assert fraction > 0 or not left or len(claimed) < claims
-        else:
-            assert pair[0].start == start
-            assert pair[1].stop == stop
-            assert pair[0].stop == pair[1].start in left
-
-
-def test_the_tracker_has_the_rules_of_offsets():
-    """Claims increase, and all must be claimed."""
-    tracker = FileRangeTracker(FileRange(0, 100, FileInfo("f", 100)))
-    assert tracker.try_claim(10)
-    assert (tracker.progress().completed, tracker.progress().remaining) == (10, 90)
-    with pytest.raises(ClaimError, match="positions must increase"):
-        tracker.try_claim(10)
-    with pytest.raises(UnclaimedWorkError, match=re.escape("[11, 100)")):
-        tracker.check_done()
 
 
 @pytest.mark.parametrize(
@@ -500,14 +469,14 @@ def test_a_file_stays_open_for_the_next_part_of_it(path, monkeypatch):
     blocks = [*run_direct([path], FileBlocks(70_000)), *run_direct([other], FileBlocks(70_000))]
     assert len(blocks) == 2 * 4
     opened = []
-    whole_open = LocalFileSystem.open
 
-    def watched(self, *args, **kwargs):
-        assert all(file.closed for _, file in opened[:-1])
-        opened.append((args[0], whole_open(self, *args, **kwargs)))
-        return opened[-1][1]
+    class Watched(PinnedFile):
+        def __init__(self, file, info, fs):
+            assert all(before.closed for _, before in opened[:-1])
+            opened.append((info.path, file))
+            super().__init__(file, info, fs)
 
-    monkeypatch.setattr(LocalFileSystem, "open", watched)
+    monkeypatch.setattr("sdf.io.files.pinned.PinnedFile", Watched)
     lines = run_direct(blocks, ReadLines())
     assert [name for name, _ in opened] == [path, other]
     assert all(file.closed for _, file in opened)

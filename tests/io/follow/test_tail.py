@@ -444,10 +444,10 @@ def test_a_file_that_cannot_be_reached_has_not_gone(path, monkeypatch):
     append(path, b"1\n")
     tail.read()
 
-    def refuse(self, path, **kwargs):
+    def refuse(path, inner):
         raise PermissionError("not for you")
 
-    monkeypatch.setattr(LocalFileSystem, "info", refuse)
+    monkeypatch.setattr("sdf.io.files.pinned._regular", refuse)
     with pytest.raises(SourceError, match=r"TailLines cannot reach .*: PermissionError: not for you"):
         tail.read()
 
