@@ -75,10 +75,16 @@ class Payload:
         call_hook(fn, "setup")
         if type(fn).teardown is not DoFn.teardown:
             _tear_down_at_the_end()
-        while len(loaded) >= _KEPT:
+        run = _run_of(self.run_id)
+        while len({_run_of(known) for known in loaded} - {run}) >= _KEPT:
             _tear_down_oldest()
         loaded[self.run_id] = fn, side_inputs
         return fn, side_inputs
+
+
+def _run_of(run_id: str) -> str:
+    """Return the id that all steps of a stream share, which has a DoFn for each."""
+    return run_id.partition("-")[0]
 
 
 def pickled_payload(fn: DoFn, side_inputs: Mapping[str, Any]) -> bytes:
@@ -132,7 +138,7 @@ def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
     try:
         yield from outputs
     except SdfError as error:
-        if str(error).startswith(f"[{run_id.partition('-')[0]}"):  # another step of the stream has done so
+        if str(error).startswith(f"[{_run_of(run_id)}"):  # another step of the stream has done so
             raise
         told = type(error)(_as_utf8(f"[{run_id}] {error} [{run_id}]")).with_traceback(error.__traceback__)
         cause = _from_users_code(error.__cause__)

@@ -43,7 +43,10 @@ def by_key(pairs):
 TEXTS = ["", "a", "aab", "aaaaaaa", "aabbbbbbcd", "abbbbcccccd"]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+LONGEST = pytest.param(TEXTS[-1], marks=pytest.mark.slow("the same test with shorter texts"))
+
+
+@pytest.mark.parametrize("text", [*TEXTS[:-1], LONGEST])
 @pytest.mark.parametrize("kind", ["whole", "parts", "pairs"])
 def test_every_cut_gives_the_groups(tmp_path, text, kind):
     """Wherever the row groups are cut into parts, and the pairs into files."""

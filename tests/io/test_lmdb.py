@@ -95,7 +95,10 @@ def test_it_can_be_split_anywhere(path, name, prefix):
     assert checked.splits > 0
 
 
-@PREFIX
+LESS = pytest.mark.slow("the same test with other prefixes")
+
+
+@pytest.mark.parametrize("prefix", [None, 2, *(pytest.param(prefix, marks=LESS) for prefix in (1, 3, 4, 511))])
 @pytest.mark.parametrize("name", NAMES[:2])
 def test_every_cut_of_keys(path, name, prefix):
     """Two cuts anywhere, at keys, right after them, inside of prefixes: every record once."""

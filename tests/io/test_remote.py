@@ -350,8 +350,10 @@ def test_a_part_of_a_file_on_a_web_server_does_not_bring_all_of_it(http):
     ],
     ids=lambda manner: " ".join(sorted(manner)),
 )
-@pytest.mark.parametrize("name", ["f.txt", "big.txt"])
-@pytest.mark.parametrize("block_size", [None, 100_000, 5 << 20])
+@pytest.mark.parametrize(
+    ("name", "block_size"),
+    [("f.txt", None), ("f.txt", 100_000), ("big.txt", None), ("big.txt", 5 << 20)],
+)
 def test_a_server_without_ranges_gives_the_right_lines_or_an_error(http, manner, name, block_size):
     """Never others: the error says what is missing."""
     http.manner = manner

@@ -21,6 +21,7 @@ NEVER_STORED = {  # what lives for one attempt, or in a worker
     ("sdf.io.tables.table", "_Table"),
 }
 LATER = {  # modules that version 2 did not have
+    "sdf.execution.bulk.table",
     "sdf.io.follow.polling",
     "sdf.io.kafka.tail_parts",
     "sdf.io.pages",

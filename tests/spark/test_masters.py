@@ -18,10 +18,13 @@ SKEWED = [("big", 400), *((str(i), 2) for i in range(20))]
 CLUSTER = "local-cluster[2,1,1024]"
 
 
-LOCAL = pytest.param("local[4]", marks=pytest.mark.slow("the same test on one slot, and on a cluster"))
+ELSE = [
+    pytest.param("local[4]", marks=pytest.mark.slow("the same test on one slot")),
+    pytest.param(CLUSTER, marks=pytest.mark.slow("test_every_kind_of_restriction_on_executors")),
+]
 
 
-@pytest.fixture(scope="module", params=["local[1]", LOCAL, CLUSTER])
+@pytest.fixture(scope="module", params=["local[1]", *ELSE])
 def master(request, start_spark):
     return start_spark(request.param)
 
@@ -85,6 +88,7 @@ def test_an_executor_dies_after_the_run(cluster, tmp_path):
         assert Counter(result.collect()) == expected(SKEWED)
 
 
+@pytest.mark.slow("test_lanes_are_counted_once_the_executors_are_there")
 def test_a_cluster_of_one_slot_has_one(start_spark):
     """Spark's default parallelism is never less than two there."""
     sc = start_spark("local-cluster[1,1,1024]", spark_default_parallelism=None)
@@ -112,6 +116,7 @@ class ShortLivedFn(SlowCountFn):
             yield record
 
 
+@pytest.mark.slow("test_a_task_has_half_the_budget_with_each_retry_down_to_a_second")
 def test_tasks_of_a_saved_run_get_shorter_until_workers_live_long_enough(start_spark, tmp_path):
     """With the same budget again a task would die as often as Spark tries it, which ends the run."""
     sc = start_spark("local[2,4]")

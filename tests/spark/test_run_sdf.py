@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from typing import ClassVar
 
 import pytest
 from support.fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, SlowCountFn, expected
@@ -27,7 +28,7 @@ from sdf.errors import (
     UnpicklableError,
 )
 from sdf.execution import deferrals
-from sdf.spark.payload import Payload
+from sdf.spark.payload import Carried, Payload, _loaded, pickled_payload
 from sdf.spark.staged import result as staged
 
 ONE_TASK = StagedRunner(max_tasks=1)  # nothing is cut before it runs
@@ -257,6 +258,29 @@ def test_a_forked_process_that_loads_a_dofn_tears_down_its_own(sc, tmp_path):
         assert sc.parallelize([0], 1).mapPartitions(loads_in_both).collect() == [(0, True)]
     finally:
         sent.broadcast.destroy()
+
+
+class SetsUpFn(CountFn):
+    """Counts how often it was set up."""
+
+    setups: ClassVar = []
+
+    def setup(self):
+        self.setups.append(self)
+
+
+def test_each_dofn_of_a_long_stream_is_set_up_once_in_a_worker():
+    """However many steps it has; a setup may load a model."""
+    sent = [Payload(f"stream-{step}", Carried(pickled_payload(SetsUpFn(), {}))) for step in range(12)]
+    try:
+        for _ in range(3):
+            for one in sent:
+                one.load()
+        assert len(SetsUpFn.setups) == 12
+    finally:
+        for one in sent:
+            _loaded[os.getpid()].pop(one.run_id, None)
+        SetsUpFn.setups.clear()
 
 
 def test_bundle_hooks_run_around_each_task(sc, tmp_path):

@@ -132,10 +132,13 @@ class Run:
 
     def take_suspects(self, most: int, *, idle: bool) -> list[tuple[Hashable, WorkItem]]:
         """See `Coordinator.take_suspects`. Call it from any thread."""
-        none: list[tuple[Hashable, WorkItem]] = []
-        taken = self._contained(lambda: self.coordinator.take_suspects(most, idle=idle), none)
-        self._suspects_run += len(taken)
-        return taken
+
+        def take() -> list[tuple[Hashable, WorkItem]]:
+            taken = self.coordinator.take_suspects(most, idle=idle)
+            self._suspects_run += len(taken)  # under the lock: nobody may see in between that nothing is left to do
+            return taken
+
+        return self._contained(take, [])
 
     def suspect_ended(
         self,

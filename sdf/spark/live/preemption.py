@@ -34,7 +34,11 @@ def told_to_end(call: Callable[[], None]) -> Iterator[None]:
         yield
         return
 
+    told = False
+
     def handle(number: int, frame: Any) -> None:
+        nonlocal told
+        told = True
         signal.alarm(_GRACE_SECONDS)
         call()
 
@@ -44,4 +48,5 @@ def told_to_end(call: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        signal.alarm(0)
+        if told:  # else an alarm is one of the user's
+            signal.alarm(0)

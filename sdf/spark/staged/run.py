@@ -147,6 +147,7 @@ class StagedRun:
         self._planner = StagePlanner(self._work, tuning, limits, tasks_per_slot=tasks_per_slot)
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self._stages: list[_Stage] = []
+        self._open: dict[int, _Stage] = {}  # those with a task that has not ended
         self._display = display
         self._done_units = 0.0
         self._count_slots = jobs.count_slots if slots is None else lambda: slots
@@ -290,8 +291,7 @@ class StagedRun:
             return
         if not stage.receipts and stamp.task < stage.plan.idle and not receipt.retries:
             self._planner.started(max(0.0, time.monotonic() - stage.began - receipt.seconds))
-        stage.receipts[stamp.task] = receipt
-        self._planner.in_flight.remove(stage.plan.ends[stamp.task])
+        self._enter_receipt(stage, receipt)
         self._done_units += receipt.outcome.units
         for item, delay_seconds in todo:
             self._queue(item, delay_seconds)
@@ -305,6 +305,12 @@ class StagedRun:
                 self._lost_seconds += max(0.0, time.monotonic() - stage.began - receipt.seconds)
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
 
+    def _enter_receipt(self, stage: _Stage, receipt: Receipt) -> None:
+        stage.receipts[receipt.stamp.task] = receipt
+        self._planner.in_flight.remove(stage.plan.ends[receipt.stamp.task])
+        if len(stage.receipts) == len(stage.plan.tasks):
+            del self._open[receipt.stamp.stage]
+
     def _failed(self, receipt: Receipt, failure: Failure) -> None:
         """Give back the work items of an attempt that failed; what failed is a suspect, or set aside."""
         assert self._suspects is not None
@@ -313,8 +319,7 @@ class StagedRun:
         todo = self._work.ledger.commit((stamp.stage, stamp.task), stamp.attempt, receipt.outcome)
         if todo is None:
             return
-        stage.receipts[stamp.task] = receipt
-        self._planner.in_flight.remove(stage.plan.ends[stamp.task])
+        self._enter_receipt(stage, receipt)
         log.info("%s: stage %d task %d failed: %s", self._name, stamp.stage, stamp.task, failure.error)
         idle = not len(self._planner.in_flight)
         for item in self._suspects.failed_attempt([item for item, _ in todo], failure, idle=idle):
@@ -359,11 +364,12 @@ class StagedRun:
             bundles = [((attrs.evolve(item, origin=SUSPECT),), budget) for (item,), budget in bundles]
         blocks = self._jobs.start(number, bundles, min_piece_seconds=plan.min_piece_seconds)
         self._stages.append(_Stage(blocks, plan, began))
+        self._open[number] = self._stages[-1]
 
     def _uncommitted_seconds(self) -> float:
         """Return about how many seconds the running tasks have run, together."""
         now = time.monotonic()
-        running = [now - stage.began for stage in self._stages for _ in stage.plan.tasks[len(stage.receipts) :]]
+        running = [now - stage.began for stage in self._open.values() for _ in stage.plan.tasks[len(stage.receipts) :]]
         return sum(running[: self._slots])
 
     def _all_receipts(self) -> list[Receipt]:

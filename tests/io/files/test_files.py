@@ -442,14 +442,13 @@ def test_values_pickle_and_show_what_they_are(value):
 def test_a_file_is_closed_when_a_part_ends(path, monkeypatch):
     """Also where nobody reads to its end, and where reading fails."""
     opened = []
-    whole_open = io.open
+    whole_open = io.FileIO
 
     def watched(*args, **kwargs):
         opened.append(whole_open(*args, **kwargs))
         return opened[-1]
 
-    monkeypatch.setattr("builtins.open", watched)
-    monkeypatch.setattr("io.open", watched)
+    monkeypatch.setattr("io.FileIO", watched)
     run_direct([path], ReadLines(block_size=100_000), split_every=1)
     fn = ReadLines()
     element = pinned(path)

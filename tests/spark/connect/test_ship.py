@@ -142,6 +142,7 @@ def test_workers_without_sdf_run_a_dofn_after_ship(calls):
 
 
 # Dear: a run needs workers that have imported sdf and pandas, and no other session's do.
+@pytest.mark.slow("test_workers_without_sdf_run_a_dofn_after_ship, test_every_snippet_of_the_page_runs")
 def test_runs_over_dataframes_work_after_ship(spark, tmp_path):
     """Before, the error names ship, and nothing is lost: the same call goes on."""
     elements = [("a", 3), ("b", 4)]

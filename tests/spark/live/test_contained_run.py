@@ -227,3 +227,43 @@ def test_what_lanes_are_told_of_a_failure(error, told, text):
     assert text in str(explained)
     assert len(str(explained)) < 10_200
     assert str(serde.loads(serde.dumps(Fail(explained), "it")).error) == str(explained)
+
+
+class Suspecting:
+    """A coordinator with one suspect, which nobody waits for once it is taken."""
+
+    name = "CountFn"
+
+    def __init__(self):
+        self.suspects = [("owner", "item")]
+
+    def take_suspects(self, most, *, idle):
+        taken, self.suspects = self.suspects, []
+        return taken
+
+    def waiting(self):
+        return bool(self.suspects)
+
+
+class LooksWhenFree:
+    """A lock: whoever else waits for it looks at the run at once."""
+
+    def __init__(self):
+        self.seen, self.run, self.inside = [], None, 0
+
+    def __enter__(self):
+        self.inside += 1
+
+    def __exit__(self, *error):
+        self.inside -= 1
+        if self.run is not None:
+            run, self.run = self.run, None
+            self.seen.append(run.waiting())
+
+
+def test_a_run_never_looks_done_while_a_suspect_is_taken():
+    """Another thread asks whether something is left to do: the suspect waits, or it runs."""
+    lock = LooksWhenFree()
+    run = lock.run = served.Run(None, Suspecting(), None, lambda: True, None, lock=lock)
+    assert run.take_suspects(1, idle=True) == [("owner", "item")]
+    assert (lock.seen, run.waiting()) == ([True], True)

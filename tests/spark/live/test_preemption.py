@@ -211,3 +211,14 @@ def test_the_handlers_of_before_are_there_again():
     thread.start()
     thread.join()
     assert called[-1] == before
+
+
+def test_an_alarm_of_the_user_stays():
+    """Nobody was told to end."""
+    signal.alarm(1000)
+    try:
+        with told_to_end(lambda: None):
+            pass
+        assert signal.alarm(0) > 0
+    finally:
+        signal.alarm(0)

@@ -83,6 +83,7 @@ print(rows.count(), rows.select(spark_partition_id().alias("number")).distinct()
 """
 
 
+@pytest.mark.slow("test_without_a_context_the_number_is_fixed")
 def test_a_client_of_spark_connect_gets_the_fixed_number(connect_server):
     """Where nothing tells how many slots the server has."""
     client = subprocess.run(

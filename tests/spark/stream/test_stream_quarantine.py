@@ -16,6 +16,10 @@ from sdf.io import FileBlocks, ReadLines, TailKafka, TailLines, TopicPartition, 
 from sdf.sinks import SqlTable
 
 WHATS = ["raises", "exits", "is killed", "hangs"]
+EACH = [
+    pytest.param(what, marks=[pytest.mark.slow("the same test with a process that is killed")] * (what == "exits"))
+    for what in WHATS
+]
 
 
 def do(what):
@@ -79,7 +83,7 @@ def lines_with(*bad, count=30):
     return [f"{number} {dict(bad)[number]}" if number in dict(bad) else f"{number}" for number in range(count)]
 
 
-@pytest.mark.parametrize("what", WHATS)
+@pytest.mark.parametrize("what", EACH)
 def test_bad_lines_of_a_file_that_grows_are_set_aside(stream, tmp_path, what):
     """Also the first, the last, and two in a row; the others come in order."""
     bad = [5] if what == "hangs" else [0, 5, 6, 11]  # each attempt at a line that hangs takes block_seconds
@@ -93,7 +97,7 @@ def test_bad_lines_of_a_file_that_grows_are_set_aside(stream, tmp_path, what):
     assert list(summary.failures) == kept.failures()
 
 
-@pytest.mark.parametrize("what", WHATS)
+@pytest.mark.parametrize("what", EACH)
 def test_bad_positions_of_a_dofn_of_ones_own(stream, tmp_path, what):
     """An offset range without an end, which is cut at the position claimed last."""
     words, path, kept = [str(number) for number in range(20)], tmp_path / "words", Kept()
