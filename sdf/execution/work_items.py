@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -82,6 +83,12 @@ class WorkItem:
     def elements(self) -> int:
         """Of how many elements it is work: more than one if it is rows of a table."""
         return len(self.restriction) if type(self.element) is Table else 1
+
+    def work(self) -> Iterable[tuple[Any, Any]]:
+        """Return the element and the restriction; of rows of a table, those of each row."""
+        return (
+            self.element.work(self.restriction) if type(self.element) is Table else [(self.element, self.restriction)]
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         if type(self.element) is Table:

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from sdf.execution.work_items import Ran, SlowBlock, WorkItem, slowest
-from sdf.lanes.messages import MOST_ITEMS, Heartbeat, Hello, ProtocolError, Ready
+from sdf.lanes.messages import MOST_ITEMS, Heartbeat, Hello, ProtocolError, Raised, Ready
 from sdf.reporting.run_facts import TaskRun
 from sdf.scheduling.work_queue import WorkQueue
 
@@ -118,6 +118,7 @@ class Attempt:
         commit_every: how many seconds its segments may last, as it was told last.
         committed: in a saved run, the ids of the work items that it has committed.
         told_to_leave: in a saved run, whether it was sent `Leave`.
+        raised: in a saved run without quarantine, what it raised, as it told before it ended; else None.
     """
 
     name: Hashable
@@ -139,6 +140,7 @@ class Attempt:
     commit_every: float = math.inf
     committed: set[int] = attrs.field(factory=set)
     told_to_leave: bool = False
+    raised: Raised | None = None
 
     # Queries.
 
@@ -267,6 +269,10 @@ class Attempt:
     def commits_every(self, seconds: float) -> None:
         """In a saved run: it was told how long its segments may last."""
         self.commit_every = seconds
+
+    def fails(self, raised: Raised) -> None:
+        """It tells what it has raised; its connection is about to end."""
+        self.raised = raised
 
     def leaves(self) -> None:
         """In a saved run: it was sent `Leave`."""

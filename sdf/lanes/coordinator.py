@@ -47,6 +47,7 @@ from sdf.lanes.messages import (
     Hello,
     Leave,
     ProtocolError,
+    Raised,
     Ready,
     Refused,
     Returned,
@@ -231,6 +232,8 @@ class Coordinator:
                 self._segment_done(attempt, message, now)
             elif isinstance(message, Failed):
                 self._part_failed(attempt, message, now)
+            elif isinstance(message, Raised):
+                attempt.fails(message)
             elif isinstance(message, Bye):
                 attempt.closes()
                 if self.segments is not None:
@@ -257,7 +260,7 @@ class Coordinator:
         if self.segments is not None:
             lost = self.segments.ended(attempt, self._attempts.values(), now)
             self._statistics.retries += lost
-            fatal = self.segments.note_loss(lane) if lost else None
+            fatal = self.segments.note_loss(attempt) if lost else None
             if fatal is not None and self._suspects is None:
                 raise _lost_too_often(self.name, fatal)
             items = [ledger.release(lane.number, item.id) for item in ledger.content(lane.number)]

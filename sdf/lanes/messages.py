@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 
@@ -16,29 +16,30 @@ from sdf.errors import SdfError, show
 from sdf.execution.work_items import WorkItem
 
 __all__ = [
-    "MOST_ITEMS",
-    "MOST_RESIDUALS",
     "AskStart",
-    "StealRequest",
     "Assign",
-    "Returned",
-    "Heartbeat",
     "Bye",
     "CommitEvery",
     "Declined",
     "Fail",
     "Failed",
+    "Flush",
     "FromLane",
+    "Heartbeat",
     "Hello",
     "Leave",
+    "MOST_ITEMS",
+    "MOST_RESIDUALS",
     "ProtocolError",
+    "Raised",
     "Ready",
-    "Flush",
     "Refused",
+    "Returned",
     "Sealed",
     "SegmentDone",
     "Split",
     "StartIn",
+    "StealRequest",
     "ToLane",
     "TooLongError",
     "Verdict",
@@ -88,13 +89,27 @@ class Failed:
         item_id: the work item that ran.
         how: as of `sdf.quarantine.failures.Failure`.
         error: what happened.
-        claimed: the position claimed last: an integer, or the hex digits of a key; None if it is not known.
+        claimed: the position claimed last: an integer, or the hex digits of a key; in a table, a row and such a
+            position in it. None if it is not known.
     """
 
     item_id: int
     how: str
     error: str
     claimed: Any = None
+
+
+@attrs.frozen
+class Raised:
+    """In a saved run without quarantine: what the attempt has raised, of which it ends.
+
+    Attributes:
+        kind: the class of the error, one of `sdf.errors`.
+        error: its text.
+    """
+
+    kind: str
+    error: str
 
 
 @attrs.frozen
@@ -296,7 +311,9 @@ class Fail:
     error: SdfError
 
 
-FromLane = Hello | Failed | Ready | Heartbeat | Split | Returned | Declined | SegmentDone | AskStart | Refused | Bye
+FromLane = (
+    Hello | Failed | Raised | Ready | Heartbeat | Split | Returned | Declined | SegmentDone | AskStart | Refused | Bye
+)
 ToLane = Assign | Wait | Flush | CommitEvery | Sealed | StealRequest | Verdict | StartIn | Leave | Fail
 
 
@@ -355,7 +372,7 @@ _FROM_LANE: dict[str, tuple[Any, list[str], list[Callable[[Any], Any]]]] = {
         [field.name for field in attrs.fields(kind)],
         [_CHECKS[str(field.type)] for field in attrs.fields(kind)],
     )
-    for kind in (Hello, Failed, Ready, Heartbeat, Split, Returned, Declined, SegmentDone, AskStart, Refused, Bye)
+    for kind in get_args(FromLane)
 }
 
 

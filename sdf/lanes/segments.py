@@ -11,17 +11,29 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
-from sdf.errors import LedgerError
+from sdf import errors
+from sdf.errors import LedgerError, ProcessError, SdfError
 from sdf.execution.work_items import WorkItem
-from sdf.lanes.attempts import Attempt, LaneState
-from sdf.lanes.messages import CommitEvery, Hello, ProtocolError, SegmentDone, ToLane
+from sdf.lanes.attempts import Attempt
+from sdf.lanes.messages import CommitEvery, Hello, ProtocolError, Raised, SegmentDone, ToLane
 from sdf.scheduling.commit_interval import CommitInterval
 from sdf.scheduling.ledger import Ledger
 
-__all__ = ["MOST_LOSSES", "Segments"]
+__all__ = ["MOST_LOSSES", "RaisedError", "Segments"]
 
 MOST_LOSSES = 10  # of attempts with the same work item: it may be what ends their workers
+_MOST_RAISED = 4  # attempts with the same work item: as often as Spark tries a task by default
 _TOLD_SHARE = 0.2  # a lane hears of another commit interval when it differs by so much: each loss changes it a little
+
+
+class RaisedError(SdfError):
+    """All attempts with a work item raise. Its ``error`` is that of the last of them, with the text that it told."""
+
+    def __init__(self, raised: Raised) -> None:
+        super().__init__(raised.error)
+        kind = vars(errors).get(raised.kind)
+        known = isinstance(kind, type) and issubclass(kind, SdfError)  # a lane may say anything
+        self.error: SdfError = (kind if known else ProcessError)(raised.error)  # type: ignore[misc]
 
 
 class Segments:
@@ -75,10 +87,16 @@ class Segments:
         self._tell_interval(others, now)
         return lost
 
-    def note_loss(self, lane: LaneState) -> WorkItem | None:
-        """Count a loss against all that the lane had not committed; return what was lost too often, if anything was."""
-        for item in self._ledger.content(lane.number):
+    def note_loss(self, attempt: Attempt) -> WorkItem | None:
+        """Count a loss against all that an attempt had not committed; return what was lost too often, if anything was.
+
+        Raises:
+            RaisedError: if the attempts with a work item raised, and this one told so.
+        """
+        for item in self._ledger.content(attempt.lane.number):
             self.losses[item.id] += 1
+            if attempt.raised is not None and self.losses[item.id] >= _MOST_RAISED:
+                raise RaisedError(attempt.raised)
             if self.losses[item.id] == MOST_LOSSES:
                 return item
         return None

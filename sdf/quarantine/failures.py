@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["DIED", "FAILED", "HUNG", "KILLED", "RAISED", "FailedBlock", "Failure"]
+__all__ = ["DIED", "FAILED", "HUNG", "KILLED", "RAISED", "FailedBlock", "Failure", "cut_error"]
 
 _MOST = 4_000  # characters of an error: an exception may quote its whole input; lanes and logs take no such text
 
@@ -37,7 +37,7 @@ class FailedBlock:
     attempts: int
 
 
-def _cut(error: str) -> str:
+def cut_error(error: str) -> str:
     """Return the text of an error, cut in the middle if it is very long."""
     return error if len(error) <= _MOST else f"{error[: _MOST - 1_003]}...{error[-1_000:]}"
 
@@ -55,5 +55,5 @@ class Failure:
 
     item_id: int
     how: str
-    error: str = attrs.field(converter=_cut)
+    error: str = attrs.field(converter=cut_error)
     claimed: Any = None

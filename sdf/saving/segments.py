@@ -169,22 +169,23 @@ def _find_record(
     last: list[Any] = []
     left = number
     for item in items:
-        last[:] = []
-        invoker = Invoker(
-            fn,
-            item.element,
-            item.restriction,
-            side_inputs=side_inputs,
-            watermark=item.watermark,
-            on_claim=lambda claims, position: last.__setitem__(slice(None), [position]),
-        )
-        for output in invoker.run():
-            if (output.tag if isinstance(output, TaggedOutput) else "main") != tag:
-                continue
-            if left == 0:
-                at = f" at position {show(last[0])}" if last else ""
-                return f"element {show(item.element)}, {show(item.restriction)}{at}"
-            left -= 1
+        for element, restriction in item.work():
+            last[:] = []
+            invoker = Invoker(
+                fn,
+                element,
+                restriction,
+                side_inputs=side_inputs,
+                watermark=item.watermark,
+                on_claim=lambda claims, position: last.__setitem__(slice(None), [position]),
+            )
+            for output in invoker.run():
+                if (output.tag if isinstance(output, TaggedOutput) else "main") != tag:
+                    continue
+                if left == 0:
+                    at = f" at position {show(last[0])}" if last else ""
+                    return f"element {show(element)}, {show(restriction)}{at}"
+                left -= 1
     return None
 
 

@@ -34,7 +34,17 @@ from sdf.spark.elements import BIG_BYTES, BigElement, WarnsOnce, big_element
 from sdf.spark.jobs import Ended, Jobs
 from sdf.spark.task_start import task_starts
 
-__all__ = ["Carried", "Expand", "Payload", "expand_elements", "expanded", "marked", "pickled_payload", "sending"]
+__all__ = [
+    "Carried",
+    "Expand",
+    "Payload",
+    "described",
+    "expand_elements",
+    "expanded",
+    "marked",
+    "pickled_payload",
+    "sending",
+]
 
 _KEPT = 8
 _TOGETHER = 10_000  # elements
@@ -142,10 +152,19 @@ def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
             raise
         told = type(error)(_as_utf8(f"[{run_id}] {error} [{run_id}]")).with_traceback(error.__traceback__)
         cause = _from_users_code(error.__cause__)
-        trace = "" if cause is None else "".join(traceback.format_exception(cause))
+        trace = _trace(cause)
         if trace != _as_utf8(trace):  # PySpark could not send it, and the job would hang
             raise type(error)(f"{told}\n{_as_utf8(trace)}") from None
         raise told from cause
+
+
+def described(error: SdfError) -> str:
+    """Return the text of an error, with the traceback of the user's code."""
+    return _as_utf8(f"{error}\n{_trace(_from_users_code(error.__cause__))}".rstrip())
+
+
+def _trace(error: BaseException | None) -> str:
+    return "" if error is None else "".join(traceback.format_exception(error))
 
 
 def _as_utf8(text: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from simulation.user import BlocksFn, in_tables
 from support.timed import TimedFn
 
-from sdf.errors import InvalidValueError, LedgerError, StageError
+from sdf.errors import InvalidValueError, LedgerError, ProcessError, SdfError, SinkError, StageError
 from sdf.execution.bulk.table import Rows
 from sdf.execution.expansion import expand
 from sdf.execution.work_items import DEFERRED, INITIAL, WHILE_IT_RAN, Outcome
@@ -24,6 +24,7 @@ from sdf.lanes.messages import (
     Heartbeat,
     Hello,
     Leave,
+    Raised,
     Ready,
     Sealed,
     SegmentDone,
@@ -32,6 +33,7 @@ from sdf.lanes.messages import (
     TooLongError,
     Wait,
 )
+from sdf.lanes.segments import RaisedError
 from sdf.lanes.stealing import Stealing
 from sdf.lanes.suspect_work import HOLD_SECONDS
 from sdf.lanes.wire import MOST_BYTES_ASSIGNED
@@ -667,6 +669,30 @@ def test_what_a_lost_attempt_ran_waits_until_its_worker_has_told_what_happened()
     assert len(run.given(1)) == 1
 
 
+@pytest.mark.parametrize("told", ["SinkError", "OSError", "errors", None])
+def test_work_that_raises_in_each_attempt_fails_the_run_with_what_it_raised(told):
+    """After as many attempts as Spark makes by default; a worker that is lost without a word may be lost more often."""
+    run = SavedRun(1, 1)
+    for name in range(12):
+        run.sent[name] = []
+        run.coordinator.connected(name, Hello(0, "worker", 0.0), float(name))
+        run.coordinator.received(name, Ready(0, 0, 0.0, 0.0), float(name))
+        if told:
+            run.coordinator.received(name, Raised(told, "no"), name + 0.1)
+        try:
+            run.coordinator.lost(name, name + 0.2)
+        except SdfError as raised:
+            error = raised
+            break
+    if told:
+        assert type(error) is RaisedError
+        assert (type(error.error), str(error.error)) == (SinkError if told == "SinkError" else ProcessError, "no")
+        assert name == 3
+    else:
+        assert "10 workers or executors in a row were lost" in str(error)
+        assert name == 9
+
+
 @pytest.mark.parametrize("how", [RAISED, DIED, KILLED, HUNG])
 def test_a_failure_that_is_told_is_no_loss_of_a_worker(how):
     """Else ten in a row would count as ten lost workers."""
@@ -685,7 +711,21 @@ def test_a_failure_that_is_told_is_no_loss_of_a_worker(how):
 
 
 @pytest.mark.parametrize(
-    "message", [Failed(0, "otherwise", "x"), Failed(0, RAISED, "x", {"hex": "zz"}), Failed(0, RAISED, "x", {"no": 1})]
+    "message",
+    [
+        Failed(0, "otherwise", "x"),
+        *(
+            Failed(0, RAISED, "x", claimed)
+            for claimed in (
+                {"hex": "zz"},
+                {"no": 1},
+                {"row": "x", "position": 1},
+                {"row": 1},
+                {"row": 1, "position": "x"},
+                {"row": [], "position": None},
+            )
+        ),
+    ],
 )
 def test_an_impossible_failure_fails_the_attempt_that_tells_it(message):
     """And no other: nobody is a suspect, and what was lost is run again."""

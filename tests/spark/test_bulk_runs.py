@@ -19,7 +19,7 @@ from sdf import (
     run_sdf,
     save_sdf,
 )
-from sdf.errors import JournalError, ProcessError, SdfError
+from sdf.errors import BadRecordError, JournalError, ProcessError
 from sdf.execution.bulk.table import Table
 from sdf.execution.expansion import Expanded
 from sdf.io import ReadLines
@@ -219,6 +219,22 @@ def test_small_elements_of_a_saved_run(sc, runner, tmp_path):
         save_sdf(sc.parallelize([*SMALL[1:], "odd"], 2), CountFn(), sink, runner=runner)
 
 
+class OddRecordFn(CountFn):
+    """Gives one record that is no JSON."""
+
+    def process(self, element, tracker):
+        for i in tracker.claims():
+            yield {1} if (element[0], i) == ("1003", 2) else [element[0], i]
+
+
+@every_runner
+def test_a_bad_record_of_a_small_element_is_named(sc, runner, tmp_path):
+    """By element and position, as without tables."""
+    where = r"OddRecordFn.process\(\) of element \('1003', 3\), OffsetRange\(start=0, stop=3\) at position 2"
+    with pytest.raises(BadRecordError, match=where):
+        save_sdf(sc.parallelize(SMALL, 3), OddRecordFn(), JsonLinesFiles(tmp_path / "out"), runner=runner)
+
+
 class FailsOnceFn(CountFn):
     """Raises at one element, as long as a file is not there."""
 
@@ -241,7 +257,7 @@ def test_a_saved_run_of_small_elements_goes_on_after_an_error(sc, runner, tmp_pa
     def save(elements):
         return save_sdf(elements, FailsOnceFn(mended), sink, runner=runner, commit_seconds=0.1)
 
-    with pytest.raises(SdfError, match="FailsOnceFn"):
+    with pytest.raises(ProcessError, match=r"FailsOnceFn.process\(\).* of element \('2999', 3\)"):
         save(sc.parallelize(SMALL, 3))
     mended.touch()
     summary = save(sc.parallelize(SMALL, 3))

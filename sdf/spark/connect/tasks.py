@@ -18,7 +18,8 @@ from sdf.saving.segments import Targets
 from sdf.spark import serde
 from sdf.spark.connect.session import SentFile
 from sdf.spark.payload import Carried, Expand, Payload
-from sdf.spark.staged.save_task import SaveTask
+from sdf.spark.staged.outlets import Saved
+from sdf.spark.staged.task import StageTask
 
 __all__ = ["RESULT", "ExpandTask", "SegmentTask", "results_of", "unescaped"]
 
@@ -65,9 +66,8 @@ class SegmentTask:
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
         _read_to_the_end(rows)
-        save = SaveTask(
-            self.payload, self.stage, self.targets, self.min_piece_seconds, quarantine=self.quarantine
-        )  # fmt: skip
+        outlet = Saved(self.targets)
+        save = StageTask(self.payload, self.stage, outlet, self.min_piece_seconds, quarantine=self.quarantine)
         with _telling():
             (receipt,) = save(self.task, [serde.loads(self.bundle.value)])
         yield _row(serde.dumps(receipt, "a receipt"))

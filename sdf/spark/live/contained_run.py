@@ -25,6 +25,7 @@ from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import Outcome, WorkItem
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import Fail, FromLane, Hello, SegmentDone, ToLane
+from sdf.lanes.segments import RaisedError
 from sdf.quarantine.failures import Failure
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_facts import TaskRun
@@ -232,6 +233,8 @@ def _explained(name: str, error: BaseException, *, expanding: bool = False) -> S
         text = f"{text[: _MOST_CHARACTERS // 2]} ... {text[-_MOST_CHARACTERS // 2 :]}"
     if isinstance(error, TooManyFailuresError):  # it names the run, and did not fail on the driver
         return TooManyFailuresError(text)
+    if isinstance(error, RaisedError):  # so did this
+        return error.error
     before = f"{name} failed on the driver, and all its lanes with it:"
     if isinstance(error, SdfError) and type(error).__module__ == errors.__name__:
         return type(error)(text if expanding else f"{before} {text}")

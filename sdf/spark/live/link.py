@@ -11,23 +11,23 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from typing import Any
 
 import attrs
 from pyspark import TaskContext
 
-from sdf.errors import BadRecordError, CoordinatorError
+from sdf.errors import BadRecordError, CoordinatorError, SdfError
 from sdf.execution.measured_run import Running
 from sdf.lanes.heartbeat import LOOK_SECONDS
 from sdf.lanes.lane import WAIT, Lane, Waiting
-from sdf.lanes.messages import Bye, FromLane, Hello, write
+from sdf.lanes.messages import Bye, FromLane, Hello, Raised, write
 from sdf.lanes.suspect_work import as_failed
 from sdf.lanes.wire import NONCE_BYTES, PROOF_BYTES, SILENCE_SECONDS, Channel, channels, driver_proof, lane_proof, nonce
 from sdf.limits.rate_limit import paced
 from sdf.model.dofn import DoFn, TaggedOutput, call_hook
-from sdf.quarantine.failures import Failure
+from sdf.quarantine.failures import Failure, cut_error
 from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.spark import serde
@@ -35,7 +35,7 @@ from sdf.spark.child import Child
 from sdf.spark.live.lane_children import run_attempts
 from sdf.spark.live.preemption import told_to_end
 from sdf.spark.live.watched_segment import WatchedSegment, watched
-from sdf.spark.payload import Payload, marked
+from sdf.spark.payload import Payload, described, marked
 from sdf.spark.task_start import task_starts
 
 __all__ = ["Address", "LaneTask", "SaveLaneTask"]
@@ -184,15 +184,23 @@ class SaveLaneTask:
             with told_to_end(lane.leave), paced(side_inputs, lane.start_times):
                 if told():
                     lane.leave()
-                while isinstance(first := _next(lane), Running):
-                    with nullcontext() if child is None else watched(child, lane) as segment:
-                        outputs = _segment(fn, lane, first, segment)
-                        try:
-                            written = write_segment(outputs, self._targets, type(fn).__name__)
-                        except BadRecordError as error:
-                            raise blame_record(error, fn, lane.segment(), side_inputs) from error
-                    lane.segment_done(*written)
+                try:
+                    self._write_segments(fn, side_inputs, lane, child)
+                except SdfError as error:
+                    if child is None and not isinstance(error, CoordinatorError):
+                        link.tell(error)
+                    raise
         yield from ()
+
+    def _write_segments(self, fn: DoFn, side_inputs: Mapping[str, Any], lane: Lane, child: Child | None) -> None:
+        while isinstance(first := _next(lane), Running):
+            with nullcontext() if child is None else watched(child, lane) as segment:
+                outputs = _segment(fn, lane, first, segment)
+                try:
+                    written = write_segment(outputs, self._targets, type(fn).__name__)
+                except BadRecordError as error:
+                    raise blame_record(error, fn, lane.segment(), side_inputs) from error
+            lane.segment_done(*written)
 
 
 def _segment(fn: DoFn, lane: Lane, first: Running, watched: WatchedSegment | None) -> Iterator[Any]:
@@ -297,6 +305,11 @@ class Link:
                 self._socket.sendall(self._to_driver.frame(write(message)))
         except OSError as error:
             raise self._lost(error) from error
+
+    def tell(self, error: SdfError) -> None:
+        """Tell what this attempt has raised: if all attempts at its work do, the run fails with that."""
+        with suppress(CoordinatorError):
+            self.send(Raised(type(error).__name__, cut_error(described(error))))
 
     def _lost(self, error: OSError) -> CoordinatorError:
         return CoordinatorError(

@@ -20,8 +20,9 @@ from sdf.saving.segments import Targets
 from sdf.spark.jobs import Jobs
 from sdf.spark.live.contained_run import Run
 from sdf.spark.payload import Payload
-from sdf.spark.staged.save_task import SaveTask
+from sdf.spark.staged.outlets import Saved
 from sdf.spark.staged.stored_blocks import Receipt
+from sdf.spark.staged.task import StageTask
 
 __all__ = ["Suspected", "SuspectJobs"]
 
@@ -84,7 +85,8 @@ class SuspectJobs:
             self._items[owner] = item
             bundle = ((attrs.evolve(item, origin=SUSPECT),), self._commit_seconds)
             number = next(self._numbers)
-            task = SaveTask(self._payload, number, self._targets, _MIN_PIECE_SECONDS, quarantine=self._quarantine)
+            outlet = Saved(self._targets)
+            task = StageTask(self._payload, number, outlet, _MIN_PIECE_SECONDS, quarantine=self._quarantine)
             job = self._sc.parallelize([bundle], 1).mapPartitionsWithIndex(task).collect
             self._jobs.start(Suspected(owner), f"{self._served.coordinator.name}: suspect {number}", job, {})
         self.running += len(taken)

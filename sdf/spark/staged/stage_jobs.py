@@ -27,8 +27,8 @@ from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import EXPANSION, ExpandedPartition, ExpansionJob
 from sdf.spark.jobs import Ended, Jobs, slot_counter
 from sdf.spark.payload import Expand, Payload, expand_elements
+from sdf.spark.staged.outlets import Outlet, Saved, Stored
 from sdf.spark.staged.receipts import materialise, read_receipts
-from sdf.spark.staged.save_task import SaveTask
 from sdf.spark.staged.stored_blocks import Receipt
 from sdf.spark.staged.task import STAGE_PROPERTY, StageTask, stage_mark
 
@@ -130,21 +130,20 @@ class StageJobs:
         base = self._sc.parallelize(bundles, len(bundles))
         job: Callable[[], Iterable[Receipt | None]]
         if self._targets is None:
-            task = StageTask(
-                self._payload, number, self._tags, min_piece_seconds, self._receipts, most, self._quarantine
-            )
-            rdd = base.mapPartitionsWithIndex(task)
+            rdd = base.mapPartitionsWithIndex(self._task(number, Stored(self._tags, most), min_piece_seconds))
             rdd.setName(f"{self._name}: {self._called} {number}").persist(self._storage_level)
             job = partial(materialise, rdd)
         else:
-            save = SaveTask(
-                self._payload, number, self._targets, min_piece_seconds, self._receipts, quarantine=self._quarantine
-            )
-            rdd = base.mapPartitionsWithIndex(save)
+            rdd = base.mapPartitionsWithIndex(self._task(number, Saved(self._targets), min_piece_seconds))
             job = rdd.collect
         self._stages[number] = _Stage(rdd, set(range(len(bundles))))
         self._start_job(number, f"{len(bundles)} tasks", job)
         return rdd
+
+    def _task(self, number: int, outlet: Outlet, min_piece_seconds: float) -> StageTask:
+        return StageTask(
+            self._payload, number, outlet, min_piece_seconds, self._receipts, quarantine=self._quarantine
+        )  # fmt: skip
 
     def _start_job(self, number: int, what: str, job: Callable[[], Iterable[Receipt | None]]) -> None:
         description = f"{self._name}: {self._called} {number}, {what}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 import threading
@@ -26,7 +25,8 @@ from sdf.spark.child import Child
 from sdf.spark.payload import Payload, marked
 from sdf.spark.staged.contained import attempts, bundle_of, convicting
 from sdf.spark.staged.contents import Content
-from sdf.spark.staged.stored_blocks import Receipt, Stamp, batches, read_blocks
+from sdf.spark.staged.outlets import Outlet
+from sdf.spark.staged.stored_blocks import Receipt, Stamp, read_blocks
 from sdf.spark.task_start import task_starts
 
 __all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "Watch", "stage_mark", "worker_name"]
@@ -35,18 +35,18 @@ STAGE_PROPERTY = "sdf.stage"  # local property of the jobs whose tasks run and s
 
 
 class StageTask:
-    """Runs one task of a stage and yields its block; a function for ``mapPartitionsWithIndex``.
+    """Runs one task of a stage; a function for ``mapPartitionsWithIndex``. It yields its block, or only its receipt.
 
-    The task runs work, and splits it by the clock, only in a job that the runner has marked as this stage's. When Spark
-    later computes a lost block again, the task yields only a stamp, and the reader replays the pinned parts.
+    A task that stores its records runs work, and splits it by the clock, only in a job that the runner has marked as
+    this stage's. When Spark later computes a lost block again, the task yields only a stamp, and the reader replays the
+    pinned parts.
 
     Args:
         payload: the run's DoFn.
         stage: number of the stage.
-        tags: the declared tags.
+        outlet: where the records go.
         min_piece_seconds: when the budget is spent, give back the remaining work only if it takes longer than this.
-        receipts: brings the task's receipt to the driver as the task ends.
-        most: the budget is spent, too, when the task has given so many records, or so many bytes of them.
+        receipts: brings the task's receipt to the driver as the task ends; None where the job itself does.
         quarantine: its options; None for a run without.
     """
 
@@ -54,19 +54,18 @@ class StageTask:
         self,
         payload: Payload,
         stage: int,
-        tags: tuple[str, ...],
+        outlet: Outlet,
         min_piece_seconds: float,
-        receipts: Accumulator[list[Receipt]],
-        most: tuple[float, float] = (math.inf, math.inf),
+        receipts: Accumulator[list[Receipt]] | None = None,
+        *,
         quarantine: Quarantine | None = None,
     ) -> None:
         self._payload = payload
-        self._most = most
-        self._quarantine = quarantine
         self._stage = stage
-        self._tags = tags
+        self._outlet = outlet
         self._min_piece_seconds = min_piece_seconds
         self._receipts = receipts
+        self._quarantine = quarantine
 
     def __call__(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Any]:
         task_starts()
@@ -77,33 +76,33 @@ class StageTask:
         assert context is not None
         stamp = Stamp(self._payload.run_id, self._stage, task, context.taskAttemptId())
         ((items, budget_seconds),) = partition  # read to the end, else Spark does not reuse the worker
-        yield stamp
-        if context.getLocalProperty(STAGE_PROPERTY) != stage_mark(self._payload.run_id, self._stage):
-            return
+        if self._outlet.stores:
+            yield stamp
+            if context.getLocalProperty(STAGE_PROPERTY) != stage_mark(self._payload.run_id, self._stage):
+                return
         wall, began, retries = time.time(), time.monotonic(), context.attemptNumber()
 
         def run(child: Child | None) -> Generator[Any, None, None]:
             fn, side_inputs = self._payload.load()
             bundle = bundle_of(fn, items, side_inputs, child)
-            counts, size = [0] * (1 + len(self._tags)), 0
-            timekeeper = Timekeeper(bundle, budget_seconds, self._min_piece_seconds, clock=time.monotonic)
+            seconds = self._outlet.budget_seconds(budget_seconds, retries)
+            timekeeper = Timekeeper(bundle, seconds, self._min_piece_seconds, clock=time.monotonic)
             with Watch(timekeeper, bundle, child), paced(side_inputs), convicting(bundle, child):
-                for batch in batches(bundle.outputs(), self._tags, counts, type(fn).__name__):
-                    size += len(batch[1])
-                    if sum(counts) >= self._most[0] or size >= self._most[1]:
-                        timekeeper.end_budget()
-                    yield batch
-            seconds = time.monotonic() - began
-            yield Receipt(stamp, bundle.outcome(), tuple(counts), size, worker_name(), wall, seconds, retries=retries)
+                given = yield from self._outlet.give(bundle, fn, side_inputs, timekeeper)
+            ended = time.monotonic()
+            yield Receipt(
+                stamp, bundle.outcome(), given.counts, given.size, worker_name(), wall, ended - began, given.messages,
+                retries=retries, closing_seconds=ended - bundle.ended_at,
+            )  # fmt: skip
 
         def failed(failure: Failure) -> Receipt:
-            seconds, counts = time.monotonic() - began, (0,) * (1 + len(self._tags))
+            seconds, counts = time.monotonic() - began, (0,) * (1 + len(self._outlet.tags))
             return Receipt(
                 stamp, Outcome(0), counts, 0, worker_name(), wall, seconds, retries=retries, failure=failure
             )  # fmt: skip
 
         for given in attempts(run, self._quarantine, failed):
-            if isinstance(given, Receipt):
+            if isinstance(given, Receipt) and self._receipts is not None:
                 self._receipts.add([given])
             yield given
 

@@ -13,7 +13,6 @@ with suppress(ImportError):  # workers without sdf are tested, too
     import sdf.sinks
     import sdf.spark.live.link
     import sdf.spark.run
-    import sdf.spark.staged.save_task
     import sdf.spark.staged.task  # noqa: F401
     from support import failing, fns, killing  # noqa: F401
 
