@@ -17,9 +17,7 @@ HOWS = (RAISED, RAISED, RAISED, DIED, KILLED, HUNG)
 
 def is_possible(*, runner, saved, late, tables, quarantine):
     """Return whether the product has this combination of switches today."""
-    if saved and (late or tables):  # a saved run expands all elements before it begins, each by itself
-        return False
-    if quarantine and tables:  # with quarantine each element is a work item by itself
+    if saved and late:  # a saved run expands all elements before it begins
         return False
     return not (quarantine and runner == LANES and not saved)  # lanes set nothing aside unless the run is saved
 
