@@ -47,7 +47,7 @@ class Quiet(WSGIRequestHandler):
 
 
 class S3:
-    """A bucket, what reaches it, and how many bytes it has sent."""
+    """A bucket, what reaches it, how many bytes it has sent, and method and path of each request."""
 
     def __init__(self, port):
         self.options = {
@@ -57,6 +57,7 @@ class S3:
             "client_kwargs": {"region_name": "us-east-1"},
         }
         self.sent = 0
+        self.asked = []
         self.fs = fsspec.filesystem("s3", **self.options)
 
     def put(self, name, data):
@@ -78,6 +79,8 @@ def s3_server():
     made = []
 
     def counting(environ, start_response):
+        if made:
+            made[0].asked.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
         for chunk in app(environ, start_response):
             if made:
                 made[0].sent += len(chunk)
@@ -140,6 +143,19 @@ def test_what_an_element_names_in_a_bucket(s3, element, options, expected):
     assert s3.read(*s3.match(element, **options)) == expected
 
 
+def test_an_object_takes_one_request(s3):
+    """That for its bytes: the listing has told all else. An object that nobody listed is looked at once."""
+    s3.put("a.txt", b"a")
+    s3.put("b.txt", b"b")
+    files = s3.match("s3://bucket")
+    s3.asked.clear()
+    assert s3.read(*files) == ["a", "b"]
+    assert s3.asked == [("GET", "/bucket/a.txt"), ("GET", "/bucket/b.txt")]
+    s3.asked.clear()
+    assert s3.read("s3://bucket/a.txt") == ["a"]
+    assert s3.asked == [("HEAD", "/bucket/a.txt"), ("GET", "/bucket/a.txt")]
+
+
 def test_gzip_with_its_index_beside_it_in_the_bucket(s3):
     """The index is made once, and found there."""
     pytest.importorskip("rapidgzip")
@@ -199,22 +215,33 @@ def test_an_object_that_changes_before_it_is_read_is_an_error(s3, change, messag
 
 @CHANGE
 def test_an_object_that_changes_while_it_is_read_is_an_error(s3, change, message):
-    """Whether what is left to read is in memory already or not."""
-
-    class ChangingFn(ReadLines):
-        changed = False
-
-        def records(self, path, offset, data):
-            if not self.changed:
-                self.changed = True
-                change(s3)
-            return super().records(path, offset, data)
-
-    s3.put("f.txt", DATA)
-    for block_size in (None, 50_000):
+    """Once more of it is asked for."""
+    s3.put("f.txt", BIG)
+    for block_size in (None, 5 << 20):
         with pytest.raises(SourceChangedError, match=re.escape("s3://bucket/f.txt ")):
-            run_direct(["s3://bucket/f.txt"], ChangingFn(storage_options=s3.options, block_size=block_size))
-        s3.put("f.txt", DATA)
+            run_direct(["s3://bucket/f.txt"], ChangingFn(change, s3, block_size=block_size))
+        s3.put("f.txt", BIG)
+
+
+@CHANGE
+def test_an_object_that_changes_once_all_of_it_is_here_is_the_one_that_was_pinned(s3, change, message):
+    """Each request had its entity tag as a condition."""
+    s3.put("f.txt", DATA)
+    assert run_direct(["s3://bucket/f.txt"], ChangingFn(change, s3)) == LINES
+
+
+class ChangingFn(ReadLines):
+    """Reads lines; when it has the first of them, something happens to their object."""
+
+    def __init__(self, change, s3, **options):
+        super().__init__(storage_options=s3.options, **options)
+        self.change, self.s3, self.changed = change, s3, False
+
+    def records(self, path, offset, data):
+        if not self.changed:
+            self.changed = True
+            self.change(self.s3)
+        return super().records(path, offset, data)
 
 
 def test_a_part_of_an_object_does_not_bring_all_of_it(s3):

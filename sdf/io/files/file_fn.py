@@ -22,7 +22,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.connector import Connector
 from sdf.io.files.kept import KeptFile
 from sdf.io.files.match import MatchFiles
-from sdf.io.files.pinned import FileInfo, check_file, look_up, open_file
+from sdf.io.files.pinned import FileInfo, check_file, is_guarded, look_up, open_file
 from sdf.io.options import as_options, as_size
 from sdf.numbers import as_integer, is_integer
 
@@ -204,7 +204,8 @@ class FileFn(Connector):
             except Exception:  # a changed file may be its cause
                 check_file(restriction.file, self.storage_options)
                 raise
-            check_file(restriction.file, self.storage_options)
+            if not is_guarded(file):
+                check_file(restriction.file, self.storage_options)
             if restriction.codec == "" and not file.closed:
                 closing.pop_all()
                 self._kept.keep(restriction.file, file)

@@ -28,6 +28,7 @@ __all__ = [
     "as_file_info",
     "check_file",
     "file_system",
+    "is_guarded",
     "is_local",
     "look_up",
     "open_file",
@@ -236,12 +237,19 @@ def _mtime(info: Mapping[str, Any]) -> float | None:
 def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) -> io.BufferedReader:
     """Open a pinned file after checking that it has not changed; reading ends at the pinned size.
 
+    An object on S3 is not looked at: each request for its bytes has its entity tag as a condition (`is_guarded`).
+
     Raises:
         SourceChangedError: if the file is missing, has shrunk or changed; reading raises it too.
         SourceError: if the file cannot be reached.
     """
     options = storage_options or {}
-    fs, inner = check_file(file, options)
+    fs, inner = file_system(file.path, options, "a reader")
+    if file.version is not None and _is_conditional(fs):
+        with reaching(file.path, "a reader"):
+            guarded = _conditional(fs, inner, file)
+        return io.BufferedReader(PinnedFile(guarded, file, fs, guarded=True), _BUFFER_BYTES)
+    check_file(file, options)
     # s3fs would read 50 MiB ahead, most of which belongs to other parts
     much = "default_block_size" not in options and getattr(fs, "default_block_size", 0) > _AHEAD_BYTES
     try:
@@ -253,6 +261,25 @@ def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) 
     except FileNotFoundError as error:
         raise _gone(file) from error
     return io.BufferedReader(PinnedFile(opened, file, fs), _BUFFER_BYTES)
+
+
+def is_guarded(opened: io.BufferedReader) -> bool:
+    """Return whether whatever was read is of the pinned file, or reading has raised."""
+    return getattr(opened.raw, "guarded", False)
+
+
+def _is_conditional(fs: Any) -> bool:
+    """Return whether a file system can ask for bytes on condition that the entity tag is the same."""
+    kinds = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(fs).__mro__]
+    return "s3fs.core.S3FileSystem" in kinds and not (fs.version_aware or getattr(fs, "local_expiry_check", False))
+
+
+def _conditional(fs: Any, inner: str, file: FileInfo) -> Any:
+    """Open an object as s3fs does with what it knows of the object: s3fs would ask for that first."""
+    opened = fs.open(inner, "rb", block_size=_AHEAD_BYTES, size=file.size)
+    opened.details = {"name": inner, "size": file.size, "ETag": file.version, "type": "file"}
+    opened.read_kw = {**opened.read_kw, "IfMatch": file.version}
+    return opened
 
 
 def check_file(file: FileInfo, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
@@ -282,9 +309,14 @@ def _gone(file: FileInfo) -> SourceChangedError:
 
 
 class PinnedFile(io.RawIOBase):
-    """An open file that ends at its pinned size, whatever was appended later."""
+    """An open file that ends at its pinned size, whatever was appended later.
 
-    def __init__(self, opened: Any, file: FileInfo, fs: Any) -> None:
+    Attributes:
+        guarded: see `is_guarded`.
+    """
+
+    def __init__(self, opened: Any, file: FileInfo, fs: Any, *, guarded: bool = False) -> None:
+        self.guarded = guarded
         self._opened = opened
         self._file = file
         self._fs = fs  # kept: some file systems, such as an archive, close when garbage-collected
