@@ -76,7 +76,15 @@ def test_an_element_that_cannot_be_expanded_when_work_has_begun(sc, tmp_path):
         run_sdf(sc.parallelize(["first", "last"], 2), WaitsFn(tmp_path, fails=True))
     assert (tmp_path / "processed").exists(), "nothing had run"
     assert sc._jsc.getPersistentRDDs().size() == stored
-    assert not sc.statusTracker().getActiveJobsIds()
+    await_no_job(sc)
+
+
+def await_no_job(sc):
+    """Wait until no job runs: Spark's tracker hears of an end later than whoever waits for the job."""
+    until = time.monotonic() + MOST_SECONDS
+    while sc.statusTracker().getActiveJobsIds():
+        assert time.monotonic() < until, "a job does not end"
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("order", ["before", "after"])
@@ -85,14 +93,11 @@ def test_an_element_that_cannot_be_expanded_when_lanes_run(sc, tmp_path, order):
     result = run_sdf(sc.parallelize(["first", "last"], 2), WaitsFn(tmp_path, fails=True), runner=LiveRunner(lanes=2))
     if order == "before":  # no lane runs yet
         (tmp_path / "processed").touch()
-        until = time.monotonic() + MOST_SECONDS
-        while sc.statusTracker().getActiveJobsIds():
-            assert time.monotonic() < until, "the expansion does not end"
-            time.sleep(0.05)
+        await_no_job(sc)
     for _ in range(2):
         with pytest.raises(Exception, match=r"WaitsFn\.get_initial_restriction.*'last'(.|\n)*KeyError"):
             result.collect()
-    assert not sc.statusTracker().getActiveJobsIds()
+    await_no_job(sc)
 
 
 @pytest.mark.parametrize("change", ["lost", "doubled"])
@@ -293,7 +298,7 @@ def test_an_element_that_the_driver_cannot_read(sc, tmp_path, runner):
     elements = sc.parallelize(["first", "last"], 2).map(lambda one: OnlyOnWorkers(driver) if one == "first" else one)
     with pytest.raises(UnpicklableError, match=r"do not unpickle on the driver \(ValueError: not on the driver\)"):
         run_sdf(elements, HeldFn(tmp_path, tmp_path / "go"), runner=runner)
-    assert not sc.statusTracker().getActiveJobsIds()
+    await_no_job(sc)
     assert len(accumulators._accumulatorRegistry) == kept
 
 
