@@ -27,7 +27,7 @@ _TOLD_SHARE = 0.2  # a lane hears of another commit interval when it differs by 
 
 
 class RaisedError(SdfError):
-    """All attempts with a work item raise. Its ``error`` is that of the last of them, with the text that it told."""
+    """Each attempt with a work item has raised. ``error`` is what the last attempt raised."""
 
     def __init__(self, raised: Raised) -> None:
         super().__init__(raised.error)
@@ -88,7 +88,7 @@ class Segments:
         return lost
 
     def note_loss(self, attempt: Attempt) -> WorkItem | None:
-        """Count a loss against all that an attempt had not committed; return what was lost too often, if anything was.
+        """Count a loss of each uncommitted work item of an attempt; return one that was lost too often, or None.
 
         Raises:
             RaisedError: if the attempts with a work item raised, and this one told so.

@@ -363,6 +363,9 @@ def test_a_part_of_a_file_on_a_web_server_does_not_bring_all_of_it(http):
         assert http.sent < 9 << 20
 
 
+OTHER_SIZES = pytest.mark.slow("the same test with other sizes of blocks")
+
+
 @pytest.mark.parametrize(
     "manner",
     [
@@ -379,7 +382,10 @@ def test_a_part_of_a_file_on_a_web_server_does_not_bring_all_of_it(http):
 )
 @pytest.mark.parametrize(
     ("name", "block_size"),
-    [("f.txt", None), ("f.txt", 100_000), ("big.txt", None), ("big.txt", 5 << 20)],
+    [
+        *[("f.txt", None), ("f.txt", 100_000), ("big.txt", None), ("big.txt", 5 << 20)],
+        *(pytest.param(*case, marks=OTHER_SIZES) for case in (("f.txt", 5 << 20), ("big.txt", 100_000))),
+    ],
 )
 def test_a_server_without_ranges_gives_the_right_lines_or_an_error(http, manner, name, block_size):
     """Never others: the error says what is missing."""

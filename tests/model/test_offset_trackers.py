@@ -123,7 +123,7 @@ def test_a_range_without_an_end_keeps_its_attributes():
 
 
 def test_attributes_that_a_part_would_lose_are_refused():
-    """Those that are no fields; the message says how to make them fields."""
+    """An attribute that is no field. The message says how to make it one."""
 
     class NamedRange(OffsetRange):
         pass

@@ -48,7 +48,7 @@ def test_the_order_of_elements_does_not_count_but_how_often_each_is_there(elemen
 
 
 def test_elements_that_forbid_comparisons_are_compared_as_the_log_holds_them():
-    """And those that are equal, but are written in another way, in their order."""
+    """Elements that are equal, but stand in the log in another form, are compared in their order."""
     numpy = pytest.importorskip("numpy")
     assert difference([numpy.arange(3), numpy.arange(2)], [numpy.arange(2), numpy.arange(3)]) is None
     assert difference([numpy.arange(3)], [numpy.arange(2)]) is not None

@@ -193,7 +193,8 @@ class FileFn(Connector):
         The next part that a task runs is often of the same file, which is then still open, if it is not compressed.
 
         Raises:
-            SourceChangedError: also at the end, if the file changed meanwhile: the bytes read may mix both versions.
+            SourceChangedError: also at the end, if the file changed meanwhile: the bytes read may mix both versions. On
+                S3 they cannot (`open_file`), so nobody looks again.
         """
         kept = self._kept.take(restriction.file)
         with ExitStack() as closing:

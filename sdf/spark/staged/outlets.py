@@ -41,7 +41,7 @@ class Outlet(Protocol):
     stores: bool  # whether the task leaves a block, which its stamp begins
 
     def budget_seconds(self, budget_seconds: float, retries: int) -> float:
-        """Return the budget of an attempt after so many others."""
+        """Return the budget of an attempt; ``retries`` attempts came before it."""
 
     def give(
         self, bundle: Bundle, fn: DoFn, side_inputs: Mapping[str, Any], timekeeper: Timekeeper
@@ -54,7 +54,7 @@ class Stored:
 
     Args:
         tags: the declared tags.
-        most: the budget is spent, too, when the task has given so many records, or so many bytes of them.
+        most: a number of records, and a number of bytes. A task that has given either has spent its budget.
     """
 
     stores = True
