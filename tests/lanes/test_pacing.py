@@ -69,11 +69,21 @@ def test_a_limit_that_the_run_does_not_have_is_against_the_protocol(pacing, mess
         pacing.received("a", message, 5.0)
 
 
+class Counting(threading.Condition):
+    """Counts how often somebody waits for it."""
+
+    waits = 0
+
+    def wait(self, timeout=None):
+        self.waits += 1
+        return super().wait(timeout)
+
+
 class Waits:
     """A lane's thread that waits for a start time."""
 
     def __init__(self):
-        self.clock, self.sent, self.changed, self.failure = Clock(), [], threading.Condition(), None
+        self.clock, self.sent, self.changed, self.failure = Clock(), [], Counting(), None
         self.times = LaneStartTimes(self.sent.append, self.clock, self.changed, lambda: self.failure)
         self.raised = None
         self.thread = threading.Thread(target=self._wait, daemon=True)
@@ -94,8 +104,10 @@ class Waits:
             self.failure = failure
             for message in messages:
                 self.times.receive(message)
+            waits = self.changed.waits
             self.changed.notify_all()
-        self.thread.join(0.2)
+        while self.thread.is_alive() and self.changed.waits == waits:
+            self.thread.join(0.001)
         return not self.thread.is_alive()
 
 
@@ -135,7 +147,8 @@ def test_a_start_time_that_nobody_waits_for_lapses():
     waits.times.receive(StartIn("api", 0.0))
     other = threading.Thread(target=lambda: waits.times.wait("api"), daemon=True)
     other.start()
-    other.join(0.1)
+    while not waits.changed.waits > 1:
+        other.join(0.001)
     assert other.is_alive()
     assert waits.sent == [AskStart("api", 0.0)] * 2
     with waits.changed:
