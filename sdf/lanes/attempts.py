@@ -77,10 +77,6 @@ class LaneState:
         self.delayed -= 1
         heir.delay()
 
-    def withdraw(self) -> None:
-        """A deferred work item was taken away before it was due."""
-        self.delayed -= 1
-
     def resume(self, item: WorkItem) -> None:
         """Queue a deferred work item that is due."""
         self.delayed -= 1
@@ -118,7 +114,7 @@ class Attempt:
         commit_every: how many seconds its segments may last, as it was told last.
         committed: in a saved run, the ids of the work items that it has committed.
         told_to_leave: in a saved run, whether it was sent `Leave`.
-        raised: in a saved run without quarantine, what it raised, as it told before it ended; else None.
+        raised: in a saved run, what it raised, as it told before it ended; else None.
     """
 
     name: Hashable

@@ -41,7 +41,6 @@ from sdf.lanes.messages import (
     Bye,
     Declined,
     Fail,
-    Failed,
     FromLane,
     Heartbeat,
     Hello,
@@ -62,13 +61,9 @@ from sdf.lanes.pacing import Pacing
 from sdf.lanes.segments import MOST_LOSSES, Segments
 from sdf.lanes.statistics import Statistics
 from sdf.lanes.stealing import Stealing
-from sdf.lanes.suspect_work import HOLD_SECONDS, SuspectWork, failure_in
 from sdf.lanes.wire import WAIT_EVERY_SECONDS
 from sdf.limits.rate_limit import RateLimit
-from sdf.quarantine.failures import KILLED, Failure
-from sdf.quarantine.suspects import Suspects
 from sdf.reporting.progress import RunProgress
-from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
@@ -94,7 +89,6 @@ class Coordinator:
         saved: in a saved run, called with the ids of the work items of each committed segment, and its message.
         commit_seconds: in a saved run, how long a segment may last.
         limits: the rate limits that all lanes share.
-        suspects: in a saved run with quarantine, what fails; else None.
         more_comes: whether elements are still expanded: `expanded` follows. Not in a saved run.
 
     Attributes:
@@ -113,11 +107,9 @@ class Coordinator:
         saved: Callable[[list[int], SegmentDone], None] | None = None,
         commit_seconds: float = math.inf,
         limits: Iterable[RateLimit] = (),
-        suspects: Suspects | None = None,
         more_comes: bool = False,
     ) -> None:
         self.segments = None if saved is None else Segments(work.ledger, send, saved, commit_seconds)
-        self._suspects = None if suspects is None or saved is None else SuspectWork(work, suspects, saved)
         self._pacing = Pacing(limits, send)
         self._commit_seconds = commit_seconds
         self.name = work.name
@@ -230,8 +222,6 @@ class Coordinator:
                 return
             elif isinstance(message, SegmentDone):
                 self._segment_done(attempt, message, now)
-            elif isinstance(message, Failed):
-                self._part_failed(attempt, message, now)
             elif isinstance(message, Raised):
                 attempt.fails(message)
             elif isinstance(message, Bye):
@@ -261,16 +251,10 @@ class Coordinator:
             lost = self.segments.ended(attempt, self._attempts.values(), now)
             self._statistics.retries += lost
             fatal = self.segments.note_loss(attempt) if lost else None
-            if fatal is not None and self._suspects is None:
-                raise _lost_too_often(self.name, fatal)
-            items = [ledger.release(lane.number, item.id) for item in ledger.content(lane.number)]
             if fatal is not None:
-                self._failed_often(fatal, items, now)
-            elif lost and self._suspects is not None and lane.sealed is None:
-                self._hold_back(attempt, items, now)
-            else:
-                for item in items:
-                    lane.queue.push(item)
+                raise _lost_too_often(self.name, fatal)
+            for item in ledger.content(lane.number):
+                lane.queue.push(ledger.release(lane.number, item.id))
             if lane.sealed is None:
                 self._statistics.left(attempt)
                 lane.abandon()
@@ -289,73 +273,6 @@ class Coordinator:
         ):
             self._stealing.needs_slot(lane, now)
         self._assignment.settle(now)
-
-    def _hold_back(self, attempt: Attempt, items: list[WorkItem], now: float) -> None:
-        """Put off the work of a lost attempt until its worker says what happened, or is lost too."""
-        assert self._suspects is not None
-        self._suspects.hold(attempt.hello.task_id, items)
-        for item in items:
-            self._delayed.add(attempt.lane, item, now + HOLD_SECONDS)
-
-    def _part_failed(self, attempt: Attempt, message: Failed, now: float) -> None:
-        """The attempt before this one has failed: find out which block is to blame."""
-        if self.segments is None or self._suspects is None:
-            raise ProtocolError(f"lane {attempt.lane.number} tells of a failure, and the run sets nothing aside.")
-        failure = failure_in(message)
-        held = self._delayed.among(self._suspects.held_for(attempt.hello.task_id))
-        if message.item_id not in held:
-            return  # others have it now, and will tell
-        items = self._delayed.withdraw(held)
-        self.segments.forgive(items)
-        self._give(self._suspects.failed(items, failure), now)
-
-    def _give(self, items: Iterable[WorkItem], now: float) -> None:
-        """In a saved run: queue work items that nobody owns, where an attempt is or will be."""
-        heir = next((each for each in self._attempts.values() if each.lane.sealed is None and not each.closed), None)
-        lane = self._new_lane() if heir is None else heir.lane
-        for item in items:
-            lane.queue.push(item)
-        if heir is None:
-            self._orphaned(lane)
-        elif self._stealing.is_idle(heir) and len(lane.queue):
-            self._assignment.next(heir, now)
-
-    def take_suspects(self, most: int, *, idle: bool) -> list[tuple[Hashable, WorkItem]]:
-        """See `SuspectWork.take`; none without quarantine.
-
-        The task of a suspect has all of each rate limit, so it runs while nothing else does.
-        """
-        if self._suspects is None:
-            return []
-        if self._pacing.limited:
-            most = min(most, 1) if idle else 0
-        return self._suspects.take(most, idle=idle)
-
-    def suspect_ended(
-        self,
-        owner: Hashable,
-        outcome: Outcome,
-        failure: Failure | None,
-        done: SegmentDone,
-        now: float,
-        *,
-        idle: bool,
-        task: TaskRun | None = None,
-    ) -> None:
-        """See `SuspectWork.ended`; ``task`` is for the report, None if Spark has lost it."""
-        assert self._suspects is not None
-        if failure is None and task is not None:
-            self._statistics.suspect(task, outcome)
-        self._give(self._suspects.ended(owner, outcome, failure, done, idle=idle), now)
-        self._assignment.settle(now)
-
-    def _failed_often(self, fatal: WorkItem, items: Iterable[WorkItem], now: float) -> None:
-        """With quarantine: a work item may be what ends its workers, and nobody is left to tell: it is a suspect."""
-        assert self.segments is not None
-        assert self._suspects is not None
-        del self.segments.losses[fatal.id]
-        said = f"{MOST_LOSSES} workers or executors in a row were lost while they had it to do"
-        self._give(self._suspects.failed(list(items), Failure(fatal.id, KILLED, said)), now)
 
     def leave(self, name: Hashable) -> None:
         """In a saved run: tell an attempt to commit what it has run, and to leave the rest to others."""
@@ -515,5 +432,5 @@ def _lost_too_often(name: str, item: WorkItem) -> StageError:
     return StageError(
         f"{name}: {MOST_LOSSES} workers or executors in a row were lost while they had {show(item.restriction)} of "
         f"element {show(item.element)} to do. It may be what ends them, by its memory for example. What is committed "
-        f"stays so; make the same call again once that is mended, or with on_failure='quarantine'."
+        f"stays so; make the same call again once that is mended, or with StagedRunner() and on_failure='quarantine'."
     )

@@ -7,7 +7,7 @@ lane, which counts its own and is not sealed while it has some.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from sdf.execution.work_items import WorkItem
 from sdf.lanes.attempts import LaneState
@@ -36,19 +36,6 @@ class DelayedWork:
             _, _, lane, item = heapq.heappop(self._entries)
             lane.resume(item)
             yield lane
-
-    def among(self, ids: Collection[int]) -> set[int]:
-        """Return those of the ids whose work items are kept here."""
-        return {item_id for _, item_id, _, _ in self._entries if item_id in ids}
-
-    def withdraw(self, ids: Collection[int]) -> list[WorkItem]:
-        """Return the work items with these ids, which are kept here no longer."""
-        taken = [entry for entry in self._entries if entry[1] in ids]
-        self._entries = [entry for entry in self._entries if entry[1] not in ids]
-        heapq.heapify(self._entries)
-        for _, _, lane, _ in taken:
-            lane.withdraw()
-        return [item for _, _, _, item in taken]
 
     def desert(self, lane: LaneState) -> None:
         """In a saved run: a lane has no attempt."""

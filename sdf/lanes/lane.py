@@ -70,7 +70,7 @@ from sdf.lanes.pacing import LaneStartTimes
 from sdf.model.dofn import DoFn
 from sdf.serialization.values import Parts
 
-__all__ = ["CLOSE", "WAIT", "Lane", "Waiting", "driver_id"]
+__all__ = ["CLOSE", "WAIT", "Lane", "Waiting"]
 
 log = logging.getLogger("sdf.lane")
 
@@ -226,12 +226,6 @@ class Lane:
             ran = [item for item in self._segment if item.restriction is not None]
             return [*ran, *([] if running is None else [running.item])]
 
-    def progress(self) -> tuple[Any, ...] | None:
-        """Return a value that changes with each claim and record of what runs; None if nothing runs."""
-        with self.changed:
-            running = self._executor.running
-            return None if running is None else (running.item.id, running.invoker.records, running.units())
-
     def _ready(self) -> Ready:
         done = self._executor
         ran, slow = done.take_report()
@@ -258,7 +252,7 @@ class Lane:
             self._deferrals.note(running.item, running.invoker.primary)
         for residual in mine:  # the last one, next to the primary, runs first
             self._keep(running.item, residual)
-        part = self._executor.end(driver_id(running.item))
+        part = self._executor.end(_driver_id(running.item))
         if self._segment_seconds < math.inf:
             item = running.item if part is None else attrs.evolve(running.item, restriction=part.primary)
             self._segment.append(item)
@@ -269,7 +263,7 @@ class Lane:
     def _keep(self, item: WorkItem, residual: Residual) -> None:
         """Put a refused residual first in line; to the ledger it is still part of its parent."""
         self._kept += 1
-        kept = residual_item(self._fn, item, residual, -self._kept, driver_id(item))
+        kept = residual_item(self._fn, item, residual, -self._kept, _driver_id(item))
         delay_seconds = 0.0
         if residual.deferred:
             delay_seconds = self._deferrals.delay_seconds(kept, residual.delay_seconds, cut_from=item.id)
@@ -436,6 +430,6 @@ class Lane:
             return asked and not self._sealed and self._failure is None
 
 
-def driver_id(item: WorkItem) -> int:
+def _driver_id(item: WorkItem) -> int:
     """Return the id by which the driver knows a work item; for a residual that stays here, its parent's."""
     return item.id if item.id >= 0 or item.parent is None else item.parent

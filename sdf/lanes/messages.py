@@ -22,7 +22,6 @@ __all__ = [
     "CommitEvery",
     "Declined",
     "Fail",
-    "Failed",
     "Flush",
     "FromLane",
     "Heartbeat",
@@ -82,26 +81,8 @@ class Hello:
 
 
 @attrs.frozen
-class Failed:
-    """In a saved run with quarantine: why the attempt before this one, in the same Spark task, has ended.
-
-    Attributes:
-        item_id: the work item that ran.
-        how: as of `sdf.quarantine.failures.Failure`.
-        error: what happened.
-        claimed: the position claimed last: an integer, or the hex digits of a key; in a table, a row and such a
-            position in it. None if it is not known.
-    """
-
-    item_id: int
-    how: str
-    error: str
-    claimed: Any = None
-
-
-@attrs.frozen
 class Raised:
-    """In a saved run without quarantine: what the attempt has raised, of which it ends.
+    """In a saved run: what the attempt has raised, of which it ends.
 
     Attributes:
         kind: the class of the error, one of `sdf.errors`.
@@ -311,9 +292,7 @@ class Fail:
     error: SdfError
 
 
-FromLane = (
-    Hello | Failed | Raised | Ready | Heartbeat | Split | Returned | Declined | SegmentDone | AskStart | Refused | Bye
-)
+FromLane = Hello | Raised | Ready | Heartbeat | Split | Returned | Declined | SegmentDone | AskStart | Refused | Bye
 ToLane = Assign | Wait | Flush | CommitEvery | Sealed | StealRequest | Verdict | StartIn | Leave | Fail
 
 

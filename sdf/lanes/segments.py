@@ -101,11 +101,6 @@ class Segments:
                 return item
         return None
 
-    def forgive(self, items: Iterable[WorkItem]) -> None:
-        """Take back one loss of each: its worker was not lost, the work itself has failed."""
-        for item in items:
-            self.losses[item.id] = max(0, self.losses[item.id] - 1)
-
     def commit(self, attempt: Attempt, message: SegmentDone, now: float) -> None:
         """Enter a segment as committed.
 

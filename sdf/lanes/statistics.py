@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-import attrs
-
-from sdf.execution.work_items import Outcome, Ran, SlowBlock
+from sdf.execution.work_items import Ran, SlowBlock
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_facts import TaskRun
@@ -37,7 +35,6 @@ class Statistics:
         self._lanes = lanes
         self._saves = saves
         self._left: list[tuple[TaskRun, Iterable[Ran], tuple[SlowBlock, ...]]] = []
-        self._suspects: list[tuple[TaskRun, Iterable[Ran], tuple[SlowBlock, ...]]] = []
         self._seconds = self._began = 0.0
         self._slots: list[tuple[float, int]] = []  # active seconds, number of attempts connected from then on
         self._ended = False
@@ -59,10 +56,6 @@ class Statistics:
         """Note what an attempt of a saved run has committed that has ended before its lane was sealed."""
         if (run := attempt.committed_run()) is not None:
             self._left.append((*run, attempt.slow))
-
-    def suspect(self, task: TaskRun, outcome: Outcome) -> None:
-        """Note the task of a suspect that has not failed; tasks of suspects are numbered after all lanes."""
-        self._suspects.append((task, outcome.ran, outcome.slow))
 
     def _active_seconds(self, now: float) -> float:
         """Return the seconds with an attempt connected; the time between two actions does not count."""
@@ -89,12 +82,7 @@ class Statistics:
     def report(self, now: float, rate_limits: tuple[tuple[str, float, int, int], ...]) -> RunReport:
         """Return what has been done so far; ``rate_limits`` as in `RunReport`."""
         sealed = [(lane.sealed, lane.ran.values(), lane.slow) for lane in self._lanes if lane.sealed is not None]
-        lanes = sorted([*sealed, *self._left], key=lambda run: run[0].task)
-        suspects = [
-            (attrs.evolve(task, task=len(self._lanes) + number), ran, slow)
-            for number, (task, ran, slow) in enumerate(self._suspects)
-        ]
-        runs = [*lanes, *suspects]
+        runs = sorted([*sealed, *self._left], key=lambda run: run[0].task)
         begun = sum(lane.begun for lane in self._lanes) + len(self._left) if self._saves else 0
         return RunReport(
             name=self._work.name,

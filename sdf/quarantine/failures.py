@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["DIED", "FAILED", "HUNG", "KILLED", "RAISED", "FailedBlock", "Failure", "cut_error"]
+__all__ = ["DIED", "FAILED", "HUNG", "KILLED", "RAISED", "WITHDRAWN", "FailedBlock", "Failure", "cut_error"]
 
 _MOST = 4_000  # characters of an error: an exception may quote its whole input; lanes and logs take no such text
 
@@ -17,6 +17,7 @@ RAISED = "process() raised"
 DIED = "its process died"
 KILLED = "its process was killed, as by the system when memory runs out"
 HUNG = "it gave neither a claim nor a record for block_seconds"
+WITHDRAWN = "its stage was given up for another task of it"  # no fault of its own
 
 
 @attrs.frozen
@@ -47,13 +48,13 @@ class Failure:
     """An attempt at some work items has failed. Nothing of it counts.
 
     Attributes:
-        item_id: the work item that ran when it failed.
-        how: `RAISED`, `DIED`, `KILLED` or `HUNG`.
+        item_id: the work item that ran when it failed. None if that is not known: its executor was lost with it.
+        how: `RAISED`, `DIED`, `KILLED`, `HUNG` or `WITHDRAWN`.
         error: what happened, as text; cut in the middle beyond 4,000 characters.
         claimed: the position claimed last, or None if that is not known.
     """
 
-    item_id: int
+    item_id: int | None
     how: str
     error: str = attrs.field(converter=cut_error)
     claimed: Any = None

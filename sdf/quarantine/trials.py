@@ -116,7 +116,7 @@ def try_again(
         was_solo: whether nothing else of the stream ran meanwhile.
 
     Raises:
-        StageError: if it has no end and failed before it claimed anything: then no block can be named.
+        StageError: if it has no end, and it is not known what it claimed last: then no block can be named.
     """
     known = trial or Trial()
     known = attrs.evolve(known, attempts=known.attempts + 1, misled=known.misled or known.in_front, read=0)
@@ -168,8 +168,8 @@ def _without_end(fn: DoFn, element: Any, restriction: Any, known: Trial, failure
     name = type(fn).__name__
     if failure.claimed is None:
         raise StageError(
-            f"{name} failed {known.attempts} times on {show(restriction)} of element {show(element)} before it claimed "
-            f"anything, so no block can be set aside: {failure.error}"
+            f"{name} failed {known.attempts} times on {show(restriction)} of element {show(element)}, and the position "
+            f"that it claimed last is not known, so no block can be set aside: {failure.error}"
         )
     with blame(lambda: f"{name}'s tracker, cutting {show(restriction)} of element {show(element)},"):
         tracker = fn.create_tracker(element, restriction)

@@ -95,7 +95,6 @@ def run_in_child(
     *,
     block_seconds: float | None,
     load: Callable[[bytes], Any],
-    began: Callable[[int], None] = lambda process_id: None,
 ) -> Iterator[Any]:
     """Run ``work`` in a child and yield what it gives; the last value is a `Failure` if a block has failed.
 
@@ -103,7 +102,6 @@ def run_in_child(
         work: called in the child.
         block_seconds: how long the child may say nothing while a work item runs; None for no limit.
         load: unpickles a position.
-        began: called with the id of the child's process.
 
     Raises:
         Exception: what ``work`` raised, if it did not call `Child.failed` before.
@@ -116,7 +114,6 @@ def run_in_child(
     assert process.pid is not None
     group = threading.Thread(target=_end_group, args=(process.pid,), name="sdf-group", daemon=True)
     group.start()
-    began(process.pid)
     try:
         yield from _messages(process, group, ours, block_seconds, load)
     finally:

@@ -23,9 +23,12 @@ from sdf import errors
 from sdf.errors import SdfError, StageError
 from sdf.spark.actions import cancel
 
-__all__ = ["Ended", "Jobs", "WorkerTraceback", "explain", "slot_counter", "unwound"]
+__all__ = ["EXECUTOR_LOST", "Ended", "Jobs", "WorkerTraceback", "explain", "lost_task", "slot_counter", "unwound"]
+
+EXECUTOR_LOST = "ExecutorLostFailure"  # in Spark's message about a job that has failed of that
 
 _CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
+_LOST_TASK = re.compile(rf"Task (\d+) in stage .*(?:{EXECUTOR_LOST}|Python worker exited unexpectedly)")
 _END_OF_TRACE = re.compile(r"\n(?: SQLSTATE: 38000|\tat org\.apache\.spark)")
 _CELL_FRAME = re.compile(r'^  File "(.*)", line (\d+), in .*\n(?!    )', re.MULTILINE)  # a worker has no source of it
 
@@ -177,6 +180,12 @@ def explain(error: BaseException, what: str, run_id: str, read: Callable[[str], 
         )
     explained.__cause__ = WorkerTraceback(f"{trace}\n")
     return explained
+
+
+def lost_task(error: BaseException) -> int | None:
+    """Return the task for which Spark gave up a job, if its executor or worker was lost each time; else None."""
+    found = _LOST_TASK.search(str(error)) if isinstance(error, StageError) else None
+    return None if found is None else int(found[1])
 
 
 def _with_source(frame: re.Match[str]) -> str:

@@ -24,7 +24,6 @@ from sdf.spark.display import display
 from sdf.spark.elements import check_context
 from sdf.spark.identity import identity_of
 from sdf.spark.jobs import unwound
-from sdf.spark.live.runner import LiveRunner
 from sdf.spark.runners import check_runner
 from sdf.spark.save import SaveSummary, check_commit_seconds, milliseconds, run_saving, summary_of
 from sdf.spark.staged.runner import StagedRunner
@@ -41,7 +40,7 @@ def retry_failed(
     *,
     checkpoint: str | os.PathLike[str] | None = None,
     commit_seconds: float = 60.0,
-    runner: StagedRunner | LiveRunner | None = None,
+    runner: StagedRunner | None = None,
     side_inputs: Mapping[str, Any] | None = None,
     max_failures: int = 100,
     block_seconds: float | None = None,
@@ -87,7 +86,7 @@ def retry_failed(
     quarantine = check_quarantine(
         "quarantine", max_failures, block_seconds, "retry_failed()", tags=[name for name, _ in sinks]
     )
-    check_runner(runner, elements, "retry_failed()")
+    check_runner(runner, elements, "retry_failed()", quarantine)
     check_commit_seconds(commit_seconds, "retry_failed()")
     shown = display(progress, "retry_failed()")
     storage = checkpoint_of(checkpoint, sinks, "retry_failed()")

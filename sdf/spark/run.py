@@ -88,7 +88,7 @@ def run_sdf(
     check_fn(fn, side_inputs, "run_sdf()")
     names = check_tags(tags, "run_sdf()")
     quarantine = check_quarantine(on_failure, max_failures, block_seconds, "run_sdf()", tags=names)
-    check_runner(runner, elements, "run_sdf()", None if is_dataframe(rdd) else quarantine)
+    check_runner(runner, elements, "run_sdf()", quarantine)
     if is_dataframe(rdd):
         outputs = run_on_frame(
             rdd,

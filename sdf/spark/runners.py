@@ -30,7 +30,7 @@ def check_runner(runner: Any, elements: Any, who: str, quarantine: Quarantine | 
     if isinstance(runner, LiveRunner) and quarantine is not None:
         raise InvalidTypeError(
             f"{who} cannot set blocks aside with a LiveRunner (got {show(runner)}). Use StagedRunner(), or leave "
-            f"runner= out; save_sdf() can."
+            f"runner= out."
         )
     if isinstance(runner, LiveRunner) and isinstance(elements, ConnectElements):
         raise InvalidTypeError(

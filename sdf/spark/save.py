@@ -121,7 +121,8 @@ def save_sdf(
         tags: the names of further outputs; they may be left out, as ``sink`` names them.
         element: for a DataFrame: a function that makes an element of a `Row`. None: the value of its only column, or
             the `Row`.
-        on_failure, max_failures, block_seconds: as for `run_sdf`; the blocks that were set aside are in the summary.
+        on_failure, max_failures, block_seconds: as for `run_sdf`, with a `StagedRunner`; the blocks that were set aside
+            are in the summary.
         progress: as for `run_sdf`; a resumed run begins where the earlier one was.
 
     Returns:
@@ -143,7 +144,7 @@ def save_sdf(
     quarantine = check_quarantine(
         on_failure, max_failures, block_seconds, "save_sdf()", tags=[name for name, _ in sinks]
     )
-    check_runner(runner, elements, "save_sdf()")
+    check_runner(runner, elements, "save_sdf()", quarantine)
     check_commit_seconds(commit_seconds, "save_sdf()")
     storage = checkpoint_of(checkpoint, sinks, "save_sdf()")
     values = {name: collected(value) for name, value in (side_inputs or {}).items()}
@@ -222,7 +223,7 @@ def _save(
     quarantine: Quarantine | None,
 ) -> RunReport:
     if isinstance(runner, LiveRunner):
-        return runner.save(elements, fn, side_inputs, saving, shown, quarantine)
+        return runner.save(elements, fn, side_inputs, saving, shown)
     if isinstance(elements, ConnectElements):
         return save_on_connect(runner, elements, fn, side_inputs, saving, shown, quarantine)
     return runner.save(elements, fn, side_inputs, saving, shown, quarantine)

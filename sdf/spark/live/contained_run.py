@@ -22,13 +22,10 @@ import attrs
 from sdf import errors
 from sdf.errors import LedgerError, SdfError, TooManyFailuresError
 from sdf.execution.expansion import Expanded
-from sdf.execution.work_items import Outcome, WorkItem
 from sdf.lanes.coordinator import Coordinator
-from sdf.lanes.messages import Fail, FromLane, Hello, SegmentDone, ToLane
+from sdf.lanes.messages import Fail, FromLane, Hello, ToLane
 from sdf.lanes.segments import RaisedError
-from sdf.quarantine.failures import Failure
 from sdf.reporting.progress import RunProgress
-from sdf.reporting.run_facts import TaskRun
 from sdf.reporting.run_report import RunReport
 from sdf.spark.jobs import WorkerTraceback
 from sdf.spark.live.link import Address
@@ -66,7 +63,6 @@ class Run:
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
     _names: set[Hashable] = attrs.field(factory=set)  # of the connected attempts
     _soon: queue.SimpleQueue[Callable[[], None]] = attrs.field(factory=queue.SimpleQueue)  # for the server's thread
-    _suspects_run: int = 0
     failure: SdfError | None = attrs.field(default=None, init=False)
 
     def connected(self, name: Hashable, hello: Hello) -> None:
@@ -94,7 +90,7 @@ class Run:
 
     def waiting(self) -> bool:
         """See `Coordinator.waiting`."""
-        return self._suspects_run > 0 or self._contained(self.coordinator.waiting, False)
+        return self._contained(self.coordinator.waiting, False)
 
     def alive(self) -> bool:
         """Return whether the run can still be used."""
@@ -130,40 +126,6 @@ class Run:
         """See `Coordinator.attempts`."""
         with self._lock:
             return self.coordinator.attempts()
-
-    def take_suspects(self, most: int, *, idle: bool) -> list[tuple[Hashable, WorkItem]]:
-        """See `Coordinator.take_suspects`. Call it from any thread."""
-
-        def take() -> list[tuple[Hashable, WorkItem]]:
-            taken = self.coordinator.take_suspects(most, idle=idle)
-            self._suspects_run += len(taken)  # under the lock: nobody may see in between that nothing is left to do
-            return taken
-
-        return self._contained(take, [])
-
-    def suspect_ended(
-        self,
-        owner: Hashable,
-        outcome: Outcome,
-        failure: Failure | None,
-        done: SegmentDone,
-        *,
-        idle: bool,
-        task: TaskRun | None = None,
-    ) -> None:
-        """See `Coordinator.suspect_ended`. Call it from the thread that calls `take_suspects`; it waits for the end."""
-        entered = threading.Event()
-
-        def enter() -> None:
-            try:
-                self.coordinator.suspect_ended(owner, outcome, failure, done, time.monotonic(), idle=idle, task=task)
-            finally:
-                entered.set()
-
-        self._soon.put(enter)
-        while not entered.wait(_LOOK_SECONDS) and self.failure is None:
-            pass
-        self._suspects_run -= 1
 
     def expanded(self, elements: Sequence[Expanded], *, last: bool) -> None:
         """Have the server's thread enter these elements, soon (`Coordinator.expanded`)."""

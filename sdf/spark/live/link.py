@@ -11,8 +11,8 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -23,18 +23,13 @@ from sdf.execution.measured_run import Running
 from sdf.lanes.heartbeat import LOOK_SECONDS
 from sdf.lanes.lane import WAIT, Lane, Waiting
 from sdf.lanes.messages import Bye, FromLane, Hello, Raised, write
-from sdf.lanes.suspect_work import as_failed
 from sdf.lanes.wire import NONCE_BYTES, PROOF_BYTES, SILENCE_SECONDS, Channel, channels, driver_proof, lane_proof, nonce
 from sdf.limits.rate_limit import paced
 from sdf.model.dofn import DoFn, TaggedOutput, call_hook
-from sdf.quarantine.failures import Failure, cut_error
-from sdf.quarantine.options import Quarantine
+from sdf.quarantine.failures import cut_error
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.spark import serde
-from sdf.spark.child import Child
-from sdf.spark.live.lane_children import run_attempts
 from sdf.spark.live.preemption import told_to_end
-from sdf.spark.live.watched_segment import WatchedSegment, watched
 from sdf.spark.payload import Payload, described, marked
 from sdf.spark.task_start import task_starts
 
@@ -129,7 +124,6 @@ class SaveLaneTask:
         address: where the coordinator is.
         targets: the sinks.
         commit_seconds: how long a segment may last.
-        quarantine: its options; None for a run without.
     """
 
     def __init__(
@@ -138,9 +132,7 @@ class SaveLaneTask:
         address: Address,
         targets: Targets,
         commit_seconds: float,
-        quarantine: Quarantine | None,
     ) -> None:
-        self._quarantine = quarantine
         self._payload = payload
         self._address = address
         self._targets = targets
@@ -149,30 +141,11 @@ class SaveLaneTask:
     def __call__(self, number: int, partition: Iterable[Any]) -> Iterator[Any]:
         task_starts()
         list(partition)  # read to the end, else Spark does not reuse the worker
-        run = self._run(number) if self._quarantine is None else self._run_in_children(number, self._quarantine)
-        return marked(self._payload.run_id, run)
+        return marked(self._payload.run_id, self._run(number))
 
-    def _run_in_children(self, number: int, quarantine: Quarantine) -> Iterator[Any]:
-        def attempt(child: Child, failure: Failure | None, told: Callable[[], bool]) -> None:
-            for _ in self._run(number, failure, child, told):
-                raise AssertionError("a lane of a saved run gives nothing")
-
-        run_attempts(attempt, quarantine.block_seconds)
-        yield from ()
-
-    def _run(
-        self,
-        number: int,
-        failure: Failure | None = None,
-        child: Child | None = None,
-        told: Callable[[], bool] = lambda: False,
-    ) -> Iterator[Any]:
+    def _run(self, number: int) -> Iterator[Any]:
         fn, side_inputs = self._payload.load()
         with Link(self._address, _hello(number)) as link:
-            if child is not None:
-                os.register_at_fork(after_in_child=link.forget)
-            if failure is not None:
-                link.send(as_failed(failure))
             lane = Lane(
                 fn,
                 side_inputs=side_inputs,
@@ -182,38 +155,30 @@ class SaveLaneTask:
             )
             link.listen(lane)
             with told_to_end(lane.leave), paced(side_inputs, lane.start_times):
-                if told():
-                    lane.leave()
                 try:
-                    self._write_segments(fn, side_inputs, lane, child)
+                    self._write_segments(fn, side_inputs, lane)
                 except SdfError as error:
-                    if child is None and not isinstance(error, CoordinatorError):
+                    if not isinstance(error, CoordinatorError):
                         link.tell(error)
                     raise
         yield from ()
 
-    def _write_segments(self, fn: DoFn, side_inputs: Mapping[str, Any], lane: Lane, child: Child | None) -> None:
+    def _write_segments(self, fn: DoFn, side_inputs: Mapping[str, Any], lane: Lane) -> None:
         while isinstance(first := _next(lane), Running):
-            with nullcontext() if child is None else watched(child, lane) as segment:
-                outputs = _segment(fn, lane, first, segment)
-                try:
-                    written = write_segment(outputs, self._targets, type(fn).__name__)
-                except BadRecordError as error:
-                    raise blame_record(error, fn, lane.segment(), side_inputs) from error
+            try:
+                written = write_segment(_segment(fn, lane, first), self._targets, type(fn).__name__)
+            except BadRecordError as error:
+                raise blame_record(error, fn, lane.segment(), side_inputs) from error
             lane.segment_done(*written)
 
 
-def _segment(fn: DoFn, lane: Lane, first: Running, watched: WatchedSegment | None) -> Iterator[Any]:
+def _segment(fn: DoFn, lane: Lane, first: Running) -> Iterator[Any]:
     """Yield the outputs of a segment: of its first work item, and of those that follow until the lane closes it."""
     call_hook(fn, "start_bundle")
     running: Running | Waiting | None = first
     while isinstance(running, Running):
-        if watched is None:
-            with running.outputs() as outputs:
-                yield from outputs
-        else:
-            with watched.runs(running), running.outputs() as outputs:
-                yield from watched.read(outputs)
+        with running.outputs() as outputs:
+            yield from outputs
         running = _next(lane)
     call_hook(fn, "finish_bundle")
 
@@ -293,10 +258,6 @@ class Link:
         connection.settimeout(SILENCE_SECONDS)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return channels(secret, theirs, mine)
-
-    def forget(self) -> None:
-        """Close the connection here only, in a process that was forked: while any holds it open, the lane lives."""
-        self._socket.close()
 
     def send(self, message: FromLane) -> None:
         """Send a message to the coordinator; raise CoordinatorError if the connection fails."""

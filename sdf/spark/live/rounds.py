@@ -10,16 +10,14 @@ import attrs
 from pyspark import SparkContext
 
 from sdf.errors import StageError
-from sdf.quarantine.options import Quarantine
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
 from sdf.scheduling.run_state import RunState
 from sdf.spark.display import Display
-from sdf.spark.jobs import Ended, Jobs, slot_counter
+from sdf.spark.jobs import EXECUTOR_LOST, Ended, Jobs, slot_counter
 from sdf.spark.live.contained_run import Run
 from sdf.spark.live.executors import Executors
 from sdf.spark.live.link import SaveLaneTask
-from sdf.spark.live.suspect_jobs import Suspected, SuspectJobs
 from sdf.spark.payload import Payload
 
 __all__ = ["Rounds"]
@@ -32,7 +30,6 @@ _IDLE_SECONDS = 1.0  # while an attempt waits longer than this for work, a furth
 _END_SECONDS = 1.0  # in which tasks end once their lanes have
 _GONE_SECONDS = 30.0  # in which an attempt of a job that has ended is gone; one that hangs may stay
 _COUNT_SECONDS = 10.0  # slots are counted so long after executors have changed: Spark's counts may lag behind
-_EXECUTOR_LOST = "ExecutorLostFailure"  # in Spark's message about a job that has failed of that
 
 
 class Rounds:
@@ -59,7 +56,6 @@ class Rounds:
         saving: its log.
         payload: the run's DoFn.
         display: shows the progress, or None.
-        quarantine: its options; None for a run without.
     """
 
     def __init__(
@@ -73,7 +69,6 @@ class Rounds:
         saving: Saving,
         payload: Payload,
         display: Display | None,
-        quarantine: Quarantine | None,
     ) -> None:
         self._sc = sc
         self._task = task
@@ -85,11 +80,6 @@ class Rounds:
         self._display = display
         self._events: queue.SimpleQueue[Ended] = queue.SimpleQueue()
         self._jobs = Jobs(sc, payload.run_id, self._events)
-        self._suspects = (
-            None
-            if quarantine is None
-            else SuspectJobs(sc, self._jobs, payload, saving.targets, saving.commit_seconds, quarantine, served)
-        )
         self._count_slots = slot_counter(sc)
         self._per_slot = 2 if sc.getConf().get("spark.dynamicAllocation.enabled") == "true" else 1
         self._executors = Executors(sc)
@@ -126,7 +116,6 @@ class Rounds:
             self._served.report(),
             executors=tuple(self._executors.events),
             lost_seconds=self._served.lost_seconds(),
-            failures=tuple(self._saving.failures),
         )
 
     def _run_round(self) -> None:
@@ -134,7 +123,7 @@ class Rounds:
         self._slots = self._count_slots()
         self._start(max(self._lanes, self._slots) if self._grows else self._lanes)
         replaced, self._over_at = self._served.departed(), None
-        while self._start_suspects() or self._running:
+        while self._running:
             self._wait()
             before, replaced = replaced, self._served.departed()
             if replaced > before:
@@ -158,15 +147,6 @@ class Rounds:
             waited = True
             self._wait()
         return waited and not self._served.attempts()
-
-    def _start_suspects(self) -> int:
-        if self._suspects is None:
-            return 0
-        if self._served.failure is not None:
-            raise self._served.failure
-        started = self._suspects.start(self._slots, idle=not self._served.attempts())
-        self._running += started
-        return started
 
     def _start(self, count: int, *, replaces: bool = False) -> None:
         job = self._sc.parallelize(list(range(count)), count).mapPartitionsWithIndex(self._task).collect
@@ -194,25 +174,18 @@ class Rounds:
             return
         self._running -= 1
         if ended.error is None:
-            if isinstance(ended.key, Suspected):
-                assert self._suspects is not None
-                self._suspects.ended(ended.key, ended.value, idle=not self._served.attempts())
             return
-        if not (isinstance(ended.error, StageError) and _EXECUTOR_LOST in str(ended.error)):
+        if not (isinstance(ended.error, StageError) and EXECUTOR_LOST in str(ended.error)):
             raise ended.error
-        if isinstance(ended.key, Suspected):
-            assert self._suspects is not None
-            self._suspects.lost(ended.key, ended.error, idle=not self._served.attempts())
-            return
         self._judge(ended.error)
         log.warning("%s: starting %d lanes again: %s", self._work.name, ended.key, ended.error)
         self._start(ended.key, replaces=True)
 
     def _judge(self, cause: BaseException | None = None) -> None:
-        """A job has ended: raise if it is one of several in a row that committed nothing, and set nothing aside."""
+        """A job has ended: raise if it is one of several in a row that committed nothing."""
         ledger = self._work.ledger
         self._left = ledger.uncommitted()
-        before, self._done = self._done, len(ledger) - self._left  # a failure that cuts a part adds to what is left
+        before, self._done = self._done, len(ledger) - self._left
         self._idle_rounds = 0 if self._done > before else self._idle_rounds + 1
         if self._idle_rounds == _MOST_IDLE_ROUNDS:
             raise StageError(

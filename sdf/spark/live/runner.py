@@ -30,8 +30,6 @@ from sdf.lanes.messages import SegmentDone, ToLane
 from sdf.limits.rate_limit import RateLimit, limits_of
 from sdf.model.dofn import DoFn
 from sdf.numbers import as_integer, is_integer
-from sdf.quarantine.options import Quarantine
-from sdf.quarantine.suspects import STAY_ASIDE, Suspects
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
@@ -128,11 +126,10 @@ class LiveRunner:
         side_inputs: Mapping[str, Any],
         saving: Saving,
         display: Display | None,
-        quarantine: Quarantine | None,
     ) -> RunReport:
         """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
         with sending(rdd.context, fn, side_inputs) as payload:
-            report = self._save(rdd, RunState(fn), payload, saving, display, limits_of(side_inputs), quarantine)
+            report = self._save(rdd, RunState(fn), payload, saving, display, limits_of(side_inputs))
         broadcasts.free(payload.broadcast)
         return report
 
@@ -144,7 +141,6 @@ class LiveRunner:
         saving: Saving,
         display: Display | None,
         limits: list[RateLimit],
-        quarantine: Quarantine | None,
     ) -> RunReport:
         sc, backlog, later = rdd.context, WorkQueue(work.costs), []
         for item, delay_seconds in saving.begin(work, lambda: self._expanded(rdd, work, payload)):
@@ -157,17 +153,12 @@ class LiveRunner:
         def saved(item_ids: list[int], done: SegmentDone) -> None:
             saving.commit(item_ids, done.messages, done.records, done.seconds)
 
-        suspects = None
-        if quarantine is not None:
-            suspects = Suspects(
-                work, quarantine.max_failures, failed=saving.failures, way_out=STAY_ASIDE, noted=saving.set_aside
-            )
-        served = self._serve(sc, work, backlog, lanes, payload, None, limits, saved, saving.commit_seconds, suspects)
+        served = self._serve(sc, work, backlog, lanes, payload, None, limits, saved, saving.commit_seconds)
         for item, due in later:
             served.coordinator.delay(item, due)
-        task = SaveLaneTask(payload, served.address, saving.targets, saving.commit_seconds, quarantine)
+        task = SaveLaneTask(payload, served.address, saving.targets, saving.commit_seconds)
         grows = self.lanes is None
-        return Rounds(sc, task, lanes, grows, work, served, saving, payload, display, quarantine).run()
+        return Rounds(sc, task, lanes, grows, work, served, saving, payload, display).run()
 
     def _serve(
         self,
@@ -180,7 +171,6 @@ class LiveRunner:
         limits: list[RateLimit],
         saved: Callable[[list[int], SegmentDone], None] | None = None,
         commit_seconds: float = math.inf,
-        suspects: Suspects | None = None,
         more_comes: bool = False,
     ) -> Run:
         """Deal the backlog out to the lanes, and serve them."""
@@ -197,7 +187,6 @@ class LiveRunner:
                 saved=saved,
                 commit_seconds=commit_seconds,
                 limits=limits,
-                suspects=suspects,
                 more_comes=more_comes,
             ),
             broadcasts.use_of(payload.broadcast),

@@ -25,10 +25,10 @@ from sdf.saving.segments import Targets
 from sdf.spark.as_tasks_end import AsTasksEnd
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import EXPANSION, ExpandedPartition, ExpansionJob
-from sdf.spark.jobs import Ended, Jobs, slot_counter
+from sdf.spark.jobs import Ended, Jobs, lost_task, slot_counter
 from sdf.spark.payload import Expand, Payload, expand_elements
 from sdf.spark.staged.outlets import Outlet, Saved, Stored
-from sdf.spark.staged.receipts import materialise, read_receipts
+from sdf.spark.staged.receipts import given_up, materialise, read_receipts
 from sdf.spark.staged.stored_blocks import Receipt
 from sdf.spark.staged.task import STAGE_PROPERTY, StageTask, stage_mark
 
@@ -179,7 +179,11 @@ class StageJobs:
             self._expansion.arrived(event)
             return []
         if event.error is not None:
-            raise event.error
+            lost = None if self._quarantine is None or event.key == EXPANSION else lost_task(event.error)
+            if lost is None:
+                raise event.error
+            unended = self._stages.pop(event.key).missing
+            return given_up(self._payload.run_id, event.key, unended, lost, self._tags, event.error)
         if event.key == EXPANSION:
             assert self._expansion is not None
             self._expansion.ended(event.value)

@@ -10,7 +10,7 @@ import attrs
 from sdf.errors import show
 from sdf.journal.pending import Pending
 from sdf.model.dofn import DoFn
-from sdf.quarantine.failures import FailedBlock, Failure
+from sdf.quarantine.failures import WITHDRAWN, FailedBlock, Failure
 from sdf.quarantine.trials import try_again
 from sdf.spark.stream.catch_up import Left, Plan
 
@@ -33,7 +33,7 @@ def settle(
         plan: what the stage was to do.
         read: what each task read.
         rest: what each task left; changed.
-        failures: for each task that failed the id of the work that did, and how.
+        failures: for each task that failed the id of the work that did, None if that is not known, and how.
 
     Returns:
         The blocks that were set aside, and the ids of the work that failed.
@@ -44,8 +44,9 @@ def settle(
     for task, (number, failure) in failures.items():
         log.info("a part failed: %s", failure.error)
         left, rest[task] = rest[task], []
+        unknown = number is None and failure.how != WITHDRAWN
         for part, delay in left:
-            if part.id != number:
+            if not (unknown or part.id == number):
                 rest[task].append((part, delay))
                 continue
             verdict = try_again(fn, part.element, part.restriction, part.trial, failure, was_solo=was_solo)

@@ -182,7 +182,7 @@ class Step:
         """
         work = RunState(self.fn)
         planned: dict[int, Pending] = {}  # by element id: each part is an element of its own here
-        works: dict[int, int | None] = {}  # by the id of the work item, that of the remaining work
+        works: dict[int | None, int | None] = {}  # by the id of the work item, that of the remaining work
         bundles = []
         patient = {task for chain in plan.chains for task in chain[:-1]}
         for task, share in enumerate(plan.tasks):
@@ -232,7 +232,7 @@ class Step:
             stamps[task] = attrs.evolve(stamps[task], attempt=-1)  # no block has it: what is stored is dropped, too
         self._stamps = tuple(stamps)
         failures = {
-            task: (works[receipt.failure.item_id], receipt.failure)
+            task: (works.get(receipt.failure.item_id), receipt.failure)  # None: it is not known which
             for task, receipt in enumerate(receipts)
             if receipt.failure is not None
         }
