@@ -3,7 +3,6 @@
 import math
 import pickle
 
-import attrs
 import pytest
 from simulation.user import BlocksFn, in_tables
 from support.timed import TimedFn
@@ -11,7 +10,7 @@ from support.timed import TimedFn
 from sdf.errors import InvalidValueError, LedgerError, ProcessError, SdfError, SinkError, StageError
 from sdf.execution.bulk.table import Rows
 from sdf.execution.expansion import expand
-from sdf.execution.work_items import DEFERRED, INITIAL, WHILE_IT_RAN, Outcome
+from sdf.execution.work_items import DEFERRED, INITIAL, WHILE_IT_RAN
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import (
     MOST_ITEMS,
@@ -19,7 +18,6 @@ from sdf.lanes.messages import (
     Bye,
     CommitEvery,
     Fail,
-    Failed,
     Flush,
     Heartbeat,
     Hello,
@@ -35,12 +33,8 @@ from sdf.lanes.messages import (
 )
 from sdf.lanes.segments import RaisedError
 from sdf.lanes.stealing import Stealing
-from sdf.lanes.suspect_work import HOLD_SECONDS
 from sdf.lanes.wire import MOST_BYTES_ASSIGNED
-from sdf.limits.rate_limit import RateLimit
 from sdf.model.restrictions import OffsetRange
-from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED, Failure
-from sdf.quarantine.suspects import Suspects
 from sdf.scheduling.factoring import deal
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
@@ -50,16 +44,13 @@ from sdf.serialization.values import Parts
 class Run:
     """A coordinator over elements of ten offsets, one for each lane unless told, and what it has sent to each."""
 
-    def __init__(
-        self, lanes, elements=None, saved=None, commit_seconds=math.inf, quarantine=False, limits=(), more_comes=False
-    ):
+    def __init__(self, lanes, elements=None, saved=None, commit_seconds=math.inf, limits=(), more_comes=False):
         self.work = RunState(TimedFn())
         backlog = WorkQueue(self.work.costs)
         for item in self.work.add([expand(TimedFn(), 10) for _ in range(elements or lanes)]):
             backlog.push(item)
         shares = deal(backlog, self.work.costs, lanes, cut=self.work.cut)
         self.sent = {number: [] for number in range(lanes)}
-        self.suspects = Suspects(self.work, 100) if quarantine else None
         self.coordinator = Coordinator(
             self.work,
             shares,
@@ -68,7 +59,6 @@ class Run:
             patience_seconds=10.0,
             saved=saved,
             commit_seconds=commit_seconds,
-            suspects=self.suspects,
             limits=limits,
             more_comes=more_comes,
         )
@@ -438,10 +428,10 @@ def test_the_report_holds_a_row_that_took_long_beside_the_others_of_its_table(sa
 class SavedRun(Run):
     """A saved run, and the work items of each segment that was committed."""
 
-    def __init__(self, lanes, elements=None, *, quarantine=False, limits=()):
+    def __init__(self, lanes, elements=None):
         self.segments = []
         saved = lambda item_ids, message: self.segments.append(item_ids)  # noqa: E731
-        super().__init__(lanes, elements, saved, 60.0, quarantine, limits)
+        super().__init__(lanes, elements, saved, 60.0)
 
     def given(self, name):
         return [item for message in self.of(name, Assign) for item in message.items]
@@ -625,50 +615,6 @@ def test_work_that_was_lost_with_ten_attempts_in_a_row_fails_the_run():
         run.coordinator.lost(0, 9.5)
 
 
-def test_with_quarantine_work_that_was_lost_with_ten_attempts_in_a_row_runs_alone_from_then_on():
-    """Each time nobody could tell what happened; the run goes on."""
-    run = SavedRun(1, quarantine=True)
-    for now in range(0, 100, 10):
-        run.begins(0, float(now))
-        (item,) = run.given(0)
-        assert len(run.suspects) == 0
-        run.sent[0] = []
-        run.coordinator.lost(0, now + 0.5)
-        run.coordinator.tick(now + 9.0)
-    assert len(run.suspects) == 1
-    ((owner, suspect),) = run.coordinator.take_suspects(5, idle=False)
-    assert suspect.id == item.id
-    run.begins(0, 100.0)
-    assert run.given(0) == []
-    run.coordinator.suspect_ended(owner, Outcome(1), None, SegmentDone(1, item.id, [], (), 1.0, 0.1), 101.0, idle=False)
-    run.work.ledger.prove()
-
-
-@pytest.mark.parametrize(("limits", "beside_lanes", "alone"), [((), 2, 0), ([RateLimit("api", per_second=10)], 0, 1)])
-def test_with_a_rate_limit_a_suspect_runs_while_nothing_else_does(limits, beside_lanes, alone):
-    """Its task has all of the limit for itself."""
-    run = SavedRun(1, quarantine=True, limits=limits)
-    for item in run.work.add([expand(TimedFn(), 10) for _ in range(2)]):
-        run.suspects.failed_attempt([item], Failure(item.id, RAISED, "no number"), idle=False)
-    assert len(run.suspects) == 2
-    assert len(run.coordinator.take_suspects(5, idle=False)) == beside_lanes
-    assert len(run.coordinator.take_suspects(5, idle=True)) == alone
-
-
-def test_what_a_lost_attempt_ran_waits_until_its_worker_has_told_what_happened():
-    """Or is lost, too: then others may run it after some seconds."""
-    run = SavedRun(1, quarantine=True)
-    run.begins(0, 0.0)
-    run.sent[0], run.sent[1] = [], []
-    run.coordinator.lost(0, 1.0)
-    run.coordinator.connected(1, Hello(0, "worker", 0.0, task_id=9), 1.1)
-    run.coordinator.received(1, Ready(0, 0, 0.0, 0.0), 1.1)
-    run.coordinator.tick(1.0 + HOLD_SECONDS - 0.1)
-    assert run.given(1) == []
-    run.coordinator.tick(1.0 + HOLD_SECONDS)
-    assert len(run.given(1)) == 1
-
-
 @pytest.mark.parametrize("told", ["SinkError", "OSError", "errors", None])
 def test_work_that_raises_in_each_attempt_fails_the_run_with_what_it_raised(told):
     """After as many attempts as Spark makes by default; a worker that is lost without a word may be lost more often."""
@@ -691,66 +637,6 @@ def test_work_that_raises_in_each_attempt_fails_the_run_with_what_it_raised(told
     else:
         assert "10 workers or executors in a row were lost" in str(error)
         assert name == 9
-
-
-@pytest.mark.parametrize("how", [RAISED, DIED, KILLED, HUNG])
-def test_a_failure_that_is_told_is_no_loss_of_a_worker(how):
-    """Else ten in a row would count as ten lost workers."""
-    run = SavedRun(1, quarantine=True)
-    run.coordinator.connected(0, Hello(0, "worker", 0.0, task_id=7), 0.0)
-    run.coordinator.received(0, Ready(0, 0, 0.0, 0.0), 0.0)
-    (item,) = run.given(0)
-    run.coordinator.lost(0, 0.5)
-    assert run.coordinator.segments.losses[item.id] == 1
-    run.sent[1] = []
-    run.coordinator.connected(1, Hello(0, "worker", 0.0, task_id=7), 0.6)
-    run.coordinator.received(1, Failed(item.id, how, "it failed", None), 0.7)
-    assert run.coordinator.segments.losses[item.id] == 0
-    assert len(run.suspects) == 1
-    assert run.of(1, Fail) == []
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        Failed(0, "otherwise", "x"),
-        *(
-            Failed(0, RAISED, "x", claimed)
-            for claimed in (
-                {"hex": "zz"},
-                {"no": 1},
-                {"row": "x", "position": 1},
-                {"row": 1},
-                {"row": 1, "position": "x"},
-                {"row": [], "position": None},
-            )
-        ),
-    ],
-)
-def test_an_impossible_failure_fails_the_attempt_that_tells_it(message):
-    """And no other: nobody is a suspect, and what was lost is run again."""
-    run = SavedRun(1, quarantine=True)
-    run.coordinator.connected(0, Hello(0, "worker", 0.0, task_id=7), 0.0)
-    run.coordinator.received(0, Ready(0, 0, 0.0, 0.0), 0.0)
-    (item,) = run.given(0)
-    run.coordinator.lost(0, 0.5)
-    run.sent[1] = []
-    run.coordinator.connected(1, Hello(0, "worker", 0.0, task_id=7), 0.6)
-    run.coordinator.received(1, attrs.evolve(message, item_id=item.id), 0.7)
-    assert len(run.of(1, Fail)) == 1
-    assert len(run.suspects) == 0
-    run.coordinator.lost(1, 0.8)
-    run.begins(0, 0.9)
-    run.coordinator.tick(0.5 + HOLD_SECONDS)
-    assert [one.id for one in run.given(0)] == [item.id, item.id]
-
-
-def test_a_failure_in_a_run_that_sets_nothing_aside_is_impossible():
-    """The attempt that tells it fails."""
-    run = SavedRun(1)
-    run.begins(0, 0.0)
-    run.coordinator.received(0, Failed(run.given(0)[0].id, RAISED, "x"), 0.1)
-    assert len(run.of(0, Fail)) == 1
 
 
 def test_the_report_holds_what_attempts_have_committed_that_have_left():

@@ -30,19 +30,6 @@ def test_an_item_is_queued_at_its_lane_when_it_is_due_and_not_before():
     assert delayed
 
 
-def test_what_is_withdrawn_is_never_due():
-    """The others still are."""
-    delayed, mine = DelayedWork(), lane(0)
-    for number in range(5):
-        delayed.add(mine, item(number), 5.0 - number)
-    assert delayed.among({1, 3, 9}) == {1, 3}
-    assert sorted(one.id for one in delayed.withdraw({1, 3, 9})) == [1, 3]
-    assert mine.delayed == 3
-    assert len(list(delayed.resume(9.0))) == 3
-    assert sorted(mine.queue.pop().id for _ in range(3)) == [0, 2, 4]
-    assert not delayed
-
-
 def test_an_heir_gets_what_is_at_lanes_without_an_attempt():
     """If there is no heir now, the next one does; what is at a lane with an attempt stays there."""
     delayed, lost, kept, heir = DelayedWork(), lane(0), lane(1), lane(2)

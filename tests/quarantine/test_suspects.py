@@ -13,9 +13,11 @@ from sdf.execution.invoker import Residual
 from sdf.execution.work_items import Outcome, Part
 from sdf.model.offset_trackers import UnsplittableTracker
 from sdf.model.restrictions import ByteKeyRange, OffsetRange
-from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED, Failure
+from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED, WITHDRAWN, Failure
 from sdf.quarantine.suspects import Suspects
 from sdf.scheduling.run_state import RunState
+
+LOST = "its executors were lost: nobody tells which work item ran, nor what it claimed"
 
 
 class Driver:
@@ -63,8 +65,10 @@ class Driver:
             found = next((at for at in range(start, until) if at in self.bad), None)
             if found is not None:
                 how = self.bad[found]
-                knows = alone or how == RAISED
+                knows = (alone or how == RAISED) and how != LOST
                 failure = Failure(item.id, how, how, min(found + self.ahead, stop - 1) if knows else None)
+                if how == LOST:
+                    failure = Failure(None, KILLED, how)
                 todo = [one for one, _ in self.work.ledger.commit(owner, 0, Outcome(0))]
                 self.failed_attempts += 1
                 self.company += self.suspects.failed_attempt(todo, failure, idle=idle)
@@ -97,7 +101,7 @@ class Driver:
         assert sorted(self.done) == [at for at in range(blocks) if at not in self.bad]
 
 
-@pytest.mark.parametrize("how", [RAISED, DIED, KILLED, HUNG])
+@pytest.mark.parametrize("how", [RAISED, DIED, KILLED, HUNG, LOST])
 @pytest.mark.parametrize("ahead", [0, 1, 5, 1000])
 def test_any_two_bad_blocks_of_a_part_are_set_aside(how, ahead):
     """Also if the DoFn buffers, or claims ahead: then the position claimed last is not the culprit."""
@@ -151,6 +155,31 @@ def test_what_kills_a_process_must_do_so_twice_while_nothing_else_runs():
     driver = Driver(8, {3: KILLED}).run()
     (block,) = driver.suspects.failed
     assert block.attempts == 5  # in company, alone in its part, alone, and twice on an idle cluster
+
+
+def test_of_a_task_that_was_lost_with_its_executors_each_work_item_runs_alone():
+    """Any of them may have ended the executors; each counts that as an attempt."""
+    work = RunState(RangeFn())
+    suspects = Suspects(work, 100)
+    items = list(work.add([expand(RangeFn(), 1) for _ in range(3)]))
+    assert suspects.failed_attempt(items, Failure(None, KILLED, "lost"), idle=False) == []
+    assert sorted(item.id for item in suspects.waiting) == [0, 1, 2]
+    suspects.waiting.clear()
+    for _ in range(2):
+        suspects.failed_attempt(items[:1], Failure(None, KILLED, "lost"), idle=True)
+    assert suspects.failed[0].attempts == 3
+
+
+def test_what_a_stage_that_was_given_up_had_beside_the_lost_task_is_to_blame_for_nothing():
+    """It runs in company again, unless it was a suspect before."""
+    work = RunState(RangeFn())
+    suspects = Suspects(work, 100)
+    suspect, other = work.add([expand(RangeFn(), 1) for _ in range(2)])
+    assert suspects.failed_attempt([suspect], Failure(None, KILLED, "lost"), idle=False) == []
+    assert suspects.waiting.popleft() is suspect
+    assert suspects.failed_attempt([suspect, other], Failure(None, WITHDRAWN, "lost"), idle=True) == [other]
+    assert list(suspects.waiting) == [suspect]
+    assert suspects.failed == []
 
 
 def test_a_part_that_cannot_be_cut_is_set_aside_whole():
@@ -266,11 +295,11 @@ def test_an_element_of_which_everything_fails_soon_ends_the_run(blocks):
     "seed", [*range(30), *(pytest.param(seed, marks=pytest.mark.slow("the same test")) for seed in range(30, 200))]
 )
 def test_no_block_is_lost_and_no_innocent_one_is_set_aside(seed):
-    """10,000 blocks of which 30 raise, 5 kill their worker and 2 hang, whatever else is split or lost meanwhile."""
+    """10,000 blocks: 30 raise, 4 kill their process, one its executor, 2 hang, whatever is split or lost meanwhile."""
     chance = random.Random(seed)
     places = chance.sample(range(10_000), 37)
     bad = dict.fromkeys(places[:30], RAISED) | dict.fromkeys(places[30:35], chance.choice([DIED, KILLED]))
-    bad |= dict.fromkeys(places[35:], HUNG)
+    bad |= dict.fromkeys(places[35:], HUNG) | {places[34]: LOST}
     driver = Driver(
         10_000, bad, ahead=chance.choice([0, 0, 1, 7, 10**6]), width=chance.randint(1, 5), splits=True,
         lost=chance.choice([0, 0.1, 0.3]), seed=seed,

@@ -134,5 +134,5 @@ def test_what_failed_by_chance_is_read_as_before():
 def test_a_part_without_an_end_that_fails_before_any_claim_cannot_be_set_aside():
     """Then no block has a name, and the stream ends with what happened."""
     failure = Failure(0, RAISED, "no such server", None)
-    with pytest.raises(StageError, match="before it claimed anything, so no block can be set aside: no such server"):
+    with pytest.raises(StageError, match="it claimed last is not known, so no block can be set aside: no such server"):
         try_again(PartFn(9, []), "e", OffsetRange(0, UNBOUNDED), Trial(1, alone=True), failure, was_solo=False)

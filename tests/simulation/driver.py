@@ -6,19 +6,17 @@ from contextlib import suppress
 import attrs
 
 from sdf import StagedRunner
-from sdf.errors import CoordinatorError
-from sdf.execution.work_items import SUSPECT, Outcome
+from sdf.errors import CoordinatorError, StageError
 from sdf.lanes.coordinator import Coordinator
-from sdf.lanes.messages import Bye, Hello, SegmentDone
-from sdf.quarantine.failures import KILLED, Failure
+from sdf.lanes.messages import Bye, Hello
 from sdf.quarantine.options import Quarantine
-from sdf.quarantine.suspects import Suspects
 from sdf.saving.saving import Saving
 from sdf.scheduling.factoring import deal
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
+from sdf.spark.staged.receipts import given_up
 from simulation.executor import Task
-from simulation.faults import LANE_STEP, RECEIPT, SUSPECT_STEP, Fault
+from simulation.faults import LANE_STEP, RECEIPT, STAGE_STEP, Fault
 from simulation.lane import LaneChild
 from simulation.stage import StageChild
 from simulation.user import blocks_in
@@ -27,7 +25,6 @@ from simulation.worker import HANG_SECONDS, Worker
 LOOK_SECONDS = 0.2  # as in sdf.spark.live.rounds, and the next two
 MOST_IDLE_ROUNDS = 3
 END_SECONDS = 1.0
-SUSPECT_PIECE_SECONDS = 0.2  # as in sdf.spark.live.suspect_jobs
 MOST_FAILURES = 10**6
 
 
@@ -76,10 +73,9 @@ def open_work(ledger):
 
 @attrs.define(eq=False)
 class Job:
-    """A Spark job of lanes, or of a suspect."""
+    """A Spark job of lanes."""
 
     tasks: list = attrs.Factory(list)
-    lanes: bool = True
 
     def is_over(self):
         return all(task.ended for task in self.tasks)
@@ -101,7 +97,7 @@ class LanesDriver:
         self.contents = {}  # the records of each lane that was sealed
         self.segment_seconds = plan.commit_seconds if plan.saved else float("inf")
         self.work = RunState(world.fn)
-        self._late, self._ticks, self._jobs, self._items = [], False, [], {}
+        self._late, self._ticks, self._jobs = [], False, []
         self._outlived = []  # the tasks of the last job, whose attempts may go on for one job more
         later = []
         if saving is None:
@@ -115,9 +111,6 @@ class LanesDriver:
             todo = saving.begin(self.work, lambda: world.expand(plan.elements))
             items = [item for item, seconds in todo if seconds <= 0]
             later = [(item, clock.now + seconds) for item, seconds in todo if seconds > 0]
-        suspects = None
-        if plan.quarantine:
-            suspects = Suspects(self.work, MOST_FAILURES, failed=saving.failures, noted=saving.set_aside)
         backlog = WorkQueue(self.work.costs)
         for item in items:
             backlog.push(item)
@@ -129,7 +122,6 @@ class LanesDriver:
             patience_seconds=0.5,
             saved=self._saved if plan.saved else None,
             commit_seconds=self.segment_seconds,
-            suspects=suspects,
             more_comes=bool(self._late),
         )
         for item, due in later:
@@ -191,9 +183,7 @@ class LanesDriver:
 
     def _task(self, lane_number):
         def begin(attempt):
-            return Worker(
-                self.world, lambda failure: LaneChild(self.world, self, attempt, lane_number, failure), is_lane=True
-            )
+            return Worker(self.world, LaneChild(self.world, self, attempt, lane_number), is_lane=True)
 
         def done(child, attempt, first):
             before = self.contents.setdefault(lane_number, child.records)
@@ -253,7 +243,7 @@ class LanesDriver:
         clock, segments, over_at = self.world.clock, self.coordinator.segments, None
         replaced = segments.departed
         self._start_lanes(self.world.plan.lanes)
-        while self._start_suspects() or self._jobs:
+        while self._jobs:
             clock.run(self._job_has_ended, clock.now + LOOK_SECONDS)
             self._end_jobs()
             if segments.departed > replaced:
@@ -273,79 +263,13 @@ class LanesDriver:
     def _end_jobs(self):
         for job in [each for each in self._jobs if each.is_over()]:
             self._jobs.remove(job)
-            if job.lanes:
-                self.contents.clear()  # the numbers of lanes are those of the job
-                self.world.executors.cancel(self._outlived)
-                self.world.executors.cancel(job.tasks, self._survives)
-                self._outlived = job.tasks
-                for child in list(self.children.values()):
-                    while child.attempt.over and child.connection.known:  # their ends are known before the next job
-                        child.connection.tell_driver()
-
-    # Suspects.
-
-    def _is_idle(self):
-        return not self.coordinator.attempts() and all(job.lanes for job in self._jobs)
-
-    def _start_suspects(self):
-        if not self.world.plan.quarantine:
-            return False
-        running = sum(not job.lanes for job in self._jobs)
-        most = self.world.executors.slots() - running
-        taken = self.coordinator.take_suspects(most, idle=self._is_idle())
-        for owner, item in taken:
-            self._start_suspect(owner, item)
-        return bool(taken)
-
-    def _start_suspect(self, owner, item):
-        world = self.world
-        world.counts["suspects"] += 1
-        items = (attrs.evolve(item, origin=SUSPECT),)
-
-        def begin(attempt):
-            return Worker(
-                world,
-                lambda failure: StageChild(
-                    world, attempt, -1, item.id, items, self.segment_seconds, SUSPECT_PIECE_SECONDS
-                ),
-                is_lane=False,
-            )
-
-        def done(receipt, attempt, first):
-            if first:
-                self._jobs.remove(job)
-                self._suspect_ended(owner, receipt)
-
-        task = Task(f"suspect {item.id}", begin, done, SUSPECT_STEP)
-        job = Job([task], lanes=False)
-        self._jobs.append(job)
-        self._items[task] = job, owner, item
-        world.executors.lost_with = self._lost_with
-        world.executors.submit([task])
-
-    def _suspect_ended(self, owner, receipt):
-        done = SegmentDone(1, 0, receipt.messages, receipt.counts, receipt.seconds, receipt.closing_seconds)
-        task = receipt.task_run(stage=0, task=0, unstarted=0)
-        self.coordinator.suspect_ended(
-            owner, receipt.outcome, receipt.failure, done, self.world.clock.now, idle=self._is_idle(), task=task
-        )
-        self._ticks_soon()
-
-    def _lost_with(self, attempt):
-        """An executor is lost; return whether Spark gives up the job that an attempt belongs to: that of a suspect."""
-        if attempt.task not in self._items or attempt.task.ended:
-            return False
-        self.world.counts["suspects lost"] += 1
-        if not self.world.faults.strikes(Fault.SUSPECT_GIVEN_UP):
-            return False
-        job, owner, item = self._items[attempt.task]
-        attempt.task.ended = True
-        self._jobs.remove(job)
-        failure = Failure(item.id, KILLED, "its executors were lost")
-        done = SegmentDone(1, 0, (), (), 0.0, 0.0)
-        self.coordinator.suspect_ended(owner, Outcome(0), failure, done, self.world.clock.now, idle=self._is_idle())
-        self._ticks_soon()
-        return True
+            self.contents.clear()  # the numbers of lanes are those of the job
+            self.world.executors.cancel(self._outlived)
+            self.world.executors.cancel(job.tasks, self._survives)
+            self._outlived = job.tasks
+            for child in list(self.children.values()):
+                while child.attempt.over and child.connection.known:  # their ends are known before the next job
+                    child.connection.tell_driver()
 
 
 class StagesDriver:
@@ -361,6 +285,7 @@ class StagesDriver:
         world.driver = self
         self.unexpanded, self._expanded, self._fresh, self._begun = 0, set(), [], False
         self._receipts, self._arrives = [], False
+        self._stages = {}  # by number: the tasks of those that were not given up, and those without a receipt so far
         quarantine = Quarantine(MOST_FAILURES, HANG_SECONDS) if world.plan.quarantine else None
         self.run = StagedRunner().staged(
             self, world.plan.elements, world.fn, None, saving=saving, quarantine=quarantine
@@ -407,23 +332,19 @@ class StagesDriver:
         self._begun = True
         sent = pickle.loads(pickle.dumps(bundles))
         tasks = [self._task(number, at, *bundle, min_piece_seconds) for at, bundle in enumerate(sent)]
+        self._stages[number] = tasks, set(range(len(tasks)))
         self.world.note("stage", number, len(tasks))
         self.world.clock.at(0.05, self.world.executors.submit, tasks)
 
     def _task(self, stage, number, items, budget_seconds, min_piece_seconds):
         def begin(attempt):
-            return Worker(
-                self.world,
-                lambda failure: StageChild(
-                    self.world, attempt, stage, number, items, budget_seconds, min_piece_seconds
-                ),
-                is_lane=False,
-            )
+            child = StageChild(self.world, attempt, stage, number, items, budget_seconds, min_piece_seconds)
+            return Worker(self.world, child, is_lane=False)
 
         def done(receipt, attempt, first):
             self._tell(receipt)
 
-        return Task(f"task {stage}/{number}", begin, done)
+        return Task(f"task {stage}/{number}", begin, done, STAGE_STEP)
 
     def _tell(self, receipt):
         """Bring a receipt to the driver: some come late, as they are read from the end of the block, some twice."""
@@ -435,7 +356,10 @@ class StagesDriver:
             self.world.clock.at(seconds, self._arrive, pickle.dumps(receipt), Fault.DRIVER_DIES in struck)
 
     def _arrive(self, receipt, dies):
-        self._receipts.append(pickle.loads(receipt))
+        receipt = pickle.loads(receipt)
+        self._receipts.append(receipt)
+        _, missing = self._stages.get(receipt.stamp.stage, (None, set()))
+        missing.discard(receipt.stamp.task)
         if dies:
             raise DriverDied
 
@@ -455,5 +379,19 @@ class StagesDriver:
         """Nothing is open."""
 
     def suffer(self, fault, child):
-        """No fault hits it."""
-        self.world.faults.postpone(fault)
+        """A fault hits it, while a task takes a step."""
+        if self.world.executors.several_are_known():
+            self.give_up(*child.task)
+        else:
+            self.world.faults.postpone(fault)
+
+    def give_up(self, stage, task):
+        """Spark gives up a stage, since a task of it has lost its executor each time."""
+        tasks, missing = self._stages.pop(stage)
+        self.world.executors.cancel(tasks)
+        self.world.note("gives up", stage, task)
+        self.world.counts["tasks withdrawn"] += len(missing) - 1
+        self.world.clock.at(0.01, self._hears_of_the_end, stage, task, missing)
+
+    def _hears_of_the_end(self, stage, task, missing):
+        self._receipts += given_up("run", stage, missing, task, (), StageError("its executors were lost"))

@@ -60,7 +60,6 @@ class Executors:
         self._queue = deque()
         self.live = {}  # the attempts by number, in the order of their starts
         self._short_until = 0.0  # of memory
-        self.lost_with = lambda attempt: False  # a driver may give up a job whose executor was lost
 
     def slots(self):
         """Return how many tasks can run at once now."""
@@ -184,10 +183,10 @@ class Executors:
         elif fault is Fault.COPY:
             self._queue.append(attempt.task)
             self._launch()
-        elif fault in (Fault.EXECUTOR_LOST, Fault.SUSPECT_LOST):
+        elif fault is Fault.EXECUTOR_LOST:
             self._lose(attempt.host, fault)
         elif fault is Fault.INNOCENT_KILLED:
-            if not self._several_are_known() or not attempt.process.is_killed():
+            if not self.several_are_known() or not attempt.process.is_killed():
                 self.world.faults.postpone(fault)
                 return
             self._short_until = self.world.clock.now + SHORT_SECONDS
@@ -196,9 +195,9 @@ class Executors:
 
     def is_short_of_memory(self):
         """Return whether processes may be killed since others beside them have taken the memory."""
-        return self.world.clock.now < self._short_until and self._several_are_known()
+        return self.world.clock.now < self._short_until and self.several_are_known()
 
-    def _several_are_known(self):
+    def several_are_known(self):
         """Return whether several processes run that the driver knows of: it cannot know who takes memory else."""
         return sum(not attempt.process.is_cut() for attempt in self.live.values()) > 1
 
@@ -212,8 +211,7 @@ class Executors:
         self._free[host] = None
         for attempt in lost:
             self.end(attempt)
-            if not self.lost_with(attempt):
-                self._again(attempt.task)
+            self._again(attempt.task)
         self.world.clock.at(self.world.faults.random_of(fault).choice(RESTART_SECONDS), self._come, host)
         self._launch()
 

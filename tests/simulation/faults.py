@@ -6,11 +6,11 @@ from enum import Enum
 from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED
 
 # What has the opportunities for a fault.
-STEP, LANE_STEP, SUSPECT_STEP, MESSAGE, SEGMENT = "step", "lane's step", "suspect's step", "message", "segment"
+STEP, LANE_STEP, STAGE_STEP, MESSAGE, SEGMENT = "step", "lane's step", "stage's step", "message", "segment"
 TWIN_STEP, RECEIPT, ONCE = "twin's step", "receipt", "once"
 MUCH, SOME, RARE = (1, 3), (3, 10, 30), (20, 60, 200)  # one in so many opportunities
 
-SUSPECTS = "runner == 'lanes' and quarantine"  # there each has a job of its own
+LOST = "it takes its executor along"  # how a block fails, besides those of `sdf.quarantine.failures`
 
 
 class Fault(Enum):
@@ -41,12 +41,12 @@ class Fault(Enum):
     RECEIPT_DOUBLED = "a receipt comes twice", "executor", RECEIPT, SOME, "runner == 'stages'"
     EXPANDED_TWICE = "elements are expanded twice", "executor", ONCE, MUCH, "runner == 'stages' and late"
     WORKER_LOST = "a worker is lost with its child, nobody tells", "worker", ONCE, MUCH, "quarantine"
-    SUSPECT_LOST = "an executor is lost with a suspect", "executor", SUSPECT_STEP, MUCH, SUSPECTS
-    SUSPECT_GIVEN_UP = "the job of a suspect is given up", "executor", ONCE, (1,), SUSPECTS
-    RAISES = RAISED, "user", ONCE, MUCH, "quarantine"  # these four are the plan's bad blocks
+    STAGE_GIVEN_UP = "a stage is given up for an innocent task", "driver", STAGE_STEP, RARE, "quarantine"
+    RAISES = RAISED, "user", ONCE, MUCH, "quarantine"  # these five are the plan's bad blocks
     DIES = DIED, "user", ONCE, MUCH, "quarantine"
     IS_KILLED = KILLED, "user", ONCE, MUCH, "quarantine"
     HANGS = HUNG, "user", ONCE, MUCH, "quarantine"
+    TAKES_ALONG = LOST, "user", ONCE, MUCH, "quarantine"
 
     def __init__(self, says, actor, opportunity, rates, condition):
         self.says, self.actor, self.opportunity, self.rates = says, actor, opportunity, rates
@@ -57,7 +57,8 @@ class Fault(Enum):
         return bool(eval(self._condition, switches))
 
 
-BAD_BLOCKS = {RAISED: Fault.RAISES, DIED: Fault.DIES, KILLED: Fault.IS_KILLED, HUNG: Fault.HANGS}
+ALL_BAD = (Fault.RAISES, Fault.DIES, Fault.IS_KILLED, Fault.HANGS, Fault.TAKES_ALONG)
+BAD_BLOCKS = {fault.says: fault for fault in ALL_BAD}
 TWINS = ((Fault.COPY.name, 5, 6), (Fault.TWIN_CRASH.name, 10, 6))  # drawn together, as they seldom meet else
 LEAVERS = ((Fault.LEAVE.name, 3, 4), (Fault.TOLD_TO_LEAVE.name, 3, 4))
 DRAWN = [fault for fault in Fault if fault not in BAD_BLOCKS.values()]
@@ -138,8 +139,6 @@ def draw_faults(choose, **switches):
     found = choose.sample(can, min(count, len(can)))
     if Fault.LOG_END_LOST in found and Fault.DRIVER_DIES not in found:
         found.append(Fault.DRIVER_DIES)
-    if Fault.SUSPECT_GIVEN_UP in found and Fault.SUSPECT_LOST not in found:
-        found.append(Fault.SUSPECT_LOST)
     if Fault.TWIN_CRASH in found and Fault.COPY not in found:
         found.append(Fault.COPY)
     return tuple(

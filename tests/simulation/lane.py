@@ -1,19 +1,15 @@
-"""A lane: an attempt at it in a child of a worker, its segments, and its connection to the driver."""
+"""A lane: an attempt at it in a worker, its segments, and its connection to the driver."""
 
 import pickle
 from collections import deque
 
-from sdf.errors import CoordinatorError, ProcessError
+from sdf.errors import CoordinatorError
 from sdf.execution.measured_run import Running
 from sdf.lanes.heartbeat import LOOK_SECONDS
-from sdf.lanes.lane import WAIT, Lane, driver_id
+from sdf.lanes.lane import WAIT, Lane
 from sdf.lanes.messages import Hello, read, write
-from sdf.lanes.suspect_work import as_failed
-from sdf.quarantine.blocks import failure_of_part
-from sdf.quarantine.failures import HUNG, KILLED, Failure
 from simulation.faults import Fault
-from simulation.user import Dies
-from simulation.worker import HANG_SECONDS, Failed
+from simulation.worker import Failed
 
 MOST_BYTES = 10_000  # of a message of a lane
 
@@ -108,10 +104,9 @@ class LaneChild:
         driver: the driver.
         attempt: Spark's attempt at the task; None in scripted schedules.
         lane_number: the number of the lane.
-        failure: what the child before it in the same worker has to tell, or None.
     """
 
-    def __init__(self, world, driver, attempt, lane_number, failure=None):
+    def __init__(self, world, driver, attempt, lane_number):
         self.world, self.attempt, self.lane_number = world, attempt, lane_number
         self.name = next(world.numbers)
         self.connection = Connection(world, driver, self)
@@ -123,8 +118,6 @@ class LaneChild:
         self._looks_at = world.clock.now + LOOK_SECONDS
         task, tries = (0, 0) if attempt is None else (attempt.number, attempt.task.retries)
         self.connection.send(Hello(lane_number, f"host/{self.name}", world.clock.time(), 0, tries, task))
-        if failure is not None:
-            self.connection.send(as_failed(failure))
         self.lane = Lane(
             world.fn, clock=world.clock.monotonic, send=self.connection.send, segment_seconds=driver.segment_seconds
         )
@@ -158,7 +151,7 @@ class LaneChild:
     # What it runs.
 
     def steps(self):
-        """Yield the seconds of each step, None for a wait; raise `Failed` if a block fails."""
+        """Yield the seconds of each step, None for a wait; raise `Failed` if the process is killed."""
         saves = self.world.plan.saved
         while True:
             running = self.lane.advance()
@@ -180,24 +173,13 @@ class LaneChild:
 
     def _run(self, running):
         world, before = self.world, len(self.records)
-        try:
-            with running.outputs() as outputs:
-                yield from self._passes(self._choose.choice([0.0, 0.0, 0.1]) * world.plan.block_seconds * 10)
-                for output in outputs:
-                    if type(output) is Dies:
-                        world.bad_block(output.how)
-                        if output.how == HUNG:
-                            yield HANG_SECONDS
-                        raise Failed(Failure(driver_id(running.item), output.how, output.how))
-                    self.records.append(output)
-                    if self._killed:
-                        raise Failed(Failure(driver_id(running.item), KILLED, "killed though innocent"))
-                    yield from self._passes(world.seconds_of(output))
-        except ProcessError as error:
-            if not world.bad_raised(error):
-                raise
-            last = running.invoker.last_claimed
-            raise Failed(failure_of_part(driver_id(running.item), last, error, raised=True)) from error
+        with running.outputs() as outputs:
+            yield from self._passes(self._choose.choice([0.0, 0.0, 0.1]) * world.plan.block_seconds * 10)
+            for output in outputs:
+                self.records.append(output)
+                if self._killed:
+                    raise Failed
+                yield from self._passes(world.seconds_of(output))
         world.note("ran", self.name, running.item.id, len(self.records) - before)
 
     def _passes(self, seconds):

@@ -13,10 +13,10 @@ from sdf.lanes import lane
 from sdf.lanes import stealing as balance
 from sdf.lanes.assignment import Assignment
 from sdf.lanes.coordinator import Coordinator
-from sdf.lanes.delayed_work import DelayedWork
 from sdf.lanes.late_elements import LateElements
 from sdf.lanes.messages import Sealed
 from sdf.quarantine import suspects
+from sdf.quarantine.failures import WITHDRAWN
 from sdf.saving.history import History
 from sdf.saving.saving import Saving
 from sdf.scheduling.ledger import Ledger
@@ -275,13 +275,13 @@ def what_lies_behind_a_bad_block_is_forgotten(patch):
     )
 
 
-def work_of_a_lost_worker_is_held_back_for_ever(patch):
-    add = DelayedWork.add
+def what_a_stage_that_was_given_up_had_is_forgotten(patch):
+    failed_attempt = suspects.Suspects.failed_attempt
 
-    def for_ever(self, held_lane, item, due):
-        add(self, held_lane, item, due + 1e9 if item.origin != "deferred" else due)
+    def forgotten(self, items, failure, *, idle):
+        return failed_attempt(self, [] if failure.how == WITHDRAWN else items, failure, idle=idle)
 
-    patch.setattr(DelayedWork, "add", for_ever)
+    patch.setattr(suspects.Suspects, "failed_attempt", forgotten)
 
 
 # Deferrals.
@@ -303,8 +303,7 @@ def a_deferral_loses_its_rest(patch):
 ALL = {}
 LANES, LANES_KEPT = {"runner": "lanes"}, {"runner": "lanes", "saved": False}
 LATE = {"runner": "lanes", "late": True}
-LANES_SAVED = {"runner": "lanes", "saved": True, "quarantine": False}
-LANES_FAILING = {"runner": "lanes", "quarantine": True}
+LANES_SAVED = {"runner": "lanes", "saved": True}
 SAVED, QUARANTINE = {"saved": True}, {"quarantine": True}
 STAGES, STAGES_TABLES = {"runner": "stages"}, {"runner": "stages", "tables": True}
 
@@ -333,9 +332,9 @@ MUTANTS = {
     rows_behind_forgotten: (STAGES_TABLES, 0, TWICE),
     stage_replayed_without_truncation: (STAGES_TABLES, 0, "a replay gave something else|" + TWICE),
     a_part_of_a_row_begins_one_block_late: (STAGES_TABLES, 0, "not exactly once|OutputError"),
-    one_death_beside_others_convicts: (QUARANTINE, 27, "an innocent block is set aside"),
+    one_death_beside_others_convicts: (QUARANTINE, 1, "an innocent block is set aside"),
     a_hint_is_always_believed: (QUARANTINE, 0, "an innocent block is set aside|a bad block is not set aside"),
     what_lies_behind_a_bad_block_is_forgotten: (QUARANTINE, 0, TWICE + "|" + HANGS),
-    work_of_a_lost_worker_is_held_back_for_ever: (LANES_FAILING, 0, HANGS),
+    what_a_stage_that_was_given_up_had_is_forgotten: (QUARANTINE, 0, HANGS + "|" + TWICE),
     a_deferral_loses_its_rest: (ALL, 0, TWICE + "|" + SEGMENT),
 }

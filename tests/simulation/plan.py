@@ -7,19 +7,19 @@ import random
 import attrs
 
 from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED
-from simulation.faults import DRAWN, Fault, draw_faults
+from simulation.faults import DRAWN, LOST, Fault, draw_faults
 from simulation.user import KINDS, blocks_of
 
 LANES, STAGES = "lanes", "stages"
 SWITCHES = ("saved", "late", "tables", "quarantine")
-HOWS = (RAISED, RAISED, RAISED, DIED, KILLED, HUNG)
+HOWS = (RAISED, RAISED, RAISED, DIED, KILLED, HUNG, LOST)
 
 
 def is_possible(*, runner, saved, late, tables, quarantine):
     """Return whether the product has this combination of switches today."""
     if saved and late:  # a saved run expands all elements before it begins
         return False
-    return not (quarantine and runner == LANES and not saved)  # lanes set nothing aside unless the run is saved
+    return not (quarantine and runner == LANES)  # lanes set nothing aside
 
 
 COMBINATIONS = [
@@ -152,11 +152,10 @@ BLOCKS = 10_000
 RAISING, KILLING, HANGING = 30, 5, 2
 
 
-def ten_thousand(seed, *, runner, saved):
+def ten_thousand(seed, *, saved):
     """Draw a plan over 10,000 blocks of which 30 raise, 5 kill their process and 2 hang, and all faults strike."""
     choose = random.Random(f"{seed} ten thousand")
-    switches = {"runner": runner, "saved": saved, "late": runner == STAGES and not saved, "tables": False}
-    switches["quarantine"] = True
+    switches = {"runner": STAGES, "saved": saved, "late": not saved, "tables": False, "quarantine": True}
     count = choose.choice([1, 3, 20, 200])
     bounds = [0, *sorted(choose.sample(range(1, BLOCKS), count - 1)), BLOCKS]
     kinds = ("", "fast", "parts", "unsized", "ahead", "defers", "hold 7", "hold 100")
@@ -169,10 +168,7 @@ def ten_thousand(seed, *, runner, saved):
         draw(seed, **switches),
         elements=elements,
         bad=tuple((*block, how) for block, how in zip(blocks, hows, strict=True)),
-        faults=tuple(
-            (fault.name, 20 * max(fault.rates), 1 if fault is Fault.SUSPECT_GIVEN_UP else 10) for fault in can
-        ),
-        lanes=choose.randint(2, 8),
+        faults=tuple((fault.name, 20 * max(fault.rates), 10) for fault in can),
         hosts=choose.randint(2, 4),
         slots=choose.randint(1, 3),
         parts=choose.randint(2, 4) if switches["late"] else 1,

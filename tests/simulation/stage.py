@@ -1,4 +1,4 @@
-"""An attempt at a stage's task, or at the task of a suspect beside lanes: a bundle with its timekeeper."""
+"""An attempt at a stage's task: a bundle with its timekeeper."""
 
 from sdf.errors import ProcessError
 from sdf.execution.bundle import Bundle
@@ -8,6 +8,7 @@ from sdf.quarantine.blocks import failure_of
 from sdf.quarantine.failures import HUNG, KILLED, Failure
 from sdf.scheduling.commit_interval import budget_of_retry
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
+from simulation.faults import LOST
 from simulation.user import Dies
 from simulation.worker import HANG_SECONDS, Failed
 
@@ -24,6 +25,7 @@ class StageChild:
 
     def __init__(self, world, attempt, stage, number, items, budget_seconds, min_piece_seconds):
         self.world, self._attempt = world, attempt
+        self.task = stage, number
         self._items, self._min_piece_seconds = items, min_piece_seconds
         self._retries = attempt.task.retries
         saved = world.plan.saved
@@ -50,6 +52,9 @@ class StageChild:
             for output in bundle.outputs():
                 if type(output) is Dies:
                     world.bad_block(output.how)
+                    if output.how == LOST:
+                        world.driver.give_up(*self.task)
+                        yield 0.0  # it is gone
                     if output.how == HUNG:
                         yield HANG_SECONDS
                     raise Failed(self._failure(output.how, output.how))
@@ -105,5 +110,5 @@ class StageChild:
         """Nobody hears of it."""
 
     def suffer(self, fault):
-        """No fault hits it alone."""
-        self.world.faults.postpone(fault)
+        """Faults hit its stage, none it alone."""
+        self.world.driver.suffer(fault, self)

@@ -286,18 +286,18 @@ BAD = {("1003", 3): OffsetRange(1, 2), ("2003", 3): OffsetRange(2, 3), ("501", 1
 LOST = {("1003", 1), ("2003", 2), ("501", 0)}
 
 
-@pytest.mark.parametrize("runner", [None, *RUNNERS], ids=["run_sdf", "StagedRunner", "LiveRunner"])
-def test_a_bad_block_of_a_small_element_is_set_aside_alone(sc, runner, tmp_path):
+@pytest.mark.parametrize("saved", [False, True], ids=["run_sdf", "save_sdf"])
+def test_a_bad_block_of_a_small_element_is_set_aside_alone(sc, saved, tmp_path):
     """By its element, as if there were no table; all other records of the table are there."""
     elements = sc.parallelize(SMALL, 3)
-    if runner is None:
+    if not saved:
         outputs = run_sdf(elements, BadFn(), on_failure="quarantine")
         found, failed = sorted(outputs["main"].collect()), outputs["failed"].collect()
     else:
         sink = FolderSink(tmp_path / "out")
-        failed = save_sdf(elements, BadFn(), sink, runner=runner, on_failure="quarantine").failures
+        failed = save_sdf(elements, BadFn(), sink, on_failure="quarantine").failures
         found = rows(tmp_path / "out")
-        again = save_sdf(elements, BadFn(), sink, runner=runner, on_failure="quarantine").failures
+        again = save_sdf(elements, BadFn(), sink, on_failure="quarantine").failures
         assert {block.element: block.restriction for block in again} == BAD
     assert {block.element: block.restriction for block in failed} == BAD
     assert found == sorted(row for row in expected(SMALL).elements() if row not in LOST)

@@ -154,7 +154,7 @@ MUTANTS = {
     ),
     "what stays with a lane is reported as work items of its own": (
         "lanes/lane.py",
-        "self._executor.end(driver_id(running.item))",
+        "self._executor.end(_driver_id(running.item))",
         "self._executor.end()",
         "lanes/test_lane.py::test_a_lane_says_no_more_however_many_parts_stay_with_it",
     ),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sdf import DoFn, FailedBlock, LiveRunner, RateLimit, StagedRunner, run_sdf, save_sdf
+from sdf import DoFn, FailedBlock, LiveRunner, RateLimit, StagedRunner, retry_failed, run_sdf, save_sdf
 from sdf.errors import (
     InvalidTypeError,
     InvalidValueError,
@@ -206,6 +206,43 @@ def test_wrong_options_are_refused_before_any_job(sc):
     ]:
         with pytest.raises(kind, match=pattern):
             run_sdf(rdd, fn, **options)
+    with pytest.raises(InvalidTypeError, match=r"save_sdf\(\) cannot set blocks aside with a LiveRunner"):
+        save_sdf(rdd, fn, TextFiles("never"), on_failure="quarantine", runner=LiveRunner())
+    with pytest.raises(InvalidTypeError, match=r"retry_failed\(\) cannot set blocks aside with a LiveRunner"):
+        retry_failed(sc, fn, TextFiles("never"), runner=LiveRunner())
+
+
+# A block that takes its worker or its executor along: nobody is left to tell what happened.
+
+
+class TakesItsWorkerAlongFn(BadFn):
+    """A bad block kills its worker and the child in which it runs, whenever it runs."""
+
+    def read(self, element, block):
+        if (element, block) in self.bad:
+            for pid in (os.getppid(), os.getpid()):
+                os.kill(pid, signal.SIGKILL)
+        return {"element": element, "block": block}
+
+
+def test_a_block_that_takes_its_worker_along_is_set_aside(sc):
+    """Spark gives up its stage; all other records are there once, those of the other tasks of the stage, too."""
+    fn = TakesItsWorkerAlongFn({(1, 50)})
+    outputs = run_sdf(sc.parallelize(range(3), 3), fn, on_failure="quarantine")
+    assert sorted(tuple(row.values()) for row in outputs["main"].collect()) == of_all_but(fn.bad)
+    (block,) = outputs["failed"].collect()
+    assert set_aside([block]) == [(1, 50, 51)]
+    assert "its executors were lost" in block.error
+
+
+def test_one_in_a_saved_run(sc, tmp_path):
+    """Among small elements, too: those run alone then, one after the other."""
+    fn = TakesItsWorkerAlongFn({(7, 0)})
+    fn.get_initial_restriction = lambda element: (0, 1)
+    summary = save_sdf(sc.parallelize(range(20), 2), fn, JsonLinesFiles(tmp_path / "out"), on_failure="quarantine")
+    assert rows(tmp_path / "out") == [(element, 0) for element in range(20) if element != 7]
+    assert set_aside(summary.failures) == [(7, 0, 1)]
+    assert summary.failures[0].attempts > 2  # beside others, and twice while nothing else ran
 
 
 # Saved runs.
@@ -316,18 +353,8 @@ ODD = {
 }
 
 
-WITH_THE_OTHER = pytest.mark.slow("the same test with the other runner")
-
-
-@pytest.mark.parametrize(
-    ("runner", "what"),
-    [
-        pytest.param(runner, what, id=f"{what}-{name}Runner", marks=() if name == often else WITH_THE_OTHER)
-        for what, often in zip(ODD, ["Staged", "Live", "Staged", "Live", "Live"], strict=True)
-        for name, runner in {"Staged": StagedRunner(), "Live": LiveRunner()}.items()
-    ],
-)
-def test_odd_failures_are_set_aside_in_a_saved_run(sc, tmp_path, what, runner):
+@pytest.mark.parametrize("what", ODD)
+def test_odd_failures_are_set_aside_in_a_saved_run(sc, tmp_path, what):
     """A very long message, what is no Exception, and a process that leaves another behind.
 
     That one ends with it, and if it has left its group of processes, nothing waits for it.
@@ -335,7 +362,7 @@ def test_odd_failures_are_set_aside_in_a_saved_run(sc, tmp_path, what, runner):
     noted = tmp_path / "noted"
     noted.mkdir()
     sink = TextFiles(str(tmp_path / "out"))
-    options = {"on_failure": "quarantine", "block_seconds": 3.0, "runner": runner}
+    options = {"on_failure": "quarantine", "block_seconds": 3.0}
     summary = save_sdf(sc.parallelize([what]), OddFn(noted), sink, **options)
     assert summary.records == summary.report.records == 9
     (failed,) = summary.failures
@@ -380,10 +407,9 @@ class CallsFn(DoFn):
             yield f"{element} {block}"
 
 
-@pytest.mark.parametrize("runner", [StagedRunner(max_tasks=1), LiveRunner()], ids=lambda runner: type(runner).__name__)
-def test_a_block_that_waits_for_its_rate_limit_does_not_hang(sc, tmp_path, runner):
+def test_a_block_that_waits_for_its_rate_limit_does_not_hang(sc, tmp_path):
     """For longer than block_seconds."""
-    options = {"on_failure": "quarantine", "block_seconds": 1.2, "runner": runner}
+    options = {"on_failure": "quarantine", "block_seconds": 1.2, "runner": StagedRunner(max_tasks=1)}
     limits = {"api": RateLimit("api", per_second=0.5)}
     sink = TextFiles(str(tmp_path / "out"))
     summary = save_sdf(sc.parallelize(["a"]), CallsFn(), sink, side_inputs=limits, **options)
@@ -409,11 +435,10 @@ class FooterFn(DoFn):
             raise ValueError("what was read does not add up")
 
 
-@pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
-def test_what_raises_after_its_refused_claim_is_found(sc, tmp_path, runner):
+def test_what_raises_after_its_refused_claim_is_found(sc, tmp_path):
     """The position claimed last lies behind the part, so it is no hint."""
     sink = ParquetFiles(str(tmp_path / "out"))
-    summary = save_sdf(sc.parallelize([0]), FooterFn(49), sink, on_failure="quarantine", runner=runner)
+    summary = save_sdf(sc.parallelize([0]), FooterFn(49), sink, on_failure="quarantine")
     assert rows(tmp_path / "out") == [(0, block) for block in range(0, BLOCKS, 7) if block != 49]
     assert set_aside(summary.failures) == [(0, 49, 50)]
 
@@ -446,10 +471,9 @@ class ClosingFiles(TextFiles):
         return message
 
 
-@pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
-def test_no_block_is_blamed_for_what_comes_after_the_last_one(sc, tmp_path, runner):
+def test_no_block_is_blamed_for_what_comes_after_the_last_one(sc, tmp_path):
     """Neither `finish_bundle` nor a sink that closes its file is a block that hangs; an error there fails the run."""
-    elements, options = sc.parallelize(["a"]), {"on_failure": "quarantine", "runner": runner}
+    elements, options = sc.parallelize(["a"]), {"on_failure": "quarantine"}
     summary = save_sdf(elements, ClosingFn(1.5), ClosingFiles(str(tmp_path / "out")), block_seconds=1.0, **options)
     assert (summary.records, summary.failures) == (10, ())
     with pytest.raises(ProcessError, match=r"ClosingFn.finish_bundle\(\) raised ValueError: no license"):

@@ -10,12 +10,12 @@ from support.crashing import Points
 from support.fns import SlowCountFn, expected
 from support.saving import ELEMENTS, Death, Life, nobody, passing, rows
 
-from sdf import LiveRunner, StagedRunner
+from sdf import StagedRunner
 from sdf.errors import JournalFencedError
 from sdf.journal import tool
 from sdf.saving.tool import run
 
-CASES = [(StagedRunner(), "LinesSink"), (LiveRunner(), "FolderSink")]
+SINKS = ["LinesSink", "FolderSink"]
 RAISE = {("b", 0), ("c", 17), ("c", 59), ("d", 3)}
 KILL = ("c", 30)
 BAD = sorted({*RAISE, KILL})
@@ -35,19 +35,18 @@ class FaultyFn(SlowCountFn):
 
 
 def every(some, more, soaking):
-    """Parametrize with runner, sink and the step between the points that are tried."""
+    """Parametrize with sink and the step between the points that are tried."""
     few = [
-        pytest.param(*case, step, id=f"{type(case[0]).__name__}-{step}", marks=marks)
+        pytest.param(sink, step, marks=marks)
         for step, marks in ((some, ()), (more, pytest.mark.slow(f"the same test in larger steps of {some}")))
-        for case in CASES
+        for sink in SINKS
     ]
-    many = [pytest.param(*case, soaking, id=f"{type(case[0]).__name__}-{soaking}", marks=pytest.mark.soak)
-            for case in CASES]  # fmt: skip
-    return pytest.mark.parametrize(("runner", "sink", "step"), [*few, *many])
+    many = [pytest.param(sink, soaking, marks=pytest.mark.soak) for sink in SINKS]
+    return pytest.mark.parametrize(("sink", "step"), [*few, *many])
 
 
-def save(sc, folder, runner, sink, points):
-    return saving.run(sc, folder, runner, points, FaultyFn(0.004), sink, on_failure="quarantine")
+def save(sc, folder, sink, points):
+    return saving.run(sc, folder, StagedRunner(), points, FaultyFn(0.004), sink, on_failure="quarantine")
 
 
 def check_end(folder, summary):
@@ -67,18 +66,18 @@ def whole(module_sc, tmp_path_factory):
     """Give a function that runs undisturbed, once for all tests, and returns the points that were passed."""
 
     @functools.cache
-    def points_of(runner_type, sink):
+    def points_of(sink):
         folder, points = tmp_path_factory.mktemp("whole"), Life()
-        check_end(folder, save(module_sc, folder, runner_type(), sink, points))
+        check_end(folder, save(module_sc, folder, sink, points))
         return points.seen
 
-    return lambda runner, sink: points_of(type(runner), sink)
+    return points_of
 
 
 @every(120, 80, 1)
-def test_a_run_with_bad_blocks_survives_a_death_at_every_point(sc, tmp_path, whole, runner, sink, step):
+def test_a_run_with_bad_blocks_survives_a_death_at_every_point(sc, tmp_path, whole, sink, step):
     """Every third time its second driver dies, too. What was set aside before a death stays so, and is not lost."""
-    points = whole(runner, sink)
+    points = whole(sink)
     tried = range(1, len(points) + 1, step)
     died, wanted = [], 0
     for number, at in enumerate(tried):
@@ -87,7 +86,7 @@ def test_a_run_with_bad_blocks_survives_a_death_at_every_point(sc, tmp_path, who
         seen = []
         for life in (Life(at), Life(7 + 13 * number % 60) if number % 3 == 0 else nobody, nobody):
             with suppress(Death):
-                check_end(folder, save(sc, folder, runner, sink, life))
+                check_end(folder, save(sc, folder, sink, life))
             wanted += life is not nobody
             died += life.seen[-1:] if life is not nobody and life.dead else []
             seen += [] if life is nobody else life.seen
@@ -100,9 +99,9 @@ def test_a_run_with_bad_blocks_survives_a_death_at_every_point(sc, tmp_path, who
 
 
 @every(120, 60, 3)
-def test_of_two_drivers_of_a_run_with_bad_blocks_one_saves_it(sc, tmp_path, whole, runner, sink, step):
+def test_of_two_drivers_of_a_run_with_bad_blocks_one_saves_it(sc, tmp_path, whole, sink, step):
     """One stops at any point, as by SIGSTOP, while the other one begins and ends; then it goes on: it has lost."""
-    points = whole(runner, sink)
+    points = whole(sink)
     tried = range(1, len(points) + 1, step)
     overtaken = 0
     for at in tried:
@@ -110,12 +109,12 @@ def test_of_two_drivers_of_a_run_with_bad_blocks_one_saves_it(sc, tmp_path, whol
         folder.mkdir()
 
         def overtake(folder=folder):
-            check_end(folder, save(sc, folder, runner, sink, nobody))
+            check_end(folder, save(sc, folder, sink, nobody))
 
         try:
-            check_end(folder, save(sc, folder, runner, sink, Points(overtake, at)))
+            check_end(folder, save(sc, folder, sink, Points(overtake, at)))
         except JournalFencedError:
             overtaken += 1
-        check_end(folder, save(sc, folder, runner, sink, nobody))
+        check_end(folder, save(sc, folder, sink, nobody))
     print(f"\n{len(points)} points: of {len(tried)} drivers {overtaken} were overtaken")
     assert overtaken > 0.3 * len(tried)

@@ -13,7 +13,7 @@ import pytest
 from support.crashing import Points
 from support.saving import CallsArePoints, Death, Life, LinesSink, nobody, passing
 
-from sdf import DoFn, LiveRunner, StagedRunner, TaggedOutput, UnsplittableTracker, abort_save, retry_failed, save_sdf
+from sdf import DoFn, TaggedOutput, UnsplittableTracker, abort_save, retry_failed, save_sdf
 from sdf.errors import (
     InvalidTypeError,
     InvalidValueError,
@@ -26,7 +26,6 @@ from sdf.journal import tool
 from sdf.saving.tool import run
 from sdf.sinks import DataSourceSink, DeltaTable, JsonLinesFiles, ParquetFiles, Sink, SqlTable, TextFiles
 
-RUNNERS = [StagedRunner(), LiveRunner()]
 BLOCKS = 30
 BAD = {(0, 0), (0, 1), (1, 17), (2, BLOCKS - 1)}
 ALL = sorted((element, block) for element in range(3) for block in range(BLOCKS))
@@ -133,31 +132,23 @@ def without(bad):
 
 
 def every_sink(*some):
-    """Parametrize with the sinks and a runner each, a few of them in `make test`."""
-    rest = pytest.mark.slow("test_what_was_mended_is_added_once[JsonLinesFiles-Staged] and [DeltaTable-Live]")
-    return pytest.mark.parametrize(
-        ("kind", "runner"),
-        [
-            pytest.param(
-                kind, RUNNERS[at % 2], id=f"{kind}-{'Live' if at % 2 else 'Staged'}", marks=() if kind in some else rest
-            )
-            for at, kind in enumerate(SINKS)
-        ],
-    )
+    """Parametrize with the sinks, a few of them in `make test`."""
+    rest = pytest.mark.slow("test_what_was_mended_is_added_once[JsonLinesFiles] and [DeltaTable]")
+    return pytest.mark.parametrize("kind", [pytest.param(kind, marks=() if kind in some else rest) for kind in SINKS])
 
 
 @every_sink("JsonLinesFiles", "DeltaTable")
-def test_what_was_mended_is_added_once(sc, tmp_path, kind, runner):
+def test_what_was_mended_is_added_once(sc, tmp_path, kind):
     """A block that fails again waits for the next retry; then there is nothing to do, for either call."""
     make, read = SINKS[kind]
     path, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
-    saved = save(sc, make(path), checkpoint, runner=runner)
+    saved = save(sc, make(path), checkpoint)
     assert read(path) == without(BAD)
-    some = retry(sc, make(path), checkpoint, {(1, 17)}, runner=runner)
+    some = retry(sc, make(path), checkpoint, {(1, 17)})
     assert of(some.failures) == [(1, 17)]
     assert not some.resumed
     assert read(path) == without({(1, 17)})
-    rest = retry(sc, make(path), checkpoint, runner=runner)
+    rest = retry(sc, make(path), checkpoint)
     assert rest.failures == ()
     assert rest.records == len(ALL)
     assert rest.files >= saved.files
@@ -278,11 +269,11 @@ class PointsDelta(CallsArePoints, DeltaTable):
     """A sink that appends."""
 
 
-CASES = [(StagedRunner(), LinesSink, lines, "Staged-lines"), (LiveRunner(), PointsDelta, delta, "Live-delta")]
+CASES = [(LinesSink, lines, "lines"), (PointsDelta, delta, "delta")]
 
 
 def every(some, more, soaking, *, cases=2):
-    """Parametrize with runner, sink, how to read it, and the step between the points that are tried.
+    """Parametrize with sink, how to read it, and the step between the points that are tried.
 
     In `make test` with so many of the cases.
     """
@@ -292,19 +283,19 @@ def every(some, more, soaking, *, cases=2):
         for *case, name in (CASES[:cases] if step == some else CASES)
     ]
     many = [pytest.param(*case, soaking, id=f"{name}-{soaking}", marks=pytest.mark.soak) for *case, name in CASES]
-    return pytest.mark.parametrize(("runner", "sink", "read", "step"), [*few, *many])
+    return pytest.mark.parametrize(("sink", "read", "step"), [*few, *many])
 
 
 class Home:
     """A saved run with blocks that were set aside, as often as it is wanted, always in the same place."""
 
-    def __init__(self, sc, folder, runner, sink, read):
-        self.sc, self.runner, self.read = sc, runner, read
+    def __init__(self, sc, folder, sink, read):
+        self.sc, self.read = sc, read
         self.path, self.kept = folder / "home", folder / "kept"
         self.sink = sink(str(self.path / "out"))
         self.path.mkdir()
         with passing(nobody):
-            save(sc, self.sink, str(self.path / "log"), runner=runner)
+            save(sc, self.sink, str(self.path / "log"))
         shutil.copytree(self.path, self.kept)
 
     def renew(self):
@@ -313,7 +304,7 @@ class Home:
 
     def retry(self, points, **faults):
         with passing(points):
-            return retry(self.sc, self.sink, str(self.path / "log"), runner=self.runner, commit_seconds=0.05, **faults)
+            return retry(self.sc, self.sink, str(self.path / "log"), commit_seconds=0.05, **faults)
 
     def rows(self):
         return self.read(str(self.path / "out"))
@@ -337,14 +328,14 @@ class Home:
 
 @pytest.fixture(scope="module")
 def home(module_sc, tmp_path_factory):
-    """Give a function that returns the run of a runner and a sink as it was saved, once for all tests."""
+    """Give a function that returns the run of a sink as it was saved, once for all tests."""
 
     @functools.cache
-    def made(runner_type, sink, read):
-        return Home(module_sc, tmp_path_factory.mktemp("retried"), runner_type(), sink, read)
+    def made(sink, read):
+        return Home(module_sc, tmp_path_factory.mktemp("retried"), sink, read)
 
-    def home_of(runner, sink, read):
-        found = made(type(runner), sink, read)
+    def home_of(sink, read):
+        found = made(sink, read)
         found.renew()
         return found
 
@@ -353,9 +344,9 @@ def home(module_sc, tmp_path_factory):
 
 # Dear: each death is followed by a run.
 @every(41, 27, 1)  # the last of three is far from the end: a live run may pass fewer points than the one before it
-def test_a_retry_survives_a_death_at_every_point(home, runner, sink, read, step):
+def test_a_retry_survives_a_death_at_every_point(home, sink, read, step):
     """The same call ends it. Soaking, no point is left out. Nothing is there before its commit, and nothing twice."""
-    home = home(runner, sink, read)
+    home = home(sink, read)
     points = home.points
     assert {"after prepare", "before commit", "after commit", "before clean"} <= set(points)
     assert sink is not LinesSink or "after link" in points[points.index("before commit") :]
@@ -387,9 +378,9 @@ def test_a_retry_survives_a_death_at_every_point(home, runner, sink, read, step)
 
 
 @every(57, 19, 2)
-def test_of_two_drivers_that_retry_one_adds(home, runner, sink, read, step):
+def test_of_two_drivers_that_retry_one_adds(home, sink, read, step):
     """One stops at any point, as by SIGSTOP, while the other one begins and ends; then it goes on: it has lost."""
-    home = home(runner, sink, read)
+    home = home(sink, read)
     points = home.points
     overtaken = 0
     tried = range(1, len(points) + 1, step)
@@ -410,9 +401,9 @@ def test_of_two_drivers_that_retry_one_adds(home, runner, sink, read, step):
 
 
 @every(90, 30, 2, cases=1)
-def test_a_retry_in_which_blocks_fail_again_survives_a_death_at_every_point(home, runner, sink, read, step):
+def test_a_retry_in_which_blocks_fail_again_survives_a_death_at_every_point(home, sink, read, step):
     """One raises, one ends its process: both are listed, all others are added once, and the next retry adds the two."""
-    home = home(runner, sink, read)
+    home = home(sink, read)
     faults, points = {"bad": {(1, 17)}, "deadly": {(0, 1)}}, Life()
     again = [(0, 1), (1, 17)]
     assert of(home.retry(points, **faults).failures) == again
@@ -446,7 +437,7 @@ class DiesInClean(Life):
 
 def test_the_next_retry_removes_what_one_that_died_at_its_end_has_left(home):
     """It begins another commit, so nobody would come back to that of the dead driver."""
-    home = home(StagedRunner(), LinesSink, lines)
+    home = home(LinesSink, lines)
     with pytest.raises(Death):
         home.retry(DiesInClean(), bad={(1, 17)})
     assert list(home.path.rglob("*stage-*")) != []
@@ -455,9 +446,9 @@ def test_the_next_retry_removes_what_one_that_died_at_its_end_has_left(home):
 
 
 @every(45, 15, 3, cases=1)
-def test_a_retry_may_not_go_on_if_one_that_died_had_overtaken_it(home, runner, sink, read, step):
+def test_a_retry_may_not_go_on_if_one_that_died_had_overtaken_it(home, sink, read, step):
     """The other one dies at any of its points; a third one ends what they began."""
-    home = home(runner, sink, read)
+    home = home(sink, read)
     points = len(home.points)
     tried = range(1, points + 1, step)
     died = overtaken = 0

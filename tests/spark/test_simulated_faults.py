@@ -40,13 +40,10 @@ def test_a_lane_whose_connection_breaks_is_run_again(retries, tmp_path):
     assert result.collect() == first
 
 
-@RUNNERS
-def test_no_block_is_blamed_for_a_process_that_was_killed_beside_others(retries, tmp_path, runner):
+def test_no_block_is_blamed_for_a_process_that_was_killed_beside_others(retries, tmp_path):
     """Once, as by the system when others have taken the memory: in the next try it does not fail."""
     fn = FailsAt(tmp_path / "marker", 20, kill_worker)
-    summary = save_sdf(
-        retries.parallelize(SKEWED), fn, FolderSink(tmp_path / "out"), runner=runner, on_failure="quarantine"
-    )
+    summary = save_sdf(retries.parallelize(SKEWED), fn, FolderSink(tmp_path / "out"), on_failure="quarantine")
     assert (tmp_path / "marker").exists()
     assert summary.failures == ()
     assert Counter(rows(tmp_path / "out")) == expected(SKEWED)

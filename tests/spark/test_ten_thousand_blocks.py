@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, save_sdf
+from sdf import DoFn, OffsetRange, save_sdf
 from sdf.sinks import JsonLinesFiles
 from sdf.spark.jobs import slot_counter
 
@@ -91,8 +91,7 @@ def executors_of(sc):
 
 
 @pytest.mark.parametrize("seed", ELEMENTS)
-@pytest.mark.parametrize("runner", [StagedRunner(), LiveRunner()], ids=lambda runner: type(runner).__name__)
-def test_the_bad_blocks_are_set_aside_and_all_others_are_saved_once(cluster, runner, seed, tmp_path):
+def test_the_bad_blocks_are_set_aside_and_all_others_are_saved_once(cluster, seed, tmp_path):
     """With about k * (log2 n + 1) runs of work that failed, at most; none of them is a failed task to Spark."""
     chance = random.Random(seed)
     places = chance.sample(range(BLOCKS), 37)
@@ -107,7 +106,6 @@ def test_the_bad_blocks_are_set_aside_and_all_others_are_saved_once(cluster, run
         cluster.parallelize(elements, 4),
         SomeBadFn(tmp_path / "noted", bad),
         JsonLinesFiles(str(tmp_path / "out")),
-        runner=runner,
         on_failure="quarantine",
         block_seconds=BLOCK_SECONDS,
         commit_seconds=5.0,
@@ -118,7 +116,7 @@ def test_the_bad_blocks_are_set_aside_and_all_others_are_saved_once(cluster, run
     failed_tasks = sum(executor.failedTasks() for executor in executors) - failed_before
     runs = Counter((tmp_path / "noted").read_text().split("\n")[:-1])
     print(
-        f"{cluster.master.replace('spark://', 'standalone ')}, {type(runner).__name__}, seed {seed}: {seconds:.1f} s, "
+        f"{cluster.master.replace('spark://', 'standalone ')}, seed {seed}: {seconds:.1f} s, "
         f"{summary.records:,} records of {len(elements)} elements, {len(summary.failures)} blocks set aside; "
         f"{runs.total()} runs of work that failed ({', '.join(f'{count} {what}' for what, count in runs.items())}); "
         f"{failed_tasks} tasks that failed to Spark"

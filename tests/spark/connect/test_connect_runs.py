@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -104,7 +105,7 @@ def test_each_output_is_a_dataframe_and_side_inputs_are_collected(spark, tmp_pat
     assert rows(results["odd"]) == [row for row in NUMBERS if row[1] >= 3 and row[1] % 2]
 
 
-BAD = {("a", 3): "raises", ("c", 500): "exits"}
+BAD = {("a", 3): "raises", ("c", 500): "exits", ("c", 501): "takes its worker along"}
 
 
 class BadFn(CountFn):
@@ -115,27 +116,28 @@ class BadFn(CountFn):
             what = BAD.get((row["name"], row["number"]))
             if what == "raises":
                 raise ValueError("no number")
-            if what == "exits":
+            if what == "takes its worker along":
+                os.kill(os.getppid(), signal.SIGKILL)
+            if what:
                 os._exit(7)
             yield row
 
 
-@pytest.mark.parametrize("runner", [None, LiveRunner()])
-def test_blocks_that_fail_are_a_dataframe(request, spark, tmp_path, runner):
+def test_blocks_that_fail_are_a_dataframe(spark, tmp_path):
     """Of texts, as elements and restrictions may be of any type; all else is there once."""
-    if runner is not None and "connect" in request.node.name:
-        pytest.skip("there are no lanes on Spark Connect")
     frame = spark.createDataFrame(COUNTS, "name string, count long")
     schema = "name string, number int"
-    results = run_sdf(frame, BadFn(), schema=schema, staging=tmp_path, on_failure="quarantine", runner=runner)
+    results = run_sdf(frame, BadFn(), schema=schema, staging=tmp_path, on_failure="quarantine")
     assert rows(results["main"]) == [row for row in NUMBERS if row not in BAD]
-    assert len(results["main"].report.failures) == 2
+    assert len(results["main"].report.failures) == 3
     failed = sorted((row.restriction, row.error) for row in results["failed"].collect())
     assert [restriction for restriction, _ in failed] == [
         "OffsetRange(start=3, stop=4)",
         "OffsetRange(start=500, stop=501)",
+        "OffsetRange(start=501, stop=502)",
     ]
-    assert ["ValueError: no number" in failed[0][1], "exit code 7" in failed[1][1]] == [True, True]
+    for (_, error), part in zip(failed, ("ValueError: no number", "exit code 7", "executors were lost"), strict=True):
+        assert part in error
 
 
 def test_no_element_and_no_record_give_an_empty_dataframe(spark, tmp_path):

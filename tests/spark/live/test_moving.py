@@ -19,7 +19,6 @@ from support.saving import FolderSink, rows
 from support.signalled import SignalledFn, claims_noted
 
 from sdf import DoFn, LiveRunner, OffsetRange, run_sdf, save_sdf
-from sdf.lanes import segments
 from sdf.spark.jobs import slot_counter
 
 SETTINGS = {"spark_default_parallelism": None, "spark_deploy_maxExecutorRetries": "-1"}
@@ -366,15 +365,13 @@ class TakesItsHostAlongFn(DoFn):
 
 
 @pytest.mark.slow("test_preemption.py::test_a_block_that_takes_its_worker_along_is_set_aside")
-def test_a_block_that_takes_its_executor_along_is_set_aside(start_clean, tmp_path, monkeypatch):
-    """Nobody is left to tell: after some losses it runs alone, in jobs that fail, at last while all rest."""
-    monkeypatch.setattr(segments, "MOST_LOSSES", 2)
+def test_a_block_that_takes_its_executor_along_is_set_aside(start_clean, tmp_path):
+    """Nobody is left to tell: each time Spark gives up a stage, and what it named then runs alone."""
     sc = start_clean("local-cluster[2,1,1024]", spark_task_maxFailures="1", **SETTINGS)
     good = [str(number) for number in range(20)]
     sink = FolderSink(tmp_path / "out")
     elements = sc.parallelize(["bad", *good])
-    fn, options = TakesItsHostAlongFn(), {"on_failure": "quarantine", "commit_seconds": 1}
-    summary = save_sdf(elements, fn, sink, runner=LiveRunner(), **options)
+    summary = save_sdf(elements, TakesItsHostAlongFn(), sink, on_failure="quarantine")
     assert rows(tmp_path / "out") == sorted((name, 0) for name in good)
     (block,) = summary.failures
     assert (block.element, block.restriction) == ("bad", OffsetRange(0, 1))

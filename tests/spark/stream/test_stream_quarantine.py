@@ -11,7 +11,7 @@ import pytest
 from support.following import GrowingFn
 
 from sdf import OffsetRange, stream_sdf
-from sdf.errors import InvalidValueError, ProcessError, TooManyFailuresError
+from sdf.errors import InvalidValueError, ProcessError, StageError, TooManyFailuresError
 from sdf.io import FileBlocks, ReadLines, TailKafka, TailLines, TopicPartition, WatchFiles
 from sdf.sinks import SqlTable
 
@@ -27,6 +27,9 @@ def do(what):
         os._exit(7)
     if what == "is killed":
         os.kill(os.getpid(), signal.SIGKILL)
+    if what == "takes its worker along":
+        for pid in (os.getppid(), os.getpid()):
+            os.kill(pid, signal.SIGKILL)
     if what == "hangs":
         time.sleep(600)
     if what == "raises":
@@ -35,7 +38,7 @@ def do(what):
 
 def parsed(text):
     """Gives a text back, unless it says what else to do."""
-    if text.split()[-1:] and " ".join(text.split()[1:]) in WHATS:
+    if text.split()[-1:] and " ".join(text.split()[1:]) in [*WHATS, "takes its worker along"]:
         do(" ".join(text.split()[1:]))
     yield text
 
@@ -141,6 +144,21 @@ def test_bad_lines_of_files_that_are_found(stream, tmp_path):
     others = [line for start, line in zip(starts, lines, strict=True) if not any(start in block for block in blocks)]
     assert sorted(kept.records(), key=int) == others
     assert not any(" " in line for line in others)
+
+
+def test_a_block_that_takes_its_worker_along(stream, tmp_path):
+    """Nobody tells what was claimed last: of files that do not grow parts are cut in halves, of others none can be."""
+    lines, kept = lines_with((7, "takes its worker along"), count=40), Kept()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("".join(f"{line}\n" for line in lines))
+    stream(f"{tmp_path}/in/*.txt", [WatchFiles(interval_seconds=60), FileBlocks(30), ReadLines(), parsed], kept)
+    (block,) = kept.failures()
+    assert "its executors were lost" in block.error
+    held = [number for number in range(40) if str(number) not in kept.records()]
+    assert 7 in held
+    assert held == list(range(held[0], held[-1] + 1))
+    with pytest.raises(StageError, match=r"TailLines failed \d+ times on .* it claimed last is not known"):
+        stream(f"{tmp_path}/in/a.txt", [TailLines(), parsed], kept, checkpoint=tmp_path / "other")
 
 
 def test_a_stream_that_ends_after_each_batch_goes_on_searching(stream, tmp_path):
