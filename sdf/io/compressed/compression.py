@@ -30,7 +30,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, R
 from sdf.extras import need
 from sdf.io.compressed.bgzf import BgzfBlocks, block_size
 from sdf.io.compressed.bzip2 import Bzip2Blocks
-from sdf.io.compressed.gzip_index import SeekIndices, indexed_text
+from sdf.io.compressed.gzip_index import SeekIndices, has_short_text, indexed_text
 from sdf.io.compressed.unpacked import unpack
 from sdf.io.compressed.zstd import ZstdFrames
 from sdf.io.files.file_fn import FileFn, FileRange
@@ -76,7 +76,12 @@ class CompressedFn(FileFn):
         block_size: split each file at the start of the run into parts of so many bytes, of the text for a gzip file, of
             the file for others; None leaves all splits to the runner, which makes them by what it measures.
         options: as for `FileFn`: ``storage_options``.
+
+    Attributes:
+        cell_bytes: the most text that `process` claims at once.
     """
+
+    cell_bytes = 0
 
     def __init__(self, *, compression: str | None = "infer", index_dir: str | None = None, **options: Any) -> None:
         super().__init__(**options)
@@ -113,6 +118,8 @@ class CompressedFn(FileFn):
         return named_kind(plain.file.path)
 
     def _of_gzip(self, plain: FileRange, file: io.BufferedReader) -> FileRange:
+        if self.block_size is None and has_short_text(plain.file, file, self.cell_bytes):
+            return attrs.evolve(self._whole(plain, "gzip"), note="")  # an index could not split it either
         try:
             index, note = self._indices().get(plain.file, file)
         except MissingExtraError:

@@ -31,11 +31,14 @@ from sdf.extras import need
 from sdf.io.compressed.unpacked import Unpacked
 from sdf.io.files.pinned import FileInfo, file_system
 
-__all__ = ["SeekIndices", "default_directory", "indexed_text"]
+__all__ = ["SeekIndices", "default_directory", "has_short_text", "indexed_text"]
 
 _CHUNK_BYTES = 1 << 22  # text between entry points: 1.7 MB of index for each GB of text, 25 MB of memory to read
 _CORES_TO_SHARE = 4  # a thread that starts inside a file does 2.5 times the work: two are no faster than one
 _BUFFER_BYTES = 1 << 16
+_MEMBER_BYTES = (
+    1 << 9
+)  # of a member that stand for no text: a header with a name, and what deflate adds to random bytes
 _NO_GZIP = (ValueError, RuntimeError)  # raised by rapidgzip if a file is not valid gzip
 
 
@@ -132,6 +135,24 @@ class SeekIndices:
             index = io.BytesIO()
             text.export_index(index, self._rapidgzip.IndexFormat.GZTOOL)
         return index.getvalue()
+
+
+def has_short_text(info: FileInfo, file: io.BufferedReader, most_bytes: int) -> bool:
+    """Return whether the text of a gzip file has at most so many bytes, as far as its end tells.
+
+    The file ends with the size of its last member's text. A file that is larger than that has other members. If it is
+    smaller, it may still have some: then the text is longer, but not by much.
+
+    Args:
+        info: identifies the file.
+        file: the open file.
+        most_bytes: of the text.
+    """
+    if info.size > most_bytes:
+        return False
+    file.seek(max(0, info.size - 4))
+    text_bytes = int.from_bytes(file.read(4), "little")
+    return info.size - _MEMBER_BYTES <= text_bytes <= most_bytes
 
 
 def indexed_text(file: io.BufferedReader, index: bytes, path: str, who: str) -> tuple[io.BufferedReader, int]:

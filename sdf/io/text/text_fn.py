@@ -95,6 +95,8 @@ class TextFn(CompressedFn):
         options: see `CompressedFn`: ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
     """
 
+    cell_bytes = CELL_BYTES
+
     def __init__(
         self,
         *,

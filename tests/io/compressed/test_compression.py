@@ -51,7 +51,8 @@ UNPACK = {".bz2": bz2.decompress, ".gz": gzip.decompress}
 
 @pytest.fixture(params=CODECS)
 def codec(request, monkeypatch):
-    """Each codec; plain gzip has two, with rapidgzip and without."""
+    """Each codec; plain gzip has two, with rapidgzip and without, also for a short text."""
+    monkeypatch.setattr("sdf.io.compressed.compression.has_short_text", lambda *_: False)
     if request.param == "gzip":
         monkeypatch.setitem(sys.modules, "rapidgzip", None)
     return request.param

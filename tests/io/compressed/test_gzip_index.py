@@ -217,3 +217,46 @@ def test_a_directory_that_cannot_be_written_is_an_error_that_names_it(path, tmp_
     )
     with pytest.raises(SourceError, match=re.escape(message) + ".* Pass as index_dir a directory that this user may"):
         run_direct([path], fn_with(index_dir=tmp_path / "d"))
+
+
+CELL = 256 << 10
+NOISE = random.Random(3).randbytes(CELL + 1).replace(b"\r", b" ")
+
+
+@pytest.mark.parametrize(
+    ("members", "short"),
+    [
+        ([b""], True),
+        ([b"a\n" * 10], True),
+        ([b"a" * CELL], True),
+        ([b"a" * (CELL + 1)], False),
+        ([NOISE[: CELL - 1000]], True),
+        ([NOISE], False),
+        ([NOISE[:5000], b"short\n"], False),
+        ([TEXT, b""], False),
+        ([b"a\n" * 10] * 3, True),
+    ],
+)
+def test_a_text_of_one_cell_needs_no_index(path, made, members, short):
+    """It is one claim with an index, too; a file of several short members may count as one."""
+    Path(path).write_bytes(b"".join(map(gzip.compress, members)))
+    fn = ReadLines(encoding=None)
+    whole = restriction_of(fn, path)
+    assert (whole.codec, len(made)) == (("gzip", 0) if short else ("gzip index", 1))
+    text = b"".join(members)
+    assert read_part(fn, path, whole) == (text.removesuffix(b"\n").split(b"\n") if text else [])
+    assert not (short and whole.note)
+
+
+def test_a_short_text_that_is_to_be_split_gets_an_index(path):
+    """Into parts of the reader's block size."""
+    Path(path).write_bytes(gzip.compress(b"a\n" * 10))
+    assert restriction_of(ReadLines(block_size=4), path).codec == "gzip index"
+
+
+@pytest.mark.parametrize("lost", [1, 4, 9, 15])
+def test_a_short_file_that_is_cut_off_is_an_error(path, lost):
+    """As a long one."""
+    Path(path).write_bytes(gzip.compress(b"a\n" * 10)[:-lost])
+    with pytest.raises(ReadError, match=re.escape(path)):
+        run_direct([path], ReadLines())
