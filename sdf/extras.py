@@ -7,7 +7,7 @@ from typing import Any
 
 from sdf.errors import MissingExtraError, how_to_install
 
-__all__ = ["need"]
+__all__ = ["class_names", "need"]
 
 
 def need(module: str, who: str) -> Any:
@@ -30,3 +30,8 @@ def need(module: str, who: str) -> Any:
             f"{who} needs {library}, which is not installed here. Install it with: {how_to_install(library)} "
             f"(on the driver and on every executor)."
         ) from error
+
+
+def class_names(value: Any) -> list[str]:
+    """Return the dotted names of a value's class and its bases, that of the class first: no library is imported."""
+    return [f"{kind.__module__}.{kind.__qualname__}" for kind in type(value).__mro__]

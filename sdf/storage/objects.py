@@ -21,6 +21,7 @@ from importlib.metadata import version
 from typing import Any
 
 from sdf.errors import REQUIREMENTS, InvalidValueError, MissingExtraError, how_to_install, show
+from sdf.extras import class_names
 from sdf.storage.disk import TEMPORARY
 
 __all__ = ["Objects"]
@@ -49,7 +50,7 @@ class Objects:
     """
 
     def __init__(self, fs: Any, root: str, who: str) -> None:
-        classes = [f"{base.__module__}.{base.__qualname__}" for base in type(fs).__mro__]
+        classes = class_names(fs)
         known = [name for name in classes if name in _EXCLUSIVE]
         if not known:
             raise InvalidValueError(

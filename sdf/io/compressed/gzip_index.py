@@ -29,7 +29,8 @@ import attrs
 from sdf.errors import SourceError
 from sdf.extras import need
 from sdf.io.compressed.unpacked import Unpacked
-from sdf.io.files.pinned import FileInfo, file_system
+from sdf.io.files.file_systems import file_system
+from sdf.io.files.pinned import FileInfo
 
 __all__ = ["SeekIndices", "default_directory", "has_short_text", "indexed_text"]
 

@@ -13,7 +13,8 @@ from sdf import OffsetRange
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
 from sdf.extras import need
 from sdf.io.connector import Connector
-from sdf.io.files.pinned import FileInfo, as_file_info, file_system, reaching
+from sdf.io.files.file_systems import file_system, reaching
+from sdf.io.files.pinned import FileInfo, as_file_info
 from sdf.io.options import as_options
 
 __all__ = ["MatchFiles", "pattern_root"]

@@ -1,25 +1,22 @@
 """Pinned files: the state of a file when a run was planned; reading it gives the bytes of that time, or an error.
 
-Files are opened through fsspec: local paths, ``s3://``, ``hdfs://``, ``https://`` and its other protocols. Its file
-systems cache listings; here the cache is cleared before each use.
+A local file is looked at and opened without fsspec, which takes far longer.
 """
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import stat
 from collections.abc import Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from types import TracebackType
 from typing import Any
 
 import attrs
 
-from sdf.errors import MissingExtraError, SdfError, SourceChangedError, SourceError, without
-from sdf.extras import need
+from sdf.errors import SdfError, SourceChangedError, SourceError
+from sdf.io.files.file_systems import disk, file_system, is_conditional, reaching
 from sdf.io.stored import stored
 
 __all__ = [
@@ -27,12 +24,9 @@ __all__ = [
     "Watch",
     "as_file_info",
     "check_file",
-    "file_system",
     "is_guarded",
-    "is_local",
     "look_up",
     "open_file",
-    "reaching",
 ]
 
 _BUFFER_BYTES = 1 << 16
@@ -101,82 +95,6 @@ class FileInfo:
         )
 
 
-def file_system(path: str, storage_options: Mapping[str, Any], who: str) -> tuple[Any, str]:
-    """Return the file system of a path, with its cache cleared, and the path inside it.
-
-    Raises:
-        MissingExtraError: if the library for the protocol is not installed.
-        SourceError: if there is no such protocol, or the file system cannot be reached.
-    """
-    try:
-        if "://" in path:
-            fsspec = need("fsspec.core", who)
-            with reaching(path, who):
-                fs, inner = fsspec.url_to_fs(path, **storage_options)
-        else:  # not url_to_fs(): it takes a :: in a name for a chain of two file systems
-            fs = need("fsspec.core", who).filesystem("file", **storage_options) if storage_options else _disk(who)
-            inner = fs._strip_protocol(path)
-    except FileNotFoundError as error:  # the archive that holds the file is missing
-        raise SourceError(f"{who}: there is no file in which {path!r} could be: {error}.") from error
-    fs.invalidate_cache()  # instances are shared and live long; their cached listings may be out of date
-    return fs, inner
-
-
-@functools.cache  # fsspec takes as long to look for its instance as this host's disk for a file
-def _disk(who: str = "a reader") -> Any:
-    return need("fsspec.core", who).filesystem("file")
-
-
-def is_local(fs: Any, who: str) -> bool:
-    """Return whether a file system is the local one of this host."""
-    return isinstance(fs, need("fsspec.implementations.local", who).LocalFileSystem)
-
-
-class reaching:  # noqa: N801, reads as a statement
-    """Context manager that turns a file system's exceptions into errors that name the path.
-
-    A FileNotFoundError passes if there is no file. No generator: it is entered several times for each small file.
-
-    Raises:
-        MissingExtraError: for an ImportError.
-        SourceError: for any other exception, such as a missing permission or a server that does not answer.
-    """
-
-    __slots__ = ("_path", "_who")
-
-    def __init__(self, path: str, who: str) -> None:
-        self._path = path
-        self._who = who
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if not isinstance(error, Exception) or isinstance(error, SdfError):
-            return
-        path, who = self._path, self._who
-        if isinstance(error, NotADirectoryError):  # the path's directory has become a file
-            raise FileNotFoundError(*error.args) from error
-        if isinstance(error, ImportError):
-            raise MissingExtraError(
-                f"{who} needs a library for {path!r} that is not installed here: {error} (on the driver and on every "
-                f"executor)."
-            ) from error
-        cause: BaseException = error
-        if isinstance(error, FileNotFoundError):
-            told = error.__cause__  # over HTTP every failure is a FileNotFoundError; the real error is its cause
-            refused = isinstance(told, OSError) or getattr(told, "status", 404) not in (404, 410)
-            if told is None or not refused or isinstance(told, FileNotFoundError):
-                return
-            cause = told
-        raise SourceError(
-            f"{who} cannot reach {path!r}: {type(cause).__name__}: {without(path, str(cause))}. See that the path is "
-            f"right, that this user may read it, and that its server answers."
-        ) from error
-
-
 def look_up(path: str, storage_options: Mapping[str, Any], who: str) -> FileInfo:
     """Return a file as it is now.
 
@@ -186,7 +104,7 @@ def look_up(path: str, storage_options: Mapping[str, Any], who: str) -> FileInfo
     fs, inner = file_system(path, storage_options, who)
     try:
         with reaching(path, who):
-            if fs is _disk() and (found := _regular(path, inner)):
+            if fs is disk() and (found := _regular(path, inner)):
                 return found
             info = fs.info(inner)
     except FileNotFoundError as error:
@@ -245,7 +163,7 @@ def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) 
     """
     options = storage_options or {}
     fs, inner = file_system(file.path, options, "a reader")
-    if file.version is not None and _is_conditional(fs):
+    if file.version is not None and is_conditional(fs):
         with reaching(file.path, "a reader"):
             guarded = _conditional(fs, inner, file)
         return io.BufferedReader(PinnedFile(guarded, file, fs, guarded=True), _BUFFER_BYTES)
@@ -254,7 +172,7 @@ def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) 
     much = "default_block_size" not in options and getattr(fs, "default_block_size", 0) > _AHEAD_BYTES
     try:
         with reaching(file.path, "a reader"):
-            if fs is _disk():
+            if fs is disk():
                 opened: Any = io.FileIO(inner)
             else:
                 opened = fs.open(inner, "rb", **({"block_size": _AHEAD_BYTES} if much else {}))
@@ -266,12 +184,6 @@ def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) 
 def is_guarded(opened: io.BufferedReader) -> bool:
     """Return whether whatever was read is of the pinned file, or reading has raised."""
     return getattr(opened.raw, "guarded", False)
-
-
-def _is_conditional(fs: Any) -> bool:
-    """Return whether a file system can ask for bytes on condition that the entity tag is the same."""
-    kinds = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(fs).__mro__]
-    return "s3fs.core.S3FileSystem" in kinds and not (fs.version_aware or getattr(fs, "local_expiry_check", False))
 
 
 def _conditional(fs: Any, inner: str, file: FileInfo) -> Any:
@@ -287,7 +199,7 @@ def check_file(file: FileInfo, storage_options: Mapping[str, Any]) -> tuple[Any,
     fs, inner = file_system(file.path, storage_options, "a reader")
     try:
         with reaching(file.path, "a reader"):
-            if fs is _disk() and (now := _regular(file.path, inner)):
+            if fs is disk() and (now := _regular(file.path, inner)):
                 file.check(now)
                 return fs, inner
             info = fs.info(inner)

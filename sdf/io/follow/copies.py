@@ -17,7 +17,7 @@ from typing import Any
 
 from sdf.errors import ReadError
 from sdf.io.compressed.compression import named_kind
-from sdf.io.files.pinned import file_system, is_local
+from sdf.io.files.file_systems import file_system, is_local
 from sdf.io.follow.compressed_text import CompressedText
 from sdf.io.follow.tail_parts import Tail
 

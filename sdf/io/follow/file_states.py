@@ -22,7 +22,8 @@ import attrs
 from sdf import UNBOUNDED
 from sdf.errors import ReadError, SourceError
 from sdf.io.compressed.compression import named_kind
-from sdf.io.files.pinned import FileInfo, file_system, is_local, look_up
+from sdf.io.files.file_systems import file_system, is_local
+from sdf.io.files.pinned import FileInfo, look_up
 from sdf.io.follow.compressed_text import CompressedText
 from sdf.io.follow.copies import find_copy, is_same, listed
 from sdf.io.follow.generation import generation

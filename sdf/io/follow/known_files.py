@@ -23,7 +23,8 @@ from itertools import chain
 import attrs
 
 from sdf.io.compressed.compression import named_kind
-from sdf.io.files.pinned import FileInfo, reaching
+from sdf.io.files.file_systems import reaching
+from sdf.io.files.pinned import FileInfo
 from sdf.io.follow.compressed_text import text_of
 from sdf.io.follow.copies import stem
 from sdf.io.follow.generation import generation

@@ -18,8 +18,9 @@ from sdf import UNBOUNDED, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.connector import Connector
 from sdf.io.files.file_fn import FileBlock
+from sdf.io.files.file_systems import file_system, is_local
 from sdf.io.files.match import MatchFiles, pattern_root
-from sdf.io.files.pinned import FileInfo, Watch, file_system, is_local
+from sdf.io.files.pinned import FileInfo, Watch
 from sdf.io.follow.known_files import KnownFile, compare
 from sdf.io.options import as_seconds
 from sdf.io.stored import stored

@@ -20,7 +20,7 @@ import attrs
 
 from sdf.errors import SourceError
 from sdf.extras import need
-from sdf.io.files.pinned import reaching
+from sdf.io.files.file_systems import reaching
 
 __all__ = ["Keys", "Page"]
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from sdf import ByteKeyRange, ByteKeyRangeTracker, OffsetRange, Progress, RestrictionTracker
 from sdf.errors import InvalidValueError, SourceError
+from sdf.io.files.file_systems import file_system
 from sdf.io.files.match import MatchFiles
-from sdf.io.files.pinned import FileInfo, as_file_info, file_system
+from sdf.io.files.pinned import FileInfo, as_file_info
 from sdf.io.objects.keys import Keys, Page
 from sdf.io.options import as_size
 
