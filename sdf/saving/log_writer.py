@@ -1,6 +1,7 @@
 """LogWriter: writes the log of a saved run in a thread of its own, at most one entry a second.
 
-No scheduling decision waits for the log. What does: the commit of the sinks, which calls `flush`.
+No scheduling decision waits for the log, unless the storage takes so long that records would fill the memory. What
+does: the commit of the sinks, which calls `flush`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from sdf.journal.run_log import RunLog
 __all__ = ["LogWriter"]
 
 _EVERY_SECONDS = 1.0
+_MOST_WAITING = 100_000  # records, of some hundred bytes each
 
 
 class LogWriter:
@@ -39,10 +41,15 @@ class LogWriter:
         self._thread.start()
 
     def add(self, *records: Any) -> None:
-        """Have records written soon, in the order of the calls."""
+        """Have records written soon, in the order of the calls; wait while too many of them wait."""
         with self._changed:
+            while self._is_full() and self._failure is None:
+                self._changed.wait()
             self._records.extend(records)
             self._changed.notify_all()
+
+    def _is_full(self) -> bool:
+        return len(self._records) >= _MOST_WAITING
 
     def check(self) -> None:
         """Raise the error of the thread, if it has failed."""
@@ -88,7 +95,10 @@ class LogWriter:
                 if self._closed:
                     return None
                 self._changed.wait()
-            while not (self._urgent or self._closed) and (left := wrote_at + _EVERY_SECONDS - self._clock()) > 0:
+            while (left := wrote_at + _EVERY_SECONDS - self._clock()) > 0:
+                if self._urgent or self._closed or self._is_full():
+                    break
                 self._changed.wait(left)
             records, self._records, self._writes = self._records, [], True
+            self._changed.notify_all()
             return records

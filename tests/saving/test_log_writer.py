@@ -8,6 +8,7 @@ from support.memory import Memory
 
 from sdf.errors import JournalFencedError
 from sdf.journal.run_log import RunLog
+from sdf.saving import log_writer
 from sdf.saving.log_writer import LogWriter
 
 
@@ -91,6 +92,37 @@ def test_whoever_flushes_waits_for_what_is_being_written():
     log.leave.set()
     flushed.join()
     assert log.entries == [[["a"]]]
+    writer.close()
+
+
+def test_whoever_adds_waits_while_too_many_records_wait(monkeypatch):
+    """Storage that hangs must not fill the driver's memory."""
+    monkeypatch.setattr(log_writer, "_MOST_WAITING", 2)
+    log = Log(waits=True)
+    writer = writer_to(log)
+    writer.add(["a"])
+    log.writing.wait()
+    writer.add(["b"], ["c"])
+    adds = threading.Thread(target=writer.add, args=[["d"]])
+    adds.start()
+    adds.join(0.05)
+    assert adds.is_alive()
+    log.leave.set()
+    adds.join()
+    writer.flush()
+    assert [record for entry in log.entries for record in entry] == [["a"], ["b"], ["c"], ["d"]]
+    writer.close()
+
+
+def test_whoever_adds_waits_no_longer_once_writing_has_failed(monkeypatch):
+    """It learns of that as it asks."""
+    monkeypatch.setattr(log_writer, "_MOST_WAITING", 1)
+    log = Log(fails_at=0)
+    writer = writer_to(log)
+    for name in "abc":
+        writer.add([name])
+    with pytest.raises(OSError, match="no space left"):
+        writer.flush()
     writer.close()
 
 
