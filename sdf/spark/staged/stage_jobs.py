@@ -43,7 +43,7 @@ Bundles = Sequence[tuple[tuple[WorkItem, ...], float]]  # the work items of each
 class _Stage:
     rdd: RDD[Any]
     missing: set[int]  # tasks whose receipts have not arrived
-    job_runs: bool = True
+    is_over: bool = False  # its job is; if receipts are missing, another job reads them
 
 
 class StageJobs:
@@ -179,7 +179,7 @@ class StageJobs:
             self._expansion.arrived(event)
             return []
         if event.error is not None:
-            lost = None if self._quarantine is None or event.key == EXPANSION else lost_task(event.error)
+            lost = lost_task(event.error) if self._sets_aside(event.key) else None
             if lost is None:
                 raise event.error
             unended = self._stages.pop(event.key).missing
@@ -191,17 +191,20 @@ class StageJobs:
         if None in event.value:
             raise StageError(f"{self._called} {event.key} of {self._name}: a stored block ends without its receipt.")
         stage = self._stages[event.key]
-        stage.job_runs = False
+        stage.is_over = True
         for receipt in event.value:
             self._arrived(receipt)
         if stage.missing:
             missing = sorted(stage.missing)
             log.info("%s: stage %d: reading the receipts of tasks %s from the blocks", self._name, event.key, missing)
-            stage.job_runs = True
             self._start_job(event.key, f"receipts of {len(missing)} tasks", partial(read_receipts, stage.rdd, missing))
         else:
             self._stages.pop(event.key, None)
         return list(event.value)
+
+    def _sets_aside(self, key: Any) -> bool:
+        """Return whether a job that failed was one in which blocks that fail are set aside."""
+        return self._quarantine is not None and key != EXPANSION and not self._stages[key].is_over
 
     def _arrived(self, receipt: Receipt) -> None:
         stage = self._stages.get(receipt.stamp.stage)
