@@ -128,8 +128,10 @@ def test_a_slow_start_is_told_of_each_piece_and_is_no_slow_block(sc, runner):
     report = result.report
     openings = [piece.opening_seconds for piece in report.pieces if piece.records]
     assert len(openings) > 1
-    assert min(openings) > 0  # up to the last look at the clock that saw no claim: late on a busy machine
-    assert f"before the first claim of 200, {len(openings):,} times" in str(report)
+    assert min(openings) > 0
+    slow = [seconds for seconds in openings if seconds >= 0.1]  # a busy machine looks at the clock seldom
+    assert len(slow) > 1
+    assert f"before the first claim of 200, {len(slow):,} times" in str(report)
     assert not [position for _, position, _ in report.slow_blocks if position in ("", "0.0")]
     again = sum(openings) - next(piece.opening_seconds for piece in report.pieces if piece.id == 0)
     assert report.unsplit_seconds == pytest.approx(sum(piece.seconds for piece in report.pieces) - again)
