@@ -89,7 +89,7 @@ class StuckFn(DoFn):
         for i in range(*tracker.current_restriction()):
             if not tracker.try_claim(i):
                 return
-            time.sleep(0.6 if (element, i) == ("a", 5) else 0.001)
+            time.sleep(1.0 if (element, i) == ("a", 5) else 0.001)
             yield i
 
 
