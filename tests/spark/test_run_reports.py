@@ -267,7 +267,7 @@ def test_progress_comes_while_it_runs_and_ends_complete(sc, runner):
     """Work done never falls, the last one has all of it, and only that one is marked as the last."""
     seen = []
     report_of(sc, SlowCountFn(), runner, [("big", 400), ("small", 3)], progress=seen.append)
-    for _ in range(100):
+    for _ in range(1200):
         if seen and seen[-1].ended:
             break
         time.sleep(0.05)
@@ -287,7 +287,7 @@ def test_progress_that_fails_does_not_fail_the_run(sc, runner, caplog):
         raise RuntimeError("no screen")
 
     report_of(sc, SlowCountFn(0.005), runner, progress=fail)
-    for _ in range(100):
+    for _ in range(1200):
         if caplog.records:
             break
         time.sleep(0.05)
@@ -319,7 +319,7 @@ def test_progress_of_take_ends_though_the_run_does_not(sc):
     seen = []
     result = run_sdf(sc.parallelize(ELEMENTS, 4), SlowCountFn(), runner=LiveRunner(), progress=seen.append)
     assert len(result.take(1)) == 1
-    for _ in range(100):
+    for _ in range(1200):
         if seen and seen[-1].ended:
             break
         time.sleep(0.05)
@@ -404,7 +404,7 @@ def test_work_of_unknown_size_is_not_done_before_its_end(sc, runner):
     seen = []
     report = report_of(sc, UnknownFn(), runner, [("a", 300)], progress=seen.append)
     assert report.splits > 0
-    for _ in range(100):
+    for _ in range(1200):
         if seen and seen[-1].ended:
             break
         time.sleep(0.05)

@@ -37,7 +37,7 @@ ELEMENTS = [("a", 0), ("b", 1), ("c", 200), ("d", 7), ("c", 3)]
 
 def no_job_is_active(sc):
     """Wait for Spark's status to catch up with what has ended, then tell whether nothing runs."""
-    for _ in range(100):
+    for _ in range(1200):
         if not sc.statusTracker().getActiveJobsIds():
             return True
         time.sleep(0.05)
