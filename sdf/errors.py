@@ -310,17 +310,19 @@ class blame:  # noqa: N801, reads as a statement
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if not isinstance(error, (Exception, SystemExit)):
-            return
+        has_context = isinstance(error, SdfError) and error.has_context
+        if isinstance(error, (Exception, SystemExit)) and not has_context:
+            raise self.named(error) from error
+
+    def named(self, error: BaseException) -> SdfError:
+        """Return the error to raise in place of one that says nothing of the method, restriction and element."""
         if not isinstance(error, SdfError) or type(error).__module__ != SdfError.__module__:
             explained: SdfError = ProcessError(f"{self._context('')} raised {type(error).__name__}: {text_of(error)}")
-        elif error.has_context:
-            return
         else:
             read = isinstance(error, (ReadError, SourceError))
             explained = type(error)(f"{self._context(str(error) if read else '')}: {error}")
         explained.has_context = True
-        raise explained from error
+        return explained
 
     def _context(self, message: str) -> str:
         """Return who, where, restriction and element, without repeating the path or the element."""

@@ -29,6 +29,7 @@ from sdf.errors import (
     ClaimError,
     InvalidTypeError,
     OutputError,
+    SdfError,
     SplitError,
     blame,
     show,
@@ -351,6 +352,10 @@ class Invoker:
 
     def _size(self, restriction: Any) -> float | None:
         return self._fn.restriction_size(self._element, restriction)
+
+    def named(self, error: BaseException) -> SdfError | None:
+        """Return the error to raise in place of one of `process` that is no Exception, such as a panic in Rust."""
+        return self._blame("process").named(error)
 
     def _blame(self, method: str) -> blame:
         return blame(lambda: f"{type(self._fn).__name__}.{method}()", self._element, self._restriction)

@@ -79,9 +79,20 @@ class Running:
 
     @contextmanager
     def outputs(self) -> Iterator[Iterable[Any]]:
-        """Return a context manager that gives the outputs; see `Invoker.outputs`. The work item ends at its exit."""
-        with self.invoker.outputs() as outputs:
-            yield outputs
+        """Return a context manager that gives the outputs; see `Invoker.outputs`. The work item ends at its exit.
+
+        In a worker nothing but the user's end of the run has reasons to raise what is no Exception.
+        """
+        try:
+            with self.invoker.outputs() as outputs:
+                yield outputs
+        except (Exception, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            named = self.invoker.named(error)
+            if named is None:
+                raise
+            raise named from error
         self._ended = self._clock()
 
     def seconds(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sdf.errors import BadRecordError, SdfError, UnpicklableError, text_of
+from sdf.errors import BadRecordError, UnpicklableError, text_of
 from sdf.execution.bundle import Bundle
 from sdf.quarantine.failures import RAISED, Failure
 from sdf.quarantine.outages import is_outage
@@ -20,8 +20,7 @@ def failure_of(bundle: Bundle, error: BaseException) -> Failure | None:
     if item is None or is_outage(error):  # the source may be back when the task is tried again
         return None
     if bundle.raised:
-        name = "" if isinstance(error, SdfError) else f"{type(error).__name__}: "  # no Exception, so nobody named it
-        return Failure(item.id, RAISED, name + text_of(error), claimed)
+        return Failure(item.id, RAISED, text_of(error), claimed)
     if isinstance(error, (UnpicklableError, BadRecordError)):
         return Failure(item.id, RAISED, str(error))
     if isinstance(error, MemoryError):

@@ -1,11 +1,15 @@
 """A work item while it runs: what is known of the seconds that it still takes, and where it is cut in half."""
 
 import math
+import pickle
+from array import array
 
 import pytest
 from support.clock import Clock
 from support.timed import TimedFn
 
+from sdf.errors import ProcessError
+from sdf.execution.bulk.table import Table
 from sdf.execution.measured_run import Running
 from sdf.execution.work_items import WorkItem
 from sdf.model.dofn import DoFn
@@ -349,3 +353,42 @@ def test_a_whole_without_size_whose_parts_have_one_counts_as_they_do():
     list(outputs)
     _, part = running.done()
     assert (part.units, part.scale) == (1.0, 1.0)
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise: no Exception."""
+
+
+class PanicsFn(DoFn):
+    """Panics at its second offset, or as its element says."""
+
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, 3)
+
+    def process(self, element, tracker):
+        for position in tracker.claims():
+            if position == 1:
+                raise element
+            yield position
+
+
+def all_of(item):
+    with Running(PanicsFn(), item, side_inputs=None, clock=Clock()).outputs() as outputs:
+        return list(outputs)
+
+
+def test_what_process_raises_that_is_no_exception_is_named_as_well():
+    """By the DoFn, the restriction and the element; of a table by the row that ran."""
+    whole = WorkItem(0, 0, Panic("unreachable"), OffsetRange(0, 3), 3)
+    table = Table(0, (pickle.dumps([Panic("first"), Panic("second")]),), array("q", [0, 0]), array("q", [3, 3]))
+    for item, text in ((whole, "unreachable"), (WorkItem(0, 0, table, table.whole(), 6), "first")):
+        with pytest.raises(ProcessError, match=rf"PanicsFn.process\(\) on .* raised Panic: {text}") as caught:
+            all_of(item)
+        assert type(caught.value.__cause__) is Panic
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit()])
+def test_the_end_of_a_run_stays_as_it_is(error):
+    """The user ends it, or nobody reads on."""
+    with pytest.raises(type(error)):
+        all_of(WorkItem(0, 0, error, OffsetRange(0, 3), 3))

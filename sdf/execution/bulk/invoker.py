@@ -23,6 +23,7 @@ from typing import Any
 
 import attrs
 
+from sdf.errors import SdfError
 from sdf.execution.bulk.plain_row import PlainRow
 from sdf.execution.bulk.table import Rows, Table, nearest
 from sdf.execution.expansion import keeps_default
@@ -97,6 +98,10 @@ class TableInvoker:
                 raise
             with self._running._blame("process"):
                 raise
+
+    def named(self, error: BaseException) -> SdfError | None:
+        """Return the error to raise in place of one of `process`; see `Invoker.named`. None if no row runs."""
+        return None if self._running is None else self._running.named(error)
 
     def _run_each(self) -> Iterator[Iterable[Any]]:
         for element, restriction in self._table.work(self._rows):
