@@ -17,7 +17,7 @@ from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED, WITHDRAWN, Failu
 from sdf.quarantine.suspects import Suspects
 from sdf.scheduling.run_state import RunState
 
-LOST = "its executors were lost: nobody tells which work item ran, nor what it claimed"
+LOST = "its executor or worker was lost: nobody tells which work item ran, nor what it claimed"
 
 
 class Driver:

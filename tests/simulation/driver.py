@@ -394,4 +394,4 @@ class StagesDriver:
         self.world.clock.at(0.01, self._hears_of_the_end, stage, task, missing)
 
     def _hears_of_the_end(self, stage, task, missing):
-        self._receipts += given_up("run", stage, missing, task, (), StageError("its executors were lost"))
+        self._receipts += given_up("run", stage, missing, task, (), StageError("its executor or worker was lost"))

@@ -232,7 +232,7 @@ def test_a_block_that_takes_its_worker_along_is_set_aside(sc):
     assert sorted(tuple(row.values()) for row in outputs["main"].collect()) == of_all_but(fn.bad)
     (block,) = outputs["failed"].collect()
     assert set_aside([block]) == [(1, 50, 51)]
-    assert "its executors were lost" in block.error
+    assert "its executor or worker was lost" in block.error
 
 
 def test_one_in_a_saved_run(sc, tmp_path):

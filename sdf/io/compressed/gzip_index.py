@@ -10,6 +10,7 @@ another file, or of an earlier version of the file, is made again.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -37,9 +38,6 @@ __all__ = ["SeekIndices", "default_directory", "has_short_text", "indexed_text"]
 _CHUNK_BYTES = 1 << 22  # text between entry points: 1.7 MB of index for each GB of text, 25 MB of memory to read
 _CORES_TO_SHARE = 4  # a thread that starts inside a file does 2.5 times the work: two are no faster than one
 _BUFFER_BYTES = 1 << 16
-_MEMBER_BYTES = (
-    1 << 9
-)  # of a member that stand for no text: a header with a name, and what deflate adds to random bytes
 _NO_GZIP = (ValueError, RuntimeError)  # raised by rapidgzip if a file is not valid gzip
 
 
@@ -139,10 +137,7 @@ class SeekIndices:
 
 
 def has_short_text(info: FileInfo, file: io.BufferedReader, most_bytes: int) -> bool:
-    """Return whether the text of a gzip file has at most so many bytes, as far as its end tells.
-
-    The file ends with the size of its last member's text. A file that is larger than that has other members. If it is
-    smaller, it may still have some: then the text is longer, but not by much.
+    """Return whether the text of a gzip file has at most so many bytes; if it is damaged, whether it has until there.
 
     Args:
         info: identifies the file.
@@ -151,9 +146,11 @@ def has_short_text(info: FileInfo, file: io.BufferedReader, most_bytes: int) -> 
     """
     if info.size > most_bytes:
         return False
-    file.seek(max(0, info.size - 4))
-    text_bytes = int.from_bytes(file.read(4), "little")
-    return info.size - _MEMBER_BYTES <= text_bytes <= most_bytes
+    file.seek(0)
+    try:
+        return len(gzip.GzipFile(fileobj=file, mode="rb").read(most_bytes + 1)) <= most_bytes
+    except (OSError, EOFError, zlib.error):  # whoever reads it tells of that
+        return True
 
 
 def indexed_text(file: io.BufferedReader, index: bytes, path: str, who: str) -> tuple[io.BufferedReader, int]:

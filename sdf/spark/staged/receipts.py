@@ -48,7 +48,7 @@ def given_up(
     """
     receipts = []
     for task in sorted(tasks, key=lambda task: task != lost):  # while the lost one is entered, it had company
-        failure = Failure(None, KILLED if task == lost else WITHDRAWN, f"its executors were lost: {error}")
+        failure = Failure(None, KILLED if task == lost else WITHDRAWN, f"its executor or worker was lost: {error}")
         stamp, counts = Stamp(run_id, stage, task, -1), (0,) * (1 + len(tags))
         receipts.append(Receipt(stamp, Outcome(0), counts, 0, "", time.time(), 0.0, failure=failure))
     return receipts

@@ -232,13 +232,14 @@ NOISE = random.Random(3).randbytes(CELL + 1).replace(b"\r", b" ")
         ([b"a" * (CELL + 1)], False),
         ([NOISE[: CELL - 1000]], True),
         ([NOISE], False),
-        ([NOISE[:5000], b"short\n"], False),
+        ([NOISE[:5000], b"short\n"], True),
+        ([b"a\n" * 10_000_000, NOISE[:100_000]], False),
         ([TEXT, b""], False),
         ([b"a\n" * 10] * 3, True),
     ],
 )
 def test_a_text_of_one_cell_needs_no_index(path, made, members, short):
-    """It is one claim with an index, too; a file of several short members may count as one."""
+    """It is one claim with an index, too; the text is that of all members."""
     Path(path).write_bytes(b"".join(map(gzip.compress, members)))
     fn = ReadLines(encoding=None)
     whole = restriction_of(fn, path)

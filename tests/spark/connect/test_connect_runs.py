@@ -136,7 +136,9 @@ def test_blocks_that_fail_are_a_dataframe(spark, tmp_path):
         "OffsetRange(start=500, stop=501)",
         "OffsetRange(start=501, stop=502)",
     ]
-    for (_, error), part in zip(failed, ("ValueError: no number", "exit code 7", "executors were lost"), strict=True):
+    for (_, error), part in zip(
+        failed, ("ValueError: no number", "exit code 7", "executor or worker was lost"), strict=True
+    ):
         assert part in error
 
 

@@ -153,7 +153,7 @@ def test_a_block_that_takes_its_worker_along(stream, tmp_path):
     (tmp_path / "in" / "a.txt").write_text("".join(f"{line}\n" for line in lines))
     stream(f"{tmp_path}/in/*.txt", [WatchFiles(interval_seconds=60), FileBlocks(30), ReadLines(), parsed], kept)
     (block,) = kept.failures()
-    assert "its executors were lost" in block.error
+    assert "its executor or worker was lost" in block.error
     held = [number for number in range(40) if str(number) not in kept.records()]
     assert 7 in held
     assert held == list(range(held[0], held[-1] + 1))
