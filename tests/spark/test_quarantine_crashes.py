@@ -8,7 +8,7 @@ import pytest
 from support import saving
 from support.crashing import Points
 from support.fns import SlowCountFn, expected
-from support.saving import ELEMENTS, Death, Life, nobody, passing, rows
+from support.saving import ELEMENTS, Death, Life, nobody, passing, reaching, rows
 
 from sdf import StagedRunner
 from sdf.errors import JournalFencedError
@@ -103,18 +103,18 @@ def test_of_two_drivers_of_a_run_with_bad_blocks_one_saves_it(sc, tmp_path, whol
     """One stops at any point, as by SIGSTOP, while the other one begins and ends; then it goes on: it has lost."""
     points = whole(sink)
     tried = range(1, len(points) + 1, step)
-    overtaken = 0
-    for at in tried:
-        folder = tmp_path / str(at)
+
+    def stopped(at):
+        folder, overtaken = tmp_path / f"{at} {len(list(tmp_path.iterdir()))}", False
         folder.mkdir()
-
-        def overtake(folder=folder):
-            check_end(folder, save(sc, folder, sink, nobody))
-
+        first = Points(lambda: check_end(folder, save(sc, folder, sink, nobody)), at)
         try:
-            check_end(folder, save(sc, folder, sink, Points(overtake, at)))
+            check_end(folder, save(sc, folder, sink, first))
         except JournalFencedError:
-            overtaken += 1
+            overtaken = True
         check_end(folder, save(sc, folder, sink, nobody))
+        return first.seen, overtaken
+
+    overtaken = sum(reaching(at, points, stopped) for at in tried)
     print(f"\n{len(points)} points: of {len(tried)} drivers {overtaken} were overtaken")
     assert overtaken > 0.3 * len(tried)

@@ -11,7 +11,7 @@ import pytest
 from support import saving
 from support.crashing import Points
 from support.fns import expected
-from support.saving import ELEMENTS, SINKS, Death, Life, rows
+from support.saving import ELEMENTS, SINKS, Death, Life, reaching, rows
 
 from sdf import LiveRunner, StagedRunner
 from sdf.errors import JournalFencedError
@@ -123,26 +123,26 @@ def test_a_driver_that_stops_while_another_one_saves_the_run_changes_nothing(sc,
     """As SIGSTOP at every point, a second run to the end, then SIGCONT: it has lost, or says the same."""
     points = whole(runner, sink)
     tried = range(1, len(points) + 1, step)
-    overtaken = same = 0
-    for at in tried:
-        folder = tmp_path / str(at)
-        folder.mkdir()
-        second = []
 
-        def overtake(folder=folder, second=second):
+    def stopped(at):
+        folder, second, overtaken = tmp_path / f"{at} {len(list(tmp_path.iterdir()))}", [], False
+        folder.mkdir()
+
+        def overtake():
             second.append(saving.run(sc, folder, runner, sink=sink))
             assert rows(folder / "out") == ROWS
 
+        first = Points(overtake, at)
         try:
-            summary = saving.run(sc, folder, runner, Points(overtake, at), sink=sink)
+            assert saving.run(sc, folder, runner, first, sink=sink).records == len(ROWS)
         except JournalFencedError:
-            overtaken += 1
-        else:
-            same += 1
-            assert summary.records == len(ROWS)
+            overtaken = True
         assert rows(folder / "out") == ROWS
         assert all(one.records == len(ROWS) for one in second)
-    print(f"\n{len(points)} points: of {len(tried)} drivers {overtaken} were overtaken, {same} ended with the same")
+        return first.seen, overtaken
+
+    overtaken = sum(reaching(at, points, stopped) for at in tried)
+    print(f"\n{len(points)} points: of {len(tried)} drivers {overtaken} were overtaken")
     assert overtaken > 0.4 * len(tried)
 
 
@@ -151,25 +151,29 @@ def test_a_driver_that_stops_while_another_one_begins_and_dies_may_not_go_on(sc,
     """The other one dies at any of its points; if it had taken over, the first one stops, and a third one ends it."""
     points = whole(runner, sink)
     tried = range(1, len(points) + 1, step)
-    deaths = overtaken = 0
-    for number, at in enumerate(tried):
-        folder = tmp_path / str(at)
-        folder.mkdir()
-        other = Life(3 + 17 * number % 60)
 
-        def overtake(folder=folder, other=other):
+    def stopped(at):
+        number = len(list(tmp_path.iterdir()))
+        folder, other, overtaken = tmp_path / f"{at} {number}", Life(3 + 17 * number % 60), False
+        folder.mkdir()
+
+        def overtake():
             with suppress(Death):
                 saving.run(sc, folder, runner, other, sink=sink)
 
+        first = Points(overtake, at)
         try:
-            assert saving.run(sc, folder, runner, Points(overtake, at), sink=sink).records == len(ROWS)
+            assert saving.run(sc, folder, runner, first, sink=sink).records == len(ROWS)
         except JournalFencedError:
-            overtaken += 1
+            overtaken = True
             assert other.seen
-        deaths += other.dead
         assert saving.run(sc, folder, runner, sink=sink).records == len(ROWS)
         assert rows(folder / "out") == ROWS
         assert nothing_left(folder)
+        return first.seen, (other.dead, overtaken)
+
+    found = [reaching(at, points, stopped) for at in tried]
+    deaths, overtaken = (sum(each) for each in zip(*found, strict=True))
     print(f"\n{len(points)} points: of {len(tried)} others {deaths} died, and {overtaken} had taken over")
     assert deaths > 0.5 * len(tried)
     assert overtaken > 0.3 * len(tried)

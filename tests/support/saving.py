@@ -51,6 +51,18 @@ class Life(Points):
         super().pass_(name)
 
 
+def reaching(at, whole, run):
+    """Call ``run`` with a point to reach; it returns the points that were passed, and a result. Return the result.
+
+    A run that splits elsewhere, or is faster, passes fewer points than the whole one did, and may end before that one:
+    then run once more, with the point at the same share of these.
+    """
+    seen, result = run(at)
+    if len(seen) < at:
+        _, result = run(max(1, at * len(seen) // len(whole)))
+    return result
+
+
 @attrs.frozen
 class FolderSink(Sink):
     """Pickles records into files; the commit renames a folder. Its calls on the driver are points."""
