@@ -1,6 +1,7 @@
 """retry_failed: what a saved run has set aside is run again, and its records are added to the result, once."""
 
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 from support.crashing import Points
-from support.saving import CallsArePoints, Death, Life, LinesSink, nobody, passing
+from support.saving import CallsArePoints, Death, Life, LinesSink, nobody, passing, reaching
 
 from sdf import DoFn, TaggedOutput, UnsplittableTracker, abort_save, retry_failed, save_sdf
 from sdf.errors import (
@@ -382,20 +383,23 @@ def test_of_two_drivers_that_retry_one_adds(home, sink, read, step):
     """One stops at any point, as by SIGSTOP, while the other one begins and ends; then it goes on: it has lost."""
     home = home(sink, read)
     points = home.points
-    overtaken = 0
     tried = range(1, len(points) + 1, step)
-    for at in tried:
-        home.renew()
 
-        def overtake():
-            assert home.retry(nobody).failures == ()
-            assert home.rows() == ALL
-
-        try:
-            assert home.retry(Points(overtake, at)).records == len(ALL)
-        except JournalFencedError:
-            overtaken += 1
+    def overtake():
+        assert home.retry(nobody).failures == ()
         assert home.rows() == ALL
+
+    def stopped(at):
+        home.renew()
+        first, overtaken = Points(overtake, at), False
+        try:
+            assert home.retry(first).records == len(ALL)
+        except JournalFencedError:
+            overtaken = True
+        assert home.rows() == ALL
+        return first.seen, overtaken
+
+    overtaken = sum(reaching(at, points, stopped) for at in tried)
     print(f"\n{len(points)} points, of {len(tried)} drivers {overtaken} were overtaken")
     assert overtaken > 0.3 * len(tried)
 
@@ -409,19 +413,21 @@ def test_a_retry_in_which_blocks_fail_again_survives_a_death_at_every_point(home
     assert of(home.retry(points, **faults).failures) == again
     home.check_end(again)
     tried = range(1, len(points.seen) + 1, step)
-    died = 0
-    for at in tried:
+
+    def dies(at):
         home.renew()
         life = Life(at)
         with suppress(Death):
             home.retry(life, **faults)
-        died += life.dead
         assert set(home.rows()) <= set(without(again))
         assert len(set(home.rows())) == len(home.rows())
         assert of(home.retry(nobody, **faults).failures) == again
         home.check_end(again)
         assert home.retry(nobody).failures == ()
         home.check_end()
+        return life.seen, life.dead
+
+    died = sum(reaching(at, points.seen, dies) for at in tried)
     print(f"\n{len(points.seen)} points, died at {died} of {len(tried)}")
     assert died > 0.6 * len(tried)
 
@@ -449,25 +455,29 @@ def test_the_next_retry_removes_what_one_that_died_at_its_end_has_left(home):
 def test_a_retry_may_not_go_on_if_one_that_died_had_overtaken_it(home, sink, read, step):
     """The other one dies at any of its points; a third one ends what they began."""
     home = home(sink, read)
-    points = len(home.points)
-    tried = range(1, points + 1, step)
-    died = overtaken = 0
-    for number, at in enumerate(tried):
-        home.renew()
-        other = Life(points * (1 + number % 4) // 5)
+    points, numbers = home.points, itertools.count()
+    tried = range(1, len(points) + 1, step)
 
-        def overtake(other=other):
+    def stopped(at):
+        home.renew()
+        other, overtaken = Life(len(points) * (1 + next(numbers) % 4) // 5), False
+
+        def overtake():
             with suppress(Death):
                 home.retry(other)
 
+        first = Points(overtake, at)
         try:
-            assert home.retry(Points(overtake, at)).records == len(ALL)
+            assert home.retry(first).records == len(ALL)
         except JournalFencedError:
-            overtaken += 1
+            overtaken = True
             assert other.seen
-        died += other.dead
         assert home.retry(nobody).failures == ()
         home.check_end()
+        return first.seen, (other.dead, overtaken)
+
+    found = [reaching(at, points, stopped) for at in tried]
+    died, overtaken = (sum(each) for each in zip(*found, strict=True))
     print(f"\n{len(tried)} others: {died} died, and {overtaken} had taken over")
     assert min(died, overtaken) > 0.2 * len(tried)
 
