@@ -33,5 +33,5 @@ def need(module: str, who: str) -> Any:
 
 
 def class_names(value: Any) -> list[str]:
-    """Return the dotted names of a value's class and its bases, that of the class first: no library is imported."""
+    """Return the dotted names of a value's class and of its bases, in this order. No library is imported."""
     return [f"{kind.__module__}.{kind.__qualname__}" for kind in type(value).__mro__]

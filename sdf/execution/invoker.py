@@ -353,7 +353,7 @@ class Invoker:
     def _size(self, restriction: Any) -> float | None:
         return self._fn.restriction_size(self._element, restriction)
 
-    def named(self, error: BaseException) -> SdfError | None:
+    def named(self, error: BaseException) -> SdfError:
         """Return the error to raise in place of one of `process` that is no Exception, such as a panic in Rust."""
         return self._blame("process").named(error)
 

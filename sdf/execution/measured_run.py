@@ -81,7 +81,8 @@ class Running:
     def outputs(self) -> Iterator[Iterable[Any]]:
         """Return a context manager that gives the outputs; see `Invoker.outputs`. The work item ends at its exit.
 
-        In a worker nothing but the user's end of the run has reasons to raise what is no Exception.
+        If `process` raises what is no Exception, such as a panic of a library in Rust, a `ProcessError` names it. Only
+        a KeyboardInterrupt and a GeneratorExit stay as they are: the user, or the reader, ends the run.
         """
         try:
             with self.invoker.outputs() as outputs:

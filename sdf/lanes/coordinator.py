@@ -432,5 +432,5 @@ def _lost_too_often(name: str, item: WorkItem) -> StageError:
     return StageError(
         f"{name}: {MOST_LOSSES} workers or executors in a row were lost while they had {show(item.restriction)} of "
         f"element {show(item.element)} to do. It may be what ends them, by its memory for example. What is committed "
-        f"stays so; make the same call again once that is mended, or with StagedRunner() and on_failure='quarantine'."
+        f"stays so; make the same call again with the cause mended, or with StagedRunner() and on_failure='quarantine'."
     )

@@ -58,3 +58,9 @@ class Failure:
     how: str
     error: str = attrs.field(converter=cut_error)
     claimed: Any = None
+
+    def may_blame(self, item_id: int | None) -> bool:
+        """Return whether it may be the fault of a work item of the attempt."""
+        if self.item_id is None:
+            return self.how != WITHDRAWN
+        return item_id == self.item_id

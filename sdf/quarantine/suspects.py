@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from sdf.errors import TooManyFailuresError, show
 from sdf.execution.bulk.table import named
 from sdf.execution.work_items import DEFERRED, WHILE_IT_RAN, WorkItem
-from sdf.quarantine.failures import KILLED, WITHDRAWN, FailedBlock, Failure
+from sdf.quarantine.failures import KILLED, FailedBlock, Failure
 from sdf.reporting.run_facts import count_of
 from sdf.scheduling.run_state import RunState
 
@@ -113,9 +113,8 @@ class Suspects:
             TooManyFailuresError: if more blocks than ``max_failures`` have failed.
         """
         company = []
-        unknown = failure.item_id is None and failure.how != WITHDRAWN
         for item in items:
-            if unknown or item.id == failure.item_id:
+            if failure.may_blame(item.id):
                 company += self._examine(item, failure, idle)
             elif not self.admits(item):
                 company.append(item)

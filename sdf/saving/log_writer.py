@@ -1,7 +1,7 @@
 """LogWriter: writes the log of a saved run in a thread of its own, at most one entry a second.
 
-No scheduling decision waits for the log, unless the storage takes so long that records would fill the memory. What
-does: the commit of the sinks, which calls `flush`.
+The commit of the sinks waits for the log: it calls `flush`. A scheduling decision waits only if the storage is so slow
+that `_MOST_WAITING` records wait to be written.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ class StagesDriver:
         world.driver = self
         self.unexpanded, self._expanded, self._fresh, self._begun = 0, set(), [], False
         self._receipts, self._arrives = [], False
-        self._stages = {}  # by number: the tasks of those that were not given up, and those without a receipt so far
+        self._stages = {}  # by number, until it is given up: its tasks, and the numbers of those without a receipt
         quarantine = Quarantine(MOST_FAILURES, HANG_SECONDS) if world.plan.quarantine else None
         self.run = StagedRunner().staged(
             self, world.plan.elements, world.fn, None, saving=saving, quarantine=quarantine

@@ -130,5 +130,5 @@ def test_without_widgets_the_bar_is_one_line_of_text(tmp_path, monkeypatch):
     (output,) = executed(notebook, tmp_path, monkeypatch).cells[0].outputs
     assert output.name == "stderr"
     (line,) = output.text.splitlines()
-    # Blanks erase the end of a longer line: on a slow machine that of the first bar was one.
+    # On a slow machine the first bar is longer: blanks erase its end.
     assert re.match(r"CountFn: 100%\|█+\| 8\.00/8\.00 .*1/2 slots, 1 split\]$", line.rstrip(" "))

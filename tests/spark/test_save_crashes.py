@@ -93,13 +93,12 @@ def test_a_run_survives_a_death_at_every_point(sc, tmp_path, whole, runner, sink
     } <= set(points)  # fmt: skip
     assert {"FolderSink": "inside commit", "LinesSink": "after rename"}[sink] in points
     tried = range(1, len(points) + 1, step)
-    died = []
-    for at in tried:
-        seen, *_ = survive(sc, tmp_path / str(at), runner, sink, at)
-        if len(seen) < at:  # it split elsewhere, or was faster, and lived: another one dies at the same share of these
-            at = max(1, at * len(seen) // len(points))
-            seen, *_ = survive(sc, tmp_path / f"{at} of {len(seen)}", runner, sink, at)
-        died += seen[-1:] if len(seen) == at else []
+
+    def dies(at):
+        seen, *_ = survive(sc, tmp_path / f"{at} {len(list(tmp_path.iterdir()))}", runner, sink, at)
+        return seen, seen[-1:] if len(seen) == at else []
+
+    died = [name for at in tried for name in reaching(at, points, dies)]
     print(f"\n{len(points)} points, died at {len(died)} of {len(tried)} tried: {sorted(set(died))}")
     assert len(died) > 0.7 * len(tried)
 

@@ -119,7 +119,7 @@ class CompressedFn(FileFn):
 
     def _of_gzip(self, plain: FileRange, file: io.BufferedReader) -> FileRange:
         if self.block_size is None and has_short_text(plain.file, file, self.cell_bytes):
-            return attrs.evolve(self._whole(plain, "gzip"), note="")  # an index could not split it either
+            return attrs.evolve(plain, start=0, stop=1, codec="gzip")  # an index could not split it either
         try:
             index, note = self._indices().get(plain.file, file)
         except MissingExtraError:

@@ -1,4 +1,4 @@
-"""File systems: that of a path, and what their exceptions mean.
+"""File systems: `file_system` finds the one of a path, and `reaching` explains its exceptions.
 
 They are those of fsspec: local paths, ``s3://``, ``hdfs://``, ``https://`` and its other protocols. Its file systems
 cache listings; here the cache is cleared before each use.

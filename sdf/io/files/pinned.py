@@ -167,7 +167,7 @@ def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) 
         with reaching(file.path, "a reader"):
             guarded = _conditional(fs, inner, file)
         return io.BufferedReader(PinnedFile(guarded, file, fs, guarded=True), _BUFFER_BYTES)
-    check_file(file, options)
+    _check(file, fs, inner)
     # s3fs would read 50 MiB ahead, most of which belongs to other parts
     much = "default_block_size" not in options and getattr(fs, "default_block_size", 0) > _AHEAD_BYTES
     try:
@@ -194,14 +194,17 @@ def _conditional(fs: Any, inner: str, file: FileInfo) -> Any:
     return opened
 
 
-def check_file(file: FileInfo, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
-    """Raise SourceChangedError if a file has changed; return its file system and its path inside that."""
-    fs, inner = file_system(file.path, storage_options, "a reader")
+def check_file(file: FileInfo, storage_options: Mapping[str, Any]) -> None:
+    """Raise SourceChangedError if a file has changed."""
+    _check(file, *file_system(file.path, storage_options, "a reader"))
+
+
+def _check(file: FileInfo, fs: Any, inner: str) -> None:
     try:
         with reaching(file.path, "a reader"):
             if fs is disk() and (now := _regular(file.path, inner)):
                 file.check(now)
-                return fs, inner
+                return
             info = fs.info(inner)
     except FileNotFoundError as error:
         raise _gone(file) from error
@@ -211,7 +214,6 @@ def check_file(file: FileInfo, storage_options: Mapping[str, Any]) -> tuple[Any,
             f"again, and leave files alone while a run reads them."
         )
     file.check(as_file_info(file.path, info))
-    return fs, inner
 
 
 def _gone(file: FileInfo) -> SourceChangedError:

@@ -20,7 +20,7 @@ from typing import TypeVar
 import attrs
 
 from sdf import errors
-from sdf.errors import LedgerError, SdfError, TooManyFailuresError
+from sdf.errors import LedgerError, SdfError
 from sdf.execution.expansion import Expanded
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import Fail, FromLane, Hello, ToLane
@@ -193,9 +193,7 @@ def _explained(name: str, error: BaseException, *, expanding: bool = False) -> S
         text = f"<a message that cannot be shown, {type(failure).__name__}>"
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[: _MOST_CHARACTERS // 2]} ... {text[-_MOST_CHARACTERS // 2 :]}"
-    if isinstance(error, TooManyFailuresError):  # it names the run, and did not fail on the driver
-        return TooManyFailuresError(text)
-    if isinstance(error, RaisedError):  # so did this
+    if isinstance(error, RaisedError):  # by the attempts, not on the driver
         return error.error
     before = f"{name} failed on the driver, and all its lanes with it:"
     if isinstance(error, SdfError) and type(error).__module__ == errors.__name__:

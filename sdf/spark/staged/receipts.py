@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark import RDD
 
-from sdf.execution.work_items import Outcome
 from sdf.quarantine.failures import KILLED, WITHDRAWN, Failure
 from sdf.spark.staged.stored_blocks import Receipt, Stamp, receipt_of
 
@@ -37,7 +36,7 @@ def _last_receipt(block: Iterable[Any]) -> list[Receipt | None]:
 def given_up(
     run_id: str, stage: int, tasks: Iterable[int], lost: int, tags: tuple[str, ...], error: BaseException
 ) -> list[Receipt]:
-    """Return the receipts of the tasks that did not end, of a job that Spark gave up; that of the lost one first.
+    """Return the receipts of those tasks of a job that had not ended when Spark gave it up. The lost one comes first.
 
     Args:
         run_id, stage: of the job.
@@ -46,9 +45,9 @@ def given_up(
         tags: the declared tags.
         error: of the job.
     """
+    began, said = time.time(), f"its executor or worker was lost: {error}"
     receipts = []
-    for task in sorted(tasks, key=lambda task: task != lost):  # while the lost one is entered, it had company
-        failure = Failure(None, KILLED if task == lost else WITHDRAWN, f"its executor or worker was lost: {error}")
-        stamp, counts = Stamp(run_id, stage, task, -1), (0,) * (1 + len(tags))
-        receipts.append(Receipt(stamp, Outcome(0), counts, 0, "", time.time(), 0.0, failure=failure))
+    for task in sorted(tasks, key=lambda task: task != lost):  # as long as others are in flight, it had company
+        failure = Failure(None, KILLED if task == lost else WITHDRAWN, said)
+        receipts.append(Receipt.failed(Stamp(run_id, stage, task, -1), tags, failure, began=began))
     return receipts

@@ -73,6 +73,22 @@ class Receipt:
     closing_seconds: float = 0.0
     failure: Failure | None = None
 
+    @classmethod
+    def failed(
+        cls,
+        stamp: Stamp,
+        tags: tuple[str, ...],
+        failure: Failure,
+        *,
+        began: float,
+        worker: str = "",
+        seconds: float = 0.0,
+        retries: int = 0,
+    ) -> Receipt:
+        """Return the receipt of an attempt that failed; ``tags`` are the declared ones."""
+        counts = (0,) * (1 + len(tags))
+        return cls(stamp, Outcome(0), counts, 0, worker, began, seconds, retries=retries, failure=failure)
+
     def task_run(self, *, stage: int, task: int, unstarted: int) -> TaskRun:
         """Return for the report what the attempt did; ``unstarted``: how many work items it gave back whole."""
         return TaskRun(

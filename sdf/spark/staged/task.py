@@ -16,7 +16,7 @@ from sdf.errors import ReplayError, show
 from sdf.execution.bundle import Bundle
 from sdf.execution.executor import run_to_end
 from sdf.execution.timekeeper import Timekeeper
-from sdf.execution.work_items import Outcome, WorkItem
+from sdf.execution.work_items import WorkItem
 from sdf.limits.rate_limit import paced, waits_for_limit
 from sdf.model.dofn import TaggedOutput
 from sdf.quarantine.failures import Failure
@@ -96,9 +96,9 @@ class StageTask:
             )  # fmt: skip
 
         def failed(failure: Failure) -> Receipt:
-            seconds, counts = time.monotonic() - began, (0,) * (1 + len(self._outlet.tags))
-            return Receipt(
-                stamp, Outcome(0), counts, 0, worker_name(), wall, seconds, retries=retries, failure=failure
+            seconds = time.monotonic() - began
+            return Receipt.failed(
+                stamp, self._outlet.tags, failure, worker=worker_name(), began=wall, seconds=seconds, retries=retries
             )  # fmt: skip
 
         for given in attempts(run, self._quarantine, failed):

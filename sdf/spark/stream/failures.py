@@ -10,7 +10,7 @@ import attrs
 from sdf.errors import show
 from sdf.journal.pending import Pending
 from sdf.model.dofn import DoFn
-from sdf.quarantine.failures import WITHDRAWN, FailedBlock, Failure
+from sdf.quarantine.failures import FailedBlock, Failure
 from sdf.quarantine.trials import try_again
 from sdf.spark.stream.catch_up import Left, Plan
 
@@ -24,7 +24,7 @@ def settle(
     plan: Plan,
     read: Sequence[Sequence[Pending]],
     rest: list[list[Left]],
-    failures: Mapping[int, tuple[int | None, Failure]],
+    failures: Mapping[int, Failure],
 ) -> tuple[tuple[FailedBlock, ...], frozenset[int]]:
     """Put in place of parts that failed what is to be tried next, and of fronts that were read what follows them.
 
@@ -33,7 +33,7 @@ def settle(
         plan: what the stage was to do.
         read: what each task read.
         rest: what each task left; changed.
-        failures: for each task that failed the id of the work that did, None if that is not known, and how.
+        failures: of each task that failed; its ``item_id`` is the id of the part.
 
     Returns:
         The blocks that were set aside, and the ids of the work that failed.
@@ -41,12 +41,11 @@ def settle(
     blocks: list[FailedBlock] = []
     changed: set[int] = set()
     was_solo = len(plan.tasks) == 1 == len(plan.tasks[0])
-    for task, (number, failure) in failures.items():
+    for task, failure in failures.items():
         log.info("a part failed: %s", failure.error)
         left, rest[task] = rest[task], []
-        unknown = number is None and failure.how != WITHDRAWN
         for part, delay in left:
-            if not (unknown or part.id == number):
+            if not failure.may_blame(part.id):
                 rest[task].append((part, delay))
                 continue
             verdict = try_again(fn, part.element, part.restriction, part.trial, failure, was_solo=was_solo)

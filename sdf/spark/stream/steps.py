@@ -232,7 +232,7 @@ class Step:
             stamps[task] = attrs.evolve(stamps[task], attempt=-1)  # no block has it: what is stored is dropped, too
         self._stamps = tuple(stamps)
         failures = {
-            task: (works.get(receipt.failure.item_id), receipt.failure)  # None: it is not known which
+            task: attrs.evolve(receipt.failure, item_id=works.get(receipt.failure.item_id))
             for task, receipt in enumerate(receipts)
             if receipt.failure is not None
         }

@@ -239,7 +239,7 @@ NOISE = random.Random(3).randbytes(CELL + 1).replace(b"\r", b" ")
     ],
 )
 def test_a_text_of_one_cell_needs_no_index(path, made, members, short):
-    """It is one claim with an index, too; the text is that of all members."""
+    """With an index it is one claim, too. The text of all members counts."""
     Path(path).write_bytes(b"".join(map(gzip.compress, members)))
     fn = ReadLines(encoding=None)
     whole = restriction_of(fn, path)
