@@ -191,6 +191,6 @@ class Bundle:
     def _unstarted_seconds(self, elapsed: float, done: float) -> float:
         """Return the estimated seconds of the unstarted work items: by size or by number, whichever is more."""
         unstarted, running = self._items[self._next : self._stop], self._executor.running
-        begun = self._executor.items + (0 if running is None else running.elements())
+        begun = self._executor.items + (0 if running is None else running.invoker.begun)
         by_number = sum(item.elements for item in unstarted) * elapsed / max(1, begun)
         return max(by_number, sum(map(units, unstarted)) * elapsed / done if done > 0 else 0.0)

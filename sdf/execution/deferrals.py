@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from sdf.errors import DeferError, show
-from sdf.execution.bulk.table import named
 from sdf.execution.work_items import WorkItem
 
 __all__ = ["Deferrals"]
@@ -40,7 +39,7 @@ class Deferrals:
             return
         times = self._idle[item.id] = self._idle.get(item.id, 0) + 1
         if times > _MOST_IDLE:
-            element, restriction = named(item.element, item.restriction)
+            element, restriction = item.work.named()
             raise DeferError(
                 f"{self._name}.process() deferred {show(restriction)} of element {show(element)} {times} "
                 f"times in a row without a claim. Finite work must come to an end; stream_sdf() runs work without one."

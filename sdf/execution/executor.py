@@ -14,9 +14,9 @@ from typing import Any
 import attrs
 
 from sdf.execution.deferrals import Deferrals
-from sdf.execution.expansion import checked_size
 from sdf.execution.invoker import Residual
 from sdf.execution.measured_run import Running
+from sdf.execution.work import work_of
 from sdf.execution.work_items import SUSPECT, Part, Ran, SlowBlock, WorkItem, slowest, units
 from sdf.model.dofn import DoFn, call_hook
 
@@ -101,7 +101,7 @@ class Executor:
         known = running.item.id if known_as is None else known_as
         ran = running.ran(known, self._began, done)
         self.items += ran.elements
-        if known != running.item.id and running.starts_inside():  # the driver has counted this element
+        if known != running.item.id and running.item.work.starts_inside():  # the driver has counted this element
             ran = attrs.evolve(ran, elements=ran.elements - 1)
         self.units += done
         self.seconds += running.seconds()
@@ -136,7 +136,7 @@ class Executor:
 
 def residual_item(fn: DoFn, item: WorkItem, residual: Residual, number: int, parent: int) -> WorkItem:
     """Return a work item for a residual that stays in this worker; to the driver it is still part of its parent."""
-    size = checked_size(fn, item.element, residual.restriction)
+    size = work_of(item.element, residual.restriction).size(fn)
     return WorkItem(number, item.element_id, item.element, residual.restriction, size, parent, residual.watermark)
 
 

@@ -9,13 +9,11 @@ import math
 import numbers
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import attrs
 
 from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, SplitError, UnboundedError, blame, show
-from sdf.execution.bulk.table import Rows, Table
 from sdf.execution.tracker_views import tracker_of
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.dofn import DoFn
@@ -112,8 +110,6 @@ def checked_size(fn: DoFn, element: Any, restriction: Any) -> float | None:
     Raises:
         InvalidValueError: if it is anything else.
     """
-    if type(element) is Table:
-        return element.size(restriction, partial(checked_size, fn))
     with blame(lambda: f"{type(fn).__name__}.restriction_size()", element, restriction):
         return _as_size(fn.restriction_size(element, restriction))
 
@@ -152,8 +148,6 @@ def cut_share(fn: DoFn, element: Any, restriction: Any, fraction: float) -> tupl
     Raises:
         SplitError: if the two parts do not add up.
     """
-    if type(element) is Table:
-        return _cut_rows(fn, element, restriction, fraction)
     share: float | Fraction = fraction
     if type(restriction) is OffsetRange and restriction.stop is not UNBOUNDED:
         start, stop = restriction
@@ -170,31 +164,15 @@ def cut_share(fn: DoFn, element: Any, restriction: Any, fraction: float) -> tupl
     return pair
 
 
-def _cut_rows(fn: DoFn, table: Table, rows: Rows, fraction: float) -> tuple[Rows, Rows] | None:
-    """Cut some rows of a table between two of them; if there is only one, cut its restriction."""
-    if len(rows) > 1:
-        return table.cut(rows, fraction)
-    row = rows.first
-    pair = cut_share(fn, table.element(row), table.range_of(row, rows), fraction)
-    if pair is None:
-        return None
-    front, rest = (table.rows_of(row, part) for part in pair)
-    return front, rest
-
-
 def cut_out(fn: DoFn, element: Any, restriction: Any, position: Any) -> tuple[Any, Any, Any] | None:
     """Cut out the block at a position that was claimed; return what lies before it, the block, and what lies after it.
 
     Either side is None if nothing lies there. The trackers of offsets and keys can be cut at any position; for others
     the result is None. So it is for a position that is not in the restriction, such as that of a refused claim.
 
-    A position in a table is a row and a position in it; if the row cannot be cut there, all of the row is cut out.
-
     Raises:
         SplitError: if the parts do not add up.
     """
-    if type(element) is Table:
-        return _cut_out_row(fn, element, restriction, position)
     start, stop = getattr(restriction, "start", None), getattr(restriction, "stop", None)
     with blame(lambda: f"{type(fn).__name__}'s tracker, cutting {show(restriction)} of element {show(element)},"):
         tracker = fn.create_tracker(element, restriction)
@@ -209,19 +187,6 @@ def cut_out(fn: DoFn, element: Any, restriction: Any, position: Any) -> tuple[An
         if flaw is not None:
             raise SplitError(f"it gave parts that do not add up: {flaw}")
         return before, block, after
-
-
-def _cut_out_row(fn: DoFn, table: Table, rows: Rows, position: Any) -> tuple[Any, Any, Any] | None:
-    if not (type(position) is tuple and len(position) == 2 and type(position[0]) is int):  # a lane may say anything
-        return None
-    row, claimed = position
-    if not rows.first <= row < rows.end:
-        return None
-    part = table.range_of(row, rows)
-    found = None if claimed is None else cut_out(fn, table.element(row), part, claimed)
-    block = table.rows_of(row, part if found is None else found[1])
-    before = None if block.start == rows.start else Rows(rows.start, block.start)
-    return before, block, None if block.stop == rows.stop else Rows(block.stop, rows.stop)
 
 
 def _is_in(tracker: RestrictionTracker, position: Any) -> bool:

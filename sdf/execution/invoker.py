@@ -74,7 +74,10 @@ class Invoker:
 
     Attributes:
         residuals: the residuals in the order of the cuts, which is the reverse order of their work.
+        begun: of how many elements it has begun the work.
     """
+
+    begun = 1
 
     def __init__(
         self,
@@ -179,6 +182,17 @@ class Invoker:
     def last_claimed(self) -> Any:
         """Return the position of the last claim, refused or not; None before the first, or if the tracker has none."""
         return self._tracker.last_claimed
+
+    def placed(self, position: Any) -> tuple[int, Any]:
+        """Return the row of a position that was claimed last, -1 for an element by itself, and the position there."""
+        return -1, position
+
+    def note(self, now: float) -> None:
+        """Note the time; called often. Only rows of a table are told apart by it."""
+
+    def dear_rows(self) -> list[Any]:
+        """Return the rows of a table that ran for long: an element by itself has none."""
+        return []
 
     def progress(self) -> Progress:
         """Return the work done and left of the current restriction."""

@@ -14,10 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sdf.errors import show
-from sdf.execution.bulk.invoker import TableInvoker
-from sdf.execution.bulk.table import Table
-from sdf.execution.expansion import checked_size
-from sdf.execution.invoker import Invoker
+from sdf.execution.work import work_of
 from sdf.execution.work_items import ADDS_UP, Part, Ran, SlowBlock, WorkItem, slowest, units
 from sdf.model.dofn import DoFn
 
@@ -57,10 +54,8 @@ class Running:
         self._fn = fn
         self.item = item
         self._expected_seconds = expected_seconds
-        self.invoker: Invoker | TableInvoker = (TableInvoker if type(item.element) is Table else Invoker)(
+        self.invoker = item.work.invoker(
             fn,
-            item.element,
-            item.restriction,
             side_inputs=side_inputs,
             watermark=item.watermark,
             late_below=item.late_below,
@@ -138,8 +133,7 @@ class Running:
         if self._ended is not None:
             return
         now, (done, _) = self._clock(), self.units()
-        if isinstance(self.invoker, TableInvoker):
-            self.invoker.note(now)
+        self.invoker.note(now)
         if self._first is None and self.invoker.started:
             self._first = now, done
             self._marks[0] = now, 0.0
@@ -173,11 +167,9 @@ class Running:
     def _note_slow(self) -> None:
         position, since, until = self._block
         if until - since >= _SLOW_SECONDS:
-            row = -1
-            if isinstance(self.invoker, TableInvoker):
-                row, position = position
-                if position is None:  # it was opening
-                    return
+            row, position = self.invoker.placed(position)
+            if position is None:  # it was opening
+                return
             self._slow.append(SlowBlock(self.item.id, show(position, _POSITION_CHARACTERS), until - since, row))
             if len(self._slow) > _MOST_NOTED:
                 self._slow = list(slowest(*self._slow))
@@ -197,28 +189,18 @@ class Running:
             units,
             self.invoker.records,
             self._unclaimed_seconds,
-            self.elements(),
+            self.invoker.begun,
         )
 
     def dear_rows(self, task_began: float) -> tuple[Ran, ...]:
         """Return how the rows of a table ran that took long, the ten longest; call it after the end."""
-        if not isinstance(self.invoker, TableInvoker) or self.item.elements == 1:
+        if self.item.elements == 1:
             return ()
-        self.invoker.note_end()
-        found = [each for each in self.invoker.dear if each[2] >= _SLOW_SECONDS]
-        table: Table = self.item.element
+        found = [each for each in self.invoker.dear_rows() if each.seconds >= _SLOW_SECONDS]
         return tuple(
-            Ran(self.item.id, since - task_began, seconds, float(*table.lengths(row, row + 1)), 0, opening, row=row)
-            for row, since, seconds, opening in heapq.nlargest(_MOST_DEAR, found, key=operator.itemgetter(2))
+            Ran(self.item.id, each.since - task_began, each.seconds, each.units, 0, each.opening_seconds, row=each.row)
+            for each in heapq.nlargest(_MOST_DEAR, found, key=operator.attrgetter("seconds"))
         )
-
-    def elements(self) -> int:
-        """Return of how many elements it has begun the work."""
-        return self.invoker.begun if isinstance(self.invoker, TableInvoker) else 1
-
-    def starts_inside(self) -> bool:
-        """Return whether it begins inside an element; call it for a residual."""
-        return type(self.item.element) is not Table or self.item.restriction.start[1] > 0
 
     def slow_blocks(self) -> tuple[SlowBlock, ...]:
         """Return the slowest blocks seen; call it after the end, which also ends the last block."""
@@ -279,8 +261,8 @@ class Running:
             return whole, None
         primary = self.invoker.primary
         given = [residual.restriction for residual in self.invoker.residuals]
-        size = 0.0 if primary is None else checked_size(self._fn, self.item.element, primary)
-        sizes = [checked_size(self._fn, self.item.element, part) for part in given]
+        size = 0.0 if primary is None else work_of(self.item.element, primary).size(self._fn)
+        sizes = [work_of(self.item.element, part).size(self._fn) for part in given]
         done = whole / 2 if size is None else _clamped(size)
         kept, scale = done, 1.0
         if size is None or None in sizes or done + sum(map(_units, sizes)) > ADDS_UP * whole > 0:

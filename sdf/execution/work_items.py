@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
 import attrs
 
-from sdf.execution.bulk.table import Table
 from sdf.execution.invoker import Residual
+from sdf.execution.work import TableRows, Work, work_of
 
 __all__ = [
     "ADDS_UP",
@@ -80,20 +79,23 @@ class WorkItem:
     late_below: Any = None
 
     @property
+    def work(self) -> Work:
+        """What it is work of: one element, or rows of a table."""
+        return work_of(self.element, self.restriction)
+
+    @property
     def elements(self) -> int:
         """Of how many elements it is work: more than one if it is rows of a table."""
-        return len(self.restriction) if type(self.element) is Table else 1
+        return self.work.elements
 
-    def work(self) -> Iterable[tuple[Any, Any]]:
-        """Return the element and the restriction; of rows of a table, those of each row."""
-        return (
-            self.element.work(self.restriction) if type(self.element) is Table else [(self.element, self.restriction)]
-        )
+    @property
+    def is_rows(self) -> bool:
+        """Whether it is rows of a table."""
+        return type(self.work) is TableRows
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if type(self.element) is Table:
-            return WorkItem, _fields(attrs.evolve(self, element=self.element.only(self.restriction)))
-        return WorkItem, _fields(self)
+        number, element_id, _, *others = _fields(self)
+        return WorkItem, (number, element_id, self.work.sent(), *others)
 
 
 _fields = attrgetter(*(field.name for field in attrs.fields(WorkItem)))

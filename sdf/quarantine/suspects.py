@@ -23,7 +23,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sdf.errors import TooManyFailuresError, show
-from sdf.execution.bulk.table import named
 from sdf.execution.work_items import DEFERRED, WHILE_IT_RAN, WorkItem
 from sdf.quarantine.failures import KILLED, FailedBlock, Failure
 from sdf.reporting.run_facts import count_of
@@ -204,7 +203,7 @@ class Suspects:
 
     def _set_aside(self, item: WorkItem, failure: Failure) -> None:
         self._work.set_aside(item)
-        block = FailedBlock(*named(item.element, item.restriction), failure.error, self._attempts[item.id])
+        block = FailedBlock(*item.work.named(), failure.error, self._attempts[item.id])
         self.failed.append(block)
         self._noted(item, block)
         self._check_number()

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sdf.errors import JournalCorruptError, JournalError, SdfError, show
-from sdf.execution.bulk.table import Table, named
+from sdf.execution.bulk.table import Table
 from sdf.execution.expansion import Expanded
+from sdf.execution.work import work_of
 from sdf.execution.work_items import WorkItem, units
 from sdf.journal.chain import canonical, sha256
 from sdf.journal.pending import from_data
@@ -206,7 +207,7 @@ class History:
         if not self._parts.some_failed:
             return []
         return [
-            FailedBlock(*named(element, restriction_of(part.data)), failed[1], failed[0])
+            FailedBlock(*work_of(element, restriction_of(part.data)).named(), failed[1], failed[0])
             for element, parts in zip(self._entries(), self._parts.elements(), strict=True)
             for part in parts
             if (failed := part.failed if again else part.failed or part.retried) is not None

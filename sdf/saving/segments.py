@@ -169,7 +169,7 @@ def _find_record(
     last: list[Any] = []
     left = number
     for item in items:
-        for element, restriction in item.work():
+        for element, restriction in item.work.pairs():
             last[:] = []
             invoker = Invoker(
                 fn,

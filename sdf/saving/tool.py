@@ -12,7 +12,6 @@ from typing import Any
 import attrs
 
 from sdf.errors import JournalError, show
-from sdf.execution.bulk.table import Table
 from sdf.execution.work_items import units
 from sdf.journal.run_log import RunLog
 from sdf.model.dofn import DoFn
@@ -133,24 +132,17 @@ def _elements(work: RunState, left: list[Any]) -> list[_Element]:
     rest: dict[int, float] = defaultdict(float)
     parts: dict[int, list[Any]] = defaultdict(list)
     elements: dict[int, Any] = {}
+    numbers: dict[int, set[int]] = defaultdict(set)
+    unfinished: dict[int, set[int]] = defaultdict(set)
     for item in work.ledger.items():
         whole[item.element_id] += units(item)
         elements[item.element_id] = item.element
+        numbers[item.element_id].update(item.work.numbers())
     for item in left:
         rest[item.element_id] += units(item)
         parts[item.element_id].append(item.restriction)
+        unfinished[item.element_id].update(item.work.numbers())
     return [
-        _Element(element, _number(element), _open(element, parts[at]), whole[at], rest[at], tuple(parts[at]))
+        _Element(element, len(numbers[at]), len(unfinished[at]), whole[at], rest[at], tuple(parts[at]))
         for at, element in sorted(elements.items(), key=itemgetter(0))
     ]
-
-
-def _number(element: Any) -> int:
-    return len(element) if type(element) is Table else 1
-
-
-def _open(element: Any, parts: list[Any]) -> int:
-    """Return of how many elements something is left."""
-    if type(element) is not Table:
-        return 1 if parts else 0
-    return len({row for part in parts for row in range(part.first, part.end)})

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sdf.execution.bulk.table import Table
 from sdf.execution.work_items import ADDS_UP, Outcome, WorkItem, units
 from sdf.scheduling.lineage_rates import LineageRates
 from sdf.scheduling.size_line import SizeLine
@@ -93,7 +92,7 @@ class CostModel:
 
     def _note_whole(self, item: WorkItem) -> None:
         """Note what a work item counts as before its first cut; rows of a table count as so many work items each."""
-        if type(item.element) is not Table:
+        if not item.is_rows:
             self._whole_units.setdefault(item.id, self.counted(item))
 
     def _measured(

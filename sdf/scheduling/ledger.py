@@ -25,8 +25,8 @@ from typing import Any
 import attrs
 
 from sdf.errors import LedgerError, SplitError, TilingError, blame, show
-from sdf.execution.bulk.table import Table, named
 from sdf.execution.invoker import Residual
+from sdf.execution.work import work_of
 from sdf.execution.work_items import DEFERRED, PLANNED, WHILE_IT_RAN, Outcome, WorkItem
 from sdf.model.restrictions import tiling_flaw
 
@@ -107,7 +107,7 @@ class Ledger:
         self._check(element, restriction, [item.restriction for item in items], "the initial work items")
         self._nodes += [_Node(item, item.restriction) for item in items]
         self._elements.append((restriction, first, len(self._nodes)))
-        self._count += len(element) if type(element) is Table else 1
+        self._count += work_of(element, restriction).elements
         return items
 
     def _new(self, item: WorkItem) -> _Node:
@@ -335,7 +335,7 @@ class Ledger:
             parts = []
             for node in self._leaves(self._nodes[first:stop]):
                 if node.owner not in self._sealed:
-                    element, part = named(node.item.element, node.holds)
+                    element, part = work_of(node.item.element, node.holds).named()
                     raise TilingError(
                         f"{self._name}: the run ended with {show(part)} of element {show(element)} not committed "
                         f"(owner: {node.owner!r}). No part of the result is returned."

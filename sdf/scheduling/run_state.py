@@ -6,16 +6,16 @@ import gc
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 from sdf.execution.bulk.naming import RowNames
-from sdf.execution.bulk.table import Rows, Table
+from sdf.execution.bulk.table import Rows
 from sdf.execution.deferrals import Deferrals
-from sdf.execution.expansion import Expanded, checked_size, cut_out, cut_share
+from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
+from sdf.execution.work import work_of
 from sdf.execution.work_items import DEFERRED, Outcome, Ran, SlowBlock, WorkItem, slowest, units
 from sdf.model.dofn import DoFn
 from sdf.reporting.pieces import PieceRun
@@ -50,7 +50,7 @@ class RunState:
     def __init__(self, fn: DoFn) -> None:
         self._fn = fn
         self.name = type(fn).__name__
-        self.ledger = Ledger(partial(checked_size, fn), name=self.name)
+        self.ledger = Ledger(self._size, name=self.name)
         self.costs = CostModel()
         self.deferrals = Deferrals(self.name)
         self.known_units = 0.0
@@ -60,6 +60,9 @@ class RunState:
         self._names = RowNames()
         self._split_elements: dict[int, Any] = {}
         self._halved: set[int] = set()  # the work items of unknown size that were split while they ran
+
+    def _size(self, element: Any, restriction: Any) -> float | None:
+        return work_of(element, restriction).size(self._fn)
 
     def add(self, elements: Iterable[Expanded]) -> Iterator[WorkItem]:
         """Enter elements; yield the work items to start from."""
@@ -82,9 +85,7 @@ class RunState:
     def _note_split(self, item_id: int, parts: Sequence[Any]) -> None:
         """Note for the report that ``parts`` were cut off from a work item."""
         item = self.ledger.item(item_id)
-        cuts = [(item.element_id, item.element)] * len(parts)
-        if type(item.element) is Table:
-            cuts = self._names.cuts(item, parts)
+        cuts = self._names.cuts(item, parts)
         self.splits += len(cuts)
         for number, element in cuts:
             self._split_elements.setdefault(number, element)
@@ -95,7 +96,7 @@ class RunState:
 
     def cut(self, item: WorkItem, fraction: float) -> tuple[WorkItem, WorkItem] | None:
         """Cut a work item that nobody owns, as `cut_share` does, and enter it in the ledger."""
-        pair = cut_share(self._fn, item.element, item.restriction, fraction)
+        pair = item.work.cut(self._fn, fraction)
         if pair is None:
             return None
         front, rest = self._parts(item, pair)
@@ -107,7 +108,7 @@ class RunState:
         Returns:
             What lies before the block, the block, and what lies after it; None if it cannot be cut out, or is all.
         """
-        found = cut_out(self._fn, item.element, item.restriction, position)
+        found = item.work.cut_out(self._fn, position)
         if found is None or found[0] is found[2] is None:
             return None
         parts = iter(self._parts(item, [part for part in found if part is not None]))
@@ -151,7 +152,7 @@ class RunState:
         note: str | Sequence[tuple[int, str]] | None,
     ) -> list[WorkItem]:
         """Enter an element as an earlier driver has left it: parts as (restriction, size, watermark), size or None."""
-        sized = [(part, checked_size(self._fn, element, part) if size is None else size) for part, size, _ in parts]
+        sized = [(part, self._size(element, part) if size is None else size) for part, size, _ in parts]
         items = self.ledger.add_element(element, restriction, sized, [watermark for _, _, watermark in parts])
         self.known_units += sum(map(units, items))
         if note is not None:
@@ -244,7 +245,7 @@ class RunState:
 
     def _to_run(self, item: WorkItem, asked_seconds: float) -> tuple[WorkItem, float]:
         self.costs.inherit(item)
-        if type(item.element) is Table and item.origin != DEFERRED:  # rows behind one that was deferred
+        if item.is_rows and item.origin != DEFERRED:  # rows behind one that was deferred
             return item, asked_seconds
         return item, self.deferrals.delay_seconds(item, asked_seconds)
 

@@ -19,10 +19,11 @@ from sdf.errors import (
 )
 from sdf.execution.bulk.making import expand_in_bulk
 from sdf.execution.bulk.naming import Several
-from sdf.execution.bulk.table import Rows, Table, named
+from sdf.execution.bulk.table import Rows, Table
 from sdf.execution.deferrals import Deferrals
 from sdf.execution.executor import Executor, residual_item, run_to_end
 from sdf.execution.expansion import Expanded
+from sdf.execution.work import work_of
 from sdf.execution.work_items import DEFERRED, Outcome
 from sdf.model.watermarks import ManualWatermark
 from sdf.scheduling.run_state import RunState
@@ -557,7 +558,7 @@ def test_an_element_that_does_not_unpickle_on_the_driver_may_run():
     work._parts(item, [Rows((0, 0), (1, 1)), Rows((1, 1), (3, 0))])
     (name,) = work.split_elements()
     assert repr(name).startswith("<an element that the driver cannot show: elements do not unpickle here (ValueError: ")
-    assert named(item.element, Rows((1, 0), (2, 0))) == (item.element, Rows((1, 0), (2, 0)))
+    assert work_of(item.element, Rows((1, 0), (2, 0))).named() == (item.element, Rows((1, 0), (2, 0)))
 
 
 def test_each_row_has_a_number():

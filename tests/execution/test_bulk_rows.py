@@ -415,7 +415,7 @@ def test_a_row_that_ran_for_less_than_a_tenth_of_a_second_is_told_with_the_other
                 clock.now += seconds
                 running.note()
         executor.end()
-        assert len(running.invoker.dear) == kept
+        assert len(running.invoker.dear_rows()) == kept
         assert [(each.row, each.elements) for each in executor.take_report()[0]] == [(-1, 3)]
 
 

@@ -9,6 +9,7 @@ import pytest
 from sdf import UNBOUNDED, ByteKeyRange, ByteKeyRangeTracker, DoFn, OffsetRange
 from sdf.execution.bulk.table import Rows, Table
 from sdf.execution.expansion import cut_out, cut_share
+from sdf.execution.work import work_of
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
 from sdf.model.restrictions import tiling_flaw
 
@@ -146,7 +147,7 @@ def test_each_block_of_rows_is_cut_out_alone(start, stop):
     """What lies before and after it are rows, too; a row that has claimed nothing is cut out whole."""
     table, rows = table_of_lengths(), Rows(start, stop)
     for row, at in [*blocks_in(table, rows), *((row, None) for row in range(rows.first, rows.end))]:
-        before, block, after = cut_out(RowsFn(), table, rows, (row, at))
+        before, block, after = work_of(table, rows).cut_out(RowsFn(), (row, at))
         parts = [part for part in (before, block, after) if part is not None]
         assert tiling_flaw(rows, parts, None) is None
         assert all(part.start < part.stop for part in parts)
@@ -158,6 +159,6 @@ def test_a_row_or_a_position_that_is_not_there():
     """Nothing is cut out for a row outside; for a position outside of the row, the row is."""
     table, rows = table_of_lengths(), Rows((1, 0), (3, 0))
     for position in [(0, 7), (3, 7), (-1, 7), 7, None, ("x", 7), (1, 7, 8)]:
-        assert cut_out(RowsFn(), table, rows, position) is None
+        assert work_of(table, rows).cut_out(RowsFn(), position) is None
     for at in (3, 10, "x"):
-        assert cut_out(RowsFn(), table, rows, (2, at)) == (Rows((1, 0), (2, 0)), Rows((2, 0), (3, 0)), None)
+        assert work_of(table, rows).cut_out(RowsFn(), (2, at)) == (Rows((1, 0), (2, 0)), Rows((2, 0), (3, 0)), None)

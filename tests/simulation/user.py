@@ -8,7 +8,8 @@ import attrs
 
 from sdf import DoFn, OffsetRange, UnsplittableTracker
 from sdf.execution.bulk.table import ROWS_OF_BLOB, Table
-from sdf.execution.expansion import Expanded, checked_size, expand
+from sdf.execution.expansion import Expanded, expand
+from sdf.execution.work import work_of
 from sdf.model.offset_trackers import OffsetRangeTracker
 from sdf.quarantine.failures import RAISED
 
@@ -154,7 +155,7 @@ def table_of(fn, rows):
     stops = array("q", [one.restriction.stop for one in rows])
     table = Table(0, tuple(blobs), starts, stops, array("d", [one.pieces[0][1] for one in rows]))
     whole = table.whole()
-    return Expanded(table, whole, ((whole, checked_size(fn, table, whole)),))
+    return Expanded(table, whole, ((whole, work_of(table, whole).size(fn)),))
 
 
 def rows_in(expanded):

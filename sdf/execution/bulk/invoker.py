@@ -32,10 +32,21 @@ from sdf.model.dofn import DoFn
 from sdf.model.restrictions import OffsetRange
 from sdf.model.trackers import Progress
 
-__all__ = ["TableInvoker"]
+__all__ = ["DearRow", "TableInvoker"]
 
 _MUCH = 4  # a row with one such part of what is left, or more, is cut inside
 _LONG_SECONDS = 0.05  # so is a row that was seen to run for so long
+
+
+@attrs.frozen
+class DearRow:
+    """A row that was seen to run for long: when it was seen first, for how long, and for how long without a claim."""
+
+    row: int
+    since: float
+    seconds: float
+    opening_seconds: float
+    units: float
 
 
 class TableInvoker:
@@ -79,7 +90,7 @@ class TableInvoker:
         self._claimed: tuple[int, Any] = -1, None
         self._seen = -1, 0.0, 0.0  # a row that was seen to run; first and last time
         self._opening_seconds = 0.0  # of that row: until it was last seen without a claim
-        self.dear: list[tuple[int, float, float, float]] = []  # row, first seen, for how long, and how long unclaimed
+        self._dear: list[DearRow] = []
         default = keeps_default(fn, "create_tracker", "create_watermark_estimator")
         self._plain = on_claim is None and default and not table.carries
 
@@ -222,6 +233,10 @@ class TableInvoker:
             self._claimed = row, position
         return self._claimed
 
+    def placed(self, position: tuple[int, Any]) -> tuple[int, Any]:
+        """See `Invoker.placed`."""
+        return position
+
     @property
     def records(self) -> int:
         """Return how many outputs `process` has given so far."""
@@ -282,15 +297,17 @@ class TableInvoker:
             self._opening_seconds = now - since
         self._seen = row, since, now
 
-    def note_end(self) -> None:
-        """Note that the run of the rows has ended."""
+    def dear_rows(self) -> list[DearRow]:
+        """Return the rows that were seen to run for long; call it after the end."""
         self._note_dear()
         self._seen = -1, 0.0, 0.0
+        return self._dear
 
     def _note_dear(self) -> None:
         row, since, until = self._seen
         if row >= self._rows.first and until - since >= _LONG_SECONDS:
-            self.dear.append((row, since, until - since, self._opening_seconds))
+            size = float(*self._table.lengths(row, row + 1))
+            self._dear.append(DearRow(row, since, until - since, self._opening_seconds, size))
         self._opening_seconds = 0.0
 
     def split(self, fraction_of_remainder: float | Fraction) -> Residual | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain, compress, islice, repeat
 from operator import sub
 from typing import Any
@@ -203,7 +204,7 @@ def _table(fn: DoFn, together: list[tuple[bytes, _Rows]], carries: bool) -> Expa
     are_lengths = keeps_default(fn, "create_tracker", "restriction_size")
     table = Table(0, blobs, _packed(starts), _packed(stops), None if are_lengths else array("d", sizes), carries)
     whole, remarks = table.whole(), tuple((row, note) for row, note in enumerate(notes) if note is not None)
-    return Expanded(table, whole, ((whole, checked_size(fn, table, whole)),), remarks or None)
+    return Expanded(table, whole, ((whole, table.size(whole, partial(checked_size, fn))),), remarks or None)
 
 
 def _packed(numbers: list[int]) -> array[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import UnpicklableError, show
-from sdf.execution.bulk.table import Rows, Table
+from sdf.execution.bulk.table import Table
 from sdf.execution.work_items import Ran, WorkItem
 
 __all__ = ["RowNames", "Several"]
@@ -65,19 +65,17 @@ class RowNames:
         return found
 
     def cuts(self, item: WorkItem, parts: Iterable[Any]) -> list[tuple[int, Any]]:
-        """Return number and element of each row inside which one of ``parts`` begins, which were cut off from an item.
+        """Return number and element for each of ``parts``, cut off from an item, that begins inside an element.
 
         A cut between two rows cuts no element.
         """
-        return [
-            (item.element_id + part.first, self.element(item, part.first))
-            for part in parts
-            if type(part) is Rows and part.start[1]
-        ]
+        if not item.is_rows:
+            return [(item.element_id, item.element) for _ in parts]
+        return [(item.element_id + part.first, self.element(item, part.first)) for part in parts if part.start[1]]
 
     def block(self, item: WorkItem, row: int) -> Any:
         """Return the element of a block in a row of a work item."""
-        return self.element(item, row) if type(item.element) is Table and _has(item.element, row) else item.element
+        return self.element(item, row) if item.is_rows and _has(item.element, row) else item.element
 
     def ran(self, item: WorkItem, held: Any, all_ran: Sequence[Ran]) -> list[tuple[Ran, int, Any, Any]]:
         """Return for each entry on a work item: the entry, and number, element and restriction of what it is about.
@@ -89,7 +87,7 @@ class RowNames:
             held: what it holds, None if nothing.
             all_ran: how it ran; rows that ran long have entries of their own.
         """
-        if type(item.element) is not Table:
+        if not item.is_rows:
             return [(ran, item.element_id, item.element, held) for ran in all_ran if ran.row < 0]
         if held is None:  # its first row deferred before a claim; the rows behind it went with it
             row = item.restriction.first

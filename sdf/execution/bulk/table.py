@@ -18,7 +18,7 @@ import attrs
 from sdf.errors import InvalidTypeError, SplitError, UnpicklableError, show
 from sdf.model.restrictions import OffsetRange, part_of
 
-__all__ = ["MEND", "ROWS_OF_BLOB", "Row", "Rows", "Table", "named"]
+__all__ = ["MEND", "ROWS_OF_BLOB", "Row", "Rows", "Table"]
 
 ROWS_OF_BLOB = 32  # rows pickled together: what is sent of a table is a whole number of these
 MEND = "Mend the __reduce__ or __setstate__ of their class."
@@ -246,13 +246,3 @@ def nearest(ascending: list[Any], value: float) -> int:
     if at == len(ascending) or (at and value - ascending[at - 1] <= ascending[at] - value):
         return at - 1
     return at
-
-
-def named(element: Any, restriction: Any) -> tuple[Any, Any]:
-    """Return the element and the restriction that an error names: of one row of a table, its own."""
-    if type(element) is not Table or type(restriction) is not Rows or len(restriction) != 1:
-        return element, restriction
-    try:
-        return element.element(restriction.first), element.range_of(restriction.first, restriction)
-    except UnpicklableError:  # the error that is told matters more
-        return element, restriction

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import attrs
 
-from sdf.execution.bulk.table import Table
 from sdf.execution.work_items import WorkItem
 from sdf.spark import serde
 
@@ -33,7 +32,7 @@ class Content:
     @classmethod
     def of(cls, items: Sequence[WorkItem]) -> Content:
         """Return the content that holds these work items, in order."""
-        rows = tuple(item if type(item.element) is Table and item.watermark is None else None for item in items)
+        rows = tuple(item if item.is_rows and item.watermark is None else None for item in items)
         others = [item for item, row in zip(items, rows, strict=True) if row is None]
         return cls(rows, serde.dumps(others, "the committed restrictions"))
 
