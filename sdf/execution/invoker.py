@@ -5,21 +5,16 @@ One thread iterates `Invoker.run`, which runs `process`. Any other thread may ca
 So a claim need not check a stop flag: for the built-in trackers the ``try_claim`` that `process` calls is the tracker's
 own method. Per output record the invoker costs one step of a generator.
 
-An output before the first claim, or after a refused one, belongs to no block of this work item. Checking each output
-would cost time per record. So the invoker counts the outputs, in C, and compares counts: at the first claim the count
-must be 0, and at the end it must be the same as at a refused claim. If the caller passes ``on_claim``, as `run_direct`
-and `check_dofn` do, each output is checked, and the error message shows it.
+An `OutputCount` finds outputs before the first claim and after a refused one. If the caller passes ``on_claim``, as
+`run_direct` and `check_dofn` do, each output is checked, and the error message shows it.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from itertools import compress, repeat
 from numbers import Real
-from operator import length_hint
 from threading import Lock
 from typing import Any
 
@@ -34,6 +29,7 @@ from sdf.errors import (
     blame,
     show,
 )
+from sdf.execution.output_count import OutputCount
 from sdf.execution.tracker_views import LockedTracker, sides, tracker_of
 from sdf.model.dofn import DoFn
 from sdf.model.restrictions import tiling_flaw
@@ -101,9 +97,7 @@ class Invoker:
         self._finished = False
         self._stopped = False  # by a runner's split at 0: all unclaimed work is the last residual
         self._failure: Exception | None = None
-        self._ones: repeat[bool] | None = None  # counts outputs down; None until process() has returned
-        self._begun = False  # whether the tracker has reported the first claim
-        self._records_at_refusal: int | None = None
+        self._count = OutputCount()
         self._refused_to_claims = False  # claims() met the end, and gave nothing that was refused
         self._rest_is_others = False  # at a block, not at the end of all blocks
         self._split_lock = Lock()
@@ -145,13 +139,12 @@ class Invoker:
             outputs = self._as_outputs(outputs)
             if self._on_claim is not None and isinstance(outputs, Iterator):
                 outputs = self._checked(outputs)
-            self._ones = repeat(True, sys.maxsize)
-            yield compress(outputs, self._ones)
+            yield self._count.counted(outputs)
             with self._split_lock:
                 self._finished = True
                 if self._failure is not None:
                     raise self._failure
-            self._check_records()
+            self._count.check(self._tracker.last_claimed)
             if not self._nothing_claimed:
                 self._tracker.check_done()
 
@@ -314,7 +307,7 @@ class Invoker:
     @property
     def records(self) -> int:
         """Return how many outputs `process` has given so far."""
-        return 0 if self._ones is None else sys.maxsize - length_hint(self._ones)
+        return self._count.records
 
     @property
     def late(self) -> int:
@@ -327,32 +320,14 @@ class Invoker:
         Raises:
             OutputError: for an output before the first claim; `run` raises it too, in case `process` catches it.
         """
-        first, self._begun = not self._begun, True
         if self._tracker.refused and self._seen.delivering:
             self._refused_to_claims, self._rest_is_others = True, not self._seen.closing
-        if self._ones is None:
-            return  # process() has not returned its outputs yet: it may have made all of them already
-        if first and self.records:
-            error = self._before_claim()
+        error = self._count.claimed()
+        if error is not None:
             self._note_failure(error)
             raise error
         if self._tracker.refused and not self._refused_to_claims:
-            self._records_at_refusal = self.records
-
-    def _before_claim(self) -> OutputError:
-        return OutputError(
-            f"it gave {_counted(self.records)} before its first claim; claim a block first, then yield what is in it"
-        )
-
-    def _check_records(self) -> None:
-        if self.records and not self._begun:
-            raise self._before_claim()
-        late = 0 if self._records_at_refusal is None else self.records - self._records_at_refusal
-        if late:
-            raise OutputError(
-                f"it gave {_counted(late)} after a refused claim, of {show(self._tracker.last_claimed)}; that block "
-                f"belongs to another work item. Return as soon as try_claim() is False"
-            )
+            self._count.refused()
 
     def _checked(self, outputs: Iterable[Any]) -> Iterator[Any]:
         for output in outputs:
@@ -373,7 +348,3 @@ class Invoker:
 
     def _blame(self, method: str) -> blame:
         return blame(lambda: f"{type(self._fn).__name__}.{method}()", self._element, self._restriction)
-
-
-def _counted(records: int) -> str:
-    return "1 output" if records == 1 else f"{records:,} outputs"

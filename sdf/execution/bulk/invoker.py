@@ -12,12 +12,10 @@ a row that does nothing unusual then cost less than a microsecond.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from itertools import accumulate, chain, compress, repeat
-from operator import length_hint
+from itertools import accumulate, chain
 from threading import Lock
 from typing import Any
 
@@ -28,6 +26,7 @@ from sdf.execution.bulk.plain_row import PlainRow
 from sdf.execution.bulk.table import Rows, Table, nearest
 from sdf.execution.expansion import keeps_default
 from sdf.execution.invoker import Invoker, Residual
+from sdf.execution.output_count import OutputCount
 from sdf.model.dofn import DoFn
 from sdf.model.restrictions import OffsetRange
 from sdf.model.trackers import Progress
@@ -85,7 +84,7 @@ class TableInvoker:
         self._row = rows.first - 1  # the row that runs, or ran last
         self._running: Invoker | None = None  # of that row
         self._records = self._late = 0  # of the rows before it; not if all rows are plain
-        self._ones = repeat(True, sys.maxsize)  # counts the outputs of plain rows down
+        self._count = OutputCount()  # of all plain rows
         self._done: list[Any] | None = None  # by row, the size of the rows before it
         self._claimed: tuple[int, Any] = -1, None
         self._seen = -1, 0.0, 0.0  # a row that was seen to run; first and last time
@@ -101,7 +100,7 @@ class TableInvoker:
         """Return a context manager that gives the outputs; see `Invoker.outputs`. Errors name the element of a row."""
         try:
             if self._plain:
-                yield compress(chain.from_iterable(self._run_plain()), self._ones)
+                yield self._count.counted(chain.from_iterable(self._run_plain()))
             else:
                 yield chain.from_iterable(self._run_each())
         except (Exception, SystemExit):
@@ -144,7 +143,7 @@ class TableInvoker:
     def _run_plain(self) -> Iterator[Iterable[Any]]:
         process, side_inputs, lock, rows = self._fn.process, self._side_inputs, self._lock, self._rows
         starts, stops = self._table.bounds(rows)
-        running = PlainRow(self._fn, self._ones)
+        running = PlainRow(self._fn, self._count.shared())
         for element, start, stop in zip(self._table.elements(rows), starts, stops, strict=True):
             with lock:
                 running.close()
@@ -241,7 +240,7 @@ class TableInvoker:
     def records(self) -> int:
         """Return how many outputs `process` has given so far."""
         if self._plain:
-            return sys.maxsize - length_hint(self._ones)
+            return self._count.records
         return self._records + (0 if self._running is None else self._running.records)
 
     @property

@@ -7,12 +7,11 @@ error, ends the run of the rows; so only what any row may change is set anew for
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import repeat
-from operator import length_hint
 from types import GeneratorType
 from typing import Any
 
 from sdf.execution.invoker import Invoker
+from sdf.execution.output_count import OutputCount
 from sdf.execution.tracker_views import Held
 from sdf.model.dofn import DoFn
 from sdf.model.restrictions import OffsetRange
@@ -25,13 +24,13 @@ class PlainRow(Invoker):
 
     Args:
         fn: the DoFn, set up.
-        ones: counts the outputs of all rows down.
+        count: counts the outputs of the row.
     """
 
-    def __init__(self, fn: DoFn, ones: repeat[bool]) -> None:
+    def __init__(self, fn: DoFn, count: OutputCount) -> None:
         self._bounds = 0, 0
-        self._all_ones, self._ones_before = ones, 0
         super().__init__(fn, None, OffsetRange(0, 0))
+        self._count = count
         self._kind: Any = type(self._seen)
         self._template = dict(vars(self._seen))
 
@@ -59,26 +58,20 @@ class PlainRow(Invoker):
         fields["_stop"] = stop
         seen.__dict__ = fields
         self._bounds = start, stop
-        self._element, self._seen, self._ones = element, seen, None
-        self._ones_before = length_hint(self._all_ones)
-        self._begun = self._finished = self._refused_to_claims = self._rest_is_others = False
-        self._records_at_refusal = None
+        self._element, self._seen = element, seen
+        self._finished = self._refused_to_claims = self._rest_is_others = False
+        self._count.clear()
         return seen
 
     def returned(self, outputs: Any) -> Iterable[Any]:
-        """Return as an iterable what `process` has returned, and count it from now on."""
-        self._ones = self._all_ones
+        """Return as an iterable what `process` has returned."""
+        self._count.given = True
         return outputs if type(outputs) is GeneratorType else self._as_outputs(outputs)
 
-    @property
-    def records(self) -> int:
-        """Return how many outputs this row has given so far."""
-        return 0 if self._ones is None else self._ones_before - length_hint(self._ones)
-
     def _at_edge(self) -> None:
-        ones = self._ones
-        if not (self._begun or self._seen._refused) and (ones is None or length_hint(ones) == self._ones_before):
-            self._begun = True  # the first claim, and all is well
+        count = self._count
+        if not (count.begun or self._seen._refused or count.records):
+            count.begun = True  # the first claim, and all is well
             return
         super()._at_edge()
 
@@ -87,9 +80,9 @@ class PlainRow(Invoker):
         self._finished = True
         if self._failure is not None:
             raise self._failure
-        seen = self._seen
-        if self._begun and self._records_at_refusal is None and seen._last >= seen._stop - 1:
+        seen, count = self._seen, self._count
+        if count.begun and count.at_refusal is None and seen._last >= seen._stop - 1:
             return  # the usual case: each block was claimed, and no more
-        self._check_records()
+        count.check(self._tracker.last_claimed)
         if not self._nothing_claimed and seen._start != seen._stop and seen._reached() < seen._stop - 1:
             self._tracker.check_done()
