@@ -32,7 +32,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import SdfError, StageError
-from sdf.quarantine.failures import DIED, HUNG, KILLED, Failure
+from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED, Failure
 
 __all__ = ["Child", "ChildTraceback", "run_in_child"]
 
@@ -142,6 +142,11 @@ def _messages(
             kind, value = pipe.recv()
         except (EOFError, OSError):  # the child has ended, or was killed in the middle of a message
             break
+        except MemoryError as short:  # for one more copy of the records; a block may be to blame
+            if item_id is None:
+                raise
+            yield Failure(item_id, RAISED, f"memory ran out as the worker took over its records: MemoryError: {short}")
+            return
         if kind == _GIVEN:
             yield value
             since = time.monotonic()

@@ -1,5 +1,8 @@
 """An attempt in a child process: what its end of the pipe fails at. Real processes, no Spark."""
 
+import subprocess
+import sys
+
 import pytest
 
 from sdf import DoFn, OffsetRange
@@ -53,3 +56,27 @@ def test_memory_that_runs_out_for_anything_else_is_nobodys():
 
     with pytest.raises(StageError, match="MemoryError"):
         given_by(run)
+
+
+SHORT_OF_MEMORY = """
+import pickle, resource, sys
+from sdf.spark.child import run_in_child
+
+def work(child):
+    child.started(3)
+    child.give("runs")
+    child.give(bytes(1 << 29))
+
+outputs = run_in_child(work, block_seconds=None, load=pickle.loads)
+assert next(outputs) == "runs"
+(used,) = [int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmSize")]
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 28), resource.RLIM_INFINITY))
+for failure in outputs:
+    print(failure.item_id, failure.how, failure.claimed, failure.error)
+"""
+
+
+def test_memory_that_runs_out_as_records_arrive_is_a_failure_of_what_ran():
+    """The worker has no room for what its child has made."""
+    ran = subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY], capture_output=True, text=True, timeout=120)
+    assert ran.stdout.startswith(f"3 {RAISED} None memory ran out as the worker took over its records"), ran.stderr
