@@ -148,11 +148,7 @@ class Stream:
                 return
             if (wake or woken.is_set()) and not self.checkpoint.follows:  # what was begun must be followed as it is
                 wake = False
-                woken.clear()
-                now = self._now()
-                for one in self.checkpoint.remaining:
-                    one.due, one.tried = min(one.due, now), False
-                self._scans.look_again()
+                self._wake(woken)
             self._scan()
             is_due = self._due_in_seconds() == 0 or self.checkpoint.follows
             advanced = is_due and self._batch()
@@ -170,6 +166,14 @@ class Stream:
             wait = min(self._due_in_seconds(), max(0.0, self._mark_in_seconds()))
             self._pause(pause if advanced else max(pause, wait), stopped, woken)
 
+    def _wake(self, woken: threading.Event) -> None:
+        """Make all remaining work due."""
+        woken.clear()
+        now = self._now()
+        for one in self.checkpoint.remaining:
+            one.due, one.tried = min(one.due, now), False
+        self._scans.look_again()
+
     def _is_idle(self) -> bool:
         """Tell whether all due work was tried since the last batch that was committed.
 
@@ -184,7 +188,7 @@ class Stream:
             if stopped.wait(min(left, _LOOK_SECONDS)):
                 return
 
-    def drain(self) -> None:
+    def drain(self, woken: threading.Event) -> None:
         """Ask `truncate` what to keep of the remaining work, do that to its end, and close the journal.
 
         A batch that a dead driver began comes first: it must be followed as it is; then what scans have found. Then the
@@ -200,7 +204,8 @@ class Stream:
         idle = 0
         while not self.checkpoint.done:
             while (due_in := self._due_in_seconds()) > 0:
-                time.sleep(due_in)
+                if woken.wait(due_in):
+                    self._wake(woken)
             idle = 0 if self._batch() else idle + 1
             before = list(self.checkpoint.remaining)
             if idle > _MOST_IDLE:

@@ -229,9 +229,10 @@ def stream_sdf(
         try:
             stream.checkpoint.begin(rdd)
             stream.changes.take_elements(rdd)
-            stream.run(stopped, wake or threading.Event(), max_batches, stop_when_idle)
+            woken = threading.Event() if wake is None else wake
+            stream.run(stopped, woken, max_batches, stop_when_idle)
             if drain:
-                stream.drain()
+                stream.drain(woken)
             last = stream.checkpoint
             return StreamSummary(
                 stream.batches,

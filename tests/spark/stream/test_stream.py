@@ -228,6 +228,16 @@ def test_a_stream_is_idle_though_work_is_due_again_before_its_batch_has_ended(st
     assert (summary.done, len(sink.records())) == (False, 10)
 
 
+class LaterFn(CountFn):
+    """Defers by an hour after each position."""
+
+    def process(self, element, tracker):
+        for position in tracker.claims():
+            yield element[0], position
+            tracker.defer_remainder(3600)
+            return
+
+
 class OneByOneFn(DoFn):
     """Element: a name and how many records; gives one at a time, and can be asked again at once."""
 
@@ -775,6 +785,20 @@ def test_a_drain_that_died_is_gone_on_with(stream):
         stream(elements, SlowCountFn(), sink, stop=stop, drain=True)
     assert stream(elements, SlowCountFn(), sink).done
     assert sink.records() == expected(elements)
+
+
+def test_a_drain_is_woken_from_a_deferral(stream):
+    """Not only a stream that runs on."""
+    wake, stop = threading.Event(), threading.Event()
+    stop.set()
+    sink = Sink()
+
+    def give(batch):
+        sink(batch)
+        wake.set()
+
+    assert stream([("a", 2)], LaterFn(), give, stop=stop, wake=wake, drain=True).done
+    assert sink.records() == expected([("a", 2)])
 
 
 def test_the_last_progress_says_how_things_are_in_the_end(stream):
