@@ -1015,6 +1015,25 @@ def test_a_falsy_residual_that_was_deferred_is_a_residual():
     assert (list(invoker.run()), [r.restriction for r in invoker.residuals]) == (["x"], [Todo(("y",))])
 
 
+class MistypedTracker(Own):
+    """Misspells an attribute where it says whether all is done."""
+
+    def check_done(self):
+        if self.nxet < self.stop:
+            raise ValueError("not done")
+
+
+def test_a_bug_in_check_done_is_not_taken_for_work_that_is_left():
+    """Such work would be deferred again and again, and nobody would see the cause."""
+
+    def defers(element, tracker):
+        tracker.defer_remainder()
+        return ()
+
+    with pytest.raises(ProcessError, match="AttributeError: 'MistypedTracker' object has no attribute 'nxet'"):
+        list(invoker_of(defers, tracker=MistypedTracker).run())
+
+
 def test_a_falsy_restriction_that_is_deferred_whole_is_a_residual():
     """As with a split."""
 
