@@ -24,7 +24,7 @@ from pyspark import RDD, Accumulator
 from sdf.execution.expansion import Expanded
 from sdf.spark.as_tasks_end import AsTasksEnd
 from sdf.spark.elements import WarnsOnce
-from sdf.spark.jobs import Jobs
+from sdf.spark.jobs import Ended, Jobs
 from sdf.spark.payload import Expand, expanded
 
 __all__ = ["EXPANSION", "ExpandedPartition", "ExpansionJob"]
@@ -93,15 +93,18 @@ class ExpansionJob:
         self._expand = expand
         self._name = name
         self._jobs = jobs
+        self._events = events
         self._warn = warn
         self._left = set(range(jobs.count_partitions(rdd, f"{name}: expand elements")))
         self._fresh: dict[int, list[bytes | Expanded]] = {}  # by partition
         self._param = AsTasksEnd(events.put)
         self._made = rdd.context.accumulator([], self._param)
+        self._runs = False  # whether a job does
         if self._left:
             self._start(rdd.mapPartitionsWithIndex(ExpandPartition(expand, self._made)).collect)
 
     def _start(self, job: Callable[[], Any]) -> None:
+        self._runs = True
         self._jobs.start(EXPANSION, f"{self._name}: expand elements", job, {})
 
     @property
@@ -109,16 +112,26 @@ class ExpansionJob:
         """How many partitions are not expanded."""
         return len(self._left)
 
-    def arrived(self, one: ExpandedPartition) -> None:
+    def received(self, event: Ended | ExpandedPartition) -> None:
+        """Take an event: what an attempt has expanded, or the end of a job; raise the error of a failed job."""
+        if isinstance(event, ExpandedPartition):
+            self._arrived(event)
+        elif event.error is not None:
+            raise event.error
+        else:
+            self._ended(event.value)
+
+    def _arrived(self, one: ExpandedPartition) -> None:
         """Take what an attempt has expanded, unless another attempt at its partition came first."""
         if one.partition in self._left:
             self._left.discard(one.partition)
             self._fresh[one.partition] = one.found
 
-    def ended(self, result: list[ExpandedPartition]) -> None:
+    def _ended(self, result: list[ExpandedPartition]) -> None:
         """A job has ended, with the partitions that were too big; expand again what has not arrived."""
+        self._runs = False
         for partition, some in groupby(result, key=attrgetter("partition")):
-            self.arrived(ExpandedPartition(partition, [one for each in some for one in each.found]))
+            self._arrived(ExpandedPartition(partition, [one for each in some for one in each.found]))
         self.start_again()
 
     def start_again(self) -> None:
@@ -126,6 +139,15 @@ class ExpansionJob:
         if self._left:
             again = self._rdd.mapPartitionsWithIndex(ExpandPartition(self._expand, None))
             self._start(partial(self._rdd.context.runJob, again, list, sorted(self._left)))
+
+    def finish(self) -> Iterator[Expanded]:
+        """Wait for the end of the job, and return all elements; nothing else may put into the events meanwhile."""
+        try:
+            while self._runs:
+                self.received(self._events.get())
+        finally:
+            self.close()
+        return self.take()
 
     def take(self) -> Iterator[Expanded]:
         """Return the elements that have arrived since the last call, in the order of their partitions."""

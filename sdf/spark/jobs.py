@@ -11,7 +11,8 @@ import linecache
 import queue
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -23,7 +24,17 @@ from sdf import errors
 from sdf.errors import SdfError, StageError
 from sdf.spark.actions import cancel
 
-__all__ = ["EXECUTOR_LOST", "Ended", "Jobs", "WorkerTraceback", "explain", "lost_task", "slot_counter", "unwound"]
+__all__ = [
+    "EXECUTOR_LOST",
+    "Ended",
+    "Jobs",
+    "WorkerTraceback",
+    "arrived",
+    "explain",
+    "lost_task",
+    "slot_counter",
+    "unwound",
+]
 
 EXECUTOR_LOST = "ExecutorLostFailure"  # in Spark's message about a job that has failed of that
 
@@ -138,6 +149,14 @@ class _JobThread(InheritableThread):
             super().run()
         except BaseException as error:  # of any kind: the waiting thread must get it
             self._failed(error)
+
+
+def arrived(events: queue.SimpleQueue[Any], timeout_seconds: float | None) -> Iterator[Any]:
+    """Wait for an event, and yield all that have arrived; none if the time is up."""
+    with suppress(queue.Empty):
+        yield events.get(timeout=timeout_seconds)
+        while True:
+            yield events.get_nowait()
 
 
 def explain(error: BaseException, what: str, run_id: str, read: Callable[[str], str] = str) -> BaseException:

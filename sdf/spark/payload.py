@@ -1,4 +1,4 @@
-"""The DoFn of a run in the Python workers: sent once, set up once per process; and the job that expands elements.
+"""The DoFn of a run in the Python workers: sent once, set up once per process; and how elements are expanded there.
 
 A DoFn is set up once per worker process, for any number of tasks. It is torn down in the same process, when the worker
 exits by itself or has seen `_KEPT` newer runs. A worker that Spark kills tears nothing down, and Spark kills the idle
@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import queue
 import re
 import traceback
 import uuid
@@ -22,7 +21,7 @@ from itertools import groupby, islice
 from typing import Any, NoReturn
 
 import attrs
-from pyspark import RDD, Broadcast, SparkContext
+from pyspark import Broadcast, SparkContext
 
 from sdf.errors import SdfError, UnpicklableError, show
 from sdf.execution.bulk.making import expand_in_bulk
@@ -31,7 +30,6 @@ from sdf.execution.expansion import Expanded, expand
 from sdf.model.dofn import DoFn, call_hook
 from sdf.spark import broadcasts, serde
 from sdf.spark.elements import BIG_BYTES, BigElement, WarnsOnce, big_element
-from sdf.spark.jobs import Ended, Jobs
 from sdf.spark.task_start import task_starts
 
 __all__ = [
@@ -39,7 +37,6 @@ __all__ = [
     "Expand",
     "Payload",
     "described",
-    "expand_elements",
     "expanded",
     "marked",
     "pickled_payload",
@@ -261,34 +258,3 @@ def _unpickled(pickled: bytes) -> Any:
         raise UnpicklableError(
             f"elements or their restrictions do not unpickle on the driver ({type(error).__name__}: {error}). {MEND}"
         ) from error
-
-
-def expand_elements(
-    rdd: RDD[Any],
-    payload: Payload,
-    name: str,
-    jobs: Jobs,
-    events: queue.SimpleQueue[Any],
-    warn: WarnsOnce,
-    *,
-    unbounded: bool = False,
-) -> Iterator[Expanded]:
-    """Run the job that expands the elements of a saved run or a stream, and return them to the driver.
-
-    Args:
-        rdd: the elements.
-        payload: the run's DoFn.
-        name: name of the DoFn.
-        jobs: runs the job; nothing else may put into ``events`` meanwhile.
-        events: receives the end of the job.
-        warn: called for big elements.
-        unbounded: whether work without an end is allowed.
-    """
-    job = rdd.mapPartitions(Expand(payload, unbounded=unbounded, kept=True)).collect
-    jobs.start("expand", f"{name}: expand elements", job, {})
-    ended: Ended = events.get()
-    if ended.error is not None:
-        raise ended.error
-    found = deque(ended.value)
-    ended.value.clear()
-    return expanded(found, warn)

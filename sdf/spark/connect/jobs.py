@@ -29,7 +29,7 @@ from sdf.spark.connect.session import carried
 from sdf.spark.connect.slots import FoundSlots, configured_slots
 from sdf.spark.connect.tasks import RESULT, ExpandTask, SegmentTask, results_of, unescaped
 from sdf.spark.elements import WarnsOnce
-from sdf.spark.jobs import Ended, explain, lost_task
+from sdf.spark.jobs import Ended, arrived, explain, lost_task
 from sdf.spark.payload import Payload, expanded
 from sdf.spark.staged.receipts import given_up
 from sdf.spark.staged.stored_blocks import Receipt
@@ -158,25 +158,19 @@ class ConnectJobs:
 
     def receive(self, timeout_seconds: float | None = None) -> list[Receipt]:
         """Wait for a receipt or the failure of a task; return all receipts that have arrived."""
-        found: list[Receipt] = []
-        try:
-            ended = self._events.get(timeout=timeout_seconds)
-            while True:
-                found += self._receipts(ended)
-                ended = self._events.get_nowait()
-        except queue.Empty:
-            return found
+        return [self._receipt(ended) for ended in arrived(self._events, timeout_seconds)]
 
-    def _receipts(self, ended: Ended) -> list[Receipt]:
+    def _receipt(self, ended: Ended) -> Receipt:
         if ended.error is not None:
             if self._quarantine is None or lost_task(ended.error) is None:
                 raise ended.error
             stage, task = ended.key.stage, ended.key.task
-            return given_up(self._payload.run_id, stage, [task], task, (), ended.error)
+            (lost,) = given_up(self._payload.run_id, stage, [task], task, (), ended.error)
+            return lost
         (pickled,) = ended.value
         receipt: Receipt = serde.loads(pickled)
         self._found.ended(ended.key.submitted, receipt.seconds)
-        return [receipt]
+        return receipt
 
     def cancel(self) -> None:
         """Interrupt the running jobs and wait for their threads, unless the server is gone."""

@@ -22,7 +22,7 @@ from sdf.errors import StageError
 from sdf.execution.expansion import Expanded
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import ExpandedPartition, ExpansionJob
-from sdf.spark.jobs import Ended, Jobs
+from sdf.spark.jobs import Ended, Jobs, arrived
 from sdf.spark.live.contained_run import Run
 from sdf.spark.payload import Expand, Payload
 
@@ -36,24 +36,33 @@ _CANCELLED_SECONDS = 5.0  # in which the lanes of a cancelled action end
 
 
 class Expansion:
-    """See the module's docstring. Call `first`, and `add_rest` if partitions are left.
+    """See the module's docstring. Call `whole`; or `first`, and `add_rest` if partitions are left.
 
     Args:
         rdd: the elements.
         payload: the run's DoFn.
         name: name of the DoFn.
+        kept: whether the elements outlive this driver.
     """
 
-    def __init__(self, rdd: RDD[Any], payload: Payload, name: str) -> None:
+    def __init__(self, rdd: RDD[Any], payload: Payload, name: str, *, kept: bool = False) -> None:
         self._events: queue.SimpleQueue[Ended | ExpandedPartition] = queue.SimpleQueue()
         self._sc = rdd.context
         self._jobs = Jobs(rdd.context, payload.run_id, self._events)
-        self._job = ExpansionJob(rdd, Expand(payload), name, self._jobs, self._events, WarnsOnce(name))
+        self._job = ExpansionJob(rdd, Expand(payload, kept=kept), name, self._jobs, self._events, WarnsOnce(name))
 
     @property
     def left(self) -> int:
         """How many partitions are not expanded."""
         return self._job.left
+
+    def whole(self) -> Iterator[Expanded]:
+        """Return all elements; no job is left running if that fails."""
+        try:
+            return self._job.finish()
+        except BaseException:
+            self._jobs.cancel()
+            raise
 
     def first(self, count_slots: Callable[[], int]) -> Iterator[Expanded]:
         """Return all elements or, `_STRAGGLER_SECONDS` after the first partition was expanded, those that are.
@@ -119,15 +128,5 @@ class Expansion:
         Raises:
             SdfError: if an element cannot be expanded, or the job failed.
         """
-        try:
-            event = self._events.get(timeout=timeout_seconds)
-            while True:
-                if isinstance(event, ExpandedPartition):
-                    self._job.arrived(event)
-                elif event.error is not None:
-                    raise event.error
-                else:
-                    self._job.ended(event.value)
-                event = self._events.get_nowait()
-        except queue.Empty:
-            return
+        for event in arrived(self._events, timeout_seconds):
+            self._job.received(event)

@@ -13,18 +13,16 @@ the SparkContext. The runs of a program that have one host and port share a thre
 from __future__ import annotations
 
 import math
-import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import attrs
 from pyspark import RDD, SparkContext
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
-from sdf.execution.expansion import Expanded
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import SegmentDone, ToLane
 from sdf.limits.rate_limit import RateLimit, limits_of
@@ -39,14 +37,13 @@ from sdf.scheduling.work_queue import WorkQueue
 from sdf.spark import broadcasts, serde
 from sdf.spark.actions import InterruptiblePipelinedRDD
 from sdf.spark.display import Display
-from sdf.spark.elements import WarnsOnce
-from sdf.spark.jobs import Jobs, slot_counter
+from sdf.spark.jobs import slot_counter
 from sdf.spark.live.expansion import Expansion
 from sdf.spark.live.link import LaneTask, SaveLaneTask
 from sdf.spark.live.rounds import Rounds
 from sdf.spark.live.server import Run, Server
 from sdf.spark.options import count, positive, runner
-from sdf.spark.payload import Payload, expand_elements, sending
+from sdf.spark.payload import Payload, sending
 
 __all__ = ["LiveRunner"]
 
@@ -143,7 +140,7 @@ class LiveRunner:
         limits: list[RateLimit],
     ) -> RunReport:
         sc, backlog, later = rdd.context, WorkQueue(work.costs), []
-        for item, delay_seconds in saving.begin(work, lambda: self._expanded(rdd, work, payload)):
+        for item, delay_seconds in saving.begin(work, lambda: Expansion(rdd, payload, work.name, kept=True).whole()):
             if delay_seconds > 0:
                 later.append((item, time.monotonic() + delay_seconds))
             else:
@@ -221,17 +218,6 @@ class LiveRunner:
             name: LaneRDD(base, LaneTask(payload, served.address, tag, tags), work.name, name, served.report)
             for tag, name in enumerate(("main", *tags))
         }
-
-    @staticmethod
-    def _expanded(rdd: RDD[Any], work: RunState, payload: Payload) -> Iterable[Expanded]:
-        """Run the job that expands the elements of a saved run."""
-        events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        jobs = Jobs(rdd.context, payload.run_id, events)
-        try:
-            return expand_elements(rdd, payload, work.name, jobs, events, WarnsOnce(work.name))
-        except BaseException:
-            jobs.cancel()
-            raise
 
     def _where(self, sc: SparkContext) -> tuple[str, str]:
         """Return the address to bind to, and the host name that executors connect to."""

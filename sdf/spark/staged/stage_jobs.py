@@ -25,8 +25,8 @@ from sdf.saving.segments import Targets
 from sdf.spark.as_tasks_end import AsTasksEnd
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import EXPANSION, ExpandedPartition, ExpansionJob
-from sdf.spark.jobs import Ended, Jobs, lost_task, slot_counter
-from sdf.spark.payload import Expand, Payload, expand_elements
+from sdf.spark.jobs import Ended, Jobs, arrived, lost_task, slot_counter
+from sdf.spark.payload import Expand, Payload
 from sdf.spark.staged.outlets import Outlet, Saved, Stored
 from sdf.spark.staged.receipts import given_up, materialise, read_receipts
 from sdf.spark.staged.stored_blocks import Receipt
@@ -94,13 +94,14 @@ class StageJobs:
 
     def expand(self, rdd: RDD[Any], *, unbounded: bool = False) -> Iterator[Expanded]:
         """Run the job that expands elements; call this only while no stage runs."""
-        return expand_elements(
-            rdd, self._payload, self._name, self._jobs, self._events, self._warn, unbounded=unbounded
-        )
+        return self._expanding(rdd, Expand(self._payload, unbounded=unbounded, kept=True)).finish()
 
     def start_expanding(self, rdd: RDD[Any]) -> None:
         """Start to expand elements; see `Stages`. Call this once."""
-        self._expansion = ExpansionJob(rdd, Expand(self._payload), self._name, self._jobs, self._events, self._warn)
+        self._expansion = self._expanding(rdd, Expand(self._payload))
+
+    def _expanding(self, rdd: RDD[Any], expand: Expand) -> ExpansionJob:
+        return ExpansionJob(rdd, expand, self._name, self._jobs, self._events, self._warn)
 
     @property
     def unexpanded(self) -> int:
@@ -161,22 +162,15 @@ class StageJobs:
         Raises:
             StageError: if a stored block ends without its receipt. The error of a failed job is raised too.
         """
-        found: list[Receipt] = []
-        try:
-            event = self._events.get(timeout=timeout_seconds)
-            while True:
-                found += self._taken(event)
-                event = self._events.get_nowait()
-        except queue.Empty:
-            return found
+        return [receipt for event in arrived(self._events, timeout_seconds) for receipt in self._taken(event)]
 
     def _taken(self, event: Ended | Receipt | ExpandedPartition) -> list[Receipt]:
         if isinstance(event, Receipt):
             self._arrived(event)
             return [event]
-        if isinstance(event, ExpandedPartition):
+        if isinstance(event, ExpandedPartition) or event.key == EXPANSION:
             assert self._expansion is not None
-            self._expansion.arrived(event)
+            self._expansion.received(event)
             return []
         if event.error is not None:
             lost = lost_task(event.error) if self._sets_aside(event.key) else None
@@ -184,10 +178,6 @@ class StageJobs:
                 raise event.error
             unended = self._stages.pop(event.key).missing
             return given_up(self._payload.run_id, event.key, unended, lost, self._tags, event.error)
-        if event.key == EXPANSION:
-            assert self._expansion is not None
-            self._expansion.ended(event.value)
-            return []
         if None in event.value:
             raise StageError(f"{self._called} {event.key} of {self._name}: a stored block ends without its receipt.")
         stage = self._stages[event.key]
@@ -204,7 +194,7 @@ class StageJobs:
 
     def _sets_aside(self, key: Any) -> bool:
         """Return whether a job that failed was one in which blocks that fail are set aside."""
-        return self._quarantine is not None and key != EXPANSION and not self._stages[key].is_over
+        return self._quarantine is not None and not self._stages[key].is_over
 
     def _arrived(self, receipt: Receipt) -> None:
         stage = self._stages.get(receipt.stamp.stage)
