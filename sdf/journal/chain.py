@@ -58,18 +58,18 @@ def find_head(storage: Storage) -> Block | None:
     """Return the last block, None if there is none; reads few blocks, and lists no directory if HEAD is there."""
     hint = _hint(storage)
     if hint is not None and storage.size(block_name(hint["seq"])) is None:  # a block is synced before HEAD names it
-        raise JournalCorruptError(corrupt(storage, block_name(hint["seq"]), "HEAD names it, and it is missing"))
+        raise corrupt(storage, block_name(hint["seq"]), "HEAD names it, and it is missing")
     seq = _listed(storage) if hint is None else hint["seq"]
     if seq is None:
         return None
     block = read_block(storage, seq)
     if hint is not None and hint["hash"] != block.hash:
-        raise JournalCorruptError(corrupt(storage, block_name(seq), "HEAD has another hash for it"))
+        raise corrupt(storage, block_name(seq), "HEAD has another hash for it")
     if storage.size(block_name(seq + 1)) is None:
         return block
     after = read_block(storage, seq + 1)
     if after.data["prev"] != block.hash:
-        raise JournalCorruptError(corrupt(storage, block_name(seq + 1), f"it does not follow block {seq}"))
+        raise corrupt(storage, block_name(seq + 1), f"it does not follow block {seq}")
     return after if storage.size(block_name(seq + 2)) is None else read_block(storage, _last(storage))
 
 
@@ -88,9 +88,7 @@ def _listed(storage: Storage) -> int | None:
     numbers = [int(name[7:27]) for name in storage.names("blocks") if _BLOCK_NAME.fullmatch(name)]
     missing = next((seq for seq, number in enumerate(numbers) if seq != number), None)
     if missing is not None:
-        raise JournalCorruptError(
-            corrupt(storage, block_name(missing), "it is missing, and so is HEAD, but later ones are there")
-        )
+        raise corrupt(storage, block_name(missing), "it is missing, and so is HEAD, but later ones are there")
     return numbers[-1] if numbers else None
 
 
@@ -114,10 +112,10 @@ def read_block(storage: Storage, seq: int) -> Block:
     try:
         content = storage.read(block_name(seq))
     except FileNotFoundError as error:
-        raise JournalCorruptError(corrupt(storage, block_name(seq), "it is missing")) from error
+        raise corrupt(storage, block_name(seq), "it is missing") from error
     data = parse(storage, block_name(seq), content)
     if data.get("seq") != seq or not _KEYS.get(str(data.get("kind")), {None}) <= data.keys():
-        raise JournalCorruptError(corrupt(storage, block_name(seq), f"it is no block of number {seq}"))
+        raise corrupt(storage, block_name(seq), f"it is no block of number {seq}")
     return Block(seq, sha256(content), data)
 
 
@@ -132,7 +130,7 @@ def parse(storage: Storage, name: str, content: bytes) -> Any:
         data = json.loads(content)
         version = data["v"]
     except (ValueError, KeyError, TypeError) as error:
-        raise JournalCorruptError(corrupt(storage, name, "it is not what sdf writes")) from error
+        raise corrupt(storage, name, "it is not what sdf writes") from error
     if version != VERSION:
         raise JournalError(
             f"{storage.root}/{name} has version {show(version)}, this sdf knows {VERSION}. Use the sdf that wrote it."
@@ -150,12 +148,12 @@ def verify(storage: Storage) -> Iterator[Block]:
     names = storage.names("blocks")
     for name in names:
         if not _BLOCK_NAME.fullmatch(name):
-            raise JournalCorruptError(corrupt(storage, name, "sdf writes no file of that name"))
+            raise corrupt(storage, name, "sdf writes no file of that name")
     for seq in range(int(names[-1][7:27]) + 1 if names else 0):
         block = read_block(storage, seq)
         if before is not None:
             if block.data["prev"] != before.hash:
-                raise JournalCorruptError(corrupt(storage, block_name(seq - 1), f"block {seq} has another hash for it"))
+                raise corrupt(storage, block_name(seq - 1), f"block {seq} has another hash for it")
             check_commit(before, block.data)
         yield block
         before = block
@@ -167,9 +165,9 @@ def read_blob(storage: Storage, reference: Mapping[str, Any]) -> bytes:
     try:
         data = storage.read(name)
     except FileNotFoundError as error:
-        raise JournalCorruptError(corrupt(storage, name, "it is missing")) from error
+        raise corrupt(storage, name, "it is missing") from error
     if sha256(data) != reference["sha256"]:
-        raise JournalCorruptError(corrupt(storage, name, "its content does not match the hash in its name"))
+        raise corrupt(storage, name, "its content does not match the hash in its name")
     return data
 
 
@@ -178,7 +176,7 @@ def read_ahead(storage: Storage, name: str) -> Any:
     entry = parse(storage, name, storage.read(name))
     stored_hash = entry.pop("sha256", None)
     if not {"content", "prev"} <= entry.keys() or stored_hash != sha256(canonical(entry)):
-        raise JournalCorruptError(corrupt(storage, name, "its content is not what its hash says"))
+        raise corrupt(storage, name, "its content is not what its hash says")
     return entry
 
 
@@ -248,8 +246,8 @@ def blob_name(reference: Mapping[str, Any]) -> str:
     return f"blobs/{reference['sha256']}"
 
 
-def corrupt(storage: Storage, name: str, flaw: str) -> str:
-    return (
+def corrupt(storage: Storage, name: str, flaw: str) -> JournalCorruptError:
+    return JournalCorruptError(
         f"{storage.root}/{name}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or begin anew "
         f"with an empty one. Either way batch numbers that were given come again with other records, so see first that "
         f"the sink keeps batch.key and not batch.id, else it skips what is new; what the lost blocks had delivered "

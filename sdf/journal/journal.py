@@ -25,15 +25,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sdf.errors import (
     JournalCorruptError,
-    JournalDiskError,
     JournalError,
-    JournalFencedError,
     JournalRuleError,
     show,
 )
@@ -53,6 +50,7 @@ from sdf.journal.chain import (
     read_block,
     sha256,
 )
+from sdf.journal.fenced_files import FencedFiles
 from sdf.storage.places import Storage
 
 __all__ = ["START", "Journal"]
@@ -61,7 +59,7 @@ START = "start"
 _OLD_PIN = re.compile(r"ahead/(\d{20})\.\d{20}\.pin-\d+\.json")
 
 
-class Journal:
+class Journal(FencedFiles):
     """The journal in a storage, at its last block.
 
     Args:
@@ -78,12 +76,22 @@ class Journal:
         head: the last block; sequence number 0 is the seed, which holds no batch.
     """
 
+    _UNUSABLE = (
+        "the journal in {root} cannot be used: {error}. What is committed stays so, and a batch that the sink has seen "
+        "without a commit comes again with the same records: see to it that it can be reached and written, and has "
+        "room, and start the stream again."
+    )
+    _OVERTAKEN = (
+        "another driver is ahead of this one in the journal in {root}: this one stops, so that no batch happens twice. "
+        "Run one driver for each checkpoint."
+    )
+
     def __init__(
         self, storage: Storage, *, config: Mapping[str, Any], inputs: list[str], clock: Callable[[], int]
     ) -> None:
-        self._storage = storage
+        super().__init__(storage)
         self._clock = clock
-        with self._writing():
+        with self._using():
             for directory in ("blobs", "ahead", "blocks"):  # a driver that died may not have synced it
                 storage.sync(directory)
             head = find_head(storage)
@@ -91,7 +99,7 @@ class Journal:
             if storage.names("log") or storage.names("packs"):
                 raise JournalError(f"{storage.root} is the checkpoint of a saved run. Use another one for a stream.")
             seed = {"config": config, "inputs": inputs, "kind": "seed", "prev": None, "seq": 0, "time": clock()}
-            head = self._create(0, {**seed, "v": VERSION})
+            head = self._append(0, {**seed, "v": VERSION})
         elif head.data["config"] != config:
             raise JournalError(
                 f"the journal in {storage.root} belongs to another stream: it was begun with "
@@ -154,7 +162,7 @@ class Journal:
         self._check_there()
         entry = {"content": content, "prev": self.head.hash, "seq": self.next_seq, "v": VERSION}
         data = canonical({**entry, "sha256": sha256(canonical(entry))})
-        with self._writing():
+        with self._using():
             try:
                 self._storage.create(self._ahead(name), data)
             except FileExistsError:
@@ -170,20 +178,12 @@ class Journal:
         """Raise if the last block is gone, for instance with the checkpoint: writing would leave a gap in the chain."""
         if self._storage.size(block_name(self.head.seq)) is None:
             name = block_name(self.head.seq)
-            raise JournalCorruptError(corrupt(self._storage, name, "it has gone while a stream ran"))
+            raise corrupt(self._storage, name, "it has gone while a stream ran")
 
     def _ahead(self, name: str) -> str:
         return f"ahead/{self.next_seq:020d}.{name}.json"
 
     # Blobs.
-
-    def put(self, data: bytes) -> dict[str, Any]:
-        """Store bytes in a file named by their hash, and return the reference for a block."""
-        reference = {"sha256": sha256(data), "size": len(data)}
-        with self._writing():
-            if self._storage.size(blob_name(reference)) != len(data):
-                self._storage.replace(blob_name(reference), data)
-        return reference
 
     def get(self, reference: Mapping[str, Any]) -> bytes:
         """Return the bytes that a block refers to.
@@ -246,9 +246,9 @@ class Journal:
         for blob in blobs_of(data["checkpoint"]):
             if blob not in blobs_of(data["prev_checkpoint"]) and self._storage.size(blob_name(blob)) != blob["size"]:
                 raise JournalRuleError(f"block {data['seq']}: its checkpoint {show(blob)} is not stored.")
-        self.head = self._create(self.next_seq, data)
+        self.head = self._append(self.next_seq, data)
         self._move_head()
-        with self._writing():
+        with self._using():
             for name in self._storage.names("ahead"):
                 if name < f"ahead/{self.next_seq:020d}":
                     self._storage.remove(name)
@@ -258,42 +258,17 @@ class Journal:
                     self._storage.remove(blob_name(blob))
         return self.head
 
-    def _create(self, seq: int, data: Mapping[str, Any]) -> Block:
+    def _append(self, seq: int, data: Mapping[str, Any]) -> Block:
         content = canonical({**data, "writer": self._storage.writer})  # else two drivers may write the same bytes
-        with self._writing():
-            try:
-                self._storage.create(block_name(seq), content)
-            except FileExistsError as error:
-                raise self.fenced() from error
+        self._create(block_name(seq), content)
         return Block(seq, sha256(content), json.loads(content))
-
-    def fenced(self) -> JournalFencedError:
-        """Return the error for a driver that another one has overtaken."""
-        return JournalFencedError(
-            f"another driver is ahead of this one in the journal in {self._storage.root}: this one stops, so that no "
-            f"batch happens twice. Run one driver for each checkpoint."
-        )
 
     def _move_head(self) -> None:
         head = canonical({"hash": self.head.hash, "seq": self.head.seq})
-        with self._writing():
+        with self._using():
             try:
                 if self._storage.read(HEAD) == head:
                     return
             except FileNotFoundError:
                 pass
             self._storage.replace(HEAD, head)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Raise errors of the file system as JournalDiskError, with advice."""
-        try:
-            yield
-        except OSError as error:
-            if isinstance(error, JournalError):
-                raise
-            raise JournalDiskError(
-                f"the journal in {self._storage.root} cannot be used: {error}. What is committed stays so, and a "
-                f"batch that the sink has seen without a commit comes again with the same records: see to it "
-                f"that it can be reached and written, and has room, and start the stream again."
-            ) from error

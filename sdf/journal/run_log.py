@@ -18,11 +18,12 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
-from sdf.errors import JournalCorruptError, JournalDiskError, JournalError, JournalFencedError, show
+from sdf.errors import JournalCorruptError, JournalError, show
 from sdf.journal.chain import blob_name, canonical, read_blob, sha256
+from sdf.journal.fenced_files import FencedFiles
 from sdf.storage.places import Storage
 
 __all__ = ["VERSION", "RunLog"]
@@ -31,7 +32,7 @@ VERSION = 1
 _PACKED = 512
 
 
-class RunLog:
+class RunLog(FencedFiles):
     """The log in a checkpoint. Call `read` first, once; then `append`.
 
     Args:
@@ -45,8 +46,17 @@ class RunLog:
         time: the time of the last entry; 0 if there is none.
     """
 
+    _UNUSABLE = (
+        "the checkpoint of the saved run in {root} cannot be used: {error}. What is committed stays so: make room "
+        "there, or make it writable, and make the same call again."
+    )
+    _OVERTAKEN = (
+        "another driver has taken over the saved run in {root}: this one stops, so that no record is saved twice. Run "
+        "one driver for each checkpoint; to see what is saved, python -m sdf.journal show {root}"
+    )
+
     def __init__(self, storage: Storage, *, driver: str, clock: Callable[[], int]) -> None:
-        self._storage = storage
+        super().__init__(storage)
         self._driver = driver
         self._clock = clock
         self.root = storage.root
@@ -157,14 +167,11 @@ class RunLog:
                 "v": VERSION,
             }
         )
+        self._create(_entry_name(number), content)
         with self._using():
-            try:
-                self._storage.create(_entry_name(number), content)
-            except FileExistsError as error:
-                raise self._fenced() from error
             if self._storage.size(_pack_name(number // _PACKED)) is not None:
                 self._storage.remove(_entry_name(number))
-                raise self._fenced()
+                raise self.fenced()
         self._follow(content, time)
         while self.next_number // _PACKED > self._packs:
             self._pack(self._packs)
@@ -174,20 +181,12 @@ class RunLog:
         names = [_entry_name(number) for number in range(pack * _PACKED, (pack + 1) * _PACKED)]
         entries = [content for name in names if (content := self._content(name)) is not None]
         if len(entries) < _PACKED:  # a driver that has taken over since has packed them
-            raise self._fenced()
+            raise self.fenced()
         with self._using():
             self._storage.replace(_pack_name(pack), zlib.compress(b"\n".join(entries)))
             for name in names:
                 self._storage.remove(name)
         self._packs = pack + 1
-
-    def put(self, data: bytes) -> dict[str, Any]:
-        """Store bytes under their hash, and return the reference for a record."""
-        reference = {"sha256": sha256(data), "size": len(data)}
-        with self._using():
-            if self._storage.size(blob_name(reference)) != len(data):
-                self._storage.replace(blob_name(reference), data)
-        return reference
 
     def get(self, reference: Any) -> bytes:
         """Return the bytes that a record refers to; raise JournalCorruptError if they are missing or changed."""
@@ -203,30 +202,11 @@ class RunLog:
             self._storage.remove(name)
         return names
 
-    def _fenced(self) -> JournalFencedError:
-        return JournalFencedError(
-            f"another driver has taken over the saved run in {self.root}: this one stops, so that no record is saved "
-            f"twice. Run one driver for each checkpoint; to see what is saved, python -m sdf.journal show {self.root}"
-        )
-
     def _corrupt(self, name: str, flaw: str) -> JournalCorruptError:
         return JournalCorruptError(
             f"{self.root}/{name}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or begin anew "
             f"with another one and an empty target."
         )
-
-    @contextmanager
-    def _using(self) -> Iterator[None]:
-        """Raise errors of the storage as JournalDiskError, with advice."""
-        try:
-            yield
-        except OSError as error:
-            if isinstance(error, JournalError):
-                raise
-            raise JournalDiskError(
-                f"the checkpoint of the saved run in {self.root} cannot be used: {error}. What is committed stays so: "
-                f"make room there, or make it writable, and make the same call again."
-            ) from error
 
 
 def _entry_name(number: int) -> str:
