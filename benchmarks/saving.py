@@ -20,14 +20,14 @@ from harness import Bench, in_turn, write_lines
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf, save_sdf
 from sdf.io import ReadLines
-from sdf.journal.run_log import RunLog
+from sdf.saving.run_log import RunLog
 from sdf.saving.saving import Saving
 from sdf.sinks import ParquetFiles
 
 RESUME = """
 import resource, sys, time
 from sdf import DoFn, OffsetRange
-from sdf.journal.run_log import RunLog
+from sdf.saving.run_log import RunLog
 from sdf.saving.history import History
 from sdf.scheduling.run_state import RunState
 from sdf.storage.disk import Disk

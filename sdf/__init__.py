@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from sdf.spark.live.runner import LiveRunner
     from sdf.spark.retry import retry_failed
     from sdf.spark.run import run_sdf
-    from sdf.spark.save import SaveSummary, abort_save, save_sdf
+    from sdf.spark.save import abort_save, save_sdf
+    from sdf.spark.saved_run import SaveSummary
     from sdf.spark.staged.runner import StagedRunner
     from sdf.spark.stream.stream import Batch, StreamSummary, stream_sdf
 
@@ -66,7 +67,7 @@ __all__ = [
 _NEEDS_SPARK = {
     "Batch": "sdf.spark.stream.stream",
     "LiveRunner": "sdf.spark.run",  # imports both, so an error can name the other's option
-    "SaveSummary": "sdf.spark.save",
+    "SaveSummary": "sdf.spark.saved_run",
     "StagedRunner": "sdf.spark.run",
     "StreamSummary": "sdf.spark.stream.stream",
     "abort_save": "sdf.spark.save",

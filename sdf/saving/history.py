@@ -19,10 +19,10 @@ from sdf.execution.work import work_of
 from sdf.execution.work_items import WorkItem, units
 from sdf.journal.chain import canonical, sha256
 from sdf.journal.pending import from_data
-from sdf.journal.run_log import RunLog
 from sdf.quarantine.failures import FailedBlock
 from sdf.saving.log_records import Segment, commit_record, element_records, restriction_of
 from sdf.saving.parts import Part, Parts
+from sdf.saving.run_log import RunLog
 from sdf.scheduling.run_state import RunState, collecting_nothing
 
 __all__ = ["History"]

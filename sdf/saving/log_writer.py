@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from sdf.journal.run_log import RunLog
+from sdf.saving.run_log import RunLog
 
 __all__ = ["LogWriter"]
 

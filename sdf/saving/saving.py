@@ -11,11 +11,11 @@ from sdf.errors import JournalCorruptError, JournalDiskError, JournalError, SdfE
 from sdf.execution.expansion import Expanded
 from sdf.execution.invoker import Residual
 from sdf.execution.work_items import WorkItem
-from sdf.journal.run_log import RunLog
 from sdf.quarantine.failures import FailedBlock
 from sdf.saving.history import History
 from sdf.saving.log_records import Segment, split_record
 from sdf.saving.log_writer import LogWriter
+from sdf.saving.run_log import RunLog
 from sdf.saving.same_elements import difference
 from sdf.saving.segments import Targets
 from sdf.scheduling.run_state import RunState

@@ -13,11 +13,11 @@ import attrs
 
 from sdf.errors import JournalError, show
 from sdf.execution.work_items import units
-from sdf.journal.run_log import RunLog
 from sdf.model.dofn import DoFn
 from sdf.model.restrictions import OffsetRange
 from sdf.quarantine.failures import FailedBlock
 from sdf.saving.history import History
+from sdf.saving.run_log import RunLog
 from sdf.scheduling.run_state import RunState
 from sdf.storage.places import Storage
 

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import time
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark import RDD, SparkContext
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
-from sdf.journal.run_log import RunLog
 from sdf.model.dofn import DoFn, check_fn
 from sdf.quarantine.options import check_quarantine
 from sdf.reporting.progress import RunProgress
-from sdf.saving.outputs import checkpoint_of, sinks_by_output
-from sdf.saving.saving import Saving
+from sdf.saving.outputs import sinks_by_output
 from sdf.sinks.sink import Sink
-from sdf.spark.connect.elements import ConnectElements, collected
-from sdf.spark.display import display
+from sdf.spark.connect.elements import ConnectElements
 from sdf.spark.elements import check_context
-from sdf.spark.identity import identity_of
-from sdf.spark.jobs import unwound
-from sdf.spark.runners import check_runner
-from sdf.spark.save import SaveSummary, check_commit_seconds, milliseconds, run_saving, summary_of
+from sdf.spark.saved_run import SaveSummary, run_saved
 from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["retry_failed"]
-
-log = logging.getLogger("sdf.saving")
 
 
 def retry_failed(
@@ -72,7 +61,6 @@ def retry_failed(
         SinkError: if the result is not there any more, or cannot be added to. Make the same call again.
         SdfError: any other error, as of `save_sdf`.
     """
-    began = time.monotonic()
     elements = _nothing_of(spark)
     check_fn(fn, side_inputs, "retry_failed()")
     sinks = sinks_by_output(sink, (), "retry_failed()")
@@ -86,33 +74,8 @@ def retry_failed(
     quarantine = check_quarantine(
         "quarantine", max_failures, block_seconds, "retry_failed()", tags=[name for name, _ in sinks]
     )
-    check_runner(runner, elements, "retry_failed()", quarantine)
-    check_commit_seconds(commit_seconds, "retry_failed()")
-    shown = display(progress, "retry_failed()")
-    storage = checkpoint_of(checkpoint, sinks, "retry_failed()")
-    values = {name: collected(value) for name, value in (side_inputs or {}).items()}
-    identity = identity_of(fn, values, sinks)
-    driver = uuid.uuid4().hex
-    saving = Saving(
-        RunLog(storage, driver=driver, clock=milliseconds),
-        {name: identity[name] for name in ("the DoFn", "the sinks")},
-        sinks,
-        app="",
-        driver=driver,
-        commit_seconds=float(commit_seconds),
-        clock=time.monotonic,
-        wall=time.time,
-        retry=True,
-    )
-    try:
-        report = run_saving(runner or StagedRunner(), elements, fn, values, saving, shown, quarantine)
-    except Exception as error:
-        raise unwound(error) from error.__cause__
-    finally:
-        saving.close()
-    summary = summary_of(saving, report, time.monotonic() - began)
-    log.info("%s: %s; the log took %.2f s", type(fn).__name__, summary, saving.log_seconds)
-    return summary
+    options = checkpoint, commit_seconds, runner, side_inputs, quarantine, progress
+    return run_saved("retry_failed()", elements, fn, sinks, *options, retry=True)
 
 
 def _nothing_of(spark: Any) -> RDD[Any] | ConnectElements:

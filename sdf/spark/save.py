@@ -5,84 +5,25 @@ abort_save: gives such a run up before its end.
 
 from __future__ import annotations
 
-import logging
 import os
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
-
-from sdf.errors import InvalidValueError, JournalError, show
-from sdf.journal.run_log import RunLog
+from sdf.errors import JournalError
 from sdf.model.dofn import DoFn, check_fn, check_tags
-from sdf.numbers import is_number
-from sdf.quarantine.failures import FailedBlock
-from sdf.quarantine.options import Quarantine, check_quarantine
+from sdf.quarantine.options import check_quarantine
 from sdf.reporting.progress import RunProgress
-from sdf.reporting.run_facts import count_of
-from sdf.reporting.run_report import RunReport
 from sdf.saving.history import History
 from sdf.saving.outputs import checkpoint_of, sinks_by_output, told
-from sdf.saving.saving import Saving
+from sdf.saving.run_log import RunLog
 from sdf.sinks.sink import Sink, Token
-from sdf.spark.connect.elements import ConnectElements, as_elements, collected
-from sdf.spark.connect.run import save_on_connect
-from sdf.spark.display import Display, display
-from sdf.spark.identity import identity_of
-from sdf.spark.jobs import unwound
+from sdf.spark.connect.elements import as_elements
 from sdf.spark.live.runner import LiveRunner
-from sdf.spark.runners import check_runner
+from sdf.spark.saved_run import SaveSummary, milliseconds, run_saved
 from sdf.spark.staged.runner import StagedRunner
 
-__all__ = [
-    "SaveSummary",
-    "abort_save",
-    "check_commit_seconds",
-    "milliseconds",
-    "run_saving",
-    "save_sdf",
-    "summary_of",
-]
-
-log = logging.getLogger("sdf.saving")
-
-
-@attrs.frozen
-class SaveSummary:
-    """What `save_sdf` has saved. ``print(summary)`` says it in a line.
-
-    Attributes:
-        records: number of records of all outputs together.
-        files: number of files, as the sinks count them; 0 for sinks without files.
-        bytes: their size.
-        seconds: seconds that this call took.
-        resumed: whether an earlier driver had begun the run.
-        repeated_seconds: about how many seconds of work were done again, since all drivers of the run began: workers or
-            drivers were lost before they committed it. Of a driver that was lost, this is what it said last; it says so
-            every ten seconds.
-        report: the report of what this call ran; None if nothing was left to run.
-        records_by_output: number of records of each output.
-        failures: the blocks that were set aside, by this call or an earlier one.
-    """
-
-    records: int
-    files: int
-    bytes: int
-    seconds: float
-    resumed: bool
-    repeated_seconds: float
-    report: RunReport | None = attrs.field(repr=False)
-    records_by_output: Mapping[str, int]
-    failures: tuple[FailedBlock, ...] = attrs.field(default=(), repr=False)
-
-    def __str__(self) -> str:
-        files = f" in {self.files:,} files, {self.bytes:,} bytes," if self.files else ""
-        resumed = "; resumed" if self.resumed else ""
-        again = f"; about {self.repeated_seconds:.0f} s of work done again" if self.repeated_seconds >= 0.5 else ""
-        failed = f"; {count_of(len(self.failures), 'block')} failed and set aside" if self.failures else ""
-        return f"saved {self.records:,} records{files} in {self.seconds:.1f} s{resumed}{again}{failed}"
+__all__ = ["abort_save", "save_sdf"]
 
 
 def save_sdf(
@@ -137,96 +78,15 @@ def save_sdf(
         ProcessError: if user code raised.
         SdfError: any other error of sdf. No job is left running.
     """
-    began = time.monotonic()
     elements = as_elements(elements, element, "save_sdf()")
     check_fn(fn, side_inputs, "save_sdf()")
     sinks = sinks_by_output(sink, check_tags(tags, "save_sdf()"), "save_sdf()")
     quarantine = check_quarantine(
         on_failure, max_failures, block_seconds, "save_sdf()", tags=[name for name, _ in sinks]
     )
-    check_runner(runner, elements, "save_sdf()", quarantine)
-    check_commit_seconds(commit_seconds, "save_sdf()")
-    storage = checkpoint_of(checkpoint, sinks, "save_sdf()")
-    values = {name: collected(value) for name, value in (side_inputs or {}).items()}
-    driver = uuid.uuid4().hex
-    saving = Saving(
-        RunLog(storage, driver=driver, clock=milliseconds),
-        identity_of(fn, values, sinks),
-        sinks,
-        app=f"sdf-{uuid.uuid4().hex[:16]}",
-        driver=driver,
-        commit_seconds=float(commit_seconds),
-        clock=time.monotonic,
-        wall=time.time,
+    return run_saved(
+        "save_sdf()", elements, fn, sinks, checkpoint, commit_seconds, runner, side_inputs, quarantine, progress
     )
-    try:
-        begun = saving.history.expanded is not None
-        shown = display(progress, "save_sdf()")
-        report = run_saving(runner or StagedRunner(), elements, fn, values, saving, shown, quarantine)
-        if begun:  # after it, since an RDD that changes must not stand in the way of what was begun
-            saving.check_same_elements(elements.collect())
-    except Exception as error:
-        raise unwound(error) from error.__cause__
-    finally:
-        saving.close()
-    summary = summary_of(saving, report, time.monotonic() - began)
-    log.info("%s: %s; the log took %.2f s", type(fn).__name__, summary, saving.log_seconds)
-    return summary
-
-
-def check_commit_seconds(commit_seconds: Any, who: str) -> None:
-    """Raise InvalidValueError unless it is a positive number."""
-    if not is_number(commit_seconds) or not 0 < commit_seconds < float("inf"):
-        raise InvalidValueError(f"{who} commit_seconds must be a positive number (got {show(commit_seconds)}).")
-
-
-def run_saving(
-    runner: StagedRunner | LiveRunner,
-    elements: Any,
-    fn: DoFn,
-    side_inputs: Mapping[str, Any],
-    saving: Saving,
-    shown: Display | None,
-    quarantine: Quarantine | None,
-) -> RunReport | None:
-    """Run what is left to run and make it visible; return the report, None if nothing was left."""
-    report = None
-    if saving.over:
-        for _, one in saving.targets.sinks:
-            one.check_result(saving.targets.token)
-        saving.clean()
-        return None
-    if saving.history.committing is None:
-        if quarantine is None and saving.failures:
-            raise InvalidValueError(
-                f"save_sdf() on_failure='raise' cannot go on with this run: an earlier call has set "
-                f"{count_of(len(saving.failures), 'block')} aside, the first is {show(saving.failures[0])}. Pass "
-                f"on_failure='quarantine' to go on without them; once it is done, retry_failed() runs them again. Or "
-                f"give the run up with abort_save(), and begin anew."
-            )
-        try:
-            report = _save(runner, elements, fn, side_inputs, saving, shown, quarantine)
-        except Exception:
-            saving.check_alone()
-            raise
-    saving.finish()
-    return report
-
-
-def _save(
-    runner: StagedRunner | LiveRunner,
-    elements: Any,
-    fn: DoFn,
-    side_inputs: Mapping[str, Any],
-    saving: Saving,
-    shown: Display | None,
-    quarantine: Quarantine | None,
-) -> RunReport:
-    if isinstance(runner, LiveRunner):
-        return runner.save(elements, fn, side_inputs, saving, shown)
-    if isinstance(elements, ConnectElements):
-        return save_on_connect(runner, elements, fn, side_inputs, saving, shown, quarantine)
-    return runner.save(elements, fn, side_inputs, saving, shown, quarantine)
 
 
 def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike[str] | None = None) -> None:
@@ -267,27 +127,3 @@ def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike
         one.abort(history.messages(at), token)  # refuses if it has committed: nothing is removed then
     if committing:
         run_log.append([["aborted"]])
-
-
-def milliseconds() -> int:
-    return int(time.time() * 1000)
-
-
-def summary_of(saving: Saving, report: RunReport | None, seconds: float) -> SaveSummary:
-    history = saving.history
-    names = [name for name, _ in saving.targets.sinks]
-    records = dict(zip(names, history.records or [0] * len(names), strict=True))
-    counted = [
-        message for at in range(len(names)) for message in history.messages(at, added=True) if isinstance(message, dict)
-    ]
-    return SaveSummary(
-        records=sum(records.values()),
-        files=sum(message.get("files", 0) for message in counted),
-        bytes=sum(message.get("bytes", 0) for message in counted),
-        seconds=seconds,
-        resumed=saving.resumed,
-        repeated_seconds=saving.repeated_seconds,
-        report=report,
-        records_by_output=records,
-        failures=tuple(saving.failures),
-    )

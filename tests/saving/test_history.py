@@ -18,7 +18,7 @@ from sdf.scheduling.run_state import RunState
 
 
 class Log:
-    """A log in memory; see `sdf.journal.run_log.RunLog`."""
+    """A log in memory; see `sdf.saving.run_log.RunLog`."""
 
     root = "memory"
 

@@ -7,9 +7,9 @@ from support.clock import Clock
 from support.memory import Memory
 
 from sdf.errors import JournalFencedError
-from sdf.journal.run_log import RunLog
 from sdf.saving import log_writer
 from sdf.saving.log_writer import LogWriter
+from sdf.saving.run_log import RunLog
 
 
 class Log:

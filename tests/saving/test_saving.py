@@ -8,8 +8,8 @@ from support.memory import Memory
 
 from sdf.errors import JournalError, SinkError
 from sdf.execution.expansion import expand
-from sdf.journal.run_log import RunLog
 from sdf.quarantine.failures import FailedBlock
+from sdf.saving.run_log import RunLog
 from sdf.saving.saving import Saving
 from sdf.scheduling.run_state import RunState
 from sdf.sinks import Sink, Token

@@ -10,9 +10,9 @@ from test_saving import Runs
 from sdf.errors import JournalFencedError
 from sdf.execution.expansion import expand
 from sdf.execution.invoker import Residual
-from sdf.journal.run_log import RunLog
 from sdf.model.restrictions import OffsetRange
 from sdf.saving.history import History
+from sdf.saving.run_log import RunLog
 from sdf.saving.tool import run
 from sdf.scheduling.run_state import RunState
 

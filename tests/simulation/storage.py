@@ -2,7 +2,7 @@
 
 from support.memory import Memory
 
-from sdf.journal.run_log import RunLog
+from sdf.saving.run_log import RunLog
 from simulation.faults import Fault
 
 

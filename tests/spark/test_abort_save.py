@@ -15,9 +15,9 @@ from support.sinking import DiedError, Points, make_mortal
 
 from sdf import LiveRunner, StagedRunner, abort_save, save_sdf
 from sdf.errors import InvalidTypeError, InvalidValueError, JournalError, JournalFencedError, ProcessError, SinkError
-from sdf.journal.run_log import RunLog
 from sdf.saving import outputs
 from sdf.saving.history import History
+from sdf.saving.run_log import RunLog
 from sdf.sinks import JsonLinesFiles, on_disk
 from sdf.storage.disk import Disk
 

@@ -15,7 +15,7 @@ ONCE = "spark/test_exactly_once.py::"
 LIVE = "spark/live/test_live.py::"
 SERVER = "spark/live/test_live_server.py::"
 SENT = "spark/test_broadcasts.py::"
-LOG = "journal/test_run_log.py::"
+LOG = "saving/test_run_log.py::"
 HISTORY = "saving/test_history.py::"
 SAVED = "lanes/test_coordinator.py::"
 CHILD = "spark/test_child_signals.py::"
@@ -266,19 +266,19 @@ MUTANTS = {
         "spark/stream/test_stream.py::test_a_drain_commits_nothing_where_another_driver_has_begun",
     ),
     "a driver whose number is packed and removed goes on": (
-        "journal/run_log.py",
+        "saving/run_log.py",
         "            if self._storage.size(_pack_name(number // _PACKED)) is not None:\n",
         "            if False:\n",
         LOG + "test_a_driver_that_was_overtaken_writes_nothing_any_more",
     ),
     "a pack that a crash has prevented is never made": (
-        "journal/run_log.py",
+        "saving/run_log.py",
         "        while self.next_number // _PACKED > self._packs:\n            self._pack(self._packs)\n",
         "        if self.next_number % _PACKED == 0:\n            self._pack(self.next_number // _PACKED - 1)\n",
         LOG + "test_a_driver_may_die_at_any_point_and_the_next_one_too",
     ),
     "a missing pack is taken for an empty log": (
-        "journal/run_log.py",
+        "saving/run_log.py",
         "        if later:\n",
         "        if False:\n",
         LOG + "test_a_missing_pack_is_an_error",

@@ -18,7 +18,7 @@ from sdf.scheduling.run_state import RunState
 
 
 class MemoryLog:
-    """The records of a log, as JSON text; see `sdf.journal.run_log.RunLog`."""
+    """The records of a log, as JSON text; see `sdf.saving.run_log.RunLog`."""
 
     root = "memory"
 

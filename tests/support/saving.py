@@ -17,8 +17,7 @@ import pytest
 
 from sdf import LiveRunner, StagedRunner, save_sdf
 from sdf.errors import SinkError
-from sdf.journal import run_log
-from sdf.saving import log_writer, outputs
+from sdf.saving import log_writer, outputs, run_log
 from sdf.sinks import JsonLinesFiles, Sink, on_disk
 from sdf.storage.disk import Disk
 from support.crashing import Points

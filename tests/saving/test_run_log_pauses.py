@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from sdf.errors import JournalFencedError
-from sdf.journal import run_log
-from sdf.journal.run_log import RunLog
+from sdf.saving import run_log
+from sdf.saving.run_log import RunLog
 from sdf.storage.disk import Disk
 
 names = itertools.count()

@@ -6,8 +6,8 @@ import shutil
 from support.power_loss import Disk as Power
 from support.power_loss import Recorder, restore
 
-from sdf.journal import run_log
-from sdf.journal.run_log import RunLog
+from sdf.saving import run_log
+from sdf.saving.run_log import RunLog
 from sdf.storage import disk
 from sdf.storage.disk import Disk
 

@@ -9,8 +9,8 @@ from support.memory import Memory
 from support.sinking import DiedError
 
 from sdf.errors import JournalCorruptError, JournalDiskError, JournalError, JournalFencedError
-from sdf.journal import run_log
-from sdf.journal.run_log import RunLog
+from sdf.saving import run_log
+from sdf.saving.run_log import RunLog
 from sdf.storage.disk import Disk
 
 PACKED = 4
