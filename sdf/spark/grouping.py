@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import attrs
@@ -24,8 +25,8 @@ from sdf.extras import need
 from sdf.grouping.sorted_pairs import Pairs, SortedFile, check_key, pickled, rows_of, write_sorted
 from sdf.numbers import as_integer, is_integer
 from sdf.spark.elements import check_rdd
-from sdf.spark.jobs import explain
-from sdf.spark.payload import marked
+from sdf.spark.jobs import explaining
+from sdf.spark.payload import Marked
 
 __all__ = ["group_by_key"]
 
@@ -92,24 +93,22 @@ def group_by_key(
     folder = f"{base.rstrip('/')}/groups-{run_id}"
     fs, inner = fsspec.url_to_fs(folder, **options)
     try:
-        sampled = pairs.mapPartitionsWithIndex(_Sample(run_id, _SAMPLES * number)).collect()
-        kinds = [sample.kind for sample in sampled if sample.kind is not None]
-        if any(kind != kinds[0] for kind in kinds):
-            raise InvalidTypeError(f"group_by_key() keys must all have the same type (got {show(kinds)}).")
-        cuts = _cuts(sampled, number)
-        repeated = frozenset().union(*(sample.repeated for sample in sampled))
-        salted = pairs.mapPartitionsWithIndex(_Salt(run_id, repeated))
-        in_order = salted.repartitionAndSortWithinPartitions(number, _Place(cuts))
-        written = in_order.mapPartitions(
-            _Write(run_id, folder, options, rows_of(sum(sample.count for sample in sampled), number))
-        ).collect()
-    except Exception as error:
+        with explaining("group_by_key()", run_id):
+            sampled = pairs.mapPartitionsWithIndex(Marked(run_id, partial(_sample, _SAMPLES * number))).collect()
+            kinds = [sample.kind for sample in sampled if sample.kind is not None]
+            if any(kind != kinds[0] for kind in kinds):
+                raise InvalidTypeError(f"group_by_key() keys must all have the same type (got {show(kinds)}).")
+            cuts = _cuts(sampled, number)
+            repeated = frozenset().union(*(sample.repeated for sample in sampled))
+            salted = pairs.mapPartitionsWithIndex(Marked(run_id, partial(_salt, repeated)))
+            in_order = salted.repartitionAndSortWithinPartitions(number, _Place(cuts))
+            rows_each = rows_of(sum(sample.count for sample in sampled), number)
+            write = Marked(run_id, partial(_write, folder, options, rows_each))
+            written = in_order.mapPartitionsWithIndex(write).collect()
+    except Exception:
         with suppress(OSError):  # the error of the job says more
             fs.rm(inner, recursive=True)
-        explained = explain(error, "group_by_key()", run_id)
-        if explained is error:
-            raise
-        raise explained from explained.__cause__
+        raise
     fs.invalidate_cache()
     names = {name.rsplit("/", 1)[-1] for name in fs.ls(inner, detail=False)} if fs.exists(inner) else set()
     lost = [file.path for file in written if file.rows and file.path.rsplit("/", 1)[-1] not in names]
@@ -148,33 +147,25 @@ class _Sampled:
     repeated: frozenset[int]
 
 
-class _Sample:
-    """Takes as many pairs of a partition, each as likely as any other."""
-
-    def __init__(self, run_id: str, most: int) -> None:
-        self._run_id, self._most = run_id, most
-
-    def __call__(self, partition: int, pairs: Iterable[Any]) -> Iterator[_Sampled]:
-        return marked(self._run_id, self._run(partition, pairs))
-
-    def _run(self, partition: int, pairs: Iterable[Any]) -> Iterator[_Sampled]:
-        choose = random.Random(partition)
-        some: list[Salted] = []
-        values: list[Any] = []
-        kind, count = None, 0
-        for pair in pairs:
-            if not isinstance(pair, tuple) or len(pair) != 2:
-                raise InvalidTypeError(f"group_by_key() needs pairs (key, value) (got {show(pair)}).")
-            kind = check_key(pair[0], kind)
-            count += 1
-            if len(some) < self._most:
-                some.append((pair[0], choose.randrange(_SALTS)))
-                values.append(pair[1])
-            elif (at := choose.randrange(count)) < self._most:
-                some[at] = (pair[0], choose.randrange(_SALTS))
-                values[at] = pair[1]
-        seen = Counter(zlib.crc32(pickled(value)) for value in values)
-        yield _Sampled(kind, count, some, frozenset(checksum for checksum, times in seen.items() if times > 1))
+def _sample(most: int, partition: int, pairs: Iterable[Any]) -> Iterator[_Sampled]:
+    """Take as many pairs of a partition, each as likely as any other."""
+    choose = random.Random(partition)
+    some: list[Salted] = []
+    values: list[Any] = []
+    kind, count = None, 0
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise InvalidTypeError(f"group_by_key() needs pairs (key, value) (got {show(pair)}).")
+        kind = check_key(pair[0], kind)
+        count += 1
+        if len(some) < most:
+            some.append((pair[0], choose.randrange(_SALTS)))
+            values.append(pair[1])
+        elif (at := choose.randrange(count)) < most:
+            some[at] = (pair[0], choose.randrange(_SALTS))
+            values[at] = pair[1]
+    seen = Counter(zlib.crc32(pickled(value)) for value in values)
+    yield _Sampled(kind, count, some, frozenset(checksum for checksum, times in seen.items() if times > 1))
 
 
 def _cuts(sampled: list[_Sampled], number: int) -> list[Salted]:
@@ -190,28 +181,20 @@ def _cuts(sampled: list[_Sampled], number: int) -> list[Salted]:
     return cuts
 
 
-class _Salt:
-    """Gives a pair its salt: a checksum of its value, so that Spark may run it again and find it in the same file.
+def _salt(repeated: frozenset[int], partition: int, pairs: Iterable[Any]) -> Iterator[tuple[Salted, bytes]]:
+    """Give a pair its salt: a checksum of its value, so that Spark may run it again and find it in the same file.
 
     Pairs whose value is repeated are numbered, too. It does not matter which of them has which number.
     """
-
-    def __init__(self, run_id: str, repeated: frozenset[int]) -> None:
-        self._run_id, self._repeated = run_id, repeated
-
-    def __call__(self, partition: int, pairs: Iterable[Any]) -> Iterator[tuple[Salted, bytes]]:
-        return marked(self._run_id, self._run(partition, pairs))
-
-    def _run(self, partition: int, pairs: Iterable[Any]) -> Iterator[tuple[Salted, bytes]]:
-        times: Counter[int] = Counter()
-        for key, value in pairs:
-            data = pickled(value)
-            checksum = zlib.crc32(data)
-            salt = zlib.crc32(data, partition)
-            if checksum in self._repeated:
-                times[checksum] += 1
-                salt = zlib.crc32(times[checksum].to_bytes(8, "big"), salt)
-            yield (key, salt), data
+    times: Counter[int] = Counter()
+    for key, value in pairs:
+        data = pickled(value)
+        checksum = zlib.crc32(data)
+        salt = zlib.crc32(data, partition)
+        if checksum in repeated:
+            times[checksum] += 1
+            salt = zlib.crc32(times[checksum].to_bytes(8, "big"), salt)
+        yield (key, salt), data
 
 
 class _Place:
@@ -229,15 +212,9 @@ class _Place:
     __hash__ = None  # type: ignore[assignment]
 
 
-class _Write:
-    """Writes the sorted pairs of a partition, and gives the file."""
-
-    def __init__(self, run_id: str, folder: str, options: Mapping[str, Any], rows_each: int) -> None:
-        self._run_id, self._folder, self._options, self._rows_each = run_id, folder, options, rows_each
-
-    def __call__(self, pairs: Iterable[tuple[Salted, bytes]]) -> Iterator[SortedFile]:
-        return marked(self._run_id, self._run(pairs))
-
-    def _run(self, pairs: Iterable[tuple[Salted, bytes]]) -> Iterator[SortedFile]:
-        sorted_pairs = ((salted[0], data) for salted, data in pairs)
-        yield write_sorted(sorted_pairs, self._folder, self._options, self._rows_each)
+def _write(
+    folder: str, options: Mapping[str, Any], rows_each: int, partition: int, pairs: Iterable[tuple[Salted, bytes]]
+) -> Iterator[SortedFile]:
+    """Write the sorted pairs of a partition, and give the file."""
+    sorted_pairs = ((salted[0], data) for salted, data in pairs)
+    yield write_sorted(sorted_pairs, folder, options, rows_each)

@@ -12,7 +12,7 @@ import queue
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import attrs
@@ -31,6 +31,7 @@ __all__ = [
     "WorkerTraceback",
     "arrived",
     "explain",
+    "explaining",
     "lost_task",
     "slot_counter",
     "unwound",
@@ -110,11 +111,8 @@ class Jobs:
             rdd: the RDD.
             what: what needs them, for messages.
         """
-        try:
+        with explaining(what, self._run_id):
             return rdd.getNumPartitions()
-        except Exception as error:
-            explained = explain(error, what, self._run_id)
-            raise explained from explained.__cause__
 
     def is_stuck(self) -> bool:
         """Return whether tasks of the stages that run now wait for slots, and none of them has one."""
@@ -199,6 +197,18 @@ def explain(error: BaseException, what: str, run_id: str, read: Callable[[str], 
         )
     explained.__cause__ = WorkerTraceback(f"{trace}\n")
     return explained
+
+
+@contextmanager
+def explaining(what: str, run_id: str) -> Iterator[None]:
+    """Raise a failure of Spark in the ``with`` statement as what `explain` makes of it; other errors as they are."""
+    try:
+        yield
+    except Exception as error:
+        explained = explain(error, what, run_id)
+        if explained is error:
+            raise
+        raise explained from explained.__cause__
 
 
 def lost_task(error: BaseException) -> int | None:

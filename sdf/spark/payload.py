@@ -15,7 +15,7 @@ import re
 import traceback
 import uuid
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby, islice
 from typing import Any, NoReturn
@@ -35,6 +35,7 @@ from sdf.spark.task_start import task_starts
 __all__ = [
     "Carried",
     "Expand",
+    "Marked",
     "Payload",
     "described",
     "expanded",
@@ -153,6 +154,17 @@ def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
         if trace != _as_utf8(trace):  # PySpark could not send it, and the job would hang
             raise type(error)(f"{told}\n{_as_utf8(trace)}") from None
         raise told from cause
+
+
+@attrs.frozen
+class Marked:
+    """Marks the errors of a function for `mapPartitionsWithIndex`, so that the driver finds them in Spark's."""
+
+    run_id: str
+    function: Callable[[int, Iterable[Any]], Iterator[Any]]
+
+    def __call__(self, partition: int, records: Iterable[Any]) -> Iterator[Any]:
+        return marked(self.run_id, self.function(partition, records))
 
 
 def described(error: SdfError) -> str:

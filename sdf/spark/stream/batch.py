@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -11,9 +11,8 @@ from pyspark.core.rdd import PipelinedRDD
 
 from sdf.errors import StageError
 from sdf.quarantine.failures import FailedBlock
-from sdf.spark.payload import marked
 
-__all__ = ["Batch", "BatchRDD", "Life", "Marked", "Pace"]
+__all__ = ["Batch", "BatchRDD", "Life", "Pace"]
 
 
 @attrs.frozen
@@ -94,14 +93,3 @@ class BatchRDD(PipelinedRDD[Any, Any]):
                 f"foreach_batch returns. Save or collect them in foreach_batch, and wait there for threads that do."
             )
         return super()._jrdd
-
-
-class Marked:
-    """Marks the errors of a function for `mapPartitionsWithIndex`, so that the driver finds them in Spark's."""
-
-    def __init__(self, run_id: str, function: Callable[[int, Iterable[Any]], Iterator[Any]]) -> None:
-        self._run_id = run_id
-        self._function = function
-
-    def __call__(self, partition: int, records: Iterable[Any]) -> Iterator[Any]:
-        return marked(self._run_id, self._function(partition, records))

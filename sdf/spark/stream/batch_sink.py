@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +19,7 @@ from pyspark import RDD
 from sdf.errors import BadRecordError
 from sdf.journal.journal import Journal
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
-from sdf.spark.payload import marked
+from sdf.spark.payload import Marked
 
 __all__ = ["BatchSink"]
 
@@ -57,24 +58,14 @@ class BatchSink:
 
     def _written(self, records: RDD[Any], token: Token) -> list[Any]:
         """Have the workers write; return their messages."""
-        written = records.mapPartitions(_Write(self._sink, self.output, token, self._run_id)).collect()
+        write = Marked(self._run_id, partial(_write, self._sink, self.output, token))
+        written = records.mapPartitionsWithIndex(write).collect()
         return [message for message in written if message is not None]
 
 
-class _Write:
-    """Writes the records of a partition, and gives the message; a function for ``mapPartitions``."""
-
-    def __init__(self, sink: Sink, output: str, token: Token, run_id: str) -> None:
-        self._sink = sink
-        self._output = output
-        self._run_id = run_id
-        self._token = token
-
-    def __call__(self, records: Iterable[Any]) -> Iterator[Any]:
-        return marked(self._run_id, self._write(records))
-
-    def _write(self, records: Iterable[Any]) -> Iterator[Any]:
-        try:
-            yield self._sink.write(iter(records), Place(self._token, self._output, uuid.uuid4().hex))
-        except BadRecordError as error:
-            raise BadRecordError(f"batch {self._token.version} has a bad record: {error}") from error
+def _write(sink: Sink, output: str, token: Token, partition: int, records: Iterable[Any]) -> Iterator[Any]:
+    """Write the records of a partition, and give the message; for ``mapPartitionsWithIndex``."""
+    try:
+        yield sink.write(iter(records), Place(token, output, uuid.uuid4().hex))
+    except BadRecordError as error:
+        raise BadRecordError(f"batch {token.version} has a bad record: {error}") from error

@@ -108,7 +108,8 @@ class Stream:
                 failing.callback(self._steps[-1].close)
             self.checkpoint = Checkpoint(storage, self._steps, given, self._now, pace.idle_seconds)
             bound = [self.checkpoint.sink(output, sink, self._run_id) for output, sink in sinks]
-            self._outlets = Outlets(sc, self._steps, bound, foreach_batch, given.tags, self._name, self._run_id)
+            outputs = ("main", *given.tags)
+            self._outlets = Outlets(sc, self._steps, bound, foreach_batch, outputs, self._name, self._run_id)
             self._slots = slot_counter(sc)
             failing.pop_all()
         self.changes = Changes(self.checkpoint, self._steps, self._outlets, tells=pace.watermark_seconds is not None)

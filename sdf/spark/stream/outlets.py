@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
 from pyspark import RDD, SparkContext
 
 from sdf.quarantine.failures import FailedBlock
-from sdf.spark.jobs import explain
+from sdf.spark.jobs import explaining
 from sdf.spark.stream.batch import Batch, Life
 from sdf.spark.stream.batch_sink import BatchSink
 from sdf.spark.stream.pins import Pin
@@ -17,6 +18,7 @@ from sdf.spark.stream.steps import Step
 __all__ = ["Outlets"]
 
 
+@attrs.frozen(eq=False)
 class Outlets:
     """See the module's docstring.
 
@@ -25,28 +27,18 @@ class Outlets:
         steps: the steps of the chain.
         sinks: get the outputs that they are named for; may be empty.
         foreach_batch: called with each batch, after the sinks; or None.
-        tags: the declared tags.
+        outputs: the names of the outputs, the main one first.
         name: of the stream, for messages.
         run_id: id of the stream's run.
     """
 
-    def __init__(
-        self,
-        sc: SparkContext,
-        steps: Sequence[Step],
-        sinks: Sequence[BatchSink],
-        foreach_batch: Callable[[Batch], Any] | None,
-        tags: tuple[str, ...],
-        name: str,
-        run_id: str,
-    ) -> None:
-        self._sc = sc
-        self._steps = steps
-        self._sinks = sinks
-        self._foreach_batch = foreach_batch
-        self._outputs = ("main", *tags)
-        self._name = name
-        self._run_id = run_id
+    _sc: SparkContext
+    _steps: Sequence[Step]
+    _sinks: Sequence[BatchSink]
+    _foreach_batch: Callable[[Batch], Any] | None
+    _outputs: tuple[str, ...]
+    _name: str
+    _run_id: str
 
     def give(
         self,
@@ -71,15 +63,11 @@ class Outlets:
         outputs = {name: self._output(tag, pins, life) for tag, name in enumerate(self._outputs)}
         by = next(pin.by for pin in reversed(pins) if pin.by)
         try:
-            for sink in self._sinks:
-                sink.give(number, by, outputs[sink.output])
-            if self._foreach_batch is not None and for_each:
-                self._foreach_batch(Batch(number, outputs["main"], watermark, key, outputs, lost, failures))
-        except Exception as error:
-            explained = explain(error, f"batch {number} of {self._name}, in the sink", self._run_id)
-            if explained is error:
-                raise
-            raise explained from explained.__cause__
+            with explaining(f"batch {number} of {self._name}, in the sink", self._run_id):
+                for sink in self._sinks:
+                    sink.give(number, by, outputs[sink.output])
+                if self._foreach_batch is not None and for_each:
+                    self._foreach_batch(Batch(number, outputs["main"], watermark, key, outputs, lost, failures))
         finally:
             life.is_over = True
 

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -26,13 +27,13 @@ from sdf.model.dofn import DoFn, TaggedOutput, call_hook
 from sdf.quarantine.options import Quarantine
 from sdf.scheduling.run_state import RunState
 from sdf.spark import broadcasts
-from sdf.spark.jobs import explain
-from sdf.spark.payload import Payload
+from sdf.spark.jobs import explaining
+from sdf.spark.payload import Marked, Payload
 from sdf.spark.staged.contents import Content
 from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
 from sdf.spark.staged.task import ReadCommitted
-from sdf.spark.stream.batch import BatchRDD, Life, Marked
+from sdf.spark.stream.batch import BatchRDD, Life
 from sdf.spark.stream.catch_up import CatchUp, Plan
 from sdf.spark.stream.failures import settle
 from sdf.spark.stream.given import Given
@@ -259,16 +260,10 @@ class Step:
     def recount(self, pin: Pin) -> tuple[tuple[int, ...], ...]:
         """Read a pinned step again; return how many records of each output each task gives now."""
         tasks = len(pin.tasks)
-        counted = self._sc.parallelize(range(tasks), tasks).mapPartitionsWithIndex(
-            Marked(self._run_id, _Recount(self._payload, self._committed(pin), self._tags))
-        )
-        try:
+        recount = Marked(self._run_id, partial(_recount, self._payload, self._committed(pin), self._tags))
+        counted = self._sc.parallelize(range(tasks), tasks).mapPartitionsWithIndex(recount)
+        with explaining(self.name, self._run_id):
             return tuple(counted.collect())
-        except Exception as error:
-            explained = explain(error, self.name, self._run_id)
-            if explained is error:
-                raise
-            raise explained from explained.__cause__
 
     def _committed(self, pin: Pin) -> Broadcast[list[Content]]:
         if self._contents is None:
@@ -297,25 +292,20 @@ class Step:
         return BatchRDD(stored, Marked(self._run_id, read), life)
 
 
-class _Recount:
-    """Counts the records that the committed work items of a task give now; for ``mapPartitionsWithIndex``."""
-
-    def __init__(self, payload: Payload, committed: Broadcast[list[Content]], tags: tuple[str, ...]) -> None:
-        self._payload = payload
-        self._committed = committed
-        self._tags = tags
-
-    def __call__(self, task: int, partition: Iterable[Any]) -> Iterator[tuple[int, ...]]:
-        fn, side_inputs = self._payload.load()
-        items = self._committed.value[task].items()
-        outputs = run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep)
-        numbers = {tag: number for number, tag in enumerate(self._tags, start=1)}
-        counts = [0] * (1 + len(self._tags))
-        with paced(side_inputs):
-            for output in outputs:
-                counts[numbers[output.tag] if isinstance(output, TaggedOutput) else 0] += 1
-        for _ in partition:  # read to the end, else Spark does not reuse the worker
-            yield tuple(counts)
+def _recount(
+    payload: Payload, committed: Broadcast[list[Content]], tags: tuple[str, ...], task: int, partition: Iterable[Any]
+) -> Iterator[tuple[int, ...]]:
+    """Count the records that the committed work items of a task give now; for ``mapPartitionsWithIndex``."""
+    fn, side_inputs = payload.load()
+    items = committed.value[task].items()
+    outputs = run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep)
+    numbers = {tag: number for number, tag in enumerate(tags, start=1)}
+    counts = [0] * (1 + len(tags))
+    with paced(side_inputs):
+        for output in outputs:
+            counts[numbers[output.tag] if isinstance(output, TaggedOutput) else 0] += 1
+    for _ in partition:  # read to the end, else Spark does not reuse the worker
+        yield tuple(counts)
 
 
 def _is_number(value: Any) -> bool:
