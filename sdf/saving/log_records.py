@@ -28,6 +28,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -65,23 +66,18 @@ def element_records(elements: Iterable[Expanded], put: Callable[[bytes], Any]) -
         elements: the elements, expanded.
         put: stores a blob, and returns what names it in the log.
     """
-    lines: list[bytes] = []
     count = 0
-    for one in elements:
-        pieces = [[_data(part), size] for part, size in one.pieces]
-        whole = None if len(pieces) == 1 and one.pieces[0][0] is one.restriction else _data(one.restriction)
-        lines.append(json.dumps([to_data(one.element), whole, pieces, one.note], separators=(",", ":")).encode())
-        count += 1
-        if len(lines) == _TOGETHER:
-            yield ["elements", put(_blob(lines))]
-            lines = []
-    if lines:
-        yield ["elements", put(_blob(lines))]
+    lines = map(_line, elements)
+    while together := list(islice(lines, _TOGETHER)):
+        count += len(together)
+        yield ["elements", put(zlib.compress(b"\n".join(together), 1))]
     yield ["expanded", count]
 
 
-def _blob(lines: list[bytes]) -> bytes:
-    return zlib.compress(b"\n".join(lines), 1)
+def _line(one: Expanded) -> bytes:
+    pieces = [[_data(part), size] for part, size in one.pieces]
+    whole = None if len(pieces) == 1 and one.pieces[0][0] is one.restriction else _data(one.restriction)
+    return json.dumps([to_data(one.element), whole, pieces, one.note], separators=(",", ":")).encode()
 
 
 def split_record(item_id: int, primary: Any, residuals: Sequence[Residual], now: Callable[[], int]) -> list[Any]:

@@ -6,6 +6,7 @@ The row that comes in says nothing. What is to be done comes with the function.
 from __future__ import annotations
 
 import traceback
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -32,14 +33,13 @@ class ExpandTask:
 
     payload: Payload
     elements: Carried | SentFile
-    unbounded: bool = False
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
         """Yield one row for every 10,000 elements."""
-        _read_to_the_end(rows)
+        deque(rows, maxlen=0)  # read to the end
         with _telling():
             elements = serde.loads(self.elements.value)
-            for one in Expand(self.payload, unbounded=self.unbounded, kept=True)(elements):
+            for one in Expand(self.payload, kept=True)(elements):
                 yield _row(one if isinstance(one, bytes) else serde.dumps(one, "a table of elements"))
 
 
@@ -65,7 +65,7 @@ class SegmentTask:
     quarantine: Quarantine | None = None
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
-        _read_to_the_end(rows)
+        deque(rows, maxlen=0)  # read to the end
         outlet = Saved(self.targets)
         save = StageTask(self.payload, self.stage, outlet, self.min_piece_seconds, quarantine=self.quarantine)
         with _telling():
@@ -85,21 +85,14 @@ def _telling() -> Iterator[None]:
         yield
     except SdfError as error:
         trace = "" if error.__cause__ is None else "".join(traceback.format_exception(error.__cause__))
-        raise type(error)(_escaped(f"{error}\n{trace}" if trace else str(error))) from error.__cause__
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").encode("ascii", "backslashreplace").decode()
+        told = f"{error}\n{trace}" if trace else str(error)
+        escaped = told.replace("\\", r"\\").encode("ascii", "backslashreplace").decode()
+        raise type(error)(escaped) from error.__cause__
 
 
 def unescaped(text: str) -> str:
     """Return the text of an sdf error as it was before a task escaped it; called on the driver."""
     return text.encode("ascii").decode("unicode_escape")
-
-
-def _read_to_the_end(rows: Iterable[Any]) -> None:
-    for _ in rows:
-        pass
 
 
 def _row(data: bytes) -> Any:

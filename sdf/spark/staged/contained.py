@@ -50,18 +50,11 @@ def attempts(
 
 def bundle_of(fn: DoFn, items: Sequence[WorkItem], side_inputs: Mapping[str, Any], child: Child | None) -> Bundle:
     """Return the bundle of an attempt; if it runs in a child, that tells the parent what runs."""
-    if child is None:
-        return Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic)
-
-    def started(item: WorkItem) -> None:
-        child.started(item.id)
-
-    def claimed(position: Any) -> None:
-        child.claimed(serde.dumps(position, "a position"))
-
-    return Bundle(
-        fn, items, side_inputs=side_inputs, clock=time.monotonic, on_start=started, on_claim=claimed
-    )  # fmt: skip
+    told: dict[str, Any] = {}
+    if child is not None:
+        told["on_start"] = lambda item: child.started(item.id)
+        told["on_claim"] = lambda position: child.claimed(serde.dumps(position, "a position"))
+    return Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic, **told)
 
 
 def convicting(bundle: Bundle, child: Child | None) -> AbstractContextManager[None]:

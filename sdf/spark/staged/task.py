@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
+import attrs
 from pyspark import Accumulator, Broadcast, TaskContext
 
 from sdf.errors import ReplayError, show
@@ -34,6 +35,7 @@ __all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "Watch", "stage_mark"
 STAGE_PROPERTY = "sdf.stage"  # local property of the jobs whose tasks run and split by the clock
 
 
+@attrs.frozen(eq=False)
 class StageTask:
     """Runs one task of a stage; a function for ``mapPartitionsWithIndex``. It yields its block, or only its receipt.
 
@@ -50,22 +52,12 @@ class StageTask:
         quarantine: its options; None for a run without.
     """
 
-    def __init__(
-        self,
-        payload: Payload,
-        stage: int,
-        outlet: Outlet,
-        min_piece_seconds: float,
-        receipts: Accumulator[list[Receipt]] | None = None,
-        *,
-        quarantine: Quarantine | None = None,
-    ) -> None:
-        self._payload = payload
-        self._stage = stage
-        self._outlet = outlet
-        self._min_piece_seconds = min_piece_seconds
-        self._receipts = receipts
-        self._quarantine = quarantine
+    _payload: Payload
+    _stage: int
+    _outlet: Outlet
+    _min_piece_seconds: float
+    _receipts: Accumulator[list[Receipt]] | None = None
+    _quarantine: Quarantine | None = attrs.field(default=None, kw_only=True)
 
     def __call__(self, task: int, partition: Iterable[tuple[tuple[WorkItem, ...], float]]) -> Iterator[Any]:
         task_starts()
@@ -150,6 +142,7 @@ class Watch:
             raise self._failure
 
 
+@attrs.frozen(eq=False)
 class ReadCommitted:
     """Gives the committed records of one output; a function for ``mapPartitionsWithIndex`` over all stages' blocks.
 
@@ -163,21 +156,12 @@ class ReadCommitted:
         tags: the declared tags.
     """
 
-    def __init__(
-        self,
-        payload: Payload,
-        stamps: tuple[Stamp, ...],
-        counts: tuple[int, ...],
-        contents: Broadcast[list[Content]],
-        tag: int,
-        tags: tuple[str, ...],
-    ) -> None:
-        self._payload = payload
-        self._stamps = stamps
-        self._counts = counts
-        self._contents = contents
-        self._tag = tag
-        self._tags = tags
+    _payload: Payload
+    _stamps: tuple[Stamp, ...]
+    _counts: tuple[int, ...]
+    _contents: Broadcast[list[Content]]
+    _tag: int
+    _tags: tuple[str, ...]
 
     def __call__(self, partition: int, blocks: Iterable[Any]) -> Iterator[Any]:
         task_starts()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -121,7 +122,7 @@ class Scans:
         attempt = Invoker(
             scan.fn, part.element, part.restriction, side_inputs=scan.side_inputs, watermark=part.watermark
         )
-        _exhaust(attempt.run())  # running the first part again gives them, in the batch
+        deque(attempt.run(), maxlen=0)  # keeps no outputs: running the first part again gives them, in the batch
         primary, residuals = attempt.parts()
         rest = None
         if residuals:
@@ -130,8 +131,3 @@ class Scans:
                 part, restriction=residuals[0].restriction, watermark=residuals[0].watermark, due=due, seen=None
             )
         return None if primary is None else attrs.evolve(part, restriction=primary), rest
-
-
-def _exhaust(outputs: Iterable[Any]) -> None:
-    for _ in outputs:
-        pass
