@@ -6,8 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from sdf.journal import tool
-from sdf.saving import tool as saved_tool
+from sdf.saving import command
 
 __all__ = ["main"]
 
@@ -16,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return 0 if it went well."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["journal"]:
-        return tool.main(given[1:], "sdf journal", saved=saved_tool.run)
+        return command.main(given[1:], "sdf journal")
     options = argparse.ArgumentParser(
         prog="sdf", description=__doc__, epilog="sdf journal show|verify|clean CHECKPOINT: see sdf journal --help"
     )

@@ -2,7 +2,6 @@
 
 import sys
 
-from sdf.journal.tool import main
-from sdf.saving.tool import run
+from sdf.saving.command import main
 
-sys.exit(main(sys.argv[1:], saved=run))
+sys.exit(main(sys.argv[1:]))

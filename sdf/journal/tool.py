@@ -1,21 +1,19 @@
-"""The journal on the command line: ``python -m sdf.journal show|verify|clean CHECKPOINT``."""
+"""``python -m sdf.journal show|verify|clean CHECKPOINT`` for streams: what is done, and what is left."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 
-from sdf.errors import JournalCorruptError, JournalError, SdfError, show
+from sdf.errors import JournalCorruptError, JournalError, show
 from sdf.journal.chain import Block, blob_name, blobs_of, find_head, read_ahead, read_blob, verify
 from sdf.journal.pending import from_data
 from sdf.journal.remaining import Remaining
-from sdf.storage.places import Storage, storage_at
+from sdf.storage.places import Storage
 
-__all__ = ["check_resume", "clean", "main"]
+__all__ = ["check_resume", "clean", "run"]
 
 _MOST_SHOWN = 1000
 
@@ -60,43 +58,24 @@ def clean(storage: Storage) -> list[str]:
     return unused
 
 
-def main(
-    arguments: Sequence[str],
-    program: str = "python -m sdf.journal",
-    *,
-    saved: Callable[[str, Storage], int | None] = lambda what, storage: None,
-) -> int:
-    """Print what a stream or a saved run has done, check all of it, or remove what crashes have left in it.
+def run(what: str, storage: Storage) -> int:
+    """Print what a stream has done, check all of it, or remove what crashes have left in it; return the exit code.
 
-    python -m sdf.journal show|verify|clean CHECKPOINT; clean only while no stream runs on it.
+    Raises:
+        JournalError: if the journal is damaged.
+        OSError: if a store refuses, or is out of reach.
     """
-    options = argparse.ArgumentParser(prog=program, description=main.__doc__)
-    options.add_argument("what", choices=["show", "verify", "clean"])
-    options.add_argument(
-        "checkpoint", help="of a stream or a saved run: a directory, or a URL such as s3://bucket/state"
-    )
-    given = options.parse_args(arguments)
-    try:
-        storage, blocks = storage_at(given.checkpoint, "the checkpoint"), 0
-    except SdfError as error:
-        options.error(str(error))
-    code = saved(given.what, storage)
-    if code is not None:
-        return code
-    try:
-        for block in verify(storage):
-            blocks += 1
-            if given.what == "show":
-                print(_line(block))
-        if given.what == "show":
-            for line in _remaining(storage):
-                print(line)
-        check_resume(storage)
-        if given.what == "clean":
-            print(f"removed {len(clean(storage))} files that crashes had left")
-    except (JournalError, OSError) as error:  # a store may refuse, or be out of reach
-        print(error, file=sys.stderr)
-        return 1
+    blocks = 0
+    for block in verify(storage):
+        blocks += 1
+        if what == "show":
+            print(_line(block))
+    if what == "show":
+        for line in _remaining(storage):
+            print(line)
+    check_resume(storage)
+    if what == "clean":
+        print(f"removed {len(clean(storage))} files that crashes had left")
     print(f"{blocks} blocks, the chain is whole" if blocks else "there is no journal here")
     return 0 if blocks else 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import JournalError, show
+from sdf.errors import show
 from sdf.execution.work_items import units
 from sdf.model.dofn import DoFn
 from sdf.model.restrictions import OffsetRange
@@ -59,29 +58,25 @@ def run(what: str, storage: Storage) -> int | None:
 
     Returns:
         The exit code; None if this is no checkpoint of a saved run.
+
+    Raises:
+        JournalError: if the log is damaged.
+        OSError: if a store refuses, or is out of reach.
     """
     if not (storage.names("log") or storage.names("packs")):
         return None
-    try:
-        log = RunLog(storage, driver=uuid.uuid4().hex, clock=lambda: 0)
-        history = History(log)
-        failed = history.failed_blocks()
-        work = RunState(_SizesFn())
-        left = (
-            [item for item, _ in history.replay(work)] if history.expanded is not None and not history.aborted else []
-        )
-        if what == "show":
-            for line in _lines(history, failed, work, left):
-                print(line)
-        elif what == "clean":
-            if history.retrying or not (history.done or history.aborted):
-                log.append([["driver", "clean"]])
-            print(
-                f"removed {len(log.remove_unused([*history.former_blobs, *history.blobs]))} files that crashes had left"
-            )
-    except JournalError as error:
-        print(error, file=sys.stderr)
-        return 1
+    log = RunLog(storage, driver=uuid.uuid4().hex, clock=lambda: 0)
+    history = History(log)
+    failed = history.failed_blocks()
+    work = RunState(_SizesFn())
+    left = [item for item, _ in history.replay(work)] if history.expanded is not None and not history.aborted else []
+    if what == "show":
+        for line in _lines(history, failed, work, left):
+            print(line)
+    elif what == "clean":
+        if history.retrying or not (history.done or history.aborted):
+            log.append([["driver", "clean"]])
+        print(f"removed {len(log.remove_unused([*history.former_blobs, *history.blobs]))} files that crashes had left")
     print(f"{log.next_number} entries, the log is whole")
     return 0
 

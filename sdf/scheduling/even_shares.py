@@ -1,14 +1,17 @@
-"""Divides parts of a stream's work among tasks, as the planner divides the work items of a run."""
+"""Divides parts of a stream's work among tasks, as the planner divides the work items of a run.
+
+A part is an attrs value with an element, a restriction and a watermark; what else it has it keeps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import attrs
 
 from sdf.execution.expansion import Expanded, checked_size
 from sdf.execution.work_items import WorkItem
-from sdf.journal.pending import Pending
 from sdf.model.dofn import DoFn
 from sdf.scheduling.factoring import deal
 from sdf.scheduling.run_state import RunState
@@ -17,14 +20,14 @@ from sdf.scheduling.work_queue import WorkQueue
 __all__ = ["even_shares", "as_work_item"]
 
 
-def even_shares(fn: DoFn, parts: Iterable[Pending], tasks: int) -> list[tuple[Pending, ...]]:
+def even_shares(fn: DoFn, parts: Iterable[Any], tasks: int) -> list[tuple[Any, ...]]:
     """Divide parts among at most ``tasks`` tasks of about the same size; cut a part that is too big. None is empty.
 
     Each task has its parts in their order, so that the first parts are not left over in one batch after another.
     """
     work = RunState(fn)
     backlog = WorkQueue(work.costs)
-    origin: dict[int, Pending] = {}
+    origin: dict[int, Any] = {}
     for one in parts:
         item = as_work_item(fn, work, one)
         origin[item.element_id] = one
@@ -40,7 +43,7 @@ def even_shares(fn: DoFn, parts: Iterable[Pending], tasks: int) -> list[tuple[Pe
     ]
 
 
-def as_work_item(fn: DoFn, work: RunState, one: Pending) -> WorkItem:
+def as_work_item(fn: DoFn, work: RunState, one: Any) -> WorkItem:
     """Enter a part in the record of a run, as an element of its own."""
     size = checked_size(fn, one.element, one.restriction)
     (item,) = work.add([Expanded(one.element, one.restriction, ((one.restriction, size),))])

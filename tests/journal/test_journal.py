@@ -19,8 +19,8 @@ from sdf.journal.chain import block_name, canonical, find_head, sha256, verify
 from sdf.journal.journal import Journal
 from sdf.journal.pending import Pending
 from sdf.journal.remaining import Remaining
-from sdf.journal.tool import main
 from sdf.model.restrictions import OffsetRange
+from sdf.saving.command import main
 from sdf.storage.disk import Disk
 
 CONFIG = {"fns": ["TailFn"]}
@@ -549,7 +549,7 @@ def test_verify_is_right_about_a_stream_that_runs(tmp_path, monkeypatch, capsys,
 
     monkeypatch.setattr(DiskOfARunningStream, "goes_on", staticmethod(goes_on))
     monkeypatch.setattr(DiskOfARunningStream, "when", when)
-    monkeypatch.setattr("sdf.journal.tool.storage_at", lambda where, who: DiskOfARunningStream(where))
+    monkeypatch.setattr("sdf.saving.command.storage_at", lambda where, who: DiskOfARunningStream(where))
     assert main(["verify", str(tmp_path)]) == 0
     assert journal.head.seq > 3
     assert "the chain is whole" in capsys.readouterr().out

@@ -5,7 +5,7 @@ import pytest
 from sdf.errors import JournalFencedError
 from sdf.journal.chain import VERSION, block_name, canonical, sha256, verify
 from sdf.journal.journal import Journal
-from sdf.journal.tool import main
+from sdf.saving.command import main
 from sdf.storage.places import storage_at
 
 

@@ -11,6 +11,7 @@ from sdf.errors import JournalFencedError
 from sdf.execution.expansion import expand
 from sdf.execution.invoker import Residual
 from sdf.model.restrictions import OffsetRange
+from sdf.saving.command import main
 from sdf.saving.history import History
 from sdf.saving.run_log import RunLog
 from sdf.saving.tool import run
@@ -115,10 +116,11 @@ def test_clean_fences_a_driver_that_tries_again_what_was_set_aside(retrying):
             retry.check_alone()
 
 
-def test_a_log_that_is_broken_is_told_and_not_repaired(capsys):
+def test_a_log_that_is_broken_is_told_and_not_repaired(capsys, monkeypatch):
     """The exit code says so."""
     storage = begun(2, committed=1)
     (first, *_) = storage.names("log")
     storage.files[f"log/{first}"] = b"broken"
-    assert run("verify", storage) == 1
+    monkeypatch.setattr("sdf.saving.command.storage_at", lambda where, who: storage)
+    assert main(["verify", "anywhere"]) == 1
     assert capsys.readouterr().err

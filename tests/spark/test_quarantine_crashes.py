@@ -12,8 +12,7 @@ from support.saving import ELEMENTS, Death, Life, nobody, passing, reaching, row
 
 from sdf import StagedRunner
 from sdf.errors import JournalFencedError
-from sdf.journal import tool
-from sdf.saving.tool import run
+from sdf.saving.command import main
 
 SINKS = ["LinesSink", "FolderSink"]
 RAISE = {("b", 0), ("c", 17), ("c", 59), ("d", 3)}
@@ -58,7 +57,7 @@ def check_end(folder, summary):
     assert all(block.restriction.stop == block.restriction.start + 1 for block in summary.failures)
     checkpoint = next(path for path in folder.iterdir() if path.name.endswith("out.sdf"))
     with passing(nobody):
-        assert tool.main(["verify", str(checkpoint)], saved=run) == 0
+        assert main(["verify", str(checkpoint)]) == 0
 
 
 @pytest.fixture(scope="module")

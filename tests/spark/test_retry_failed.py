@@ -23,8 +23,7 @@ from sdf.errors import (
     SinkError,
     TooManyFailuresError,
 )
-from sdf.journal import tool
-from sdf.saving.tool import run
+from sdf.saving.command import main
 from sdf.sinks import DataSourceSink, DeltaTable, JsonLinesFiles, ParquetFiles, Sink, SqlTable, TextFiles
 
 BLOCKS = 30
@@ -175,7 +174,7 @@ def test_a_block_that_fails_again_has_its_new_error(sc, tmp_path, capsys):
     again = retry_failed(sc, Worse(), sink, checkpoint=checkpoint)
     assert of(again.failures) == sorted(BAD)
     assert all("OSError: worse" in block.error for block in again.failures)
-    assert tool.main(["show", checkpoint], saved=run) == 0
+    assert main(["show", checkpoint]) == 0
     said = capsys.readouterr().out
     assert said.count("OSError: worse") == len(BAD)
     assert "cannot read" not in said
@@ -189,7 +188,7 @@ def test_an_open_retry_is_shown_and_changes_nothing_for_save_sdf(sc, tmp_path, c
     save(sc, sink, checkpoint)
     with pytest.raises(TooManyFailuresError, match="max_failures is 0"):
         retry(sc, sink, checkpoint, BAD, max_failures=0)
-    assert tool.main(["show", checkpoint], saved=run) == 0
+    assert main(["show", checkpoint]) == 0
     said = capsys.readouterr().out
     assert "retry_failed has begun to run again what was set aside" in said
     assert said.count("set aside: ") == len(BAD)
@@ -314,7 +313,7 @@ class Home:
         assert self.rows() == without(bad)
         assert [path for path in self.path.rglob("*") if "stage-" in path.name or "tmp" in path.name] == []
         with passing(nobody):
-            assert tool.main(["verify", str(self.path / "log")], saved=run) == 0
+            assert main(["verify", str(self.path / "log")]) == 0
 
     @functools.cached_property
     def points(self):

@@ -9,7 +9,7 @@ import pytest
 from sdf import stream_sdf
 from sdf.errors import InvalidValueError, ReplayError, SourceChangedError
 from sdf.io import TailLines, TailTable, WatchFiles
-from sdf.journal.tool import main
+from sdf.saving.command import main
 from sdf.sinks import DeltaTable
 
 

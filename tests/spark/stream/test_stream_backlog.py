@@ -7,8 +7,8 @@ from support.following import GrowingFn
 from sdf import UNBOUNDED, OffsetRange, stream_sdf
 from sdf.io import TailLines
 from sdf.io.follow.tail_parts import Tail
-from sdf.journal.tool import main
 from sdf.reporting.stream_page import stream_page
+from sdf.saving.command import main
 
 
 class CountedFn(GrowingFn):

@@ -11,8 +11,8 @@ from sdf import UNBOUNDED, MonotonicWatermark, WalltimeWatermark, stream_sdf
 from sdf.errors import InvalidValueError
 from sdf.io import TailLines, WatchFiles
 from sdf.journal.chain import verify
-from sdf.journal.tool import main
 from sdf.reporting.stream_page import stream_page
+from sdf.saving.command import main
 from sdf.spark.stream import micro_batches
 from sdf.storage.disk import Disk
 
