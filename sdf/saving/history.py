@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sdf.errors import JournalCorruptError, JournalError, SdfError, show
+from sdf.errors import JournalError, SdfError, show
 from sdf.execution.bulk.table import Table
 from sdf.execution.expansion import Expanded
 from sdf.execution.work import work_of
@@ -22,7 +22,7 @@ from sdf.journal.pending import from_data
 from sdf.quarantine.failures import FailedBlock
 from sdf.saving.log_records import Segment, commit_record, element_records, restriction_of
 from sdf.saving.parts import Part, Parts
-from sdf.saving.run_log import RunLog
+from sdf.saving.run_log import RunLog, damaged
 from sdf.scheduling.run_state import RunState, collecting_nothing
 
 __all__ = ["History"]
@@ -135,7 +135,7 @@ class History:
             else:
                 raise ValueError(f"it does not know {show(kind)}")
         except (ValueError, TypeError, LookupError) as error:
-            raise self._corrupt(f"the log holds {show(record)}, which cannot be: {error}") from error
+            raise damaged(self._log.root, f"the log holds {show(record)}, which cannot be: {error}") from error
 
     def _take_over(self, *, retry: bool = False) -> None:
         self.drivers += 1
@@ -149,12 +149,6 @@ class History:
         self.retrying = True
         self.committing, self.committed = None, set()
         self._added = len(self._messages)
-
-    def _corrupt(self, flaw: str) -> JournalCorruptError:
-        return JournalCorruptError(
-            f"{self._log.root}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or begin anew "
-            f"with another one and an empty target."
-        )
 
     def _expand(self, count: int) -> None:
         for element, whole, pieces, note in self._stored_elements():
@@ -244,7 +238,7 @@ class History:
                     ]
                 work.ledger.seal(_BEFORE, _BEFORE)
         except (SdfError, LookupError, ValueError, TypeError) as error:
-            raise self._corrupt(f"the log does not add up: {error}") from error
+            raise damaged(self._log.root, f"the log does not add up: {error}") from error
         self._elements, self._parts = [], Parts()  # the ledger has them now
         return todo
 

@@ -26,7 +26,7 @@ from sdf.journal.chain import blob_name, canonical, read_blob, sha256
 from sdf.journal.fenced_files import FencedFiles
 from sdf.storage.places import Storage
 
-__all__ = ["VERSION", "RunLog"]
+__all__ = ["VERSION", "RunLog", "damaged"]
 
 VERSION = 1
 _PACKED = 512
@@ -203,10 +203,15 @@ class RunLog(FencedFiles):
         return names
 
     def _corrupt(self, name: str, flaw: str) -> JournalCorruptError:
-        return JournalCorruptError(
-            f"{self.root}/{name}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or begin anew "
-            f"with another one and an empty target."
-        )
+        return damaged(f"{self.root}/{name}", flaw)
+
+
+def damaged(place: object, flaw: str) -> JournalCorruptError:
+    """Return the error for what is wrong with a log, or a file of it."""
+    return JournalCorruptError(
+        f"{place}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or begin anew with another "
+        f"one and an empty target."
+    )
 
 
 def _entry_name(number: int) -> str:

@@ -261,8 +261,8 @@ MUTANTS = {
     ),
     "a drain goes on beside a batch that another driver has planned": (
         "spark/stream/checkpoint.py",
-        "        if self._journal.write_ahead(_FIRST, {_CHANGED: changed}) != {_CHANGED: changed}:\n",
-        "        if self._journal.write_ahead(_FIRST, {_CHANGED: changed}) is None:\n",
+        "        if self.journal.write_ahead(_FIRST, {_CHANGED: changed}) != {_CHANGED: changed}:\n",
+        "        if self.journal.write_ahead(_FIRST, {_CHANGED: changed}) is None:\n",
         "spark/stream/test_stream.py::test_a_drain_commits_nothing_where_another_driver_has_begun",
     ),
     "a driver whose number is packed and removed goes on": (

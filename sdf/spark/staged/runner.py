@@ -115,14 +115,7 @@ class StagedRunner:
         """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
         sc = rdd.context
         with sending(sc, fn, shared_by_tasks(side_inputs, self.max_tasks, sc, "StagedRunner")) as payload:
-            jobs = StageJobs(
-                sc,
-                payload,
-                type(fn).__name__,
-                tags=saving.targets.tags,
-                targets=saving.targets,
-                quarantine=quarantine,
-            )
+            jobs = StageJobs(sc, payload, type(fn).__name__, targets=saving.targets, quarantine=quarantine)
             report = self.staged(jobs, rdd, fn, display, saving=saving, quarantine=quarantine).run_stages()
         broadcasts.free(payload.broadcast)
         return report

@@ -27,7 +27,7 @@ from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import EXPANSION, ExpandedPartition, ExpansionJob
 from sdf.spark.jobs import Ended, Jobs, arrived, lost_task, slot_counter
 from sdf.spark.payload import Expand, Payload
-from sdf.spark.staged.outlets import Outlet, Saved, Stored
+from sdf.spark.staged.outlets import Saved, Stored
 from sdf.spark.staged.receipts import given_up, materialise, read_receipts
 from sdf.spark.staged.stored_blocks import Receipt
 from sdf.spark.staged.task import STAGE_PROPERTY, StageTask, stage_mark
@@ -53,7 +53,7 @@ class StageJobs:
         sc: the SparkContext.
         payload: the DoFn as sent to workers.
         name: name of the DoFn.
-        tags: the declared tags.
+        tags: the declared tags; of a saved run ``targets`` has them.
         called: the word for a stage that users see in Spark's UI and in errors.
         targets: the sinks of a saved run, else None.
         storage_level: where Spark stores the blocks, unless the run is saved.
@@ -81,7 +81,7 @@ class StageJobs:
         self._sc = sc
         self._payload = payload
         self._name = name
-        self._tags = tags
+        self._tags = tags if targets is None else targets.tags
         self._called = called
         self._targets = targets
         self._warn = WarnsOnce(name)
@@ -128,23 +128,18 @@ class StageJobs:
             min_piece_seconds: a task whose budget is spent gives back its remaining work only if that takes longer.
             most: the records, and the bytes of them, after which a task's budget is spent; not in a saved run.
         """
-        base = self._sc.parallelize(bundles, len(bundles))
-        job: Callable[[], Iterable[Receipt | None]]
-        if self._targets is None:
-            rdd = base.mapPartitionsWithIndex(self._task(number, Stored(self._tags, most), min_piece_seconds))
+        outlet = Stored(self._tags, most) if self._targets is None else Saved(self._targets)
+        task = StageTask(
+            self._payload, number, outlet, min_piece_seconds, self._receipts, quarantine=self._quarantine
+        )  # fmt: skip
+        rdd = self._sc.parallelize(bundles, len(bundles)).mapPartitionsWithIndex(task)
+        job: Callable[[], Iterable[Receipt | None]] = rdd.collect
+        if outlet.stores:
             rdd.setName(f"{self._name}: {self._called} {number}").persist(self._storage_level)
             job = partial(materialise, rdd)
-        else:
-            rdd = base.mapPartitionsWithIndex(self._task(number, Saved(self._targets), min_piece_seconds))
-            job = rdd.collect
         self._stages[number] = _Stage(rdd, set(range(len(bundles))))
         self._start_job(number, f"{len(bundles)} tasks", job)
         return rdd
-
-    def _task(self, number: int, outlet: Outlet, min_piece_seconds: float) -> StageTask:
-        return StageTask(
-            self._payload, number, outlet, min_piece_seconds, self._receipts, quarantine=self._quarantine
-        )  # fmt: skip
 
     def _start_job(self, number: int, what: str, job: Callable[[], Iterable[Receipt | None]]) -> None:
         description = f"{self._name}: {self._called} {number}, {what}"

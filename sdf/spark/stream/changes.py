@@ -42,7 +42,7 @@ class Changes:
     def commit(self, changed: dict[str, Any]) -> None:
         """Commit a change that was written."""
         if changed["watermark"] is not None and self._tells:
-            number, key = self._checkpoint.batch + 1, self._checkpoint.key(changed)
+            number, key = self._checkpoint.batch + 1, self._checkpoint.journal.key(changed)
             self._outlets.tell(number, key, changed["watermark"])
         self._checkpoint.commit_change(changed)
 

@@ -13,17 +13,14 @@ from typing import Any
 
 from pyspark import RDD
 
-from sdf.errors import JournalFencedError, blame, show
+from sdf.errors import blame, show
 from sdf.journal.chain import blobs_of
 from sdf.journal.journal import START, Journal
 from sdf.journal.pending import Pending, from_json, to_json
 from sdf.journal.remaining import Remaining
 from sdf.model.dofn import DoFn
-from sdf.sinks.sink import Sink
-from sdf.spark.stream.batch_sink import BatchSink
 from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.given import Given
-from sdf.spark.stream.losses import Losses
 from sdf.spark.stream.pins import Pin, failed_to_json
 from sdf.spark.stream.steps import Step
 from sdf.storage.places import Storage
@@ -45,6 +42,7 @@ class Checkpoint:
         idle_seconds: work that has read nothing for so long does not hold the watermark; None: it always does.
 
     Attributes:
+        journal: the journal.
         remaining: the remaining work.
         fresh: number of parts that the stream begins with and that no committed batch has counted yet.
         watermark: the last watermark; None without estimators.
@@ -59,13 +57,13 @@ class Checkpoint:
         self._given = given
         self._idle = None if idle_seconds is None else int(idle_seconds * 1000)
         names = [step.name for step in steps]
-        self._journal = Journal(
+        self.journal = Journal(
             storage,
             config={"fns": names},
             inputs=[f"{number} {name}" for number, name in enumerate(names)],
             clock=now,
         )
-        now.reach(self._journal.head.data["time"])
+        now.reach(self.journal.head.data["time"])
         self._now = now
         self._pinned = 0  # pins of the next batch that are in the journal
         self.remaining = Remaining()
@@ -74,52 +72,35 @@ class Checkpoint:
         self.done = False
         self.follows = False
 
-    def sink(self, output: str, sink: Sink, run_id: str) -> BatchSink:
-        """Return what writes an output of the batches of a run into a sink."""
-        return BatchSink(output, sink, self._journal, run_id)
-
-    def fenced(self) -> JournalFencedError:
-        """Return the error for a driver that another one has overtaken."""
-        return self._journal.fenced()
-
-    def losses(self, *, skips_short: bool) -> Losses:
-        """Return what notes the losses of a run."""
-        return Losses(self._journal, skips_short=skips_short)
-
-    @property
-    def driver(self) -> str:
-        """The name of this driver."""
-        return self._journal.driver
-
     @property
     def batch(self) -> int:
         """The number of the last commit, 0 for none; the next batch gets the next number."""
-        return self._journal.head.seq
+        return self.journal.head.seq
 
     def begin(self, rdd: RDD[Any]) -> None:
         """Take the state from the journal; only a new journal starts with the elements."""
-        head = self._journal.head.data
-        self.follows = self._journal.ahead(_FIRST) is not None
+        head = self.journal.head.data
+        self.follows = self.journal.ahead(_FIRST) is not None
         if head["kind"] == "commit":
             self.watermark = head["watermark"]
             self.done = head["status"] == "done"
             if head["checkpoint"] is not None:
                 blobs = blobs_of(head["checkpoint"])
-                self.remaining, committed = Remaining.load(self._journal.get, blobs, head["time"])
+                self.remaining, committed = Remaining.load(self.journal.get, blobs, head["time"])
                 for work in self.remaining:
                     work.since, work.is_behind = self._now(), True
                 self._acknowledge(committed)
             return
-        start = self._journal.ahead(START)
+        start = self.journal.ahead(START)
         if start is None:
             start = [to_json(one) for one in self._steps[0].expand(rdd, 0)]
-            start = self._journal.write_ahead(START, start)
+            start = self.journal.write_ahead(START, start)
         self.remaining.add(map(from_json, start), self._now())
         self.fresh = len(self.remaining)
 
     def planned_change(self) -> dict[str, Any] | None:
         """Return the change that a dead driver has written in place of the next batch, None if there is none."""
-        planned = self._journal.ahead(_FIRST) if self.follows else None
+        planned = self.journal.ahead(_FIRST) if self.follows else None
         return None if planned is None else planned.get(_CHANGED)
 
     def plan_change(
@@ -136,8 +117,8 @@ class Checkpoint:
             JournalFencedError: if another driver has begun the next batch.
         """
         changed = {"gone": list(gone), "left": [to_json(part) for part in parts], "watermark": watermark}
-        if self._journal.write_ahead(_FIRST, {_CHANGED: changed}) != {_CHANGED: changed}:
-            raise self._journal.fenced()
+        if self.journal.write_ahead(_FIRST, {_CHANGED: changed}) != {_CHANGED: changed}:
+            raise self.journal.fenced()
         return changed
 
     def commit_change(self, changed: dict[str, Any]) -> None:
@@ -150,7 +131,7 @@ class Checkpoint:
 
     def pin(self, step: int) -> Pin | None:
         """Return the pin of a step of the next batch that a dead driver has written, None if there is none."""
-        pin = self._journal.ahead(f"pin-{step}") if self.follows else None
+        pin = self.journal.ahead(f"pin-{step}") if self.follows else None
         if pin is None:
             return None
         self._pinned = step + 1
@@ -170,22 +151,18 @@ class Checkpoint:
         pin = pins[-1]
         for step in range(self._pinned, len(pins)):
             mine = {**pins[step].to_json(), "given": self._given.facts(step)}
-            written = self._journal.write_ahead(f"pin-{step}", mine)
+            written = self.journal.write_ahead(f"pin-{step}", mine)
             if written != mine:
                 if step + 1 < len(pins):
-                    raise self._journal.fenced()
+                    raise self.journal.fenced()
                 pin = self._pin(step, written)
         self._pinned = len(pins)
         return pin
 
     def _pin(self, step: int, pin: dict[str, Any]) -> Pin:
         if _CHANGED in pin:
-            raise self._journal.fenced()
-        return Pin.from_json(self._given.admit(step, pin, self._journal.next_seq))
-
-    def key(self, content: Any) -> str:
-        """Return what names the content of the next batch, JSON data."""
-        return self._journal.key(content)
+            raise self.journal.fenced()
+        return Pin.from_json(self._given.admit(step, pin, self.journal.next_seq))
 
     def note(self, pins: Sequence[Pin]) -> None:
         """Take over how the work went that was run and gave nothing; the journal need not know."""
@@ -209,7 +186,7 @@ class Checkpoint:
             work.tried = False
         reached = self.reached()
         if reached is not None:  # a batch that comes again has the watermark that it had
-            self.watermark = self._journal.write_ahead("watermark", reached)
+            self.watermark = self.journal.write_ahead("watermark", reached)
 
     def reached(self) -> Any:
         """Return the watermark as the remaining work has it now; None without estimators."""
@@ -243,10 +220,10 @@ class Checkpoint:
         to_acknowledge = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
         records = records or [0] * len(self._steps)
         self.done = not self.remaining
-        self._journal.advance(
+        self.journal.advance(
             [self.fresh, *records[:-1]],
             records[-1],
-            checkpoint=self.remaining.store(self._journal.put, to_acknowledge),
+            checkpoint=self.remaining.store(self.journal.put, to_acknowledge),
             watermark=self.watermark,
             status="done" if self.done else "running",
             **({"lost": list(lost)} if lost else {}),

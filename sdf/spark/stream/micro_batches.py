@@ -31,10 +31,12 @@ from sdf.spark.display import Display
 from sdf.spark.jobs import slot_counter
 from sdf.spark.stream.backlog import Backlog
 from sdf.spark.stream.batch import Batch, Life, Pace
+from sdf.spark.stream.batch_sink import BatchSink
 from sdf.spark.stream.changes import Changes
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.given import Given
+from sdf.spark.stream.losses import Losses
 from sdf.spark.stream.outlets import Outlets
 from sdf.spark.stream.pins import Pin
 from sdf.spark.stream.scans import Scans
@@ -107,13 +109,13 @@ class Stream:
                 self._steps.append(Step(sc, fn, number, self._run_id, given, pace.batch_seconds, quarantine))
                 failing.callback(self._steps[-1].close)
             self.checkpoint = Checkpoint(storage, self._steps, given, self._now, pace.idle_seconds)
-            bound = [self.checkpoint.sink(output, sink, self._run_id) for output, sink in sinks]
+            bound = [BatchSink(output, sink, self.checkpoint.journal, self._run_id) for output, sink in sinks]
             outputs = ("main", *given.tags)
             self._outlets = Outlets(sc, self._steps, bound, foreach_batch, outputs, self._name, self._run_id)
             self._slots = slot_counter(sc)
             failing.pop_all()
         self.changes = Changes(self.checkpoint, self._steps, self._outlets, tells=pace.watermark_seconds is not None)
-        self.losses = self.checkpoint.losses(skips_short=skips_short and foreach_batch is not None)
+        self.losses = Losses(self.checkpoint.journal, skips_short=skips_short and foreach_batch is not None)
         self._scans = Scans(self._now)
         self._backlog = Backlog(self._steps)
         self._marked = time.monotonic()
@@ -269,8 +271,8 @@ class Stream:
         records = there[-1].records()
         if self._gives(pins):  # a sink may have written all of a batch of which nothing is left
             if self.checkpoint.write_pins(pins) is not pins[-1]:
-                raise self.checkpoint.fenced()
-            key = self.checkpoint.key([pin.content() for pin in pins])
+                raise self.checkpoint.journal.fenced()
+            key = self.checkpoint.journal.key([pin.content() for pin in pins])
             for_each = self._gives(there) and not self.losses.skips
             self._outlets.give(number, key, there, self.checkpoint.watermark, lost, failed, life, for_each=for_each)
         life.is_over = True
@@ -332,4 +334,4 @@ class Stream:
         plan = plan_of(step, share, self.checkpoint.remaining, self._slots(), self._pace)
         most = (self._pace.max_records / len(plan.tasks), self._pace.max_bytes / len(plan.tasks))
         stage = step.run(number, plan, most, self.checkpoint.watermark, self._now)
-        return pin_of(stage, share, lowest, self.checkpoint.driver)
+        return pin_of(stage, share, lowest, self.checkpoint.journal.driver)
