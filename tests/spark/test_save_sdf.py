@@ -20,7 +20,7 @@ from sdf.errors import (
     ProcessError,
 )
 from sdf.sinks import JsonLinesFiles, ParquetFiles, Sink
-from sdf.spark.staged.run import StagedRun
+from sdf.spark.staged.stages import StageBook
 
 WAYS = {
     "StagedRunner": StagedRunner(),
@@ -516,13 +516,13 @@ def test_a_driver_whose_workers_fail_because_another_one_took_over_says_so(sc, t
 def test_work_that_is_not_committed_is_looked_for_in_the_stages_that_run(sc, tmp_path, monkeypatch):
     """It is asked for at each receipt: a long run would look at all its stages each time."""
     seen = []
-    uncommitted = StagedRun._uncommitted_seconds
+    uncommitted = StageBook.uncommitted_seconds
 
-    def watched(self):
-        seen.append((len(self._open), len(self._stages)))
-        return uncommitted(self)
+    def watched(self, now, slots):
+        seen.append((len(self._open), len(self)))
+        return uncommitted(self, now, slots)
 
-    monkeypatch.setattr(StagedRun, "_uncommitted_seconds", watched)
+    monkeypatch.setattr(StageBook, "uncommitted_seconds", watched)
     runner = StagedRunner(budget_seconds=0.2)
     save_sdf(sc.parallelize([("a", 300)], 1), SlowCountFn(0.01), FolderSink(tmp_path / "out"), runner=runner)
     stages = max(stages for _, stages in seen)

@@ -20,13 +20,10 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
-from pyspark import RDD
 
-from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import SUSPECT, WorkItem
 from sdf.model.dofn import DoFn
 from sdf.quarantine.failures import FailedBlock, Failure
@@ -40,60 +37,16 @@ from sdf.scheduling.factoring import Limits, Tuning
 from sdf.scheduling.run_state import RunState, enter
 from sdf.scheduling.stage_planner import PlannedStage, StagePlanner
 from sdf.spark.display import Display
+from sdf.spark.staged.stages import Stage, StageBook, Stages
 from sdf.spark.staged.stored_blocks import Receipt
 
-__all__ = ["Stages", "StagedRun"]
+__all__ = ["StagedRun"]
 
 log = logging.getLogger("sdf.staged")
 
 _SLOTS_EVERY_SECONDS = 0.5
 _STRAGGLER_SECONDS = 0.25  # the first stage waits so long for further elements; skew.py: giant, 8 slots, 1 s
 _LONGEST_WAIT_SECONDS = 3600.0  # a deferral for centuries would overflow the clock
-
-
-class Stages(Protocol):
-    """Runs stages on Spark: `StageJobs` as jobs over RDDs, `ConnectJobs` as jobs over DataFrames."""
-
-    @property
-    def count_slots(self) -> Callable[[], int]:
-        """Returns how many tasks Spark can run at once now."""
-
-    def expand(self, elements: Any) -> Iterator[Expanded]:
-        """Expand elements on the workers, and wait for all of them."""
-
-    def start_expanding(self, elements: Any) -> None:
-        """Start to expand elements on the workers; `receive` waits for them, too."""
-
-    @property
-    def unexpanded(self) -> int:
-        """How many partitions of these elements are not expanded yet. Each takes a slot, or waits for one."""
-
-    def take_expanded(self) -> Iterator[Expanded]:
-        """Return the elements that were expanded since the last call."""
-
-    def start(
-        self, number: int, bundles: Sequence[tuple[tuple[WorkItem, ...], float]], *, min_piece_seconds: float
-    ) -> RDD[Any] | None:
-        """Start a stage over the work items and the budget of each task; return its stored blocks, if it has some."""
-
-    def receive(self, timeout_seconds: float | None = None) -> list[Receipt]:
-        """Wait for receipts or expanded elements; raise the error of a failed job."""
-
-    def cancel(self) -> None:
-        """Cancel the running jobs."""
-
-    def close(self) -> None:
-        """Free what was needed to run stages; called once, at the end."""
-
-
-@attrs.define(eq=False)
-class _Stage:
-    """A stage: its stored blocks, its plan, its start in monotonic seconds, and its receipts so far."""
-
-    blocks: RDD[Any] | None
-    plan: PlannedStage
-    began: float
-    receipts: dict[int, Receipt] = attrs.field(factory=dict)
 
 
 class StagedRun:
@@ -104,12 +57,14 @@ class StagedRun:
         elements: the elements, of the kind that ``jobs`` expands.
         fn: the DoFn.
         display: shows the progress, or None.
-        runner: name of the runner, for the report.
         tuning, limits, tasks_per_slot: see `StagePlanner`.
         slots: the number of slots; None to ask ``jobs``.
         saving: the log and the sinks of a saved run, else None. A task is then a segment, so its budget is at most
             `Saving.commit_seconds`, and less where tasks are lost (`CommitInterval`).
         quarantine: its options; None for a run without.
+
+    Attributes:
+        stages: the stages so far.
     """
 
     def __init__(
@@ -119,7 +74,6 @@ class StagedRun:
         fn: DoFn,
         display: Display | None,
         *,
-        runner: str,
         tuning: Tuning,
         limits: Limits,
         slots: int | None,
@@ -130,7 +84,6 @@ class StagedRun:
         self._saving = saving
         self._interval = CommitInterval(math.inf if saving is None else saving.commit_seconds)
         self._lost_seconds = 0.0
-        self._runner = runner
         self._elements = elements
         self._name = type(fn).__name__
         self._jobs = jobs
@@ -146,8 +99,7 @@ class StagedRun:
             self._suspects = Suspects(self._work, quarantine.max_failures)
         self._planner = StagePlanner(self._work, tuning, limits, tasks_per_slot=tasks_per_slot)
         self._delayed: list[tuple[float, int, WorkItem]] = []
-        self._stages: list[_Stage] = []
-        self._open: dict[int, _Stage] = {}  # those with a task that has not ended
+        self.stages = StageBook()
         self._display = display
         self._done_units = 0.0
         self._count_slots = jobs.count_slots if slots is None else lambda: slots
@@ -170,7 +122,7 @@ class StagedRun:
             self._work.ledger.prove()
         except BaseException:
             self._jobs.cancel()
-            for blocks in self.blocks():
+            for blocks in self.stages.blocks():
                 blocks.unpersist()
             raise
         finally:
@@ -178,12 +130,7 @@ class StagedRun:
             self._show(ended=True)
         if self._saving is not None:
             self._saving.pulse(0.0, self._lost_seconds)
-        counted = [receipt for receipt in self._all_receipts() if receipt.failure is None]
-        return self._report(time.monotonic() - self._called, counted)
-
-    def blocks(self) -> list[RDD[Any]]:
-        """Return the stored blocks of each stage."""
-        return [stage.blocks for stage in self._stages if stage.blocks is not None]
+        return self._report(time.monotonic() - self._called)
 
     def failed(self) -> list[FailedBlock]:
         """Return the blocks that were set aside."""
@@ -193,8 +140,7 @@ class StagedRun:
         """Return for each task its receipt and the content that it committed, in the order of stages and tasks."""
         return [
             (receipt, self._work.ledger.content((receipt.stamp.stage, receipt.stamp.task)))
-            for receipt in self._all_receipts()
-            if receipt.failure is None
+            for receipt in self.stages.counted()
         ]
 
     def _show(self, *, ended: bool = False) -> None:
@@ -268,7 +214,8 @@ class StagedRun:
         if self._display is not None or len(self._planner.backlog):
             waits.append(_SLOTS_EVERY_SECONDS)
         if self._saving is not None:
-            self._saving.pulse(self._uncommitted_seconds(), self._lost_seconds)
+            uncommitted = self.stages.uncommitted_seconds(time.monotonic(), self._slots)
+            self._saving.pulse(uncommitted, self._lost_seconds)
             waits.append(1.0)
         if time.monotonic() < self._stages_from < math.inf:
             waits.append(max(0.0, self._stages_from - time.monotonic()))
@@ -282,7 +229,7 @@ class StagedRun:
     def _commit(self, receipt: Receipt) -> None:
         """Enter an attempt's receipt in the ledger, unless an attempt at the same task was committed before."""
         stamp = receipt.stamp
-        stage = self._stages[stamp.stage]
+        stage = self.stages[stamp.stage]
         if receipt.failure is not None:
             self._failed(receipt, receipt.failure)
             return
@@ -305,17 +252,15 @@ class StagedRun:
                 self._lost_seconds += max(0.0, time.monotonic() - stage.began - receipt.seconds)
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
 
-    def _enter_receipt(self, stage: _Stage, receipt: Receipt) -> None:
-        stage.receipts[receipt.stamp.task] = receipt
+    def _enter_receipt(self, stage: Stage, receipt: Receipt) -> None:
+        self.stages.enter(receipt)
         self._planner.in_flight.remove(stage.plan.ends[receipt.stamp.task])
-        if len(stage.receipts) == len(stage.plan.tasks):
-            del self._open[receipt.stamp.stage]
 
     def _failed(self, receipt: Receipt, failure: Failure) -> None:
         """Give back the work items of an attempt that failed; what failed is a suspect, or set aside."""
         assert self._suspects is not None
         stamp = receipt.stamp
-        stage = self._stages[stamp.stage]
+        stage = self.stages[stamp.stage]
         todo = self._work.ledger.commit((stamp.stage, stamp.task), stamp.attempt, receipt.outcome)
         if todo is None:
             return
@@ -348,14 +293,14 @@ class StagedRun:
         slots = self._slots - self._jobs.unexpanded
         if slots < 1:
             return
-        if not self._stages:
+        if not len(self.stages):
             self._began = now
         plan = self._planner.plan(slots, now, now - self._began)
         if plan is not None:
             self._submit(plan)
 
     def _submit(self, plan: PlannedStage, *, alone: bool = False) -> None:
-        number, began = len(self._stages), time.monotonic()
+        number, began = len(self.stages), time.monotonic()
         for task, planned in enumerate(plan.tasks):
             self._work.ledger.assign((number, task), planned.items)
         longest = self._interval.seconds(began)
@@ -363,43 +308,25 @@ class StagedRun:
         if alone:
             bundles = [((attrs.evolve(item, origin=SUSPECT),), budget) for (item,), budget in bundles]
         blocks = self._jobs.start(number, bundles, min_piece_seconds=plan.min_piece_seconds)
-        self._stages.append(_Stage(blocks, plan, began))
-        self._open[number] = self._stages[-1]
+        self.stages.add(Stage(blocks, plan, began))
 
-    def _uncommitted_seconds(self) -> float:
-        """Return about how many seconds the running tasks have run, together."""
-        now = time.monotonic()
-        running = [now - stage.began for stage in self._open.values() for _ in stage.plan.tasks[len(stage.receipts) :]]
-        return sum(running[: self._slots])
-
-    def _all_receipts(self) -> list[Receipt]:
-        return [stage.receipts[task] for stage in self._stages for task in range(len(stage.plan.tasks))]
-
-    def _report(self, seconds: float, receipts: list[Receipt]) -> RunReport:
-        tasks = tuple(
-            receipt.task_run(
-                stage=receipt.stamp.stage,
-                task=receipt.stamp.task,
-                unstarted=len(self._stages[receipt.stamp.stage].plan.tasks[receipt.stamp.task].items)
-                - receipt.outcome.started,
-            )
-            for receipt in receipts
-        )
+    def _report(self, seconds: float) -> RunReport:
+        receipts = self.stages.counted()
         return RunReport(
             name=self._name,
             elements=self._work.ledger.elements(),
-            stages=len(self._stages),
+            stages=len(self.stages),
             splits=self._work.splits,
             split_elements=self._work.split_elements(),
             seconds=seconds,
             slots=self._most_slots,
-            tasks=tasks,
+            tasks=self.stages.task_runs(receipts),
             notes=tuple(self._work.notes),
             pieces=self._work.pieces((receipt.began, receipt.outcome.ran) for receipt in receipts),
             slow_blocks=self._work.slow_blocks(block for receipt in receipts for block in receipt.outcome.slow),
             refusals=tuple(Counter(why for one in receipts if (why := one.outcome.refused) is not None).most_common()),
             slots_over_time=tuple(self._slots_over_time),
-            runner=self._runner,
+            runner="StagedRunner",
             failures=tuple(self.failed()),
             began=self._called_at,
         )

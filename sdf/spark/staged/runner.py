@@ -21,8 +21,9 @@ from sdf.spark.options import count, positive, runner
 from sdf.spark.payload import sending
 from sdf.spark.staged.rate_limits import shared_by_tasks
 from sdf.spark.staged.result import results
-from sdf.spark.staged.run import StagedRun, Stages
+from sdf.spark.staged.run import StagedRun
 from sdf.spark.staged.stage_jobs import StageJobs
+from sdf.spark.staged.stages import Stages
 
 __all__ = ["StagedRunner"]
 
@@ -101,7 +102,7 @@ class StagedRunner:
             report = run.run_stages()
             log.info("%s", report)
             failed = None if quarantine is None else run.failed()
-            return results(sc, payload, tags, run.blocks(), run.committed(), report, failed, slots=report.slots)
+            return results(sc, payload, tags, run.stages.blocks(), run.committed(), report, failed, slots=report.slots)
 
     def save(
         self,
@@ -136,7 +137,6 @@ class StagedRunner:
             elements,
             fn,
             display,
-            runner=type(self).__name__,
             tuning=Tuning(_FIRST_BUDGET_SECONDS, self.min_piece_seconds, self.budget_seconds),
             limits=Limits(self.min_tasks, self.max_tasks, self.max_items_per_stage),
             slots=self.slots,
