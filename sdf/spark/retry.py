@@ -14,8 +14,8 @@ from sdf.quarantine.options import check_quarantine
 from sdf.reporting.progress import RunProgress
 from sdf.saving.outputs import sinks_by_output
 from sdf.sinks.sink import Sink
-from sdf.spark.connect.elements import ConnectElements
 from sdf.spark.elements import check_context
+from sdf.spark.row_elements import ConnectElements
 from sdf.spark.saved_run import SaveSummary, run_saved
 from sdf.spark.staged.runner import StagedRunner
 

@@ -12,12 +12,12 @@ from sdf.errors import InvalidTypeError, show
 from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.quarantine.options import check_quarantine
 from sdf.reporting.progress import RunProgress
-from sdf.spark.connect.elements import as_elements, collected
 from sdf.spark.display import display
 from sdf.spark.elements import is_dataframe
 from sdf.spark.frames import run_on_frame
 from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
+from sdf.spark.row_elements import as_elements, collected
 from sdf.spark.runners import check_runner
 from sdf.spark.staged.runner import StagedRunner
 

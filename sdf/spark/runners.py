@@ -6,8 +6,8 @@ from typing import Any
 
 from sdf.errors import InvalidTypeError, show
 from sdf.quarantine.options import Quarantine
-from sdf.spark.connect.elements import ConnectElements
 from sdf.spark.live.runner import LiveRunner
+from sdf.spark.row_elements import ConnectElements
 from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["check_runner"]

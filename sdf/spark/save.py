@@ -18,8 +18,8 @@ from sdf.saving.history import History
 from sdf.saving.outputs import checkpoint_of, sinks_by_output, told
 from sdf.saving.run_log import RunLog
 from sdf.sinks.sink import Sink, Token
-from sdf.spark.connect.elements import as_elements
 from sdf.spark.live.runner import LiveRunner
+from sdf.spark.row_elements import as_elements
 from sdf.spark.saved_run import SaveSummary, milliseconds, run_saved
 from sdf.spark.staged.runner import StagedRunner
 

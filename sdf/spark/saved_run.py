@@ -23,12 +23,12 @@ from sdf.saving.outputs import checkpoint_of
 from sdf.saving.run_log import RunLog
 from sdf.saving.saving import Saving
 from sdf.sinks.sink import Sink
-from sdf.spark.connect.elements import ConnectElements, collected
 from sdf.spark.connect.run import save_on_connect
 from sdf.spark.display import display
 from sdf.spark.identity import identity_of
 from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
+from sdf.spark.row_elements import ConnectElements, collected
 from sdf.spark.runners import check_runner
 from sdf.spark.staged.runner import StagedRunner
 

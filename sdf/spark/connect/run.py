@@ -14,11 +14,11 @@ from sdf.model.dofn import DoFn
 from sdf.quarantine.options import Quarantine
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
-from sdf.spark.connect.elements import ConnectElements
 from sdf.spark.connect.jobs import ConnectJobs
 from sdf.spark.connect.session import Operations, carried, interrupt
 from sdf.spark.display import Display
 from sdf.spark.payload import Payload, pickled_payload
+from sdf.spark.row_elements import ConnectElements
 from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["save_on_connect"]

@@ -25,7 +25,7 @@ from sdf.journal.pending import Pending
 from sdf.model.dofn import DoFn, call_hook
 from sdf.spark import serde
 from sdf.spark.payload import Carried, Payload
-from sdf.spark.source.rows import Rows
+from sdf.spark.source.rows import ArrowRows
 from sdf.spark.source.texts import Texts
 
 __all__ = ["Chain", "Settings", "expanded", "finished", "read", "started"]
@@ -192,4 +192,4 @@ def read(chain: Chain, schema: StructType, texts: Texts, partition: InputPartiti
     """Yield the records of a partition; called on executors."""
     fn = chain.last()
     parts = partition.value or ()  # None: if there are no partitions, Spark makes one
-    return Rows(schema, type(fn).__name__, texts).batches(finished(fn, parts))
+    return ArrowRows(schema, type(fn).__name__, texts).batches(finished(fn, parts))

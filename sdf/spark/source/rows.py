@@ -1,4 +1,4 @@
-"""Rows: the records of a DoFn as Arrow batches of a DataFrame's schema, or an error that names the record."""
+"""ArrowRows: the records of a DoFn as Arrow batches of a DataFrame's schema, or an error that names the record."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, show
 from sdf.model.dofn import TaggedOutput
 from sdf.spark.source.texts import Texts
 
-__all__ = ["Rows"]
+__all__ = ["ArrowRows"]
 
 _ROWS = 1024  # records in one Arrow batch: a task holds so many at a time
 _ROWS_TOGETHER = 10_000  # that smaller batches are joined to, as in Spark's own: each costs the JVM about a millisecond
 
 
-class Rows:
+class ArrowRows:
     """Makes Arrow batches of records.
 
     A dict, a pyspark Row, an attrs class or a dataclass is taken by name, a tuple or a list by position; if the schema

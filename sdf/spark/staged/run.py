@@ -37,7 +37,7 @@ from sdf.scheduling.factoring import Limits, Tuning
 from sdf.scheduling.run_state import RunState, enter
 from sdf.scheduling.stage_planner import PlannedStage, StagePlanner
 from sdf.spark.display import Display
-from sdf.spark.staged.stages import Stage, StageBook, Stages
+from sdf.spark.staged.stages import StageBook, Stages, StartedStage
 from sdf.spark.staged.stored_blocks import Receipt
 
 __all__ = ["StagedRun"]
@@ -252,7 +252,7 @@ class StagedRun:
                 self._lost_seconds += max(0.0, time.monotonic() - stage.began - receipt.seconds)
         log.debug("%s: stage %d task %d gave back %d work items", self._name, stamp.stage, stamp.task, len(todo))
 
-    def _enter_receipt(self, stage: Stage, receipt: Receipt) -> None:
+    def _enter_receipt(self, stage: StartedStage, receipt: Receipt) -> None:
         self.stages.enter(receipt)
         self._planner.in_flight.remove(stage.plan.ends[receipt.stamp.task])
 
@@ -308,7 +308,7 @@ class StagedRun:
         if alone:
             bundles = [((attrs.evolve(item, origin=SUSPECT),), budget) for (item,), budget in bundles]
         blocks = self._jobs.start(number, bundles, min_piece_seconds=plan.min_piece_seconds)
-        self.stages.add(Stage(blocks, plan, began))
+        self.stages.add(StartedStage(blocks, plan, began))
 
     def _report(self, seconds: float) -> RunReport:
         receipts = self.stages.counted()

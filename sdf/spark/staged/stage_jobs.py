@@ -40,7 +40,7 @@ Bundles = Sequence[tuple[tuple[WorkItem, ...], float]]  # the work items of each
 
 
 @attrs.define
-class _Stage:
+class _StageJob:
     rdd: RDD[Any]
     missing: set[int]  # tasks whose receipts have not arrived
     is_over: bool = False  # its job is; if receipts are missing, another job reads them
@@ -89,7 +89,7 @@ class StageJobs:
         self._jobs = Jobs(sc, payload.run_id, self._events)
         self._param = AsTasksEnd(self._events.put)
         self._receipts = sc.accumulator([], self._param)
-        self._stages: dict[int, _Stage] = {}  # those that have not ended
+        self._stages: dict[int, _StageJob] = {}  # those that have not ended
         self._expansion: ExpansionJob | None = None
 
     def expand(self, rdd: RDD[Any], *, unbounded: bool = False) -> Iterator[Expanded]:
@@ -137,7 +137,7 @@ class StageJobs:
         if outlet.stores:
             rdd.setName(f"{self._name}: {self._called} {number}").persist(self._storage_level)
             job = partial(materialise, rdd)
-        self._stages[number] = _Stage(rdd, set(range(len(bundles))))
+        self._stages[number] = _StageJob(rdd, set(range(len(bundles))))
         self._start_job(number, f"{len(bundles)} tasks", job)
         return rdd
 

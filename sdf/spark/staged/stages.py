@@ -14,7 +14,7 @@ from sdf.reporting.run_facts import TaskRun
 from sdf.scheduling.stage_planner import PlannedStage
 from sdf.spark.staged.stored_blocks import Receipt
 
-__all__ = ["Stage", "StageBook", "Stages"]
+__all__ = ["StageBook", "Stages", "StartedStage"]
 
 
 class Stages(Protocol):
@@ -53,7 +53,7 @@ class Stages(Protocol):
 
 
 @attrs.define(eq=False)
-class Stage:
+class StartedStage:
     """A stage: its stored blocks, its plan, its start in monotonic seconds, and its receipts so far."""
 
     blocks: RDD[Any] | None
@@ -66,16 +66,16 @@ class StageBook:
     """All stages of a run, by their numbers."""
 
     def __init__(self) -> None:
-        self._stages: list[Stage] = []
-        self._open: dict[int, Stage] = {}  # those with a task that has not ended
+        self._stages: list[StartedStage] = []
+        self._open: dict[int, StartedStage] = {}  # those with a task that has not ended
 
     def __len__(self) -> int:
         return len(self._stages)
 
-    def __getitem__(self, number: int) -> Stage:
+    def __getitem__(self, number: int) -> StartedStage:
         return self._stages[number]
 
-    def add(self, stage: Stage) -> None:
+    def add(self, stage: StartedStage) -> None:
         """Enter the next stage."""
         self._open[len(self._stages)] = stage
         self._stages.append(stage)

@@ -30,7 +30,7 @@ from sdf.spark.staged.outlets import Outlet
 from sdf.spark.staged.stored_blocks import Receipt, Stamp, read_blocks
 from sdf.spark.task_start import task_starts
 
-__all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "Watch", "stage_mark", "worker_name"]
+__all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "TimekeeperThread", "stage_mark", "worker_name"]
 
 STAGE_PROPERTY = "sdf.stage"  # local property of the jobs whose tasks run and split by the clock
 
@@ -79,7 +79,7 @@ class StageTask:
             bundle = bundle_of(fn, items, side_inputs, child)
             seconds = self._outlet.budget_seconds(budget_seconds, retries)
             timekeeper = Timekeeper(bundle, seconds, self._min_piece_seconds, clock=time.monotonic)
-            with Watch(timekeeper, bundle, child), paced(side_inputs), convicting(bundle, child):
+            with TimekeeperThread(timekeeper, bundle, child), paced(side_inputs), convicting(bundle, child):
                 given = yield from self._outlet.give(bundle, fn, side_inputs, timekeeper)
             ended = time.monotonic()
             yield Receipt(
@@ -109,7 +109,7 @@ def stage_mark(run_id: str, stage: int) -> str:
     return f"{run_id}/{stage}"
 
 
-class Watch:
+class TimekeeperThread:
     """A thread that makes a bundle keep its budget; the exit of the ``with`` statement raises the thread's error.
 
     If the bundle runs in a child, the thread also tells the parent that it gets on.

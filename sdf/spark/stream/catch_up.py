@@ -25,7 +25,7 @@ from sdf.spark.staged.stored_blocks import Receipt
 
 __all__ = ["CatchUp", "Plan"]
 
-Left = tuple[Pending, int | None]  # as in `Stage.rest`
+Left = tuple[Pending, int | None]  # as in `StageResult.rest`
 
 _PATIENCE = 1.5  # times batch_seconds, after which a task leaves the rest of its part to the next batch
 _FULL = 0.9  # of the limits of a batch in records and bytes, for which there is no patience

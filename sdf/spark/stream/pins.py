@@ -13,7 +13,7 @@ import attrs
 from sdf.journal.pending import Pending, from_data, from_json, to_data, to_json
 from sdf.quarantine.failures import FailedBlock
 
-__all__ = ["Pin", "Stage", "Tried", "failed_to_json"]
+__all__ = ["Pin", "StageResult", "Tried", "failed_to_json"]
 
 
 @attrs.frozen
@@ -34,7 +34,7 @@ class Tried:
 
 
 @attrs.frozen
-class Stage:
+class StageResult:
     """What a stage did.
 
     Attributes:

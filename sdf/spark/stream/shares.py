@@ -17,7 +17,7 @@ from sdf.scheduling.even_shares import even_shares
 from sdf.scheduling.factoring import scaled
 from sdf.spark.stream.batch import Pace
 from sdf.spark.stream.catch_up import Plan
-from sdf.spark.stream.pins import Pin, Stage, Tried
+from sdf.spark.stream.pins import Pin, StageResult, Tried
 from sdf.spark.stream.steps import Step
 
 __all__ = ["Share", "pin_of", "plan_of", "share_of"]
@@ -106,7 +106,7 @@ def plan_of(step: Step, share: Share, remaining: Remaining, slots: int, pace: Pa
     return Plan(tasks, chains)
 
 
-def pin_of(stage: Stage, share: Share, held: Any, by: str) -> Pin:
+def pin_of(stage: StageResult, share: Share, held: Any, by: str) -> Pin:
     """Return the pin of a stage that did ``share``; ``held`` and ``by`` are those of `Pin`."""
     planned = share.parts
     read = {part.id for parts in stage.tasks for part in parts} | stage.changed

@@ -37,7 +37,7 @@ from sdf.spark.stream.batch import BatchRDD, Life
 from sdf.spark.stream.catch_up import CatchUp, Plan
 from sdf.spark.stream.failures import settle
 from sdf.spark.stream.given import Given
-from sdf.spark.stream.pins import Pin, Stage
+from sdf.spark.stream.pins import Pin, StageResult
 
 __all__ = ["Step"]
 
@@ -171,7 +171,7 @@ class Step:
         most: tuple[float, float],
         late_below: Any,
         clock: Callable[[], int],
-    ) -> Stage:
+    ) -> StageResult:
         """Run a stage to its end, keep its records stored, and return what it did.
 
         Args:
@@ -239,7 +239,7 @@ class Step:
         }
         fn = self.here() if failures else self.fn  # set up on the driver only if need be
         failed, changed = settle(fn, plan, read, rest, failures)
-        return Stage(
+        return StageResult(
             tuple(read), tuple(counts), tuple(left for task in rest for left in task), sum(late), failed, changed
         )
 

@@ -30,7 +30,7 @@ from sdf.journal.pending import Pending, from_json
 from sdf.spark import serde
 from sdf.spark.source import data_source
 from sdf.spark.source.chain import Chain, Settings, finished
-from sdf.spark.source.rows import Rows
+from sdf.spark.source.rows import ArrowRows
 from sdf.spark.source.stream_reader import StreamReader
 from sdf.spark.source.texts import Texts
 
@@ -89,7 +89,7 @@ def rows(spark):
     """Make rows of records, without a query."""
 
     def rows(schema, records):
-        batches = Rows(StructType.fromDDL(schema), "RecordsFn", Texts()).batches(records)
+        batches = ArrowRows(StructType.fromDDL(schema), "RecordsFn", Texts()).batches(records)
         return [row for batch in batches for row in batch.to_pylist()]
 
     return rows
@@ -142,7 +142,7 @@ def test_a_record_without_a_value_that_must_be_there_is_an_error(spark):
     """A column that is not null."""
     schema = StructType().add("x", "long", False).add("y", "string")
     with pytest.raises(InvalidTypeError, match=r"gave the record \{'y': 'b'\}, which does not fit"):
-        list(Rows(schema, "RecordsFn", Texts()).batches([{"x": 1}, {"y": "b"}]))
+        list(ArrowRows(schema, "RecordsFn", Texts()).batches([{"x": 1}, {"y": "b"}]))
 
 
 def test_rows_and_batches_may_mix(load):
@@ -161,7 +161,7 @@ def test_times_are_those_of_spark(load):
 def test_small_batches_are_joined(spark):
     """To some ten thousand rows, in their order; each batch costs Spark time."""
     small = [pyarrow.RecordBatch.from_pydict({"x": range(start, start + 1500)}) for start in range(0, 30_000, 1500)]
-    batches = list(Rows(StructType.fromDDL("x long"), "RecordsFn", Texts()).batches(small))
+    batches = list(ArrowRows(StructType.fromDDL("x long"), "RecordsFn", Texts()).batches(small))
     assert [batch.num_rows for batch in batches] == [10_500, 10_500, 9_000]
     assert [x for batch in batches for x in batch.column("x").to_pylist()] == list(range(30_000))
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.io import ReadCsv, ReadJsonLines, ReadParquet
 from sdf.spark.source import data_source
-from sdf.spark.source.rows import Rows
+from sdf.spark.source.rows import ArrowRows
 from sdf.spark.source.texts import Texts
 
 pytestmark = pytest.mark.usefixtures("sc")  # without a context PySpark parses no schema
@@ -155,7 +155,7 @@ def test_a_schema_with_a_column_that_the_file_lacks(load):
 
 def cast(kind, *values, **options):
     """Cast texts as a column of a record."""
-    batches = Rows(StructType.fromDDL(f"a {kind}"), "RecordsFn", Texts.of(options, "sdf")).batches(
+    batches = ArrowRows(StructType.fromDDL(f"a {kind}"), "RecordsFn", Texts.of(options, "sdf")).batches(
         [(v,) for v in values]
     )
     return [row["a"] for batch in batches for row in batch.to_pylist()]
