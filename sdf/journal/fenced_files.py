@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from sdf.errors import JournalDiskError, JournalError, JournalFencedError
 from sdf.journal.chain import blob_name, sha256
 from sdf.storage.places import Storage
 
-__all__ = ["FencedFiles"]
+__all__ = ["FencedFiles", "remove_unused"]
 
 
 class FencedFiles:
@@ -54,3 +54,24 @@ class FencedFiles:
             if isinstance(error, JournalError):
                 raise
             raise JournalDiskError(self._UNUSABLE.format(root=self._storage.root, error=error)) from error
+
+
+def remove_unused(
+    storage: Storage, used: Iterable[Mapping[str, Any]], directory: str, first: str, others: Iterable[str]
+) -> list[str]:
+    """Remove the files that crashes have left and no resume needs, and return their names.
+
+    Args:
+        storage: the checkpoint.
+        used: the references to blobs that stay.
+        directory: the directory whose older files no resume needs.
+        first: the name of the first file there that stays, or would stay.
+        others: further directories in which half-written files may lie.
+    """
+    keep = {blob_name(reference) for reference in used}
+    names = [name for name in storage.names("blobs") if name not in keep]
+    names += [name for name in storage.names(directory) if name < first]
+    names += [name for each in ("blobs", directory, *others) for name in storage.half_written(each)]
+    for name in names:
+        storage.remove(name)
+    return names

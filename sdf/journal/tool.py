@@ -8,7 +8,8 @@ from contextlib import suppress
 from itertools import islice
 
 from sdf.errors import JournalCorruptError, JournalError, show
-from sdf.journal.chain import Block, blob_name, blobs_of, find_head, read_ahead, read_blob, verify
+from sdf.journal.chain import Block, blobs_of, find_head, read_ahead, read_blob, verify
+from sdf.journal.fenced_files import remove_unused
 from sdf.journal.pending import from_data
 from sdf.journal.remaining import Remaining
 from sdf.storage.places import Storage
@@ -49,13 +50,8 @@ def clean(storage: Storage) -> list[str]:
     head = find_head(storage)
     if head is None:
         return []
-    keep = {blob_name(blob) for key in ("checkpoint", "prev_checkpoint") for blob in blobs_of(head.data.get(key))}
-    unused = [name for name in storage.names("blobs") if name not in keep]
-    unused += [name for name in storage.names("ahead") if name < f"ahead/{head.seq + 1:020d}"]
-    unused += [name for directory in ("blobs", "ahead", "blocks", "") for name in storage.half_written(directory)]
-    for name in unused:
-        storage.remove(name)
-    return unused
+    used = [blob for key in ("checkpoint", "prev_checkpoint") for blob in blobs_of(head.data.get(key))]
+    return remove_unused(storage, used, "ahead", f"ahead/{head.seq + 1:020d}", ("blocks", ""))
 
 
 def run(what: str, storage: Storage) -> int:

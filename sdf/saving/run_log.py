@@ -22,8 +22,8 @@ from contextlib import suppress
 from typing import Any
 
 from sdf.errors import JournalCorruptError, JournalError, show
-from sdf.journal.chain import blob_name, canonical, read_blob, sha256
-from sdf.journal.fenced_files import FencedFiles
+from sdf.journal.chain import canonical, read_blob, sha256
+from sdf.journal.fenced_files import FencedFiles, remove_unused
 from sdf.storage.places import Storage
 
 __all__ = ["VERSION", "RunLog", "damaged"]
@@ -194,13 +194,7 @@ class RunLog(FencedFiles):
 
     def remove_unused(self, used: Iterable[Any]) -> list[str]:
         """Remove blobs that no record refers to, packed entries and half-written files; return their names."""
-        keep = {blob_name(reference) for reference in used}
-        names = [name for name in self._storage.names("blobs") if name not in keep]
-        names += [name for name in self._storage.names("log") if name < _entry_name(self._packs * _PACKED)]
-        names += [name for directory in ("blobs", "log", "packs") for name in self._storage.half_written(directory)]
-        for name in names:
-            self._storage.remove(name)
-        return names
+        return remove_unused(self._storage, used, "log", _entry_name(self._packs * _PACKED), ("packs",))
 
     def _corrupt(self, name: str, flaw: str) -> JournalCorruptError:
         return damaged(f"{self.root}/{name}", flaw)

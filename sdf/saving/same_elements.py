@@ -20,7 +20,7 @@ def difference(before: Iterable[Any], now: Sequence[Any]) -> tuple[str, str] | N
     old, new = list(before), list(now)
     if len(old) != len(new):
         return f"{len(old):,} elements", f"{len(new):,}"
-    for key in (_by_value, _by_data):
+    for key in (_by_value, lambda element: json.dumps(to_data(element))):
         old, new = _unmatched(old, new, key)
     for one, other in zip(old, new, strict=True):
         if not is_same(one, other):
@@ -63,7 +63,3 @@ def _by_value(element: Any) -> Any:
     except Exception:  # of any kind: such an element is compared in another way
         return object()
     return element
-
-
-def _by_data(element: Any) -> str:
-    return json.dumps(to_data(element))

@@ -99,11 +99,12 @@ def _write(
     messages: dict[str, Any] = {}
     counts: dict[str, int] = {}
     rejected = 0
+    main = _diverting(outputs, spools, who) if spools else outputs
     for name, sink in sorted(targets.sinks, key=lambda each: each[0] == _BAD):  # "bad" last: others reject into it
         rejects: list[None] = []
         reject = _rejecting(spools[_BAD], rejects) if _BAD in spools and name != _BAD else None
         ones = itertools.repeat(True, sys.maxsize)  # counts records down, in C
-        records = itertools.compress(_main(outputs, spools, who) if name == "main" else spools[name].read(), ones)
+        records = itertools.compress(main if name == "main" else spools[name].read(), ones)
         try:
             message = sink.write(records, Place(targets.token, name, uuid.uuid4().hex, reject))
         except BadRecordError as error:
@@ -137,12 +138,8 @@ def _rejecting(bad: _Spool, rejects: list[None]) -> Callable[[Any], None]:
     return reject
 
 
-def _main(outputs: Iterable[Any], spools: Mapping[str, _Spool], who: str) -> Iterable[Any]:
-    """Return the records of the main output; spool those of the others."""
-    return _diverting(outputs, spools, who) if spools else outputs
-
-
 def _diverting(outputs: Iterable[Any], spools: Mapping[str, _Spool], who: str) -> Iterator[Any]:
+    """Yield the records of the main output; spool those of the others."""
     for output in outputs:
         if isinstance(output, TaggedOutput):
             output.check(tuple(spools), f"{who}.process()")

@@ -41,33 +41,30 @@ class ExpandedPartition:
     found: list[bytes | Expanded]
 
 
-class ExpandPartition:
-    """Expands a partition, for ``mapPartitionsWithIndex``.
+def _expand_partition(
+    expand: Expand, made: Accumulator[list[ExpandedPartition]] | None, partition: int, elements: Iterable[Any]
+) -> Iterator[ExpandedPartition]:
+    """Expand a partition, for ``mapPartitionsWithIndex``.
 
     Args:
         expand: expands elements.
         made: what gets the `ExpandedPartition`, if that is small; None to yield it in any case.
+        partition, elements: the partition.
     """
-
-    def __init__(self, expand: Expand, made: Accumulator[list[ExpandedPartition]] | None) -> None:
-        self._expand = expand
-        self._made = made
-
-    def __call__(self, partition: int, elements: Iterable[Any]) -> Iterator[ExpandedPartition]:
-        found: list[bytes | Expanded] = []
-        given = self._expand(elements)
-        size_bytes = 0
-        for one in given:
-            found.append(one)
-            size_bytes += _bytes(one)
-            if size_bytes > _MOST_BYTES:
-                break
-        if self._made is not None and size_bytes <= _MOST_BYTES:
-            self._made.add([ExpandedPartition(partition, found)])
-            return
-        yield ExpandedPartition(partition, found)
-        for one in given:
-            yield ExpandedPartition(partition, [one])
+    found: list[bytes | Expanded] = []
+    given = expand(elements)
+    size_bytes = 0
+    for one in given:
+        found.append(one)
+        size_bytes += _bytes(one)
+        if size_bytes > _MOST_BYTES:
+            break
+    if made is not None and size_bytes <= _MOST_BYTES:
+        made.add([ExpandedPartition(partition, found)])
+        return
+    yield ExpandedPartition(partition, found)
+    for one in given:
+        yield ExpandedPartition(partition, [one])
 
 
 def _bytes(one: bytes | Expanded) -> int:
@@ -101,7 +98,7 @@ class ExpansionJob:
         self._made = rdd.context.accumulator([], self._param)
         self._runs = False  # whether a job does
         if self._left:
-            self._start(rdd.mapPartitionsWithIndex(ExpandPartition(expand, self._made)).collect)
+            self._start(rdd.mapPartitionsWithIndex(partial(_expand_partition, expand, self._made)).collect)
 
     def _start(self, job: Callable[[], Any]) -> None:
         self._runs = True
@@ -137,7 +134,7 @@ class ExpansionJob:
     def start_again(self) -> None:
         """Expand again what has not arrived; call this when no job runs."""
         if self._left:
-            again = self._rdd.mapPartitionsWithIndex(ExpandPartition(self._expand, None))
+            again = self._rdd.mapPartitionsWithIndex(partial(_expand_partition, self._expand, None))
             self._start(partial(self._rdd.context.runJob, again, list, sorted(self._left)))
 
     def finish(self) -> Iterator[Expanded]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 from pyspark import RDD
@@ -74,7 +75,7 @@ def as_elements(given: Any, element: Callable[[Any], Any] | None, who: str) -> R
             f"{who} needs a DataFrame that ends (got one with a streaming source). Use stream_sdf() over an RDD of "
             f"what is watched, or a data source of sdf (docs/dataframes.md)."
         )
-    mapped = element or (_only if len(given.columns) == 1 else _itself)
+    mapped = element or (itemgetter(0) if len(given.columns) == 1 else lambda row: row)
     if is_connect(given):
         return ConnectElements(given, mapped)
     serde.dumps(mapped, f"{who} element=")  # else Spark's own error says so, and that in the middle of the run
@@ -86,11 +87,3 @@ def collected(value: Any) -> Any:
     if is_dataframe(value):
         return as_elements(value, None, "a side input").collect()
     return value.collect() if isinstance(value, RDD) else value
-
-
-def _only(row: Any) -> Any:
-    return row[0]
-
-
-def _itself(row: Any) -> Any:
-    return row

@@ -26,11 +26,7 @@ def materialise(rdd: RDD[Any]) -> Iterable[Receipt | None]:
 
 def read_receipts(rdd: RDD[Any], tasks: list[int]) -> Iterable[Receipt | None]:
     """Return the receipts at the end of the stored blocks of some tasks; None for a block that was cut short."""
-    return rdd.context.runJob(rdd, _last_receipt, tasks)
-
-
-def _last_receipt(block: Iterable[Any]) -> list[Receipt | None]:
-    return [receipt_of(block)]
+    return rdd.context.runJob(rdd, lambda block: [receipt_of(block)], tasks)
 
 
 def given_up(

@@ -52,15 +52,12 @@ class BatchSink:
             self._sink.check_commit(token)
         self._sink.prepare(SinkRun(token, self.output, resumed=True))
         if messages is None:
-            messages = self._journal.write_ahead(f"{_WRITTEN}{tag}", self._written(records, token))
+            write = Marked(self._run_id, partial(_write, self._sink, self.output, token))
+            written = records.mapPartitionsWithIndex(write).collect()
+            written = [message for message in written if message is not None]
+            messages = self._journal.write_ahead(f"{_WRITTEN}{tag}", written)
         self._sink.commit(messages, token)
         self._sink.clean(token)
-
-    def _written(self, records: RDD[Any], token: Token) -> list[Any]:
-        """Have the workers write; return their messages."""
-        write = Marked(self._run_id, partial(_write, self._sink, self.output, token))
-        written = records.mapPartitionsWithIndex(write).collect()
-        return [message for message in written if message is not None]
 
 
 def _write(sink: Sink, output: str, token: Token, partition: int, records: Iterable[Any]) -> Iterator[Any]:

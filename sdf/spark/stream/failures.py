@@ -51,7 +51,8 @@ def settle(
             verdict = try_again(fn, part.element, part.restriction, part.trial, failure, was_solo=was_solo)
             if verdict.block is not None:
                 blocks.append(verdict.block)
-                log.warning("set aside: %s of element %s: %s", *_shown(verdict.block))
+                shown = show(verdict.block.restriction), show(verdict.block.element), verdict.block.error
+                log.warning("set aside: %s of element %s: %s", *shown)
             assert part.id is not None
             changed.add(part.id)
             if verdict.next is not None:
@@ -78,7 +79,3 @@ def _gone_on(one: Pending, rest: Iterable[Left]) -> list[Left]:
     first = attrs.evolve(one.trial, after=())
     kept = [(attrs.evolve(part, trial=first if first.alone else None), delay) for part, delay in before]
     return [*others, *kept, (attrs.evolve(last[0], trial=one.trial.rest()), last[1])]
-
-
-def _shown(block: FailedBlock) -> tuple[str, str, str]:
-    return show(block.restriction), show(block.element), block.error

@@ -48,7 +48,8 @@ def share_of(step: Step, remaining: Iterable[Work], fresh: Sequence[Pending], no
         now: milliseconds since the epoch.
         max_items: the most to run; None for no limit.
     """
-    mine = sorted((one for one in remaining if one.part.step == step.number and one.due <= now), key=_turn)
+    mine = [one for one in remaining if one.part.step == step.number and one.due <= now]
+    mine.sort(key=lambda one: (one.due, one.id))  # work that a task had no time to start is due for longest
     due = [one for one in mine if one.found is not None or not step.is_scan(one.part)]
     parts = {one.id: part for one in due if (part := _part(step, one, now)) is not None}
     parts = dict(islice(parts.items(), max_items))
@@ -60,11 +61,6 @@ def share_of(step: Step, remaining: Iterable[Work], fresh: Sequence[Pending], no
     parts.update((-1 - at, attrs.evolve(part, id=-1 - at, seen=step.peek(part))) for at, part in enumerate(runs[:room]))
     after = {one.id: one.found[1] for one in due if one.found is not None and one.found[1] is not None}
     return Share(parts, after, (*runs[room:], *(part for part in fresh if step.is_scan(part))))
-
-
-def _turn(work: Work) -> tuple[int, int]:
-    """Return what work is ordered by. Work that a task had no time to start is due for longest."""
-    return work.due, work.id
 
 
 def _part(step: Step, work: Work, now: int) -> Pending | None:
