@@ -1,7 +1,7 @@
 """The runners on Spark, and the only package of sdf that names pyspark.
 
-`run` hands an RDD of elements to a runner. A Spark job on the workers expands it into work items (`expansion_job`,
-`payload`).
+`run` hands an RDD of elements to a runner. A Spark job on the workers expands it into work items
+(`expansion_job`).
 
 - `staged`: stages of tasks. A task that has spent its budget gives back the rest, which joins a later stage.
 - `live`: one Spark job of lanes, which split stragglers while they run (`sdf.lanes`).

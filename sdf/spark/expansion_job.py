@@ -1,4 +1,4 @@
-"""The Spark job that expands the elements of a run, and gives the driver each partition of them as it is done.
+"""How the workers expand the elements of a run, and the Spark job that gives the driver each partition as it is done.
 
 So work can begin while a slow partition is still expanded. An accumulator brings what a task has expanded, and may lose
 or double it (`sdf.spark.as_tasks_end`). The first attempt at a partition whose elements arrive counts. Partitions of
@@ -12,25 +12,114 @@ from __future__ import annotations
 
 import queue
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any
 
 import attrs
 from pyspark import RDD, Accumulator
 
-from sdf.execution.expansion import Expanded
+from sdf.errors import UnpicklableError, show
+from sdf.execution.bulk.making import expand_in_bulk
+from sdf.execution.bulk.table import MEND, Row, Table
+from sdf.execution.expansion import Expanded, expand
+from sdf.spark import serde
 from sdf.spark.as_tasks_end import AsTasksEnd
-from sdf.spark.elements import WarnsOnce
+from sdf.spark.elements import BIG_BYTES, BigElement, WarnsOnce, big_element
 from sdf.spark.jobs import Ended, Jobs
-from sdf.spark.payload import Expand, expanded
+from sdf.spark.payload import Payload, marked
+from sdf.spark.task_start import task_starts
 
-__all__ = ["EXPANSION", "ExpandedPartition", "ExpansionJob"]
+__all__ = ["EXPANSION", "Expand", "ExpandedPartition", "ExpansionJob", "expanded"]
 
 EXPANSION = "expand"  # the key of its jobs
+_TOGETHER = 10_000  # elements
 _MOST_BYTES = 1 << 20  # Spark itself sends larger results another way (spark.task.maxDirectResultSize)
+
+
+class Expand:
+    """Expands elements into pickled tuples of `Expanded`, for ``mapPartitions``; `expanded` reads them.
+
+    Many are pickled together: collecting ten thousand one by one would double the time of the job. Tables are plain
+    values, and go as they are: the driver would hold each twice if it first got it pickled.
+
+    Args:
+        payload: the run's DoFn.
+        unbounded: whether work without an end is allowed; elements are then in no tables.
+        kept: whether the elements outlive this driver.
+    """
+
+    def __init__(self, payload: Payload, *, unbounded: bool = False, kept: bool = False) -> None:
+        self._payload = payload
+        self._unbounded = unbounded
+        self._kept = kept
+
+    def __call__(self, elements: Iterable[Any]) -> Iterator[Any]:
+        task_starts()
+        return marked(self._payload.run_id, self._expand(elements))
+
+    def _expand(self, elements: Iterable[Any]) -> Iterator[bytes | Expanded]:
+        fn, _ = self._payload.load()
+        name = type(fn).__name__
+        made: Iterator[Expanded]
+        if self._unbounded:
+            made = (expand(fn, element, unbounded=True) for element in elements)
+        else:
+            made = expand_in_bulk(fn, elements, partial(_dump, name), kept=self._kept)
+        for together in _together(made):
+            if isinstance(together, Expanded):
+                yield together
+                continue
+            pickled = _dump(name, together)
+            yield pickled
+            if len(pickled) > BIG_BYTES and (big := big_element([one.element for one in together])) is not None:
+                yield serde.dumps(big, "the report of a large element")
+
+
+def _together(made: Iterable[Expanded]) -> Iterator[tuple[Expanded, ...] | Expanded]:
+    """Yield what is pickled together, and tables, in order."""
+    for are_tables, some in groupby(made, key=lambda one: type(one.element) is Table):
+        if are_tables:
+            yield from some
+            continue
+        while together := tuple(islice(some, _TOGETHER)):
+            yield together
+
+
+def _dump(name: str, together: Sequence[Any]) -> bytes:
+    """Pickle elements, expanded or not; the error names the one that does not pickle."""
+    try:
+        return serde.dumps(together, name)
+    except UnpicklableError:
+        for one in together:
+            element = one.element if isinstance(one, (Expanded, Row)) else one
+            serde.dumps(one, f"element {show(element)} of {name}, or its restriction,")
+        raise
+
+
+def expanded(given: Iterable[bytes | Expanded], warn: WarnsOnce) -> Iterator[Expanded]:
+    """Yield the elements that `Expand` made, and warn of big ones. It keeps none of ``given`` that it has read."""
+    waiting = given if isinstance(given, deque) else deque(given)
+    while waiting:
+        one = waiting.popleft()
+        found = one if isinstance(one, Expanded) else _unpickled(one)
+        if isinstance(found, Expanded):
+            yield found
+        elif isinstance(found, BigElement):
+            warn(found)
+        else:
+            yield from found
+
+
+def _unpickled(pickled: bytes) -> Any:
+    try:
+        return serde.loads(pickled)
+    except Exception as error:
+        raise UnpicklableError(
+            f"elements or their restrictions do not unpickle on the driver ({type(error).__name__}: {error}). {MEND}"
+        ) from error
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""The DoFn of a run in the Python workers: sent once, set up once per process; and how elements are expanded there.
+"""The DoFn of a run in the Python workers: sent once, set up once per process.
 
 A DoFn is set up once per worker process, for any number of tasks. It is torn down in the same process, when the worker
 exits by itself or has seen `_KEPT` newer runs. A worker that Spark kills tears nothing down, and Spark kills the idle
@@ -14,38 +14,21 @@ import os
 import re
 import traceback
 import uuid
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import groupby, islice
 from typing import Any, NoReturn
 
 import attrs
 from pyspark import Broadcast, SparkContext
 
-from sdf.errors import SdfError, UnpicklableError, show
-from sdf.execution.bulk.making import expand_in_bulk
-from sdf.execution.bulk.table import MEND, Row, Table
-from sdf.execution.expansion import Expanded, expand
+from sdf.errors import SdfError
 from sdf.model.dofn import DoFn, call_hook
 from sdf.spark import broadcasts, serde
-from sdf.spark.elements import BIG_BYTES, BigElement, WarnsOnce, big_element
-from sdf.spark.task_start import task_starts
 
-__all__ = [
-    "Carried",
-    "Expand",
-    "Marked",
-    "Payload",
-    "described",
-    "expanded",
-    "marked",
-    "pickled_payload",
-    "sending",
-]
+__all__ = ["Carried", "Marked", "Payload", "described", "marked", "pickled_payload", "sending"]
 
 _KEPT = 8
-_TOGETHER = 10_000  # elements
 
 log = logging.getLogger("sdf.worker")
 
@@ -187,86 +170,3 @@ def _from_users_code(error: BaseException | None) -> BaseException | None:
     while frame is not None and re.match(r"sdf\.(?!io\.)", frame.tb_frame.f_globals.get("__name__", "")):
         frame = frame.tb_next
     return error if error is None or frame is None else error.with_traceback(frame)
-
-
-class Expand:
-    """Expands elements into pickled tuples of `Expanded`, for ``mapPartitions``; `expanded` reads them.
-
-    Many are pickled together: collecting ten thousand one by one would double the time of the job. Tables are plain
-    values, and go as they are: the driver would hold each twice if it first got it pickled.
-
-    Args:
-        payload: the run's DoFn.
-        unbounded: whether work without an end is allowed; elements are then in no tables.
-        kept: whether the elements outlive this driver.
-    """
-
-    def __init__(self, payload: Payload, *, unbounded: bool = False, kept: bool = False) -> None:
-        self._payload = payload
-        self._unbounded = unbounded
-        self._kept = kept
-
-    def __call__(self, elements: Iterable[Any]) -> Iterator[Any]:
-        task_starts()
-        return marked(self._payload.run_id, self._expand(elements))
-
-    def _expand(self, elements: Iterable[Any]) -> Iterator[bytes | Expanded]:
-        fn, _ = self._payload.load()
-        name = type(fn).__name__
-        made: Iterator[Expanded]
-        if self._unbounded:
-            made = (expand(fn, element, unbounded=True) for element in elements)
-        else:
-            made = expand_in_bulk(fn, elements, functools.partial(_dump, name), kept=self._kept)
-        for together in _together(made):
-            if isinstance(together, Expanded):
-                yield together
-                continue
-            pickled = _dump(name, together)
-            yield pickled
-            if len(pickled) > BIG_BYTES and (big := big_element([one.element for one in together])) is not None:
-                yield serde.dumps(big, "the report of a large element")
-
-
-def _together(made: Iterable[Expanded]) -> Iterator[tuple[Expanded, ...] | Expanded]:
-    """Yield what is pickled together, and tables, in order."""
-    for are_tables, some in groupby(made, key=lambda one: type(one.element) is Table):
-        if are_tables:
-            yield from some
-            continue
-        while together := tuple(islice(some, _TOGETHER)):
-            yield together
-
-
-def _dump(name: str, together: Sequence[Any]) -> bytes:
-    """Pickle elements, expanded or not; the error names the one that does not pickle."""
-    try:
-        return serde.dumps(together, name)
-    except UnpicklableError:
-        for one in together:
-            element = one.element if isinstance(one, (Expanded, Row)) else one
-            serde.dumps(one, f"element {show(element)} of {name}, or its restriction,")
-        raise
-
-
-def expanded(given: Iterable[bytes | Expanded], warn: WarnsOnce) -> Iterator[Expanded]:
-    """Yield the elements that `Expand` made, and warn of big ones. It keeps none of ``given`` that it has read."""
-    waiting = given if isinstance(given, deque) else deque(given)
-    while waiting:
-        one = waiting.popleft()
-        found = one if isinstance(one, Expanded) else _unpickled(one)
-        if isinstance(found, Expanded):
-            yield found
-        elif isinstance(found, BigElement):
-            warn(found)
-        else:
-            yield from found
-
-
-def _unpickled(pickled: bytes) -> Any:
-    try:
-        return serde.loads(pickled)
-    except Exception as error:
-        raise UnpicklableError(
-            f"elements or their restrictions do not unpickle on the driver ({type(error).__name__}: {error}). {MEND}"
-        ) from error

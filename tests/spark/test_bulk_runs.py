@@ -24,7 +24,8 @@ from sdf.execution.bulk.table import Table
 from sdf.execution.expansion import Expanded
 from sdf.io import ReadLines
 from sdf.sinks import JsonLinesFiles
-from sdf.spark.payload import Expand, expanded, sending
+from sdf.spark.expansion_job import Expand, expanded
+from sdf.spark.payload import sending
 
 RUNNERS = [StagedRunner(), LiveRunner()]
 every_runner = pytest.mark.parametrize("runner", RUNNERS, ids=lambda runner: type(runner).__name__)

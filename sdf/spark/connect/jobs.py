@@ -29,8 +29,9 @@ from sdf.spark.connect.session import carried
 from sdf.spark.connect.slots import FoundSlots, configured_slots
 from sdf.spark.connect.tasks import RESULT, ExpandTask, SegmentTask, results_of, unescaped
 from sdf.spark.elements import WarnsOnce
+from sdf.spark.expansion_job import expanded
 from sdf.spark.jobs import Ended, arrived, explain, lost_task
-from sdf.spark.payload import Payload, expanded
+from sdf.spark.payload import Payload
 from sdf.spark.staged.receipts import given_up
 from sdf.spark.staged.stored_blocks import Receipt
 

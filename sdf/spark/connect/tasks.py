@@ -18,7 +18,8 @@ from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets
 from sdf.spark import serde
 from sdf.spark.connect.session import SentFile
-from sdf.spark.payload import Carried, Expand, Payload
+from sdf.spark.expansion_job import Expand
+from sdf.spark.payload import Carried, Payload
 from sdf.spark.staged.outlets import Saved
 from sdf.spark.staged.task import StageTask
 

@@ -21,10 +21,10 @@ from pyspark import RDD, InheritableThread
 from sdf.errors import StageError
 from sdf.execution.expansion import Expanded
 from sdf.spark.elements import WarnsOnce
-from sdf.spark.expansion_job import ExpandedPartition, ExpansionJob
+from sdf.spark.expansion_job import Expand, ExpandedPartition, ExpansionJob
 from sdf.spark.jobs import Ended, Jobs, arrived
 from sdf.spark.live.contained_run import Run
-from sdf.spark.payload import Expand, Payload
+from sdf.spark.payload import Payload
 
 __all__ = ["Expansion"]
 

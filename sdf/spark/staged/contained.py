@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from sdf.execution.bundle import Bundle
@@ -57,19 +57,14 @@ def bundle_of(fn: DoFn, items: Sequence[WorkItem], side_inputs: Mapping[str, Any
     return Bundle(fn, items, side_inputs=side_inputs, clock=time.monotonic, **told)
 
 
-def convicting(bundle: Bundle, child: Child | None) -> AbstractContextManager[None]:
-    """Return a context manager that tells the parent of an error in it which convicts a block."""
-    return nullcontext() if child is None else _convicting(bundle, child)
-
-
 @contextmanager
-def _convicting(bundle: Bundle, child: Child) -> Iterator[None]:
+def convicting(bundle: Bundle, child: Child | None) -> Iterator[None]:
+    """Tell the parent, if there is one, of an error in the ``with`` statement that convicts a block."""
     try:
         yield
     except (GeneratorExit, KeyboardInterrupt):  # ours, or the user's who ends the run
         raise
     except BaseException as error:  # of any kind, such as the panic of a library in Rust
-        failure = failure_of(bundle, error)
-        if failure is not None:
+        if child is not None and (failure := failure_of(bundle, error)) is not None:
             child.failed(failure)
         raise

@@ -132,9 +132,9 @@ class StagedRun:
             self._saving.pulse(0.0, self._lost_seconds)
         return self._report(time.monotonic() - self._called)
 
-    def failed(self) -> list[FailedBlock]:
-        """Return the blocks that were set aside."""
-        return [] if self._suspects is None else self._suspects.failed
+    def failed(self) -> list[FailedBlock] | None:
+        """Return the blocks that were set aside; None for a run without quarantine."""
+        return None if self._suspects is None else self._suspects.failed
 
     def committed(self) -> list[tuple[Receipt, list[WorkItem]]]:
         """Return for each task its receipt and the content that it committed, in the order of stages and tasks."""
@@ -327,6 +327,6 @@ class StagedRun:
             refusals=tuple(Counter(why for one in receipts if (why := one.outcome.refused) is not None).most_common()),
             slots_over_time=tuple(self._slots_over_time),
             runner="StagedRunner",
-            failures=tuple(self.failed()),
+            failures=tuple(self.failed() or ()),
             began=self._called_at,
         )

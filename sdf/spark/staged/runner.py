@@ -101,8 +101,8 @@ class StagedRunner:
             run = self.staged(jobs, rdd, fn, display, quarantine=quarantine)
             report = run.run_stages()
             log.info("%s", report)
-            failed = None if quarantine is None else run.failed()
-            return results(sc, payload, tags, run.stages.blocks(), run.committed(), report, failed, slots=report.slots)
+            blocks = run.stages.blocks()
+            return results(sc, payload, tags, blocks, run.committed(), report, run.failed(), slots=report.slots)
 
     def save(
         self,

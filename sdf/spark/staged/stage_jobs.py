@@ -24,9 +24,9 @@ from sdf.quarantine.options import Quarantine
 from sdf.saving.segments import Targets
 from sdf.spark.as_tasks_end import AsTasksEnd
 from sdf.spark.elements import WarnsOnce
-from sdf.spark.expansion_job import EXPANSION, ExpandedPartition, ExpansionJob
+from sdf.spark.expansion_job import EXPANSION, Expand, ExpandedPartition, ExpansionJob
 from sdf.spark.jobs import Ended, Jobs, arrived, lost_task, slot_counter
-from sdf.spark.payload import Expand, Payload
+from sdf.spark.payload import Payload
 from sdf.spark.staged.outlets import Saved, Stored
 from sdf.spark.staged.receipts import given_up, materialise, read_receipts
 from sdf.spark.staged.stored_blocks import Receipt
