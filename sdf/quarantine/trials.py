@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import StageError, blame, show
-from sdf.execution.expansion import cut_out, cut_share
+from sdf.execution.work import work_of
 from sdf.model.dofn import DoFn
 from sdf.model.restrictions import UNBOUNDED, part_of
 from sdf.model.trackers import as_pair
@@ -123,12 +123,12 @@ def try_again(
     if not known.misled and failure.claimed is None and not known.alone:
         return _alone(restriction, known)  # alone, it tells each claim
     if not known.misled and failure.claimed is not None:
-        parts = cut_out(fn, element, restriction, failure.claimed)
+        parts = work_of(element, restriction).cut_out(fn, failure.claimed)
         if parts is not None and not parts[0] is parts[2] is None:
             return _hinted(known, *parts)
     if getattr(restriction, "stop", None) is UNBOUNDED:
         return _without_end(fn, element, restriction, known, failure, was_solo)
-    halves = cut_share(fn, element, restriction, 0.5)
+    halves = work_of(element, restriction).cut(fn, 0.5)
     if halves is not None:
         front, back = halves
         return Verdict((front, attrs.evolve(known, alone=True, in_front=False, after=((back, True), *known.after))))
@@ -152,7 +152,7 @@ def _hinted(known: Trial, before: Any, block: Any, after: Any) -> Verdict:
 
 
 def _without_end(fn: DoFn, element: Any, restriction: Any, known: Trial, failure: Failure, was_solo: bool) -> Verdict:
-    parts = None if failure.claimed is None else cut_out(fn, element, restriction, failure.claimed)
+    parts = None if failure.claimed is None else work_of(element, restriction).cut_out(fn, failure.claimed)
     if parts is not None:  # the hint was wrong, but what is to blame lies no later
         _, block, rest = parts
         front = part_of(restriction, restriction.start, block.stop)
@@ -186,7 +186,8 @@ def _without_end(fn: DoFn, element: Any, restriction: Any, known: Trial, failure
 def _set_aside(
     element: Any, restriction: Any, known: Trial, failure: Failure, following: tuple[Any, Trial | None] | None
 ) -> Verdict:
-    return Verdict(following, FailedBlock(element, restriction, failure.error, known.attempts))
+    block = FailedBlock(*work_of(element, restriction).named(), failure.error, known.attempts)
+    return Verdict(following, block)
 
 
 def _parts(fn: DoFn, element: Any, restriction: Any, length: int) -> list[Any]:

@@ -10,14 +10,15 @@ from typing import Any
 
 import attrs
 
-from sdf.execution.expansion import Expanded, checked_size
+from sdf.execution.expansion import Expanded
+from sdf.execution.work import work_of
 from sdf.execution.work_items import WorkItem
 from sdf.model.dofn import DoFn
 from sdf.scheduling.factoring import deal
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
 
-__all__ = ["even_shares", "as_work_item"]
+__all__ = ["as_work_item", "even_shares", "part_with"]
 
 
 def even_shares(fn: DoFn, parts: Iterable[Any], tasks: int) -> list[tuple[Any, ...]]:
@@ -35,7 +36,7 @@ def even_shares(fn: DoFn, parts: Iterable[Any], tasks: int) -> list[tuple[Any, .
     shares = deal(backlog, work.costs, tasks, cut=work.cut)
     return [
         tuple(
-            attrs.evolve(origin[item.element_id], restriction=item.restriction)
+            part_with(origin[item.element_id], item.restriction)
             for item in sorted(share, key=lambda item: item.element_id)
         )
         for share in shares
@@ -45,6 +46,13 @@ def even_shares(fn: DoFn, parts: Iterable[Any], tasks: int) -> list[tuple[Any, .
 
 def as_work_item(fn: DoFn, work: RunState, one: Any) -> WorkItem:
     """Enter a part in the record of a run, as an element of its own."""
-    size = checked_size(fn, one.element, one.restriction)
+    size = work_of(one.element, one.restriction).size(fn)
     (item,) = work.add([Expanded(one.element, one.restriction, ((one.restriction, size),))])
     return attrs.evolve(item, watermark=one.watermark)
+
+
+def part_with(one: Any, restriction: Any) -> Any:
+    """Return the part with another restriction. Of a table it keeps the rows that are needed; one is no table."""
+    work = work_of(one.element, restriction)
+    element, held = work.named() if work.elements == 1 else (work.sent(), restriction)
+    return attrs.evolve(one, element=element, restriction=held)

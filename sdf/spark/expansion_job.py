@@ -47,14 +47,18 @@ class Expand:
 
     Args:
         payload: the run's DoFn.
-        unbounded: whether work without an end is allowed; elements are then in no tables.
+        unbounded: whether work without an end is allowed.
         kept: whether the elements outlive this driver.
+        in_tables: whether small elements are rows of tables.
     """
 
-    def __init__(self, payload: Payload, *, unbounded: bool = False, kept: bool = False) -> None:
+    def __init__(
+        self, payload: Payload, *, unbounded: bool = False, kept: bool = False, in_tables: bool = True
+    ) -> None:
         self._payload = payload
         self._unbounded = unbounded
         self._kept = kept
+        self._in_tables = in_tables
 
     def __call__(self, elements: Iterable[Any]) -> Iterator[Any]:
         task_starts()
@@ -64,10 +68,10 @@ class Expand:
         fn, _ = self._payload.load()
         name = type(fn).__name__
         made: Iterator[Expanded]
-        if self._unbounded:
-            made = (expand(fn, element, unbounded=True) for element in elements)
+        if self._in_tables:
+            made = expand_in_bulk(fn, elements, partial(_dump, name), kept=self._kept, unbounded=self._unbounded)
         else:
-            made = expand_in_bulk(fn, elements, partial(_dump, name), kept=self._kept)
+            made = (expand(fn, element, unbounded=self._unbounded) for element in elements)
         for together in _together(made):
             if isinstance(together, Expanded):
                 yield together

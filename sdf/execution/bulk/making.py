@@ -76,20 +76,26 @@ class _Rows:
 
 
 def expand_in_bulk(
-    fn: DoFn, elements: Iterable[Any], dumps: Callable[[Any], bytes], *, kept: bool = False
+    fn: DoFn,
+    elements: Iterable[Any],
+    dumps: Callable[[Any], bytes],
+    *,
+    kept: bool = False,
+    unbounded: bool = False,
 ) -> Iterator[Expanded]:
-    """Expand elements whose work has an end; yield those that are alone, and tables as an element each.
+    """Expand elements; yield those that are alone, and tables as an element each.
 
     Args:
         fn: the DoFn.
         elements: the inputs.
         dumps: pickles a list of elements.
         kept: whether the tables outlive this driver.
+        unbounded: whether work without an end is allowed; it is in no table.
 
     Raises:
         SdfError: as `expand`.
     """
-    expand_some = _expand_plain if keeps_default(fn, *_ASKED) else _expand_each
+    expand_some = partial(_expand_plain if keeps_default(fn, *_ASKED) else _expand_each, unbounded=unbounded)
     waiting = iter(elements)
     while some := list(islice(waiting, _MOST_ROWS)):
         rows = _Rows()
@@ -101,7 +107,7 @@ def expand_in_bulk(
         yield from _tables(fn, rows, dumps, kept)
 
 
-def _expand_plain(fn: DoFn, elements: list[Any]) -> Iterator[Expanded | _Rows]:
+def _expand_plain(fn: DoFn, elements: list[Any], *, unbounded: bool) -> Iterator[Expanded | _Rows]:
     """Expand elements of a DoFn that has only its initial restrictions of its own; yield as `_expand_each`."""
     initial = fn.get_initial_restriction
     wholes: list[Any] = []
@@ -119,20 +125,23 @@ def _expand_plain(fn: DoFn, elements: list[Any]) -> Iterator[Expanded | _Rows]:
         if set(map(type, stops)) == {int} and _fits(min(starts), max(stops)):
             yield _Rows(elements, wholes, starts, stops, list(map(sub, stops, starts)), [None] * len(elements))
             return
-    yield from _expand_each(fn, elements, wholes)
+    yield from _expand_each(fn, elements, wholes, unbounded=unbounded)
 
 
-def _expand_each(fn: DoFn, elements: list[Any], wholes: Iterable[Any] = repeat(None)) -> Iterator[Expanded | _Rows]:
+def _expand_each(
+    fn: DoFn, elements: list[Any], wholes: Iterable[Any] = repeat(None), *, unbounded: bool
+) -> Iterator[Expanded | _Rows]:
     """Expand elements; yield those that must be alone, and then the others as rows.
 
     Args:
         fn: the DoFn.
         elements: the inputs.
         wholes: their initial restrictions; None for one that the DoFn is asked for.
+        unbounded: see `expand_in_bulk`.
     """
     rows = _Rows()
     for element, whole in zip(elements, wholes):  # noqa: B905, the second may have no end
-        one, tracker = expand_one(fn, element, restriction=whole)
+        one, tracker = expand_one(fn, element, unbounded=unbounded, restriction=whole)
         if (size := _size_of_row(one, tracker)) is None:
             yield one
             continue

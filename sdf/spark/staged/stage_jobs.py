@@ -92,9 +92,10 @@ class StageJobs:
         self._stages: dict[int, _StageJob] = {}  # those that have not ended
         self._expansion: ExpansionJob | None = None
 
-    def expand(self, rdd: RDD[Any], *, unbounded: bool = False) -> Iterator[Expanded]:
+    def expand(self, rdd: RDD[Any], *, unbounded: bool = False, in_tables: bool = True) -> Iterator[Expanded]:
         """Run the job that expands elements; call this only while no stage runs."""
-        return self._expanding(rdd, Expand(self._payload, unbounded=unbounded, kept=True)).finish()
+        expand = Expand(self._payload, unbounded=unbounded, kept=True, in_tables=in_tables)
+        return self._expanding(rdd, expand).finish()
 
     def start_expanding(self, rdd: RDD[Any]) -> None:
         """Start to expand elements; see `Stages`. Call this once."""

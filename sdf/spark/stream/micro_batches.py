@@ -106,7 +106,9 @@ class Stream:
         self._steps: list[Step] = []
         with ExitStack() as failing:
             for number, fn in enumerate(fns):
-                self._steps.append(Step(sc, fn, number, self._run_id, given, pace.batch_seconds, quarantine))
+                self._steps.append(
+                    Step(sc, fn, number, self._run_id, given, pace.batch_seconds, quarantine, pace.max_items is None)
+                )
                 failing.callback(self._steps[-1].close)
             self.checkpoint = Checkpoint(storage, self._steps, given, self._now, pace.idle_seconds)
             bound = [BatchSink(output, sink, self.checkpoint.journal, self._run_id) for output, sink in sinks]

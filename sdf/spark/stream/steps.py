@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -18,13 +19,15 @@ import attrs
 from pyspark import RDD, Broadcast, SparkContext
 
 from sdf.errors import WatermarkError, blame, show
+from sdf.execution.bulk.table import Table
 from sdf.execution.executor import run_to_end
-from sdf.execution.expansion import Expanded
+from sdf.execution.expansion import Expanded, keeps_default
 from sdf.execution.work_items import SUSPECT, WorkItem
 from sdf.journal.pending import Pending
 from sdf.limits.rate_limit import paced
 from sdf.model.dofn import DoFn, TaggedOutput, call_hook
 from sdf.quarantine.options import Quarantine
+from sdf.scheduling.even_shares import part_with
 from sdf.scheduling.run_state import RunState
 from sdf.spark import broadcasts
 from sdf.spark.jobs import explaining
@@ -41,6 +44,9 @@ from sdf.spark.stream.pins import Pin, StageResult
 
 __all__ = ["Step"]
 
+# What the driver of a stream asks a DoFn about each element. A DoFn with an answer of its own has no rows of tables.
+_ASKED = "peek", "backlog", "truncate", "split_backlog", "on_commit", "create_watermark_estimator"
+
 
 class Step:
     """A DoFn of the chain, as the driver of a stream runs it, batch after batch.
@@ -53,6 +59,7 @@ class Step:
         given: tags and side inputs.
         batch_seconds: as of `stream_sdf`.
         quarantine: its options; None for a stream without.
+        in_tables: whether small elements may be rows of tables.
 
     Attributes:
         catch_up: divides its work if it is behind.
@@ -67,9 +74,11 @@ class Step:
         given: Given,
         batch_seconds: float,
         quarantine: Quarantine | None = None,
+        in_tables: bool = True,
     ) -> None:
         self.fn = fn
         self.number = number
+        self._in_tables = in_tables and not fn.scans and keeps_default(fn, *_ASKED)
         self.catch_up = CatchUp(batch_seconds)
         self._batch_seconds = batch_seconds
         self._set_up = False
@@ -112,6 +121,8 @@ class Step:
 
     def is_bounded(self, work: Pending) -> bool:
         """Tell whether some work has an end."""
+        if type(work.element) is Table:
+            return True
         with blame(lambda: f"{self.name}.create_tracker() of {show(work.restriction)}"):
             return self.fn.create_tracker(work.element, work.restriction).is_bounded()
 
@@ -133,6 +144,8 @@ class Step:
 
     def truncated(self, work: Pending) -> Pending | None:
         """Return the part of some work that is still to do when the stream is drained; None for nothing."""
+        if type(work.element) is Table:
+            return work
         with blame(lambda: f"{self.name}.truncate() of {show(work.restriction)}"):
             rest = self.here().truncate(work.element, work.restriction)
         return None if rest is None else attrs.evolve(work, restriction=rest, due=0, seen=None)
@@ -161,7 +174,7 @@ class Step:
     def expand(self, elements: RDD[Any] | Sequence[Any], due: int, held: Any = None) -> list[Pending]:
         """Return the initial parts of new elements, due at once; ``held`` is the watermark before these were made."""
         rdd = elements if isinstance(elements, RDD) else self._sc.parallelize(elements)
-        made = self._jobs.expand(rdd, unbounded=True)
+        made = self._jobs.expand(rdd, unbounded=True, in_tables=self._in_tables)
         return [Pending(self.number, one.element, part, due=due, held=held) for one in made for part, _ in one.pieces]
 
     def run(
@@ -210,18 +223,14 @@ class Step:
                 if item.parent is not None:  # else it was not started
                     delay = int(seconds * 1000)
                     one = attrs.evolve(
-                        one,
-                        restriction=item.restriction,
+                        _with(one, item.restriction),
                         watermark=item.watermark,
                         due=now + delay,
                         seen=planned[item.element_id].seen if delay else None,  # else it was only cut off
                     )
                 rest[task].append((one, delay))
         read = [
-            tuple(
-                attrs.evolve(planned[item.element_id], restriction=item.restriction)
-                for item in work.ledger.content(task)
-            )
+            tuple(_with(planned[item.element_id], item.restriction) for item in work.ledger.content(task))
             for task in range(len(plan.tasks))
         ]
         counts = [receipt.counts for receipt in receipts]
@@ -239,6 +248,7 @@ class Step:
         }
         fn = self.here() if failures else self.fn  # set up on the driver only if need be
         failed, changed = settle(fn, plan, read, rest, failures)
+        changed |= _cut_apart(rest)
         return StageResult(
             tuple(read), tuple(counts), tuple(left for task in rest for left in task), sum(late), failed, changed
         )
@@ -306,6 +316,17 @@ def _recount(
             counts[numbers[output.tag] if isinstance(output, TaggedOutput) else 0] += 1
     for _ in partition:  # read to the end, else Spark does not reuse the worker
         yield tuple(counts)
+
+
+def _with(one: Pending, restriction: Any) -> Pending:
+    """Return a part with another restriction. What waits behind a trial may need all rows of its table."""
+    return part_with(one, restriction) if one.trial is None else attrs.evolve(one, restriction=restriction)
+
+
+def _cut_apart(rest: Iterable[Sequence[tuple[Pending, int | None]]]) -> frozenset[int]:
+    """Return the ids of tables whose first row was deferred before a claim; the rows behind it go on without it."""
+    ids = Counter(one.id for left in rest for one, delay in left if delay is not None and one.trial is None)
+    return frozenset(number for number, pieces in ids.items() if number is not None and pieces > 1)
 
 
 def _is_number(value: Any) -> bool:
