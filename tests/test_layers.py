@@ -38,7 +38,7 @@ LAYERS = {
     "checking": {"errors", "execution", "model", "numbers", "reporting", "serialization"},
     "testing": {"checking", "errors", "model", "reporting"},
     "beam": {"errors", "model"},
-    "spark": {"errors", "execution", "lanes", "model", "numbers", "quarantine", "reporting", "serialization"},
+    "spark": {"errors", "execution", "model", "numbers", "quarantine", "reporting", "serialization"},
     "spark.grouping": {"errors", "extras", "grouping", "numbers", "spark"},
     "spark.staged": {
         "errors",

@@ -15,10 +15,11 @@ from collections.abc import Callable, Hashable
 from sdf.errors import CoordinatorError, InvalidValueError, LedgerError, ReplayError, show
 from sdf.execution.work_items import WorkItem
 from sdf.lanes.attempts import Attempt, LaneState
-from sdf.lanes.messages import Assign, Fail, Flush, Heartbeat, Sealed, StealRequest, ToLane, TooLongError
+from sdf.lanes.messages import Assign, Fail, Flush, Heartbeat, Sealed, StealRequest, ToLane
 from sdf.lanes.statistics import Statistics
 from sdf.lanes.stealing import Stealing
 from sdf.scheduling.run_state import RunState
+from sdf.serialization.pickling import TooLongError
 
 __all__ = ["Assignment"]
 

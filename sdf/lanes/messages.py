@@ -40,7 +40,6 @@ __all__ = [
     "StartIn",
     "StealRequest",
     "ToLane",
-    "TooLongError",
     "Verdict",
     "Wait",
     "read",
@@ -53,10 +52,6 @@ MOST_RESIDUALS = 100  # in a `Split`
 
 class ProtocolError(SdfError, ValueError):
     """A peer sent what it must not send."""
-
-
-class TooLongError(SdfError, ValueError):
-    """A message to a lane is longer than allowed; it was not sent."""
 
 
 @attrs.frozen

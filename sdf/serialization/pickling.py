@@ -9,9 +9,13 @@ import cloudpickle
 
 from sdf.errors import SdfError, UnpicklableError, show
 
-__all__ = ["dumps", "loads"]
+__all__ = ["TooLongError", "dumps", "loads"]
 
 loads = cloudpickle.loads
+
+
+class TooLongError(SdfError, ValueError):
+    """A pickled value takes more bytes than a message may; nothing was sent."""
 
 
 def dumps(value: Any, what: str, dump: Callable[[Any], bytes] = cloudpickle.dumps) -> bytes:

@@ -17,8 +17,8 @@ from pyspark import cloudpickle
 from pyspark.serializers import BatchedSerializer, CloudPickleSerializer
 
 from sdf.errors import SdfError, UnpicklableError, show
-from sdf.lanes.messages import TooLongError
 from sdf.serialization import pickling
+from sdf.serialization.pickling import TooLongError
 
 __all__ = ["dump_records", "dumps", "dumps_at_most", "loads", "of_records"]
 

@@ -28,7 +28,6 @@ from sdf.lanes.messages import (
     SegmentDone,
     Split,
     StealRequest,
-    TooLongError,
     Wait,
 )
 from sdf.lanes.segments import RaisedError
@@ -38,6 +37,7 @@ from sdf.model.restrictions import OffsetRange
 from sdf.scheduling.factoring import deal
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
+from sdf.serialization.pickling import TooLongError
 from sdf.serialization.values import Parts
 
 

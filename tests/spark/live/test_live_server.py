@@ -15,8 +15,9 @@ from support.serving import ELEMENTS, open_run, run_all, run_lane, serving, unti
 from sdf.errors import CoordinatorError
 from sdf.lanes import wire
 from sdf.lanes.lane import Lane
-from sdf.lanes.messages import Heartbeat, Hello, Ready, Split, TooLongError, Verdict, write
+from sdf.lanes.messages import Heartbeat, Hello, Ready, Split, Verdict, write
 from sdf.lanes.wire import Channel, channels, lane_proof, nonce
+from sdf.serialization.pickling import TooLongError
 from sdf.spark import serde
 from sdf.spark.live import server as server_module
 from sdf.spark.live.link import Address, Link
