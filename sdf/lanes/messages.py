@@ -291,28 +291,22 @@ FromLane = Hello | Raised | Ready | Heartbeat | Split | Returned | Declined | Se
 ToLane = Assign | Wait | Flush | CommitEvery | Sealed | StealRequest | Verdict | StartIn | Leave | Fail
 
 
-def _int(value: Any) -> int:
-    if type(value) is not int:
-        raise ValueError(f"{value!r} is no int")
-    return value
+def _exactly(kind: type) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if type(value) is not kind:
+            raise ValueError(f"{value!r} is no {kind.__name__}")
+        return value
+
+    return check
+
+
+_int, _bool, _str = _exactly(int), _exactly(bool), _exactly(str)
 
 
 def _float(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value < math.inf:
         raise ValueError(f"{value!r} is no float")
     return float(value)
-
-
-def _bool(value: Any) -> bool:
-    if type(value) is not bool:
-        raise ValueError(f"{value!r} is no bool")
-    return value
-
-
-def _str(value: Any) -> str:
-    if type(value) is not str:
-        raise ValueError(f"{value!r} is no str")
-    return value
 
 
 def _any(value: Any) -> Any:

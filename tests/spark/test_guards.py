@@ -166,7 +166,7 @@ MUTANTS = {
     ),
     "an error of one run ends the server of all": (
         "spark/live/contained_run.py",
-        "                self._fail(error)\n                return otherwise\n",
+        "                self._fail(error)\n                return None\n",
         "                raise\n",
         "spark/live/test_contained_run.py::test_a_bug_fails_its_run_and_no_other",
     ),

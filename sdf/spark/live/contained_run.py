@@ -1,9 +1,9 @@
-"""Run: the server calls a run's coordinator through it, so that an error on the driver fails this run and no other.
+"""The server calls a run's coordinator through a `ContainedRun`: an error on the driver fails this run and no other.
 
 All runs share the server's thread, and user code runs there too: `restriction_size` of residuals, `is_tiled_by` in the
 ledger's proof, the pickling of elements. sdf itself may have bugs. After a call that raises, the coordinator's state
-may be wrong. So `Run` calls only its reports from then on, and no lane is sealed any more. The run's attempts, also
-those that Spark starts later, fail with that error, which names the DoFn, and so does the user's action.
+may be wrong. So `ContainedRun` calls only its reports from then on, and no lane is sealed any more. The run's attempts,
+also those that Spark starts later, fail with that error, which names the DoFn, and so does the user's action.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sdf.reporting.run_report import RunReport
 from sdf.spark.jobs import WorkerTraceback
 from sdf.spark.live.link import Address
 
-__all__ = ["Run"]
+__all__ = ["ContainedRun"]
 
 log = logging.getLogger("sdf.server")
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 @attrs.define(eq=False)
-class Run:
+class ContainedRun:
     """See the module's docstring. Call it from the server's thread, and what follows `look` from any thread.
 
     Args:
@@ -70,27 +70,27 @@ class Run:
         self._names.add(name)
         if self.failure is not None:
             self._send(name, Fail(self.failure))
-        self._contained(lambda: self.coordinator.connected(name, hello, time.monotonic()), None)
+        self._contained(lambda: self.coordinator.connected(name, hello, time.monotonic()))
 
     def received(self, name: Hashable, message: FromLane) -> None:
         """See `Coordinator.received`."""
-        self._contained(lambda: self.coordinator.received(name, message, time.monotonic()), None)
+        self._contained(lambda: self.coordinator.received(name, message, time.monotonic()))
 
     def lost(self, name: Hashable) -> None:
         """See `Coordinator.lost`."""
         self._names.discard(name)
-        self._contained(lambda: self.coordinator.lost(name, time.monotonic()), None)
+        self._contained(lambda: self.coordinator.lost(name, time.monotonic()))
 
     def tick(self) -> None:
         """See `Coordinator.tick`; also do what other threads have asked for."""
         with suppress(queue.Empty):
             while True:
-                self._contained(self._soon.get_nowait(), None)
-        self._contained(lambda: self.coordinator.tick(time.monotonic()), None)
+                self._contained(self._soon.get_nowait())
+        self._contained(lambda: self.coordinator.tick(time.monotonic()))
 
     def waiting(self) -> bool:
         """See `Coordinator.waiting`."""
-        return self._contained(self.coordinator.waiting, False)
+        return bool(self._contained(self.coordinator.waiting))
 
     def alive(self) -> bool:
         """Return whether the run can still be used."""
@@ -162,15 +162,16 @@ class Run:
         with self._lock:
             return self.coordinator.uncommitted_seconds(time.monotonic())
 
-    def _contained(self, call: Callable[[], T], otherwise: T) -> T:
+    def _contained(self, call: Callable[[], T]) -> T | None:
+        """Return what ``call`` returns; None if the run has failed, also if it fails of this call."""
         if self.failure is not None:
-            return otherwise
+            return None
         with self._lock:
             try:
                 return call()
             except BaseException as error:  # also SystemExit, which would end the thread that serves all runs
                 self._fail(error)
-                return otherwise
+                return None
 
     def _fail(self, error: BaseException, *, expanding: bool = False) -> None:
         if self.failure is not None:

@@ -23,7 +23,7 @@ from sdf.execution.expansion import Expanded
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import Expand, ExpandedPartition, ExpansionJob
 from sdf.spark.jobs import Ended, Jobs, arrived
-from sdf.spark.live.contained_run import Run
+from sdf.spark.live.contained_run import ContainedRun
 from sdf.spark.payload import Payload
 
 __all__ = ["Expansion"]
@@ -82,7 +82,7 @@ class Expansion:
             self._job.close()
         return self._job.take()
 
-    def add_rest(self, run: Run) -> None:
+    def add_rest(self, run: ContainedRun) -> None:
         """Start a thread that adds the other elements to a run, or fails it."""
         InheritableThread(target=self._add_rest, args=(run,), name="sdf-expansion", daemon=True).start()
 
@@ -91,7 +91,7 @@ class Expansion:
         self._job.close()
         self._jobs.cancel()
 
-    def _add_rest(self, run: Run) -> None:
+    def _add_rest(self, run: ContainedRun) -> None:
         try:
             looked_at, was_stuck = time.monotonic(), False
             while self.left:
@@ -116,7 +116,7 @@ class Expansion:
         finally:
             self._job.close()
 
-    def _wait_for_lanes(self, run: Run) -> None:
+    def _wait_for_lanes(self, run: ContainedRun) -> None:
         """Wait until the lanes of a cancelled action have ended, and there are others; or until the context ends."""
         time.sleep(_CANCELLED_SECONDS)
         while not run.attempts() and self._sc._jsc is not None:

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import attrs
@@ -50,6 +50,7 @@ class Address:
     secret: bytes = attrs.field(repr=False)
 
 
+@attrs.frozen(eq=False)
 class LaneTask:
     """Runs one attempt at one lane and yields the records of one output; a function for ``mapPartitionsWithIndex``.
 
@@ -60,11 +61,10 @@ class LaneTask:
         tags: the declared tags.
     """
 
-    def __init__(self, payload: Payload, address: Address, tag: int, tags: tuple[str, ...]) -> None:
-        self._payload = payload
-        self._address = address
-        self._tag = tag
-        self._tags = tags
+    _payload: Payload
+    _address: Address
+    _tag: int
+    _tags: tuple[str, ...]
 
     def __call__(self, number: int, partition: Iterable[Any]) -> Iterator[Any]:
         task_starts()
@@ -92,30 +92,23 @@ class LaneTask:
         TaggedOutput.declared = self._tags  # before any user code runs here
         try:
             fn, side_inputs = self._payload.load()
-            with Link(self._address, _hello(number)) as link:
-                lane = Lane(
-                    fn,
-                    side_inputs=side_inputs,
-                    clock=time.monotonic,
-                    send=link.send,
-                    tagged=lambda: tuple(counts.values()),
-                )
-                link.listen(lane)
-                with paced(side_inputs, lane.start_times):
-                    call_hook(fn, "start_bundle")
-                    try:
-                        while isinstance(running := _next(lane), Running):
-                            with running.outputs() as outputs:
-                                yield from outputs
-                    except GeneratorExit:  # the action has read enough records
-                        with suppress(CoordinatorError):
-                            link.send(Bye())
-                        raise
-                    call_hook(fn, "finish_bundle")
+            tagged = lambda: tuple(counts.values())  # noqa: E731
+            with _connected(fn, side_inputs, self._address, number, tagged=tagged) as (link, lane):
+                call_hook(fn, "start_bundle")
+                try:
+                    while isinstance(running := _next(lane), Running):
+                        with running.outputs() as outputs:
+                            yield from outputs
+                except GeneratorExit:  # the action has read enough records
+                    with suppress(CoordinatorError):
+                        link.send(Bye())
+                    raise
+                call_hook(fn, "finish_bundle")
         finally:
             TaggedOutput.declared = None
 
 
+@attrs.frozen(eq=False)
 class SaveLaneTask:
     """Runs one attempt at a lane of a saved run; a function for ``mapPartitionsWithIndex`` that gives nothing.
 
@@ -126,17 +119,10 @@ class SaveLaneTask:
         commit_seconds: how long a segment may last.
     """
 
-    def __init__(
-        self,
-        payload: Payload,
-        address: Address,
-        targets: Targets,
-        commit_seconds: float,
-    ) -> None:
-        self._payload = payload
-        self._address = address
-        self._targets = targets
-        self._commit_seconds = commit_seconds
+    _payload: Payload
+    _address: Address
+    _targets: Targets
+    _commit_seconds: float
 
     def __call__(self, number: int, partition: Iterable[Any]) -> Iterator[Any]:
         task_starts()
@@ -145,22 +131,14 @@ class SaveLaneTask:
 
     def _run(self, number: int) -> Iterator[Any]:
         fn, side_inputs = self._payload.load()
-        with Link(self._address, _hello(number)) as link:
-            lane = Lane(
-                fn,
-                side_inputs=side_inputs,
-                clock=time.monotonic,
-                send=link.send,
-                segment_seconds=self._commit_seconds,
-            )
-            link.listen(lane)
-            with told_to_end(lane.leave), paced(side_inputs, lane.start_times):
-                try:
-                    self._write_segments(fn, side_inputs, lane)
-                except SdfError as error:
-                    if not isinstance(error, CoordinatorError):
-                        link.tell(error)
-                    raise
+        connected = _connected(fn, side_inputs, self._address, number, segment_seconds=self._commit_seconds)
+        with connected as (link, lane), told_to_end(lane.leave):
+            try:
+                self._write_segments(fn, side_inputs, lane)
+            except SdfError as error:
+                if not isinstance(error, CoordinatorError):
+                    link.tell(error)
+                raise
         yield from ()
 
     def _write_segments(self, fn: DoFn, side_inputs: Mapping[str, Any], lane: Lane) -> None:
@@ -181,6 +159,18 @@ def _segment(fn: DoFn, lane: Lane, first: Running) -> Iterator[Any]:
             yield from outputs
         running = _next(lane)
     call_hook(fn, "finish_bundle")
+
+
+@contextmanager
+def _connected(
+    fn: DoFn, side_inputs: Mapping[str, Any], address: Address, number: int, **options: Any
+) -> Iterator[tuple[Link, Lane]]:
+    """Connect an attempt at a lane to the coordinator, and give both; ``options`` are those of `Lane`."""
+    with Link(address, _hello(number)) as link:
+        lane = Lane(fn, side_inputs=side_inputs, clock=time.monotonic, send=link.send, **options)
+        link.listen(lane)
+        with paced(side_inputs, lane.start_times):
+            yield link, lane
 
 
 def _hello(number: int) -> Hello:

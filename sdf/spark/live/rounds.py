@@ -15,7 +15,7 @@ from sdf.saving.saving import Saving
 from sdf.scheduling.run_state import RunState
 from sdf.spark.display import Display
 from sdf.spark.jobs import EXECUTOR_LOST, Ended, Jobs, slot_counter
-from sdf.spark.live.contained_run import Run
+from sdf.spark.live.contained_run import ContainedRun
 from sdf.spark.live.executors import Executors
 from sdf.spark.live.link import SaveLaneTask
 from sdf.spark.payload import Payload
@@ -65,7 +65,7 @@ class Rounds:
         lanes: int,
         grows: bool,
         work: RunState,
-        served: Run,
+        served: ContainedRun,
         saving: Saving,
         payload: Payload,
         display: Display | None,
@@ -90,7 +90,7 @@ class Rounds:
         self._over_at: float | None = None  # when it was first seen that nothing is left to do
 
     def run(self) -> RunReport:
-        """Run the lanes, show the progress to its end, and prove that all is committed.
+        """ContainedRun the lanes, show the progress to its end, and prove that all is committed.
 
         Raises:
             StageError: if several jobs in a row commit nothing, though work is left.

@@ -12,7 +12,6 @@ the SparkContext. The runs of a program that have one host and port share a thre
 
 from __future__ import annotations
 
-import math
 import socket
 import threading
 import time
@@ -25,7 +24,7 @@ from pyspark import RDD, SparkContext
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import SegmentDone, ToLane
-from sdf.limits.rate_limit import RateLimit, limits_of
+from sdf.limits.rate_limit import limits_of
 from sdf.model.dofn import DoFn
 from sdf.numbers import as_integer, is_integer
 from sdf.reporting.progress import RunProgress
@@ -38,10 +37,11 @@ from sdf.spark import broadcasts, serde
 from sdf.spark.actions import InterruptiblePipelinedRDD
 from sdf.spark.display import Display
 from sdf.spark.jobs import slot_counter
+from sdf.spark.live.contained_run import ContainedRun
 from sdf.spark.live.expansion import Expansion
 from sdf.spark.live.link import LaneTask, SaveLaneTask
 from sdf.spark.live.rounds import Rounds
-from sdf.spark.live.server import Run, Server
+from sdf.spark.live.server import Server
 from sdf.spark.options import count, positive, runner
 from sdf.spark.payload import Payload, sending
 
@@ -113,8 +113,26 @@ class LiveRunner:
         display: Display | None,
     ) -> dict[str, RDD[Any]]:
         """Expand the elements now and return one lazy RDD per output, each with its ``report``. Called by `run_sdf`."""
-        with sending(rdd.context, fn, side_inputs) as payload:
-            return self._lanes(rdd, RunState(fn), payload, tags, display, limits_of(side_inputs))
+        sc, work = rdd.context, RunState(fn)
+        with sending(sc, fn, side_inputs) as payload:
+            backlog, limits = WorkQueue(work.costs), limits_of(side_inputs)
+            count_slots = slot_counter(sc)
+            expansion = Expansion(rdd, payload, work.name)
+            try:
+                enter(work, backlog, expansion.first(count_slots))
+                lanes = self.lanes or count_slots()  # not before: executors may start during the expansion
+                base = sc.parallelize(list(range(lanes)), lanes)
+                more_comes = expansion.left > 0
+                served = self._serve(sc, work, backlog, lanes, payload, display, limits=limits, more_comes=more_comes)
+            except BaseException:
+                expansion.cancel()
+                raise
+            if more_comes:
+                expansion.add_rest(served)
+            return {
+                name: LaneRDD(base, LaneTask(payload, served.address, tag, tags), work.name, name, served.report)
+                for tag, name in enumerate(("main", *tags))
+            }
 
     def save(
         self,
@@ -125,37 +143,30 @@ class LiveRunner:
         display: Display | None,
     ) -> RunReport:
         """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
-        with sending(rdd.context, fn, side_inputs) as payload:
-            report = self._save(rdd, RunState(fn), payload, saving, display, limits_of(side_inputs))
-        broadcasts.free(payload.broadcast)
-        return report
-
-    def _save(
-        self,
-        rdd: RDD[Any],
-        work: RunState,
-        payload: Payload,
-        saving: Saving,
-        display: Display | None,
-        limits: list[RateLimit],
-    ) -> RunReport:
-        sc, backlog, later = rdd.context, WorkQueue(work.costs), []
-        for item, delay_seconds in saving.begin(work, lambda: Expansion(rdd, payload, work.name, kept=True).whole()):
-            if delay_seconds > 0:
-                later.append((item, time.monotonic() + delay_seconds))
-            else:
-                backlog.push(item)
-        lanes = self.lanes or slot_counter(sc)()
+        sc, work, commit_seconds = rdd.context, RunState(fn), saving.commit_seconds
 
         def saved(item_ids: list[int], done: SegmentDone) -> None:
             saving.commit(item_ids, done.messages, done.records, done.seconds)
 
-        served = self._serve(sc, work, backlog, lanes, payload, None, limits, saved, saving.commit_seconds)
-        for item, due in later:
-            served.coordinator.delay(item, due)
-        task = SaveLaneTask(payload, served.address, saving.targets, saving.commit_seconds)
-        grows = self.lanes is None
-        return Rounds(sc, task, lanes, grows, work, served, saving, payload, display).run()
+        with sending(sc, fn, side_inputs) as payload:
+            backlog, later, limits = WorkQueue(work.costs), [], limits_of(side_inputs)
+            for item, delay_seconds in saving.begin(
+                work, lambda: Expansion(rdd, payload, work.name, kept=True).whole()
+            ):
+                if delay_seconds > 0:
+                    later.append((item, time.monotonic() + delay_seconds))
+                else:
+                    backlog.push(item)
+            lanes = self.lanes or slot_counter(sc)()
+            served = self._serve(
+                sc, work, backlog, lanes, payload, None, limits=limits, saved=saved, commit_seconds=commit_seconds
+            )
+            for item, due in later:
+                served.coordinator.delay(item, due)
+            task = SaveLaneTask(payload, served.address, saving.targets, commit_seconds)
+            report = Rounds(sc, task, lanes, self.lanes is None, work, served, saving, payload, display).run()
+        broadcasts.free(payload.broadcast)
+        return report
 
     def _serve(
         self,
@@ -165,59 +176,36 @@ class LiveRunner:
         lanes: int,
         payload: Payload,
         display: Display | None,
-        limits: list[RateLimit],
-        saved: Callable[[list[int], SegmentDone], None] | None = None,
-        commit_seconds: float = math.inf,
-        more_comes: bool = False,
-    ) -> Run:
-        """Deal the backlog out to the lanes, and serve them."""
+        **options: Any,
+    ) -> ContainedRun:
+        """Deal the backlog out to the lanes, and serve them, on the server already at that address if there is one.
+
+        ``options`` are further ones of `Coordinator`.
+        """
         shares = deal(backlog, work.costs, lanes, cut=work.cut)
-        return _serve(
-            *self._where(sc),
-            self.port if isinstance(self.port, tuple) else (self.port, self.port),
-            lambda send: Coordinator(
+
+        def coordinator(send: Callable[[Hashable, ToLane], None]) -> Coordinator:
+            return Coordinator(
                 work,
                 shares,
                 send=send,
                 min_piece_seconds=self.min_piece_seconds,
                 patience_seconds=self.patience_seconds,
-                saved=saved,
-                commit_seconds=commit_seconds,
-                limits=limits,
-                more_comes=more_comes,
-            ),
-            broadcasts.use_of(payload.broadcast),
-            None if display is None else _Watch(display),
-        )
+                **options,
+            )
 
-    def _lanes(
-        self,
-        rdd: RDD[Any],
-        work: RunState,
-        payload: Payload,
-        tags: tuple[str, ...],
-        display: Display | None,
-        limits: list[RateLimit],
-    ) -> dict[str, RDD[Any]]:
-        sc = rdd.context
-        backlog = WorkQueue(work.costs)
-        count_slots = slot_counter(sc)
-        expansion = Expansion(rdd, payload, work.name)
-        try:
-            enter(work, backlog, expansion.first(count_slots))
-            lanes = self.lanes or count_slots()  # not before: executors may start during the expansion
-            base = sc.parallelize(list(range(lanes)), lanes)
-            more_comes = expansion.left > 0
-            served = self._serve(sc, work, backlog, lanes, payload, display, limits, more_comes=more_comes)
-        except BaseException:
-            expansion.cancel()
-            raise
-        if more_comes:
-            expansion.add_rest(served)
-        return {
-            name: LaneRDD(base, LaneTask(payload, served.address, tag, tags), work.name, name, served.report)
-            for tag, name in enumerate(("main", *tags))
-        }
+        alive, watch = broadcasts.use_of(payload.broadcast), None if display is None else _Watch(display)
+        bind, host = self._where(sc)
+        first, last = self.port if isinstance(self.port, tuple) else (self.port, self.port)
+        where = bind, host, (first, last)
+        with _servers_lock:
+            while True:
+                if where not in _servers:
+                    _servers[where] = Server(bind, host, range(first, last + 1))
+                run = _servers[where].open(coordinator, alive, watch)
+                if run is not None:
+                    return run
+                _servers.pop(where).close()
 
     def _where(self, sc: SparkContext) -> tuple[str, str]:
         """Return the address to bind to, and the host name that executors connect to."""
@@ -228,26 +216,6 @@ class LiveRunner:
         conf = sc.getConf()
         host = conf.get("spark.driver.host") or socket.gethostname()
         return conf.get("spark.driver.bindAddress") or host, host
-
-
-def _serve(
-    bind: str,
-    host: str,
-    ports: tuple[int, int],
-    coordinator: Callable[[Callable[[Hashable, ToLane], None]], Coordinator],
-    alive: Callable[[], bool],
-    watch: _Watch | None,
-) -> Run:
-    """Serve a run, on the server already at that address if there is one."""
-    where = bind, host, ports
-    with _servers_lock:
-        while True:
-            if where not in _servers:
-                _servers[where] = Server(bind, host, range(ports[0], ports[1] + 1))
-            run = _servers[where].open(coordinator, alive, watch)
-            if run is not None:
-                return run
-            _servers.pop(where).close()
 
 
 class LaneRDD(InterruptiblePipelinedRDD):

@@ -41,10 +41,10 @@ from sdf.lanes.wire import (
     nonce,
 )
 from sdf.spark import serde
-from sdf.spark.live.contained_run import Run
+from sdf.spark.live.contained_run import ContainedRun
 from sdf.spark.live.link import Address
 
-__all__ = ["Run", "Server"]
+__all__ = ["Server"]
 
 log = logging.getLogger("sdf.server")
 
@@ -66,7 +66,7 @@ class _Peer:
     nonce: bytes
     deadline: float
     received: bytes = b""
-    run: Run | None = None
+    run: ContainedRun | None = None
     from_lane: Channel | None = None
     to_lane: Channel | None = None
     unsent: bytearray = attrs.field(factory=bytearray)
@@ -97,7 +97,7 @@ class Server:
         self._unauthenticated: OrderedDict[Hashable, _Peer] = OrderedDict()
         self._broken: set[Hashable] = set()  # the connections to close at the end of the loop's turn
         self._lock = threading.Lock()
-        self._runs: dict[bytes, Run] = {}
+        self._runs: dict[bytes, ContainedRun] = {}
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name="sdf-coordinator", daemon=True)
 
@@ -106,7 +106,7 @@ class Server:
         coordinator: Callable[[Callable[[Hashable, ToLane], None]], Coordinator],
         alive: Callable[[], bool],
         watch: Callable[[Coordinator, float], None] | None = None,
-    ) -> Run | None:
+    ) -> ContainedRun | None:
         """Serve a run; call this from any thread.
 
         Args:
@@ -118,7 +118,7 @@ class Server:
             The run; None if the server has closed, as no runs were left.
         """
         address = Address(*self._where, secrets.token_bytes(RUN_BYTES), secrets.token_bytes(32))
-        run = Run(address, coordinator(self._send), self._send, alive, watch)
+        run = ContainedRun(address, coordinator(self._send), self._send, alive, watch)
         with self._lock:
             if self._closed:
                 return None

@@ -27,7 +27,7 @@ class ServedDriver(LanesDriver):
         drawn = draw(seed, runner=LANES, saved=False, late=False, tables=False, quarantine=False, elements=elements)
         super().__init__(World(drawn, HookedFn(kind)))
         monkeypatch.setattr(served.time, "monotonic", self.world.clock.monotonic)
-        self.run_of_it = served.Run(None, self.coordinator, self.send, lambda: True, None)
+        self.run_of_it = served.ContainedRun(None, self.coordinator, self.send, lambda: True, None)
         self.coordinator = Called(self.run_of_it)
 
     def send(self, name, message):

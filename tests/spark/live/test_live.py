@@ -471,14 +471,14 @@ def test_a_port_that_cannot_be_reached_is_an_error_that_names_the_option(sc, mon
     """The lanes look for the coordinator where nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nowhere = taken.getsockname()[1]
-    serve = live._serve
+    serve = live.LiveRunner._serve
 
-    def mislead(*arguments):
-        run = serve(*arguments)
+    def mislead(*arguments, **options):
+        run = serve(*arguments, **options)
         run.address = attrs.evolve(run.address, port=nowhere)
         return run
 
-    monkeypatch.setattr(live, "_serve", mislead)
+    monkeypatch.setattr(live.LiveRunner, "_serve", mislead)
     result = live_run(sc, ELEMENTS, CountFn())
     with pytest.raises(
         Exception, match=r"CoordinatorError: lane \d on .* cannot reach .*LiveRunner\(host=.*StagedRunner"
