@@ -7,7 +7,7 @@ from unittest.mock import patch
 from simulated_live import LiveSimulation, SimulatedLane
 from simulated_staged import StagedSimulation
 
-from sdf.lanes import segments
+from sdf.lanes import segmented
 from sdf.lanes.lane import CLOSE, WAIT
 from sdf.scheduling.commit_interval import CommitInterval, budget_of_retry
 
@@ -17,7 +17,7 @@ def always(seconds):
     """Let segments last so long whatever is lost, however often that is the same."""
     with (
         patch.object(CommitInterval, "seconds", lambda *_: seconds),
-        patch.object(segments, "MOST_LOSSES", math.inf),
+        patch.object(segmented, "_MOST_LOSSES", math.inf),
     ):
         yield
 

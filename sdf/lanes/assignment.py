@@ -1,9 +1,9 @@
-"""Assigns work items to attempts, moves work items from one lane's queue to another's, and seals lanes.
+"""Assigns work items to attempts, and moves work items from one lane's queue to another's.
 
 - An attempt that has run all it holds gets the next work items of its lane's queue.
 - If that queue is empty, the attempt steals half of the victim's queue (`sdf.lanes.stealing`). If the victim's queue is
   empty too, the victim gets a steal request. So queued work moves before running work is split.
-- An idle attempt ends, and its lane is sealed, when no lane is busy, its patience is over, or its slot is needed
+- An idle attempt ends (`sdf.lanes.policy`) when no lane is busy, its patience is over, or its slot is needed
   (`Stealing.leavers`).
 """
 
@@ -12,11 +12,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable
 
-from sdf.errors import CoordinatorError, InvalidValueError, LedgerError, ReplayError, show
+import attrs
+
+from sdf.errors import CoordinatorError, InvalidValueError, show
 from sdf.execution.work_items import WorkItem
 from sdf.lanes.attempts import Attempt, LaneState
-from sdf.lanes.messages import Assign, Fail, Flush, Heartbeat, Sealed, StealRequest, ToLane
-from sdf.lanes.statistics import Statistics
+from sdf.lanes.messages import Assign, Fail, Heartbeat, StealRequest, ToLane
+from sdf.lanes.policy import Policy
 from sdf.lanes.stealing import Stealing
 from sdf.scheduling.run_state import RunState
 from sdf.serialization.pickling import TooLongError
@@ -26,40 +28,23 @@ __all__ = ["Assignment"]
 log = logging.getLogger("sdf.coordinator")
 
 
+@attrs.define(eq=False)
 class Assignment:
     """See the module's docstring.
 
     Args:
         work: the work of the run.
-        lanes: number of lanes.
+        policy: lets attempts end.
         stealing: chooses victim and thief.
-        statistics: the run's statistics.
         send: sends a message to an attempt; raises `TooLongError` for an `Assign` that is too long.
         min_piece_seconds: estimated seconds of the smallest piece worth moving.
-        saves: whether lanes commit their work in segments.
-
-    Attributes:
-        unsealed: number of lanes that are not sealed.
     """
 
-    def __init__(
-        self,
-        work: RunState,
-        lanes: int,
-        stealing: Stealing,
-        statistics: Statistics,
-        *,
-        send: Callable[[Hashable, ToLane], None],
-        min_piece_seconds: float,
-        saves: bool = False,
-    ) -> None:
-        self._saves = saves
-        self._work = work
-        self._stealing = stealing
-        self._statistics = statistics
-        self._send = send
-        self._min_piece_seconds = min_piece_seconds
-        self.unsealed = lanes
+    _work: RunState
+    _policy: Policy
+    _stealing: Stealing
+    _send: Callable[[Hashable, ToLane], None]
+    _min_piece_seconds: float
 
     def next(self, attempt: Attempt, now: float) -> None:
         """Send an attempt its next work items; without any, let it idle or seal its lane."""
@@ -90,8 +75,7 @@ class Assignment:
         items = [lane.queue.pop() for _ in range(min(attempt.batch, len(lane.queue)))]
         ledger.assign(lane.number, items)
         sent = self._assign(attempt, items)
-        for item in items[sent:]:
-            lane.queue.push(ledger.release(lane.number, item.id))
+        lane.take_back(ledger, items[sent:])
         for other in lane.attempts:
             if other is not attempt:
                 other.again.extend(items[:sent])
@@ -123,48 +107,8 @@ class Assignment:
         return Heartbeat(items[0].id, True, 0.0, 0.0, seconds, unstarted, attempt.done.units)
 
     def _leave(self, attempt: Attempt, now: float) -> None:
-        """Let an attempt end. In a saved run it must first commit what it has run; the others wait: it may be lost."""
-        if not self._saves:
-            self._seal(attempt, now)
-        elif self._work.ledger.held_by(attempt.lane.number):
-            self._stealing.runs(attempt)
-            self._send(attempt.name, Flush())
-        else:
-            self._stealing.ends(attempt)
-            attempt.lane.seal(attempt)
-            self._send(attempt.name, Sealed())
-
-    def _seal(self, attempt: Attempt, now: float) -> None:
-        """Seal the lane if it is not yet, and let the attempt end; fail a replay whose record counts differ."""
-        lane, records, tagged = attempt.lane, attempt.done.records, attempt.done.tagged
-        idle: list[Attempt] = []
-        self._stealing.ends(attempt)
-        if lane.sealed is None:
-            if self.unsealed == 1 and self._stealing.more_comes:
-                raise LedgerError("the last lane must not end before all elements are expanded.")
-            self._work.ledger.seal(lane.number, attempt.name)
-            lane.seal(attempt)
-            idle = [other for other in lane.attempts if self._stealing.is_idle(other)]
-            for other in lane.attempts:
-                self._stealing.ends(other)
-            self.unsealed -= 1
-            if not self.unsealed:
-                self._statistics.all_sealed(now)
-                self._work.ledger.prove()
-                log.info("%s: all lanes are sealed, %d splits", self._work.name, self._work.splits)
-        assert lane.sealed is not None
-        if (records, tagged) != (lane.sealed.records, lane.tagged):
-            parts = show([item.restriction for item in self._work.ledger.content(lane.number)])
-            error = ReplayError(
-                f"{self._work.name}.process() is not deterministic: running {parts} again gave "
-                f"{_counts(records, tagged)} where {_counts(lane.sealed.records, lane.tagged)} the first time. Make "
-                f"process() depend on nothing but element and restriction, or save the result before it is used twice: "
-                f"each action runs the work again, and with tags each output needs its own action."
-            )
-            self._send(attempt.name, Fail(error))
-        else:
-            self._send(attempt.name, Sealed())
-        for other in idle:
+        """Let an attempt end, and other attempts at its lane, too."""
+        for other in self._policy.ends(attempt, now):
             self.next(other, now)
 
     def settle(self, now: float) -> None:
@@ -179,15 +123,13 @@ class Assignment:
                 self._move(victim, thief, now)
             else:
                 self.request(victim, now)
-        leavers = list(self._stealing.leavers(now))
-        committing = [each for each in leavers if self._saves and self._work.ledger.held_by(each.lane.number)]
-        for attempt in committing or leavers:
+        for attempt in self._policy.first_to_end(list(self._stealing.leavers(now))):
             self._leave(attempt, now)
 
     def frees_slot(self, now: float) -> None:
         """End an idle attempt to free a slot for what expands elements; the last lane fails, as more work comes."""
         for attempt in self._stealing.longest_idle(1):
-            if self.unsealed > 1:
+            if self._policy.unsealed > 1:
                 self._leave(attempt, now)
             else:
                 error = CoordinatorError(
@@ -227,8 +169,3 @@ class Assignment:
         )
         self._stealing.rank(victim, now)
         self.next(thief, now)
-
-
-def _counts(records: int, tagged: tuple[int, ...]) -> str:
-    """Return record counts as text: the total, or with tags those of the main output and each tag."""
-    return f"{records} records" if not tagged else f"{(records - sum(tagged), *tagged)} records (main, then each tag)"

@@ -15,6 +15,7 @@ import attrs
 from sdf.execution.work_items import Ran, SlowBlock, WorkItem, slowest
 from sdf.lanes.messages import MOST_ITEMS, Heartbeat, Hello, ProtocolError, Raised, Ready
 from sdf.reporting.run_facts import TaskRun
+from sdf.scheduling.ledger import Ledger
 from sdf.scheduling.work_queue import WorkQueue
 
 __all__ = ["Attempt", "LaneState"]
@@ -81,6 +82,11 @@ class LaneState:
         """Queue a deferred work item that is due."""
         self.delayed -= 1
         self.queue.push(item)
+
+    def take_back(self, ledger: Ledger, items: Iterable[WorkItem]) -> None:
+        """Queue work items again that its attempts were assigned."""
+        for item in items:
+            self.queue.push(ledger.release(self.number, item.id))
 
     def seal(self, attempt: Attempt) -> TaskRun:
         """Note what the attempt that seals the lane did, and return that."""

@@ -12,10 +12,8 @@ Rules that keep this exactly-once:
 - An attempt at a sealed lane runs the content again, and changes nothing. If an unsealed lane loses its only attempt,
   its content, as split so far, returns to its queue when the next attempt connects. That attempt starts over.
 
-A saved run has no replays. What an attempt has committed, in segments, is nobody's work any more. Every attempt has a
-lane of its own. What a lost attempt has not committed can be taken over at once; what was deferred and is not due goes
-to another attempt, which waits for it. An attempt ends when it has committed all that it ran. The run has ended when
-the ledger holds all work as committed.
+A saved run has no replays: what an attempt has committed, in segments, is nobody's work any more. The run has ended
+when the ledger holds all work as committed. A `Policy` decides whatever differs between the two kinds of run.
 """
 
 from __future__ import annotations
@@ -25,16 +23,13 @@ import math
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-import attrs
-
-from sdf.errors import LedgerError, StageError, show
-from sdf.execution.bulk.table import Rows
+from sdf.errors import LedgerError
 from sdf.execution.expansion import Expanded
-from sdf.execution.invoker import Residual
 from sdf.execution.work_items import Outcome, WorkItem
 from sdf.lanes.assignment import Assignment
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.delayed_work import DelayedWork
+from sdf.lanes.handover import Handover
 from sdf.lanes.late_elements import LateElements
 from sdf.lanes.messages import (
     AskStart,
@@ -50,24 +45,24 @@ from sdf.lanes.messages import (
     Ready,
     Refused,
     Returned,
-    Sealed,
     SegmentDone,
     Split,
     ToLane,
-    Verdict,
     Wait,
 )
 from sdf.lanes.pacing import Pacing
-from sdf.lanes.segments import MOST_LOSSES, Segments
+from sdf.lanes.policy import Policy
+from sdf.lanes.replayed import Replayed
+from sdf.lanes.segmented import Segmented
 from sdf.lanes.statistics import Statistics
 from sdf.lanes.stealing import Stealing
 from sdf.lanes.wire import WAIT_EVERY_SECONDS
 from sdf.limits.rate_limit import RateLimit
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
+from sdf.scheduling.commit_interval import CommitInterval
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
-from sdf.serialization.values import Parts, ValuesError
 
 __all__ = ["Coordinator"]
 
@@ -93,7 +88,7 @@ class Coordinator:
 
     Attributes:
         name: name of the DoFn.
-        segments: in a saved run, what was committed and lost; else None.
+        policy: decides how the work of the lanes comes to count.
     """
 
     def __init__(
@@ -109,7 +104,6 @@ class Coordinator:
         limits: Iterable[RateLimit] = (),
         more_comes: bool = False,
     ) -> None:
-        self.segments = None if saved is None else Segments(work.ledger, send, saved, commit_seconds)
         self._pacing = Pacing(limits, send)
         self._commit_seconds = commit_seconds
         self.name = work.name
@@ -126,13 +120,28 @@ class Coordinator:
         self._delayed = DelayedWork()
         self._waited_at = 0.0
         self._failed = False
-        self._unmovable = False
-        self._statistics = Statistics(work, self._lanes, saves=saved is not None)
-        self._assignment = Assignment(
-            work, len(shares), self._stealing, self._statistics, send=send, min_piece_seconds=min_piece_seconds,
-            saves=saved is not None,
-        )  # fmt: skip
+        self._statistics = Statistics(work, self._lanes)
+        shared = work, self._lanes, len(shares), self._stealing, self._statistics, send
+        self.policy: Policy = (
+            Replayed(*shared)
+            if saved is None
+            else Segmented(*shared, self._delayed, saved, CommitInterval(commit_seconds))
+        )
+        self._assignment = Assignment(work, self.policy, self._stealing, send, min_piece_seconds)
         self._late = LateElements(work, self._lanes, self._stealing, self._assignment)
+        handover = Handover(work, self._stealing, self._statistics, self._delayed, self._assignment, send)
+        self._handlers: dict[type, Callable[[Attempt, Any, float], None]] = {
+            Ready: self._ready,
+            Heartbeat: self._heartbeat,
+            Split: handover.split,
+            Returned: handover.returned,
+            Declined: handover.declined,
+            AskStart: self._pace,
+            Refused: self._pace,
+            SegmentDone: self.policy.commits,
+            Raised: lambda attempt, message, now: attempt.fails(message),
+            Bye: self.policy.says_bye,
+        }
         self._stealing.more_comes = more_comes
 
     # Events.
@@ -152,27 +161,15 @@ class Coordinator:
 
     def connected(self, name: Hashable, hello: Hello, now: float) -> None:
         """An attempt has sent `Hello`; ``name`` is unique."""
-        known = 0 <= hello.lane < len(self._lanes)
-        if not known and self.segments is None:
-            self._send(name, Fail(LedgerError(f"there is no lane {hello.lane}; this run has {len(self._lanes)}.")))
+        try:
+            lane = self.policy.lane_of(hello)
+        except LedgerError as error:
+            self._send(name, Fail(error))
             return
-        if self.segments is not None and not (known and not self._lanes[hello.lane].begun):
-            lane = self._stealing.orphan() or self._new_lane()
-        else:
-            lane = self._lanes[hello.lane]
-        ledger = self._work.ledger
         attempt = self._attempts[name] = Attempt(
             name, lane, hello, given_at=now, committed_at=now, commit_every=self._commit_seconds
         )
-        if self.segments is not None:
-            self.segments.began(attempt, now)
-        if lane.sealed is not None or lane.attempts:
-            self._statistics.replays += lane.sealed is not None
-            attempt.again.extend(ledger.content_with_sizes(lane.number))
-        else:
-            self._statistics.retries += lane.begun
-            for item in ledger.content(lane.number):
-                lane.queue.push(ledger.release(lane.number, item.id))
+        self.policy.connects(attempt, now)
         lane.connect(attempt)
         self._statistics.attempts(len(self._attempts), now)
         self._stealing.has_slot(lane, now)
@@ -183,11 +180,6 @@ class Coordinator:
                 self._assignment.next(other, now)  # a lane with two attempts cannot steal
         self._adopt()
         self._assignment.settle(now)
-
-    def _new_lane(self) -> LaneState:
-        lane = LaneState(len(self._lanes), WorkQueue(self._work.costs))
-        self._lanes.append(lane)
-        return lane
 
     def delay(self, item: WorkItem, due: float) -> None:
         """In a saved run: queue a work item that nobody may run before ``due``. Call this before attempts connect."""
@@ -204,34 +196,11 @@ class Coordinator:
         if attempt is None:
             return
         try:
-            if isinstance(message, Ready):
-                self._ready(attempt, message, now)
-            elif isinstance(message, Heartbeat):
-                self._heartbeat(attempt, message, now)
-            elif isinstance(message, Split):
-                self._split(attempt, message, now)
-            elif isinstance(message, Returned):
-                self._returned(attempt, message, now)
-            elif isinstance(message, Declined):
-                self._answered(attempt)
-                self._statistics.refusals[message.reason] += 1
-                attempt.declines()
-                self._stealing.rank(attempt)
-            elif isinstance(message, (AskStart, Refused)):
-                self._pacing.received(name, message, now)
-                return
-            elif isinstance(message, SegmentDone):
-                self._segment_done(attempt, message, now)
-            elif isinstance(message, Raised):
-                attempt.fails(message)
-            elif isinstance(message, Bye):
-                attempt.closes()
-                if self.segments is not None:
-                    self.segments.departs(attempt.hello)
-                    log.info("%s: lane %d on %s leaves", self.name, attempt.lane.number, attempt.hello.worker)
-                    self._send(name, Sealed())
-            else:
+            if isinstance(message, Hello):
                 raise ProtocolError(f"lane {attempt.lane.number} said hello twice.")
+            self._handlers[type(message)](attempt, message, now)
+            if isinstance(message, (AskStart, Refused)):  # who runs what stays as it is
+                return
         except ProtocolError as error:
             log.warning("%s: lane %d: %s", self.name, attempt.lane.number, error)
             self._send(name, Fail(LedgerError(str(error))))
@@ -244,34 +213,10 @@ class Coordinator:
             return
         self._statistics.attempts(len(self._attempts), now)
         self._pacing.lost(name)
-        lane, ledger = attempt.lane, self._work.ledger
-        lane.attempts.remove(attempt)
+        attempt.lane.attempts.remove(attempt)
         self._stealing.forget(attempt)
-        if self.segments is not None:
-            lost = self.segments.ended(attempt, self._attempts.values(), now)
-            self._statistics.retries += lost
-            fatal = self.segments.note_loss(attempt) if lost else None
-            if fatal is not None:
-                raise _lost_too_often(self.name, fatal)
-            for item in ledger.content(lane.number):
-                lane.queue.push(ledger.release(lane.number, item.id))
-            if lane.sealed is None:
-                self._statistics.left(attempt)
-                lane.abandon()
-                self._orphaned(lane)
-                self._delayed.desert(lane)
-                self._adopt()
-        elif lane.sealed is None and len(lane.attempts) == 1:
-            (left,) = lane.attempts
-            while left.again:
-                lane.queue.push(ledger.release(lane.number, left.again.popleft().id))
-            self._stealing.rank(left)
-        elif (
-            lane.sealed is None
-            and not (lane.attempts or attempt.closed)
-            and (lane.queue or lane.delayed or ledger.content(lane.number))
-        ):
-            self._stealing.needs_slot(lane, now)
+        self.policy.loses(attempt, self._attempts.values(), now)
+        self._adopt()
         self._assignment.settle(now)
 
     def leave(self, name: Hashable) -> None:
@@ -282,15 +227,10 @@ class Coordinator:
             log.info("%s: lane %d on %s is told to leave", self.name, attempt.lane.number, attempt.hello.worker)
             self._send(name, Leave())
 
-    def _orphaned(self, lane: LaneState) -> None:
-        if len(lane.queue):
-            self._stealing.needs_slot(lane)
-
     def tick(self, now: float) -> None:
         """Time has passed; to be called often while `waiting`."""
         for lane in self._delayed.resume(now):
-            if self.segments is not None and not lane.attempts:
-                self._orphaned(lane)
+            self.policy.is_due(lane)
             for attempt in lane.attempts:
                 if self._stealing.is_idle(attempt):
                     self._assignment.next(attempt, now)
@@ -312,14 +252,10 @@ class Coordinator:
 
     # Messages.
 
-    def _answered(self, attempt: Attempt) -> None:
-        attempt.answered()
-        self._stealing.answered(attempt)
-
     def _ready(self, attempt: Attempt, message: Ready, now: float) -> None:
         items, size, seconds = attempt.ready(message, now, len(self._work.ledger))
         self._work.costs.observe(Outcome(items, (), size, seconds))
-        if not (attempt.closed and self.segments is not None):
+        if self.policy.goes_on(attempt):
             self._assignment.next(attempt, now)
 
     def _heartbeat(self, attempt: Attempt, message: Heartbeat, now: float) -> None:
@@ -327,75 +263,8 @@ class Coordinator:
         attempt.on_heartbeat(message)
         self._stealing.rank(attempt, now)
 
-    def _split(self, attempt: Attempt, message: Split, now: float) -> None:
-        """Enter a split; queue the residuals at the thief's lane or, without a thief, at their own."""
-        lane = attempt.lane
-        if message.asked:
-            self._answered(attempt)
-        parts = self._read(attempt, message) if attempt.alone() else None
-        if parts is None:
-            if message.asked:
-                attempt.declines()
-            self._send(attempt.name, Verdict(False))
-            return
-        thief = (self._stealing.thief() if message.asked else None) or attempt
-        self._work.costs.learn(message.item_id, message.units, message.seconds)
-        children = self._work.split(lane.number, message.item_id, *parts)
-        lane.give_away(len(children))
-        log.debug(
-            "%s: lane %d keeps %s, cut off for lane %d: %d",
-            self._work.name, lane.number, parts[0], thief.lane.number, len(children),
-        )  # fmt: skip
-        self._send(attempt.name, Verdict(True))
-        for child, delay_seconds in children:
-            if delay_seconds > 0:
-                self._delayed.add(lane, child, now + delay_seconds)
-            else:
-                thief.lane.queue.push(child)
-        attempt.has_split(self._stealing.seconds_until_end(attempt, now) / 2)
-        self._stealing.rank(attempt, now)
-        if thief is not attempt:
-            self._assignment.next(thief, now)
-
-    def _read(self, attempt: Attempt, message: Split) -> tuple[Any, list[Residual]] | None:
-        if message.item_id not in attempt.given:
-            raise ProtocolError(
-                f"lane {attempt.lane.number} has split work item {message.item_id}, which it does not run."
-            )
-        read = Parts(attempt.given[message.item_id]).read
-        try:
-            primary = read(message.primary)
-            residuals = [
-                Residual(read(restriction), delay_seconds, read(watermark), deferred=not message.asked)
-                for restriction, delay_seconds, watermark in message.residuals
-            ]
-            if residuals and type(residuals[-1].restriction) is Rows:  # the others hold the rows behind this one
-                residuals[:-1] = [attrs.evolve(one, deferred=False) for one in residuals[:-1]]
-        except ValuesError as error:
-            if not self._unmovable:
-                log.warning("%s cannot be split while it runs: %s", self._work.name, error)
-            self._unmovable = True
-            return None
-        return primary, residuals
-
-    def _returned(self, attempt: Attempt, message: Returned, now: float) -> None:
-        """Put unstarted work items back into the lane's queue."""
-        self._answered(attempt)
-        if not attempt.alone():
-            self._send(attempt.name, Verdict(False))
-            return
-        if not attempt.given.keys() >= set(message.item_ids):
-            raise ProtocolError(f"lane {attempt.lane.number} gives back work items that it was not given.")
-        for item_id in message.item_ids:
-            attempt.lane.queue.push(self._work.ledger.release(attempt.lane.number, item_id))
-        attempt.has_returned()
-        self._send(attempt.name, Verdict(True))
-        self._stealing.rank(attempt, now)  # `settle` then moves half of it to an idle attempt
-
-    def _segment_done(self, attempt: Attempt, message: SegmentDone, now: float) -> None:
-        if self.segments is None:
-            raise ProtocolError(f"lane {attempt.lane.number} commits a segment, and the run is not saved.")
-        self.segments.commit(attempt, message, now)
+    def _pace(self, attempt: Attempt, message: AskStart | Refused, now: float) -> None:
+        self._pacing.received(attempt.name, message, now)
 
     # Reports.
 
@@ -417,7 +286,7 @@ class Coordinator:
 
     def sealed(self) -> bool:
         """Return whether all lanes are sealed and the tiling is proven."""
-        return not (self._failed or self._assignment.unsealed)
+        return not (self._failed or self.policy.unsealed)
 
     def progress(self, now: float) -> RunProgress:
         """Return how far the run is."""
@@ -425,12 +294,4 @@ class Coordinator:
 
     def report(self, now: float) -> RunReport:
         """Return what has been done so far."""
-        return self._statistics.report(now, self._pacing.used())
-
-
-def _lost_too_often(name: str, item: WorkItem) -> StageError:
-    return StageError(
-        f"{name}: {MOST_LOSSES} workers or executors in a row were lost while they had {show(item.restriction)} of "
-        f"element {show(item.element)} to do. It may be what ends them, by its memory for example. What is committed "
-        f"stays so; make the same call again with the cause mended, or with StagedRunner() and on_failure='quarantine'."
-    )
+        return self._statistics.report(now, self.policy.lanes(), self._pacing.used())

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import math
-import operator
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -39,7 +38,6 @@ from sdf.execution.work_items import (
     STAYS,
     TOO_LITTLE,
     UNTOLD,
-    Ran,
     WorkItem,
 )
 from sdf.lanes.heartbeat import HeartbeatSchedule
@@ -83,8 +81,6 @@ class Waiting(Enum):
 
 
 WAIT, CLOSE = Waiting.WAIT, Waiting.CLOSE
-
-_fields = operator.attrgetter(*(field.name for field in attrs.fields(Ran)))
 
 
 class Lane:
@@ -229,10 +225,8 @@ class Lane:
     def _ready(self) -> Ready:
         done = self._executor
         ran, slow = done.take_report()
-        blocks = tuple((block.item_id, block.position, block.seconds, block.row) for block in slow)
-        return Ready(
-            done.records, done.items, done.units, done.seconds, tuple(map(_fields, ran)), blocks, self._tagged()
-        )
+        rows, blocks = tuple(map(attrs.astuple, ran)), tuple(map(attrs.astuple, slow))
+        return Ready(done.records, done.items, done.units, done.seconds, rows, blocks, self._tagged())
 
     def _start(self, item: WorkItem, *, whole: bool) -> Running:
         self._accepted_residuals, self._whole, self._ending = 0, whole, False

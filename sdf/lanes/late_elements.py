@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
+import attrs
+
 from sdf.execution.expansion import Expanded
 from sdf.lanes.assignment import Assignment
 from sdf.lanes.attempts import LaneState
@@ -16,6 +18,7 @@ from sdf.scheduling.work_queue import WorkQueue
 __all__ = ["LateElements"]
 
 
+@attrs.frozen(eq=False)
 class LateElements:
     """See the module's docstring.
 
@@ -26,11 +29,10 @@ class LateElements:
         assignment: sends them what they run.
     """
 
-    def __init__(self, work: RunState, lanes: Sequence[LaneState], stealing: Stealing, assignment: Assignment) -> None:
-        self._work = work
-        self._lanes = lanes
-        self._stealing = stealing
-        self._assignment = assignment
+    _work: RunState
+    _lanes: Sequence[LaneState]
+    _stealing: Stealing
+    _assignment: Assignment
 
     def enter(self, elements: Iterable[Expanded], now: float) -> None:
         """Enter elements into the state of the run, and queue their work items at lanes that are not sealed."""

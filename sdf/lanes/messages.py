@@ -334,20 +334,14 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {  # by type, as written in the class
     ),
     "tuple[tuple[int, str, float, int], ...]": _all(_row(_int, _str, _float, _int)),
 }
-_FROM_LANE: dict[str, tuple[Any, list[str], list[Callable[[Any], Any]]]] = {
-    kind.__name__: (
-        kind,
-        [field.name for field in attrs.fields(kind)],
-        [_CHECKS[str(field.type)] for field in attrs.fields(kind)],
-    )
-    for kind in get_args(FromLane)
+_FROM_LANE: dict[str, tuple[Any, list[Callable[[Any], Any]]]] = {
+    kind.__name__: (kind, [_CHECKS[str(field.type)] for field in attrs.fields(kind)]) for kind in get_args(FromLane)
 }
 
 
 def write(message: FromLane) -> bytes:
     """Return a lane's message as JSON."""
-    name = type(message).__name__
-    return json.dumps([name, *(getattr(message, field) for field in _FROM_LANE[name][1])]).encode()
+    return json.dumps([type(message).__name__, *attrs.astuple(message, recurse=False)]).encode()
 
 
 def read(payload: bytes) -> FromLane:
@@ -358,7 +352,7 @@ def read(payload: bytes) -> FromLane:
     """
     try:
         name, *values = json.loads(payload.decode())
-        kind, _, checks = _FROM_LANE[name]
+        kind, checks = _FROM_LANE[name]
         message: FromLane = kind(*[check(value) for check, value in zip(checks, values, strict=True)])
     except Exception as error:  # the payload may hold anything
         raise ProtocolError(f"not a message: {show(payload)} ({type(error).__name__}: {error})") from error

@@ -21,20 +21,19 @@ class Statistics:
     Args:
         work: the work of the run.
         lanes: the lanes of the run.
-        saves: whether lanes commit their work in segments.
 
     Attributes:
+        left: of a saved run, what attempts have committed that have ended before their lanes were sealed.
         retries: how often an unsealed lane began again after it had lost its attempts; in a saved run, how often an
             attempt was lost with work that it had not committed.
         replays: how often a sealed lane was run again.
         refusals: the reasons why victims declined, each with how often.
     """
 
-    def __init__(self, work: RunState, lanes: Sequence[LaneState], *, saves: bool = False) -> None:
+    def __init__(self, work: RunState, lanes: Sequence[LaneState]) -> None:
         self._work = work
         self._lanes = lanes
-        self._saves = saves
-        self._left: list[tuple[TaskRun, Iterable[Ran], tuple[SlowBlock, ...]]] = []
+        self.left: list[tuple[TaskRun, Iterable[Ran], tuple[SlowBlock, ...]]] = []
         self._seconds = self._began = 0.0
         self._slots: list[tuple[float, int]] = []  # active seconds, number of attempts connected from then on
         self._ended = False
@@ -52,10 +51,10 @@ class Statistics:
         if connected == 0:
             self._seconds = self._slots[-1][0]
 
-    def left(self, attempt: Attempt) -> None:
+    def has_left(self, attempt: Attempt) -> None:
         """Note what an attempt of a saved run has committed that has ended before its lane was sealed."""
         if (run := attempt.committed_run()) is not None:
-            self._left.append((*run, attempt.slow))
+            self.left.append((*run, attempt.slow))
 
     def _active_seconds(self, now: float) -> float:
         """Return the seconds with an attempt connected; the time between two actions does not count."""
@@ -79,11 +78,10 @@ class Statistics:
             splits=self._work.splits,
         )
 
-    def report(self, now: float, rate_limits: tuple[tuple[str, float, int, int], ...]) -> RunReport:
-        """Return what has been done so far; ``rate_limits`` as in `RunReport`."""
+    def report(self, now: float, lanes: int, rate_limits: tuple[tuple[str, float, int, int], ...]) -> RunReport:
+        """Return what has been done so far; ``lanes`` and ``rate_limits`` as in `RunReport`."""
         sealed = [(lane.sealed, lane.ran.values(), lane.slow) for lane in self._lanes if lane.sealed is not None]
-        runs = sorted([*sealed, *self._left], key=lambda run: run[0].task)
-        begun = sum(lane.begun for lane in self._lanes) + len(self._left) if self._saves else 0
+        runs = sorted([*sealed, *self.left], key=lambda run: run[0].task)
         return RunReport(
             name=self._work.name,
             elements=self._work.ledger.elements(),
@@ -101,7 +99,7 @@ class Statistics:
             refusals=tuple(self.refusals.most_common()),
             slots_over_time=tuple(self._slots),
             runner="LiveRunner",
-            lanes=begun or len(self._lanes),
+            lanes=lanes,
             rate_limits=rate_limits,
         )
 

@@ -30,7 +30,7 @@ from sdf.lanes.messages import (
     StealRequest,
     Wait,
 )
-from sdf.lanes.segments import RaisedError
+from sdf.lanes.segmented import RaisedError
 from sdf.lanes.stealing import Stealing
 from sdf.lanes.wire import MOST_BYTES_ASSIGNED
 from sdf.model.restrictions import OffsetRange
@@ -454,7 +454,7 @@ def test_what_a_lost_attempt_has_committed_is_not_run_again_and_all_else_is():
     assert run.segments == [[first.id]]
     assert [item.id for item in run.given(1)] == [second.id]
     assert run.coordinator.report(0.5).retries == 1
-    assert run.coordinator.segments.lost_seconds == pytest.approx(0.1)
+    assert run.coordinator.policy.lost_seconds == pytest.approx(0.1)
 
 
 def test_once_an_attempt_is_lost_all_hear_that_segments_are_shorter():
@@ -591,7 +591,7 @@ def test_an_attempt_is_told_to_leave_once():
     run.coordinator.lost(0, 0.2)
     run.coordinator.leave(0)
     assert len(run.of(0, Leave)) == 1
-    assert run.coordinator.segments.departed == 1
+    assert run.coordinator.policy.departed == 1
 
 
 def test_a_retry_of_an_attempt_that_has_left_is_not_counted_when_it_leaves():
@@ -601,7 +601,7 @@ def test_a_retry_of_an_attempt_that_has_left_is_not_counted_when_it_leaves():
         run.coordinator.connected(name, Hello(0, "worker", 0.0, 5, attempt, name), 0.0)
         run.coordinator.received(name, Bye(), 0.1)
         run.coordinator.lost(name, 0.1)
-    assert run.coordinator.segments.departed == 1
+    assert run.coordinator.policy.departed == 1
 
 
 def test_work_that_was_lost_with_ten_attempts_in_a_row_fails_the_run():

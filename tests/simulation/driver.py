@@ -240,15 +240,15 @@ class LanesDriver:
         ledger.prove()
 
     def _round(self):
-        clock, segments, over_at = self.world.clock, self.coordinator.segments, None
-        replaced = segments.departed
+        clock, policy, over_at = self.world.clock, self.coordinator.policy, None
+        replaced = policy.departed
         self._start_lanes(self.world.plan.lanes)
         while self._jobs:
             clock.run(self._job_has_ended, clock.now + LOOK_SECONDS)
             self._end_jobs()
-            if segments.departed > replaced:
-                self._start_lanes(segments.departed - replaced)
-                replaced = segments.departed
+            if policy.departed > replaced:
+                self._start_lanes(policy.departed - replaced)
+                replaced = policy.departed
             if self.coordinator.attempts() or self.work.ledger.uncommitted():
                 over_at = None
             elif over_at is None:

@@ -11,10 +11,11 @@ from sdf.execution.bulk.table import Table
 from sdf.execution.executor import Executor
 from sdf.lanes import lane
 from sdf.lanes import stealing as balance
-from sdf.lanes.assignment import Assignment
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.late_elements import LateElements
 from sdf.lanes.messages import Sealed
+from sdf.lanes.replayed import Replayed
+from sdf.lanes.segmented import Segmented
 from sdf.quarantine import suspects
 from sdf.quarantine.failures import WITHDRAWN
 from sdf.saving.history import History
@@ -30,11 +31,12 @@ SEGMENT = "a segment holds other records|ProtocolError|LedgerError|not exactly o
 
 
 def sealing_removed(patch):
-    def seal(self, attempt, now):
+    def ends(self, attempt, now):
         self._stealing.ends(attempt)
         self._send(attempt.name, Sealed())
+        return []
 
-    patch.setattr(Assignment, "_seal", seal)
+    patch.setattr(Replayed, "ends", ends)
 
 
 def stealing_from_doubled_lanes(patch):
@@ -166,14 +168,8 @@ def a_committed_segment_stays_with_its_lane(patch):
 
 def a_late_attempt_shares_a_lane(patch):
     """Each attempt must be an owner of its own."""
-    connected = Coordinator.connected
-
-    def connect(self, name, hello, now):
-        segments, self.segments = self.segments, None
-        connected(self, name, hello, now)
-        self.segments = segments
-
-    patch.setattr(Coordinator, "connected", connect)
+    patch.setattr(Segmented, "lane_of", Replayed.lane_of)
+    patch.setattr(Segmented, "connects", Replayed.connects)
 
 
 def deferred_work_stays_at_a_lane_without_an_attempt(patch):

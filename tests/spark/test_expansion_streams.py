@@ -239,7 +239,9 @@ def test_elements_that_are_expanded_again_get_a_slot(start_spark, tmp_path, monk
     monkeypatch.setattr(runner_module, "slot_counter", lambda sc: lambda: 2)  # as if an executor was lost since
     freed = []
     free = Assignment.frees_slot
-    monkeypatch.setattr(Assignment, "frees_slot", lambda self, now: freed.append(self.unsealed) or free(self, now))
+    monkeypatch.setattr(
+        Assignment, "frees_slot", lambda self, now: freed.append(self._policy.unsealed) or free(self, now)
+    )
     for attempt in range(5):  # the new try of the last element may get the slot before a lane does
         folder = tmp_path / f"{attempt}"
         folder.mkdir()

@@ -87,7 +87,7 @@ MUTANTS = {
         LIVE + "test_the_report",
     ),
     "a replay of a lane that gives something else is believed": (
-        "lanes/assignment.py",
+        "lanes/replayed.py",
         "if (records, tagged) != (lane.sealed.records, lane.tagged):",
         "if False:",
         LIVE + "test_a_process_that_is_not_deterministic_is_found_out",
@@ -141,7 +141,7 @@ MUTANTS = {
         "spark/test_outputs_outside_claims.py",
     ),
     "records are compared in total, not by tag": (
-        "lanes/assignment.py",
+        "lanes/replayed.py",
         "if (records, tagged) != (lane.sealed.records, lane.tagged):",
         "if records != lane.sealed.records:",
         LIVE + "test_tags_that_are_made_up_anew_are_found_out",
@@ -308,9 +308,9 @@ MUTANTS = {
         "simulation/test_seeds.py::test_every_record_exactly_once_whatever_happens_when",
     ),
     "a second attempt at a lane of a saved run shares its work": (
-        "lanes/coordinator.py",
-        "        if self.segments is not None and not (known and not self._lanes[hello.lane].begun):\n",
-        "        if not known:\n",
+        "lanes/segmented.py",
+        "        if 0 <= hello.lane < len(self._lanes) and not self._lanes[hello.lane].begun:\n",
+        "        if 0 <= hello.lane < len(self._lanes):\n",
         SAVED + "test_a_second_attempt_at_a_lane_of_a_saved_run_has_work_of_its_own",
     ),
     "what a lost attempt had deferred is waited for by nobody": (

@@ -24,7 +24,7 @@ from sdf.errors import LedgerError, SdfError
 from sdf.execution.expansion import Expanded
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import Fail, FromLane, Hello, ToLane
-from sdf.lanes.segments import RaisedError
+from sdf.lanes.segmented import RaisedError
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
 from sdf.spark.jobs import WorkerTraceback
@@ -148,14 +148,6 @@ class ContainedRun:
         """Have the server's thread tell these attempts to leave, soon (`Coordinator.leave`)."""
         for name in names:
             self._soon.put(partial(self.coordinator.leave, name))
-
-    def departed(self) -> int:
-        """See `Segments`; 0 unless the run is saved."""
-        return 0 if self.coordinator.segments is None else self.coordinator.segments.departed
-
-    def lost_seconds(self) -> float:
-        """See `Segments`; 0 unless the run is saved."""
-        return 0.0 if self.coordinator.segments is None else self.coordinator.segments.lost_seconds
 
     def uncommitted_seconds(self) -> float:
         """See `Coordinator.uncommitted_seconds`."""

@@ -32,6 +32,7 @@ _GONE_SECONDS = 30.0  # in which an attempt of a job that has ended is gone; one
 _COUNT_SECONDS = 10.0  # slots are counted so long after executors have changed: Spark's counts may lag behind
 
 
+@attrs.define(eq=False, slots=False)
 class Rounds:
     """Runs the lanes of a saved run until all work is committed.
 
@@ -58,35 +59,26 @@ class Rounds:
         display: shows the progress, or None.
     """
 
-    def __init__(
-        self,
-        sc: SparkContext,
-        task: SaveLaneTask,
-        lanes: int,
-        grows: bool,
-        work: RunState,
-        served: ContainedRun,
-        saving: Saving,
-        payload: Payload,
-        display: Display | None,
-    ) -> None:
-        self._sc = sc
-        self._task = task
-        self._lanes = lanes
-        self._grows = grows
-        self._work = work
-        self._served = served
-        self._saving = saving
-        self._display = display
+    _sc: SparkContext
+    _task: SaveLaneTask
+    _lanes: int
+    _grows: bool
+    _work: RunState
+    _served: ContainedRun
+    _saving: Saving
+    _payload: Payload
+    _display: Display | None
+
+    def __attrs_post_init__(self) -> None:
         self._events: queue.SimpleQueue[Ended] = queue.SimpleQueue()
-        self._jobs = Jobs(sc, payload.run_id, self._events)
-        self._count_slots = slot_counter(sc)
-        self._per_slot = 2 if sc.getConf().get("spark.dynamicAllocation.enabled") == "true" else 1
-        self._executors = Executors(sc)
-        self._slots = lanes
+        self._jobs = Jobs(self._sc, self._payload.run_id, self._events)
+        self._count_slots = slot_counter(self._sc)
+        self._per_slot = 2 if self._sc.getConf().get("spark.dynamicAllocation.enabled") == "true" else 1
+        self._executors = Executors(self._sc)
+        self._slots = self._lanes
         self._running = self._started = 0  # jobs; lanes, without those that took the place of others
-        self._idle_rounds, self._left = 0, work.ledger.uncommitted()
-        self._done = len(work.ledger) - self._left
+        self._idle_rounds, self._left = 0, self._work.ledger.uncommitted()
+        self._done = len(self._work.ledger) - self._left
         self._over_at: float | None = None  # when it was first seen that nothing is left to do
 
     def run(self) -> RunReport:
@@ -104,7 +96,7 @@ class Rounds:
                 if self._left:
                     log.info("%s: the lanes have ended with %d work items left", self._work.name, self._left)
             self._work.ledger.prove()
-            self._saving.pulse(0.0, self._served.lost_seconds())
+            self._saving.pulse(0.0, self._served.coordinator.policy.lost_seconds)
         except BaseException:
             self._jobs.cancel()
             raise
@@ -115,17 +107,17 @@ class Rounds:
         return attrs.evolve(
             self._served.report(),
             executors=tuple(self._executors.events),
-            lost_seconds=self._served.lost_seconds(),
+            lost_seconds=self._served.coordinator.policy.lost_seconds,
         )
 
     def _run_round(self) -> None:
         self._started = 0
         self._slots = self._count_slots()
         self._start(max(self._lanes, self._slots) if self._grows else self._lanes)
-        replaced, self._over_at = self._served.departed(), None
+        replaced, self._over_at = self._served.coordinator.policy.departed, None
         while self._running:
             self._wait()
-            before, replaced = replaced, self._served.departed()
+            before, replaced = replaced, self._served.coordinator.policy.departed
             if replaced > before:
                 self._start(replaced - before, replaces=True)
             attempts = self._served.attempts()
@@ -165,7 +157,7 @@ class Rounds:
 
     def _wait(self) -> None:
         """Look after the log and the progress; wait a little for the end of a job."""
-        self._saving.pulse(self._served.uncommitted_seconds(), self._served.lost_seconds())
+        self._saving.pulse(self._served.uncommitted_seconds(), self._served.coordinator.policy.lost_seconds)
         if self._display is not None:
             self._display.show(self._served.progress())
         try:
