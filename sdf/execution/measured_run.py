@@ -231,7 +231,11 @@ class Running:
         return self._clock() - self._marks[-1][0]
 
     def halve(self) -> bool:
-        """Split so that both sides are estimated to take equally long from now; return whether it was split."""
+        """Split so that both sides are estimated to take equally long from now; return whether it was split.
+
+        ``rest`` is the work left with the block that runs, of which about ``ahead`` is done. Both sides take equally
+        long if kept - ahead = rest - kept. So kept = (rest + ahead) / 2; ``nearest`` rounds it if work is whole blocks.
+        """
         (_, rest), cost = self._progress(), self._cost()
         fraction = 0.5
         if rest and cost and self._scale:

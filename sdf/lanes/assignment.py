@@ -19,6 +19,7 @@ from sdf.execution.work_items import WorkItem
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.messages import Assign, Fail, Heartbeat, StealRequest, ToLane
 from sdf.lanes.policy import Policy
+from sdf.lanes.steal_policy import takes
 from sdf.lanes.stealing import Stealing
 from sdf.scheduling.run_state import RunState
 from sdf.serialization.pickling import TooLongError
@@ -155,10 +156,10 @@ class Assignment:
     def _move(self, victim: Attempt, thief: Attempt, now: float) -> None:
         """Move about half of the victim's seconds left from its lane's queue to the thief's, at least one work item."""
         queue, wanted, moved = victim.lane.queue, self._stealing.seconds_left(victim) / 2, 0.0
-        while len(queue) and (moved < wanted or not moved):
+        while len(queue) and takes(moved, wanted):
             item = queue.pop()
             seconds = self._work.costs.seconds_of(item)
-            if moved and moved + seconds / 2 > wanted:
+            if not takes(moved, wanted, seconds):
                 queue.push(item)
                 break
             thief.lane.queue.push(item)

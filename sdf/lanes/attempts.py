@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from sdf.execution.work_items import Ran, SlowBlock, WorkItem, slowest
+from sdf.lanes import steal_policy
 from sdf.lanes.messages import MOST_ITEMS, Heartbeat, Hello, ProtocolError, Raised, Ready
 from sdf.reporting.run_facts import TaskRun
 from sdf.scheduling.ledger import Ledger
@@ -151,10 +152,9 @@ class Attempt:
         return self.lane.sealed is None and len(self.lane.attempts) == 1
 
     def can_give(self) -> bool:
-        """Return whether it can give work now, going by its last heartbeat and its lane's queue."""
-        heartbeat = self.heartbeat
-        runs = heartbeat is not None and not self.declined and (heartbeat.splittable or heartbeat.unstarted > 0)
-        return self.alone() and self.requested_at is None and (runs or len(self.lane.queue) > 0)
+        """Return whether it can give work now, and has no steal request to answer."""
+        told = None if self.declined else self.heartbeat
+        return self.alone() and self.requested_at is None and steal_policy.can_give(told, len(self.lane.queue))
 
     def units_done(self) -> float:
         """Return the units that it has done, from its last message."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import math
+import operator
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -38,6 +39,7 @@ from sdf.execution.work_items import (
     STAYS,
     TOO_LITTLE,
     UNTOLD,
+    Ran,
     WorkItem,
 )
 from sdf.lanes.heartbeat import HeartbeatSchedule
@@ -65,6 +67,7 @@ from sdf.lanes.messages import (
     Wait,
 )
 from sdf.lanes.pacing import LaneStartTimes
+from sdf.lanes.steal_policy import is_worth_cutting
 from sdf.model.dofn import DoFn
 from sdf.serialization.values import Parts
 
@@ -81,6 +84,8 @@ class Waiting(Enum):
 
 
 WAIT, CLOSE = Waiting.WAIT, Waiting.CLOSE
+
+_fields = operator.attrgetter(*(field.name for field in attrs.fields(Ran)))
 
 
 class Lane:
@@ -225,7 +230,7 @@ class Lane:
     def _ready(self) -> Ready:
         done = self._executor
         ran, slow = done.take_report()
-        rows, blocks = tuple(map(attrs.astuple, ran)), tuple(map(attrs.astuple, slow))
+        rows, blocks = tuple(map(_fields, ran)), tuple(map(attrs.astuple, slow))
         return Ready(done.records, done.items, done.units, done.seconds, rows, blocks, self._tagged())
 
     def _start(self, item: WorkItem, *, whole: bool) -> Running:
@@ -358,9 +363,7 @@ class Lane:
         return UNTOLD
 
     def _is_worth(self, running: Running) -> bool:
-        """Return whether half of the seconds left is at least the requested minimum and the seconds to open a piece."""
-        half = running.seconds_left_at_most() / 2
-        return half >= max(self._min_piece_seconds, running.opening_seconds() or 0.0)
+        return is_worth_cutting(running.seconds_left_at_most(), self._min_piece_seconds, running.opening_seconds())
 
     def _judged(self, accepted: bool) -> None:
         if isinstance(self._offer, Returned):

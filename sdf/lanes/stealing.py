@@ -1,10 +1,8 @@
-"""Work stealing: which lane is the victim, which idle attempt is the thief, and which idle attempts end.
+"""Stealing: ranks the victims and the thieves of `sdf.lanes.steal_policy`, and says which idle attempts end.
 
 These decisions change only how long a run takes; the coordinator keeps it correct. The seconds left of an attempt are
 an estimate: from its last heartbeat for what it runs, and from measured costs for the queue of its lane.
 
-- The victim is the attempt with the most seconds left, if these make at least two of the smallest pieces.
-- The thief is the attempt that has been idle longest.
 - An idle attempt holds a slot. It ends after ``patience_seconds``, or at once if no attempt has work.
 - The lanes of a job start one after the other. Idle attempts wait `_START_SECONDS` for them. Then they take over the
   queues of lanes that never had an attempt, as these may be waiting for slots. If only one lane has begun, its idle
@@ -22,6 +20,7 @@ from collections.abc import Hashable, Iterator
 from itertools import islice, takewhile
 
 from sdf.lanes.attempts import Attempt, LaneState
+from sdf.lanes.steal_policy import is_worth_asking, seconds_left
 from sdf.scheduling.cost_model import CostModel
 
 __all__ = ["Stealing"]
@@ -132,10 +131,7 @@ class Stealing:
 
     def seconds_left(self, attempt: Attempt) -> float:
         """Return the estimated seconds of an attempt's running and unstarted work items and of its lane's queue."""
-        running, heartbeat = 0.0, attempt.heartbeat
-        if heartbeat is not None:
-            running = heartbeat.seconds_left + heartbeat.unstarted * self._costs.mean_of_items()
-        return running + attempt.lane.queue.seconds()
+        return seconds_left(attempt.heartbeat, self._costs.mean_of_items(), attempt.lane.queue.seconds())
 
     def rank(self, attempt: Attempt, now: float | None = None) -> None:
         """Rank an attempt among the victims by its expected end, or drop it; with ``now``, estimate the end again."""
@@ -192,11 +188,11 @@ class Stealing:
         return None if thief is None or victim is None else (victim, thief)
 
     def _victim(self, now: float) -> Attempt | None:
-        """Return the attempt with the most seconds left, if these make two of the smallest pieces."""
+        """Return the attempt with the most seconds left, if it is worth asking."""
         while self._ends:
             entry = self._ends[0]
             if self._is_valid(entry) and entry[2].can_give():
-                return entry[2] if -entry[0] - now >= 2 * self._min_piece_seconds else None
+                return entry[2] if is_worth_asking(-entry[0] - now, self._min_piece_seconds) else None
             heapq.heappop(self._ends)
         return None
 
