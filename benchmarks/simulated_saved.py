@@ -30,7 +30,7 @@ class SavedLane(SimulatedLane):
         self.goes_on()  # what ran may have been cut, as the segment is over
 
     def further_looks(self):
-        return (self.lane.segment_ends,)
+        return (self.lane.segment.ends,)
 
     def _outputs(self):
         closing_seconds = self.simulation.closing_seconds

@@ -26,30 +26,12 @@ from typing import Any
 from sdf.errors import LedgerError
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import Outcome, WorkItem
+from sdf.lanes import messages
 from sdf.lanes.assignment import Assignment
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.delayed_work import DelayedWork
 from sdf.lanes.handover import Handover
 from sdf.lanes.late_elements import LateElements
-from sdf.lanes.messages import (
-    AskStart,
-    Bye,
-    Declined,
-    Fail,
-    FromLane,
-    Heartbeat,
-    Hello,
-    Leave,
-    ProtocolError,
-    Raised,
-    Ready,
-    Refused,
-    Returned,
-    SegmentDone,
-    Split,
-    ToLane,
-    Wait,
-)
 from sdf.lanes.pacing import Pacing
 from sdf.lanes.policy import Policy
 from sdf.lanes.replayed import Replayed
@@ -96,10 +78,10 @@ class Coordinator:
         work: RunState,
         shares: list[list[WorkItem]],
         *,
-        send: Callable[[Hashable, ToLane], None],
+        send: Callable[[Hashable, messages.ToLane], None],
         min_piece_seconds: float,
         patience_seconds: float,
-        saved: Callable[[list[int], SegmentDone], None] | None = None,
+        saved: Callable[[list[int], messages.SegmentDone], None] | None = None,
         commit_seconds: float = math.inf,
         limits: Iterable[RateLimit] = (),
         more_comes: bool = False,
@@ -131,16 +113,16 @@ class Coordinator:
         self._late = LateElements(work, self._lanes, self._stealing, self._assignment)
         handover = Handover(work, self._stealing, self._statistics, self._delayed, self._assignment, send)
         self._handlers: dict[type, Callable[[Attempt, Any, float], None]] = {
-            Ready: self._ready,
-            Heartbeat: self._heartbeat,
-            Split: handover.split,
-            Returned: handover.returned,
-            Declined: handover.declined,
-            AskStart: self._pace,
-            Refused: self._pace,
-            SegmentDone: self.policy.commits,
-            Raised: lambda attempt, message, now: attempt.fails(message),
-            Bye: self.policy.says_bye,
+            messages.Ready: self._ready,
+            messages.Heartbeat: self._heartbeat,
+            messages.Split: handover.split,
+            messages.Returned: handover.returned,
+            messages.Declined: handover.declined,
+            messages.AskStart: self._pace,
+            messages.Refused: self._pace,
+            messages.SegmentDone: self.policy.commits,
+            messages.Raised: lambda attempt, message, now: attempt.fails(message),
+            messages.Bye: self.policy.says_bye,
         }
         self._stealing.more_comes = more_comes
 
@@ -159,12 +141,12 @@ class Coordinator:
         """See `Assignment.frees_slot`."""
         self._assignment.frees_slot(now)
 
-    def connected(self, name: Hashable, hello: Hello, now: float) -> None:
+    def connected(self, name: Hashable, hello: messages.Hello, now: float) -> None:
         """An attempt has sent `Hello`; ``name`` is unique."""
         try:
             lane = self.policy.lane_of(hello)
         except LedgerError as error:
-            self._send(name, Fail(error))
+            self._send(name, messages.Fail(error))
             return
         attempt = self._attempts[name] = Attempt(
             name, lane, hello, given_at=now, committed_at=now, commit_every=self._commit_seconds
@@ -190,20 +172,20 @@ class Coordinator:
         """Give delayed work of lanes without an attempt to a lane that has one."""
         self._delayed.adopt(next((each.lane for each in self._attempts.values() if each.lane.sealed is None), None))
 
-    def received(self, name: Hashable, message: FromLane, now: float) -> None:
+    def received(self, name: Hashable, message: messages.FromLane, now: float) -> None:
         """An attempt has sent a message. If the message is impossible, this attempt fails and nothing else changes."""
         attempt = self._attempts.get(name)
         if attempt is None:
             return
         try:
-            if isinstance(message, Hello):
-                raise ProtocolError(f"lane {attempt.lane.number} said hello twice.")
+            if isinstance(message, messages.Hello):
+                raise messages.ProtocolError(f"lane {attempt.lane.number} said hello twice.")
             self._handlers[type(message)](attempt, message, now)
-            if isinstance(message, (AskStart, Refused)):  # who runs what stays as it is
+            if isinstance(message, (messages.AskStart, messages.Refused)):  # who runs what stays as it is
                 return
-        except ProtocolError as error:
+        except messages.ProtocolError as error:
             log.warning("%s: lane %d: %s", self.name, attempt.lane.number, error)
-            self._send(name, Fail(LedgerError(str(error))))
+            self._send(name, messages.Fail(LedgerError(str(error))))
         self._assignment.settle(now)
 
     def lost(self, name: Hashable, now: float) -> None:
@@ -225,7 +207,7 @@ class Coordinator:
         if attempt is not None and not (attempt.told_to_leave or attempt.closed):
             attempt.leaves()
             log.info("%s: lane %d on %s is told to leave", self.name, attempt.lane.number, attempt.hello.worker)
-            self._send(name, Leave())
+            self._send(name, messages.Leave())
 
     def tick(self, now: float) -> None:
         """Time has passed; to be called often while `waiting`."""
@@ -237,7 +219,7 @@ class Coordinator:
         if now - self._waited_at >= WAIT_EVERY_SECONDS:
             self._waited_at = now
             for attempt in self._stealing.idle():
-                self._send(attempt.name, Wait())
+                self._send(attempt.name, messages.Wait())
         self._assignment.settle(now)
 
     def waiting(self) -> bool:
@@ -252,23 +234,23 @@ class Coordinator:
 
     # Messages.
 
-    def _ready(self, attempt: Attempt, message: Ready, now: float) -> None:
+    def _ready(self, attempt: Attempt, message: messages.Ready, now: float) -> None:
         items, size, seconds = attempt.ready(message, now, len(self._work.ledger))
         self._work.costs.observe(Outcome(items, (), size, seconds))
         if self.policy.goes_on(attempt):
             self._assignment.next(attempt, now)
 
-    def _heartbeat(self, attempt: Attempt, message: Heartbeat, now: float) -> None:
+    def _heartbeat(self, attempt: Attempt, message: messages.Heartbeat, now: float) -> None:
         self._work.costs.learn(message.item_id, message.units, message.seconds)
         attempt.on_heartbeat(message)
         self._stealing.rank(attempt, now)
 
-    def _pace(self, attempt: Attempt, message: AskStart | Refused, now: float) -> None:
+    def _pace(self, attempt: Attempt, message: messages.AskStart | messages.Refused, now: float) -> None:
         self._pacing.received(attempt.name, message, now)
 
     # Reports.
 
-    def attempts(self) -> list[tuple[Hashable, Hello]]:
+    def attempts(self) -> list[tuple[Hashable, messages.Hello]]:
         """Return the connected attempts, each by its name and with its first message."""
         return [(name, attempt.hello) for name, attempt in self._attempts.items()]
 

@@ -42,30 +42,9 @@ from sdf.execution.work_items import (
     Ran,
     WorkItem,
 )
+from sdf.lanes import messages
 from sdf.lanes.heartbeat import HeartbeatSchedule
-from sdf.lanes.messages import (
-    MOST_RESIDUALS,
-    Assign,
-    Bye,
-    CommitEvery,
-    Declined,
-    Fail,
-    Flush,
-    FromLane,
-    Heartbeat,
-    Leave,
-    ProtocolError,
-    Ready,
-    Returned,
-    Sealed,
-    SegmentDone,
-    Split,
-    StartIn,
-    StealRequest,
-    ToLane,
-    Verdict,
-    Wait,
-)
+from sdf.lanes.open_segment import OpenSegment
 from sdf.lanes.pacing import LaneStartTimes
 from sdf.lanes.steal_policy import is_worth_cutting
 from sdf.model.dofn import DoFn
@@ -102,6 +81,7 @@ class Lane:
     Attributes:
         changed: notified when `advance` may return something new.
         heartbeats: when the next heartbeat is due.
+        segment: what the attempt has not committed.
         start_times: of calls to servers that have a rate limit.
     """
 
@@ -111,7 +91,7 @@ class Lane:
         *,
         side_inputs: Mapping[str, Any] | None = None,
         clock: Callable[[], float],
-        send: Callable[[FromLane], None],
+        send: Callable[[messages.FromLane], None],
         tagged: Callable[[], tuple[int, ...]] = tuple,
         segment_seconds: float = math.inf,
     ) -> None:
@@ -127,7 +107,7 @@ class Lane:
         self._mine: list[tuple[float, WorkItem]] = []  # refused residuals, each with its due time; the last is next
         self._kept = 0
         self._deferrals = Deferrals(type(fn).__name__)
-        self._offer: Split | Returned | None = None  # waits for its verdict
+        self._offer: messages.Split | messages.Returned | None = None  # waits for its verdict
         self._offered: list[WorkItem] = []
         self._asked = False  # sent `Ready`, and got no answer yet
         self._sealed = False
@@ -136,13 +116,8 @@ class Lane:
         self.heartbeats = HeartbeatSchedule(clock())
         self._declined_at: tuple[Any, ...] | None = None
         self._min_piece_seconds = 0.0  # as in the last steal request
-        self._segment_seconds = segment_seconds
-        self._segment: list[WorkItem] = []  # the work items run in this segment, each cut to what was run of it
-        self._segment_began = self._closing_since = clock()
-        self._reopening_seconds = 0.0  # what this segment cut takes to open again
-        self._segment_ids: list[int] = []  # those of them that the driver knows, and still counts as this lane's
+        self.segment = OpenSegment(clock, segment_seconds)
         self._flush = False
-        self._ending = False  # what runs was split so that the segment can end
         self._leaving = self._left = False  # told to end; has said so to the coordinator
 
     # The task's thread.
@@ -163,7 +138,7 @@ class Lane:
                 return WAIT
             if not self._mine and self._is_over():
                 self._flush = False
-                self._closing_since = self._clock()
+                self.segment.closes()
                 return CLOSE
             if self._leaving and not self._mine:
                 return self._leave()
@@ -184,9 +159,9 @@ class Lane:
 
     def _is_over(self) -> bool:
         """Return whether the segment has run something and must be closed now."""
-        if not self._segment_ids:
+        if not self.segment.ids:
             return False
-        return self._clock() >= self.segment_ends or self._leaving or (self._flush and not self._queue)
+        return self._clock() >= self.segment.ends or self._leaving or (self._flush and not self._queue)
 
     def leave(self) -> None:
         """In a saved run: end the attempt as soon as possible; what it has run is committed. For a signal handler."""
@@ -198,45 +173,33 @@ class Lane:
             return None
         if not self._left:
             said, self._left, self._asked = self._asked, True, True
-            self._send(Bye())
+            self._send(messages.Bye())
             if not said:
                 self._send(self._ready())  # what it has run, for the report
         return WAIT
 
-    @property
-    def segment_ends(self) -> float:
-        """When the seconds of the segment are over, by the lane's clock."""
-        return self._segment_began + self._segment_seconds
-
-    def segment_done(self, messages: tuple[Any, ...], records: tuple[int, ...]) -> None:
-        """Tell the coordinator that the sinks have written the segment; call it when `advance` gives nothing to run.
-
-        If all of the segment was deferred before a claim, it is empty, and there is nothing to tell.
-        """
+    def segment_done(self, written: tuple[Any, ...], records: tuple[int, ...]) -> None:
+        """Tell the coordinator that the sinks have written the segment; call it when `advance` gives nothing to run."""
         with self.changed:
-            if self._segment_ids:
-                now, ids = self._clock(), self._segment_ids
-                cost_seconds = now - self._closing_since + self._reopening_seconds
-                self._send(SegmentDone(len(ids), ids[-1], messages, records, now - self._segment_began, cost_seconds))
-            self._segment, self._segment_ids, self._reopening_seconds = [], [], 0.0
+            message = self.segment.done(written, records)
+            if message is not None:
+                self._send(message)
 
-    def segment(self) -> list[WorkItem]:
+    def held(self) -> list[WorkItem]:
         """Return the work items that this segment has run or runs, each cut to what was run of it."""
         with self.changed:
             running = self._executor.running
-            ran = [item for item in self._segment if item.restriction is not None]
-            return [*ran, *([] if running is None else [running.item])]
+            return [*self.segment.ran(), *([] if running is None else [running.item])]
 
-    def _ready(self) -> Ready:
+    def _ready(self) -> messages.Ready:
         done = self._executor
         ran, slow = done.take_report()
         rows, blocks = tuple(map(_fields, ran)), tuple(map(attrs.astuple, slow))
-        return Ready(done.records, done.items, done.units, done.seconds, rows, blocks, self._tagged())
+        return messages.Ready(done.records, done.items, done.units, done.seconds, rows, blocks, self._tagged())
 
     def _start(self, item: WorkItem, *, whole: bool) -> Running:
-        self._accepted_residuals, self._whole, self._ending = 0, whole, False
-        if not self._segment:
-            self._segment_began = self._clock()
+        self._accepted_residuals, self._whole = 0, whole
+        self.segment.starts()
         return self._executor.start(item)
 
     def _end_running(self) -> bool:
@@ -252,11 +215,7 @@ class Lane:
         for residual in mine:  # the last one, next to the primary, runs first
             self._keep(running.item, residual)
         part = self._executor.end(_driver_id(running.item))
-        if self._segment_seconds < math.inf:
-            item = running.item if part is None else attrs.evolve(running.item, restriction=part.primary)
-            self._segment.append(item)
-            if item.id >= 0 and (item.restriction is not None or mine):  # else all of it is with the driver again
-                self._segment_ids.append(item.id)
+        self.segment.add(running.item, part, keeps=bool(mine))
         return True
 
     def _keep(self, item: WorkItem, residual: Residual) -> None:
@@ -273,15 +232,16 @@ class Lane:
         primary, residuals = running.invoker.parts()
         try:
             offered = residuals[self._accepted_residuals :]
-            if len(offered) > MOST_RESIDUALS:
-                raise ProtocolError(f"{len(offered)} residuals, and a message can hold {MOST_RESIDUALS}.")
+            most = messages.MOST_RESIDUALS
+            if len(offered) > most:
+                raise messages.ProtocolError(f"{len(offered)} residuals, and a message can hold {most}.")
             describe = Parts(running.item.restriction).describe
             described = tuple(
                 (describe(residual.restriction), residual.delay_seconds, describe(residual.watermark))
                 for residual in offered
             )
             units, _ = running.units()
-            offer = Split(running.item.id, asked, describe(primary), described, units, running.seconds())
+            offer = messages.Split(running.item.id, asked, describe(primary), described, units, running.seconds())
             self._send(offer)
         except CoordinatorError:
             raise
@@ -293,30 +253,30 @@ class Lane:
 
     # The listening thread.
 
-    def receive(self, message: ToLane) -> None:
+    def receive(self, message: messages.ToLane) -> None:
         """Handle a message of the coordinator; answer a steal request."""
         with self.changed:
-            if isinstance(message, Assign):
+            if isinstance(message, messages.Assign):
                 self._queue.extend(message.items)
                 self._asked = False
-            elif isinstance(message, StealRequest):
+            elif isinstance(message, messages.StealRequest):
                 self._answer(message.min_piece_seconds)
-            elif isinstance(message, Verdict):
+            elif isinstance(message, messages.Verdict):
                 self._judged(message.accepted)
-            elif isinstance(message, StartIn):
+            elif isinstance(message, messages.StartIn):
                 self.start_times.receive(message)
-            elif isinstance(message, Sealed):
+            elif isinstance(message, messages.Sealed):
                 self._sealed = True
-            elif isinstance(message, Flush):
+            elif isinstance(message, messages.Flush):
                 self._flush, self._asked = True, False
-            elif isinstance(message, Leave):
+            elif isinstance(message, messages.Leave):
                 self.leave()
-            elif isinstance(message, CommitEvery):
-                self._segment_seconds = message.seconds
-            elif isinstance(message, Fail):
+            elif isinstance(message, messages.CommitEvery):
+                self.segment.seconds = message.seconds
+            elif isinstance(message, messages.Fail):
                 self._fail(message.error)
             else:
-                assert isinstance(message, Wait)
+                assert isinstance(message, messages.Wait)
             self.changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
@@ -338,14 +298,14 @@ class Lane:
         if self._offer is None and len(self._queue) > kept:
             items = list(self._queue)
             self._queue, self._offered = deque(items[:kept]), items[kept:]
-            self._offer = Returned(tuple(item.id for item in self._offered))
+            self._offer = messages.Returned(tuple(item.id for item in self._offered))
             self._send(self._offer)
             return
         reason = BETWEEN if self._offer is not None or running is None else self._split(running, min_piece_seconds)
         if reason is not None:
             if reason != TOO_LITTLE:  # this reason can change within a block that turns out to be slow
                 self._declined_at = self._position()
-            self._send(Declined(reason))
+            self._send(messages.Declined(reason))
 
     def _split(self, running: Running, min_piece_seconds: float) -> str | None:
         """Halve the running work item and offer the residual; return the reason if that fails."""
@@ -366,11 +326,11 @@ class Lane:
         return is_worth_cutting(running.seconds_left_at_most(), self._min_piece_seconds, running.opening_seconds())
 
     def _judged(self, accepted: bool) -> None:
-        if isinstance(self._offer, Returned):
+        if isinstance(self._offer, messages.Returned):
             if not accepted:
                 self._queue.extend(self._offered)
             self._offered = []
-        elif isinstance(self._offer, Split):
+        elif isinstance(self._offer, messages.Split):
             if accepted:
                 self._accepted_residuals += len(self._offer.residuals)
             else:
@@ -384,12 +344,13 @@ class Lane:
             if running is None or self._failure is not None:
                 return
             running.note()
-            self._end_segment(running)
+            if not self._whole:
+                self.segment.end(running, leaving=self._leaving)
             units, _ = running.units()
             splittable = running.invoker.started and not self._whole and self._is_worth(running)
             left = min(running.seconds_left_at_most(), 1e9)
             unstarted = sum(item.elements for item in self._queue)
-            heartbeat = Heartbeat(
+            heartbeat = messages.Heartbeat(
                 running.item.id, splittable, units, running.seconds(), left, unstarted, self._executor.units
             )
             if self._heartbeat_is_due(heartbeat):
@@ -397,16 +358,7 @@ class Lane:
                 self._declined_at = None
                 self.heartbeats.sent(heartbeat, self._clock())
 
-    def _end_segment(self, running: Running) -> None:
-        """Split what runs at its next claim if the segment is over; one that was just opened runs as long again."""
-        opening = running.opening_seconds()
-        if opening is None or self._whole or self._ending:
-            return
-        if self._leaving or (self._clock() >= self.segment_ends and running.seconds() >= 2 * opening):
-            self._ending = running.invoker.split(0) is not None
-            self._reopening_seconds = opening if self._ending else 0.0
-
-    def _heartbeat_is_due(self, heartbeat: Heartbeat) -> bool:
+    def _heartbeat_is_due(self, heartbeat: messages.Heartbeat) -> bool:
         """Return whether to send ``heartbeat`` now; after a declined steal request, once the position has changed."""
         if self._declined_at is not None:
             return self._position() != self._declined_at

@@ -145,7 +145,7 @@ class LaneChild:
 
     def is_killed(self):
         """The system kills its process; return False if nothing runs in it."""
-        self._killed = self.lane.segment() != []
+        self._killed = self.lane.held() != []
         return self._killed
 
     # What it runs.
@@ -199,7 +199,7 @@ class LaneChild:
         number = yield from self.world.sink.write(self.records)
         if number is None:
             raise CoordinatorError("the sink has raised")
-        self.world.counts["empty segments"] += not self.lane._segment_ids
+        self.world.counts["empty segments"] += not self.lane.segment.ids
         count, self.records, self.opened = len(self.records), [], False
         self.lane.segment_done((number,), (count,))
 

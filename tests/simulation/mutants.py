@@ -90,7 +90,7 @@ def a_given_back_item_is_run_as_well(patch):
     judged = lane.Lane._judged
 
     def keeps(self, accepted):
-        if isinstance(self._offer, lane.Returned):
+        if isinstance(self._offer, lane.messages.Returned):
             accepted = False
         judged(self, accepted)
 
@@ -143,10 +143,10 @@ def what_was_all_given_back_is_counted(patch):
 
     def end(self):
         running = self._executor.running
-        before_ids = list(self._segment_ids)
+        before_ids = list(self.segment.ids)
         ended = before(self)
-        if ended and running is not None and running.item.id >= 0 and self._segment_ids == before_ids:
-            self._segment_ids.append(running.item.id)
+        if ended and running is not None and running.item.id >= 0 and self.segment.ids == before_ids:
+            self.segment.ids.append(running.item.id)
         return ended
 
     before = lane.Lane._end_running

@@ -146,7 +146,7 @@ class SaveLaneTask:
             try:
                 written = write_segment(_segment(fn, lane, first), self._targets, type(fn).__name__)
             except BadRecordError as error:
-                raise blame_record(error, fn, lane.segment(), side_inputs) from error
+                raise blame_record(error, fn, lane.held(), side_inputs) from error
             lane.segment_done(*written)
 
 
