@@ -141,8 +141,7 @@ class Assignment:
 
     def request(self, victim: Attempt, now: float) -> None:
         """Send a steal request for all that the victim has not started or, if that is nothing, half of what it runs."""
-        victim.requested(now)
-        self._stealing.requested(victim)
+        self._stealing.requested(victim, now)
         self._send(victim.name, StealRequest(self._min_piece_seconds))
 
     def _take_over(self, orphan: LaneState, thief: Attempt, now: float) -> None:

@@ -181,10 +181,6 @@ class Attempt:
             records=records,
         )
 
-    def _batch_seconds(self) -> float:
-        """Return the seconds of work that one `Assign` should hold."""
-        return min(max(_BATCH_SHARE * self.done.seconds, _LEAST_SECONDS), _MOST_SECONDS)
-
     # Events.
 
     def was_given(self, items: Sequence[WorkItem], expected: Heartbeat | None, now: float) -> None:
@@ -232,7 +228,8 @@ class Attempt:
             self.ran[key] = self.ran[key].and_then(ran) if key in self.ran else ran
         self.slow = slowest(*self.slow, *(SlowBlock(*row) for row in message.slow))
         self.done = message
-        if items and now - self.given_at < self._batch_seconds():
+        batch_seconds = min(max(_BATCH_SHARE * message.seconds, _LEAST_SECONDS), _MOST_SECONDS)
+        if items and now - self.given_at < batch_seconds:
             self.batch = min(2 * self.batch, self.most_items)
         return items, size, seconds
 

@@ -196,7 +196,7 @@ class Coordinator:
         self._statistics.attempts(len(self._attempts), now)
         self._pacing.lost(name)
         attempt.lane.attempts.remove(attempt)
-        self._stealing.forget(attempt)
+        self._stealing.ends(attempt)
         self.policy.loses(attempt, self._attempts.values(), now)
         self._adopt()
         self._assignment.settle(now)

@@ -49,7 +49,7 @@ class Handover:
         """Enter a split; queue the residuals at the thief's lane or, without a thief, at their own."""
         lane = attempt.lane
         if message.asked:
-            self._answered(attempt)
+            self._stealing.answered(attempt)
         parts = self._read(attempt, message) if attempt.alone() else None
         if parts is None:
             if message.asked:
@@ -98,7 +98,7 @@ class Handover:
 
     def returned(self, attempt: Attempt, message: Returned, now: float) -> None:
         """Put unstarted work items back into the lane's queue."""
-        self._answered(attempt)
+        self._stealing.answered(attempt)
         if not attempt.alone():
             self._send(attempt.name, Verdict(False))
             return
@@ -111,11 +111,7 @@ class Handover:
 
     def declined(self, attempt: Attempt, message: Declined, now: float) -> None:
         """Ask the lane for nothing before its next heartbeat."""
-        self._answered(attempt)
+        self._stealing.answered(attempt)
         self._statistics.refusals[message.reason] += 1
         attempt.declines()
         self._stealing.rank(attempt)
-
-    def _answered(self, attempt: Attempt) -> None:
-        attempt.answered()
-        self._stealing.answered(attempt)

@@ -37,11 +37,6 @@ class Pacing:
         self._calls: Counter[str] = Counter()
         self._send = send
 
-    @property
-    def limited(self) -> bool:
-        """Whether the run has rate limits."""
-        return bool(self._limits)
-
     def received(self, name: Hashable, message: AskStart | Refused, now: float) -> None:
         """An attempt wants to call, or tells that the server has refused its call.
 

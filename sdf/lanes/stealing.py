@@ -97,19 +97,22 @@ class Stealing:
             self._busy.add(attempt.name)
 
     def ends(self, attempt: Attempt) -> None:
-        """An attempt will neither give nor take work any more."""
+        """An attempt is gone, or will neither give nor take work any more."""
         self._idle.pop(attempt.name, None)
         self._busy.discard(attempt.name)
         self._requested.pop(attempt.name, None)
         self._entry.pop(attempt.name, None)
+        self._ends_at.pop(attempt.name, None)
 
-    def requested(self, attempt: Attempt) -> None:
+    def requested(self, attempt: Attempt, now: float) -> None:
         """An attempt was sent a steal request; it cannot be a victim before it answers."""
+        attempt.requested(now)
         self._requested[attempt.name] = attempt
         self.rank(attempt)
 
     def answered(self, attempt: Attempt) -> None:
         """An attempt has answered a steal request."""
+        attempt.answered()
         self._requested.pop(attempt.name, None)
 
     def needs_slot(self, lane: LaneState, now: float = -math.inf) -> None:
@@ -152,11 +155,6 @@ class Stealing:
     def seconds_until_end(self, attempt: Attempt, now: float) -> float:
         """Return the seconds until an attempt has run all it has, as estimated when last ranked; at least 0."""
         return max(0.0, self._ends_at.get(attempt.name, now) - now)
-
-    def forget(self, attempt: Attempt) -> None:
-        """An attempt is gone."""
-        self.ends(attempt)
-        self._ends_at.pop(attempt.name, None)
 
     # Decisions.
 

@@ -39,11 +39,9 @@ class Lanes:
         self.stealing.rank(self.attempts[number], now)
 
     def request(self, attempt, now):
-        attempt.requested(now)
-        self.stealing.requested(attempt)
+        self.stealing.requested(attempt, now)
 
     def answer(self, attempt):
-        attempt.answered()
         self.stealing.answered(attempt)
 
     def pair(self, now=0.0):
