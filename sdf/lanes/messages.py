@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any, get_args, get_origin, get_type_hints
 
 import attrs
 
@@ -300,42 +300,33 @@ def _exactly(kind: type) -> Callable[[Any], Any]:
     return check
 
 
-_int, _bool, _str = _exactly(int), _exactly(bool), _exactly(str)
-
-
 def _float(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value < math.inf:
         raise ValueError(f"{value!r} is no float")
     return float(value)
 
 
-def _any(value: Any) -> Any:
-    return value
-
-
-def _row(*checks: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    return lambda row: tuple([check(value) for check, value in zip(checks, row, strict=True)])
-
-
-def _all(check: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    return lambda rows: tuple([check(row) for row in rows])
-
-
-_CHECKS: dict[str, Callable[[Any], Any]] = {  # by type, as written in the classes above
-    "int": _int,
-    "float": _float,
-    "bool": _bool,
-    "str": _str,
-    "Any": _any,
-    "tuple[int, ...]": _all(_int),
-    "tuple[tuple[Any, float, Any], ...]": _all(_row(_any, _float, _any)),
-    "tuple[tuple[int, float, float, float, int, float, int, int], ...]": _all(
-        _row(_int, _float, _float, _float, _int, _float, _int, _int)
-    ),
-    "tuple[tuple[int, str, float, int], ...]": _all(_row(_int, _str, _float, _int)),
+_CHECKS: dict[Any, Callable[[Any], Any]] = {
+    int: _exactly(int),
+    float: _float,
+    bool: _exactly(bool),
+    str: _exactly(str),
+    Any: lambda value: value,
 }
+
+
+def _check_of(kind: Any) -> Callable[[Any], Any]:
+    """Return the check of a field by its type: one of `_CHECKS`, or a tuple of such."""
+    if get_origin(kind) is not tuple:
+        return _CHECKS[kind]
+    checks = [_check_of(each) for each in get_args(kind) if each is not Ellipsis]
+    if Ellipsis in get_args(kind):
+        return lambda values: tuple([checks[0](value) for value in values])
+    return lambda values: tuple([check(value) for check, value in zip(checks, values, strict=True)])
+
+
 _FROM_LANE: dict[str, tuple[Any, list[Callable[[Any], Any]]]] = {
-    kind.__name__: (kind, [_CHECKS[str(field.type)] for field in attrs.fields(kind)]) for kind in get_args(FromLane)
+    kind.__name__: (kind, list(map(_check_of, get_type_hints(kind).values()))) for kind in get_args(FromLane)
 }
 
 

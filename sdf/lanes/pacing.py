@@ -85,6 +85,7 @@ class _Call:
     late_seconds: float = 0.0
 
 
+@attrs.frozen(eq=False)
 class LaneStartTimes:
     """The lane's part: waits for a start time. Implements `sdf.limits.rate_limit.StartTimes`.
 
@@ -95,18 +96,11 @@ class LaneStartTimes:
         failure: returns the error that the lane has failed with, or None.
     """
 
-    def __init__(
-        self,
-        send: Callable[[FromLane], None],
-        clock: Callable[[], float],
-        changed: Condition,
-        failure: Callable[[], BaseException | None],
-    ) -> None:
-        self._send = send
-        self._clock = clock
-        self._changed = changed
-        self._failure = failure
-        self._calls: dict[str, _Call] = {}
+    _send: Callable[[FromLane], None]
+    _clock: Callable[[], float]
+    _changed: Condition
+    _failure: Callable[[], BaseException | None]
+    _calls: dict[str, _Call] = attrs.field(factory=dict, init=False)
 
     @property
     def asked(self) -> bool:

@@ -51,10 +51,10 @@ class Policy(Protocol):
         """An attempt ends of its own accord."""
 
     def first_to_end(self, leavers: list[Attempt]) -> list[Attempt]:
-        """Return those of the idle attempts that should end that are told so now."""
+        """Return which of these idle attempts to end now."""
 
     def ends(self, attempt: Attempt, now: float) -> list[Attempt]:
-        """Let an attempt without work end; return the attempts whose next work that changes."""
+        """Let an attempt without work end; return the other attempts that then need their next work."""
 
     def lanes(self) -> int:
-        """Return how many lanes the report tells."""
+        """Return the number of lanes for the report."""

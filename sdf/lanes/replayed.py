@@ -74,7 +74,7 @@ class Replayed:
         """If the lane has no attempt, the next one at it finds the work in its queue."""
 
     def goes_on(self, attempt: Attempt) -> bool:
-        """It does: only its lane's seal ends an attempt."""
+        """Return True: an attempt goes on until its lane is sealed."""
         return True
 
     def commits(self, attempt: Attempt, message: SegmentDone, now: float) -> None:
@@ -82,7 +82,7 @@ class Replayed:
         raise ProtocolError(f"lane {attempt.lane.number} commits a segment, and the run is not saved.")
 
     def says_bye(self, attempt: Attempt, message: Bye, now: float) -> None:
-        """The action has read enough records; nobody waits for the lane to be retried."""
+        """Note that the action has read enough records: nobody waits for a retry of the lane."""
         attempt.closes()
 
     def first_to_end(self, leavers: list[Attempt]) -> list[Attempt]:

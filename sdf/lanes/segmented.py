@@ -137,7 +137,7 @@ class Segmented:
             self._stealing.needs_slot(lane)
 
     def goes_on(self, attempt: Attempt) -> bool:
-        """It does, unless it has said `Bye`."""
+        """Return whether the attempt has not said `Bye`."""
         return not attempt.closed
 
     def commits(self, attempt: Attempt, message: SegmentDone, now: float) -> None:
@@ -167,7 +167,7 @@ class Segmented:
                 self._send(attempt.name, CommitEvery(seconds))
 
     def says_bye(self, attempt: Attempt, message: Bye, now: float) -> None:
-        """It was told to end. Count it, but not the retry of one that has left: one lane takes the place of both."""
+        """Count an attempt that was told to end, but not the retry of such an attempt: one lane replaces both."""
         attempt.closes()
         hello = attempt.hello
         self.departed += (hello.stage, hello.lane, hello.attempt - 1) not in self._departures
@@ -176,7 +176,7 @@ class Segmented:
         self._send(attempt.name, Sealed())
 
     def first_to_end(self, leavers: list[Attempt]) -> list[Attempt]:
-        """Return those that must commit; if none must, all. While some must, the others wait: it may be lost."""
+        """Return the attempts that must still commit, else all. Uncommitted work may be lost, so the others wait."""
         return [each for each in leavers if self._work.ledger.held_by(each.lane.number)] or leavers
 
     def ends(self, attempt: Attempt, now: float) -> list[Attempt]:
