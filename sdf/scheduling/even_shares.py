@@ -18,7 +18,7 @@ from sdf.scheduling.factoring import deal
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
 
-__all__ = ["as_work_item", "even_shares", "part_with"]
+__all__ = ["as_work_item", "even_shares", "part_with", "pinned_items"]
 
 
 def even_shares(fn: DoFn, parts: Iterable[Any], tasks: int) -> list[tuple[Any, ...]]:
@@ -56,3 +56,11 @@ def part_with(one: Any, restriction: Any) -> Any:
     work = work_of(one.element, restriction)
     element, held = work.named() if work.elements == 1 else (work.sent(), restriction)
     return attrs.evolve(one, element=element, restriction=held)
+
+
+def pinned_items(parts: Iterable[Any]) -> list[WorkItem]:
+    """Return parts as work items that are run to their end, outside of the record of a run."""
+    return [
+        WorkItem(number, number, one.element, one.restriction, watermark=one.watermark)
+        for number, one in enumerate(parts)
+    ]

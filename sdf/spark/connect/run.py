@@ -15,7 +15,7 @@ from sdf.quarantine.options import Quarantine
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
 from sdf.spark.connect.jobs import ConnectJobs
-from sdf.spark.connect.session import Operations, carried, interrupt
+from sdf.spark.connect.session import carried, interrupt
 from sdf.spark.display import Display
 from sdf.spark.payload import Payload, pickled_payload
 from sdf.spark.row_elements import ConnectElements
@@ -36,12 +36,12 @@ def save_on_connect(
     """Run all that is not committed yet, and write its records to the sinks; see `StagedRunner.save`."""
     spark = elements.spark
     for orphans in saving.history.operations:
-        interrupt(spark, Operations(*orphans))
-    ours = Operations.of(spark, f"sdf-{uuid.uuid4().hex}")
-    saving.note_operations(ours.session_id, ours.user_id, ours.tag)
+        interrupt(spark, *orphans)
+    tag = f"sdf-{uuid.uuid4().hex}"
+    saving.note_operations(spark.session_id, spark.client._user_id or "", tag)
     sent = carried(spark, pickled_payload(fn, _shared(side_inputs, runner, spark)))
     payload = Payload(uuid.uuid4().hex, cast("Broadcast[bytes]", sent))
-    jobs = ConnectJobs(spark, payload, type(fn).__name__, saving.targets, ours.tag, quarantine=quarantine)
+    jobs = ConnectJobs(spark, payload, type(fn).__name__, saving.targets, tag, quarantine=quarantine)
     run = runner.staged(jobs, elements.collect(), fn, display, saving=saving, quarantine=quarantine)
     return run.run_stages()
 

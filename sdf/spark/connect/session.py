@@ -18,7 +18,7 @@ from pyspark import SparkFiles
 
 from sdf.spark.payload import Carried
 
-__all__ = ["Operations", "SentFile", "carried", "interrupt"]
+__all__ = ["SentFile", "carried", "interrupt"]
 
 _IN_THE_PLAN_BYTES = 1 << 20  # a plan with a closure of 60 MB has killed a server, and each job sends its plan
 
@@ -49,43 +49,29 @@ def carried(spark: Any, data: bytes) -> Carried | SentFile:
     return SentFile(name)
 
 
-@attrs.frozen
-class Operations:
-    """The operations of a client on a server.
-
-    Attributes:
-        session_id: its session.
-        user_id: the user whose session that is, "" for the default.
-        tag: the tag of its operations.
-    """
-
-    session_id: str
-    user_id: str
-    tag: str
-
-    @classmethod
-    def of(cls, spark: Any, tag: str) -> Operations:
-        """Return those with a tag of a session."""
-        return cls(spark.session_id, spark.client._user_id or "", tag)
-
-
-def interrupt(spark: Any, orphans: Operations) -> None:
+def interrupt(spark: Any, session_id: str, user_id: str, tag: str) -> None:
     """Interrupt operations of an earlier client, which may be dead, on the same server.
 
     They can do no harm, since the log names nothing that they write; they only keep slots busy. So a server that
     refuses this stops nobody.
+
+    Args:
+        spark: a session on the server.
+        session_id: the session of that client.
+        user_id: the user whose session that is, "" for the default.
+        tag: the tag of the operations.
     """
-    if orphans.session_id == spark.session_id:
-        _told(spark.interruptTag(orphans.tag))
+    if session_id == spark.session_id:
+        _told(spark.interruptTag(tag))
         return
     from pyspark.sql.connect.client import SparkConnectClient
 
     same_server = copy.copy(spark.client._builder)  # with its credentials
-    same_server._params = {**same_server._params, "session_id": orphans.session_id}
+    same_server._params = {**same_server._params, "session_id": session_id}
     try:
-        client = SparkConnectClient(same_server, user_id=orphans.user_id or None)
+        client = SparkConnectClient(same_server, user_id=user_id or None)
         try:
-            _told(client.interrupt_tag(orphans.tag) or [])
+            _told(client.interrupt_tag(tag) or [])
         finally:
             client.close()
     except Exception as error:  # of any kind: see above

@@ -20,9 +20,9 @@ from pyspark.sql.types import StructType
 from sdf.errors import InvalidValueError, show
 from sdf.execution.executor import run_to_end
 from sdf.execution.expansion import expand
-from sdf.execution.work_items import WorkItem
 from sdf.journal.pending import Pending
 from sdf.model.dofn import DoFn, call_hook
+from sdf.scheduling.even_shares import pinned_items
 from sdf.spark import serde
 from sdf.spark.payload import Carried, Payload
 from sdf.spark.source.rows import ArrowRows
@@ -181,11 +181,7 @@ def finished(fn: DoFn, parts: Iterable[Pending]) -> Iterator[Any]:
     Raises:
         SdfError: any error of sdf.
     """
-    items = [
-        WorkItem(number, number, one.element, one.restriction, watermark=one.watermark)
-        for number, one in enumerate(parts)
-    ]
-    return run_to_end(fn, items, clock=time.monotonic, sleep=time.sleep)
+    return run_to_end(fn, pinned_items(parts), clock=time.monotonic, sleep=time.sleep)
 
 
 def read(chain: Chain, schema: StructType, texts: Texts, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:

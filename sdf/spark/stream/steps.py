@@ -22,12 +22,12 @@ from sdf.errors import WatermarkError, blame, show
 from sdf.execution.bulk.table import Table
 from sdf.execution.executor import run_to_end
 from sdf.execution.expansion import Expanded, keeps_default
-from sdf.execution.work_items import SUSPECT, WorkItem
+from sdf.execution.work_items import SUSPECT
 from sdf.journal.pending import Pending
 from sdf.limits.rate_limit import paced
 from sdf.model.dofn import DoFn, TaggedOutput, call_hook
 from sdf.quarantine.options import Quarantine
-from sdf.scheduling.even_shares import part_with
+from sdf.scheduling.even_shares import part_with, pinned_items
 from sdf.scheduling.run_state import RunState
 from sdf.spark import broadcasts
 from sdf.spark.jobs import explaining
@@ -277,14 +277,7 @@ class Step:
 
     def _committed(self, pin: Pin) -> Broadcast[list[Content]]:
         if self._contents is None:
-            contents = [
-                Content.of(
-                    [WorkItem(number, number, part.element, part.restriction, None, None, part.watermark)
-                     for number, part in enumerate(parts)]
-                )
-                for parts in pin.tasks
-            ]  # fmt: skip
-            self._contents = broadcasts.send(self._sc, contents)
+            self._contents = broadcasts.send(self._sc, [Content.of(pinned_items(parts)) for parts in pin.tasks])
         return self._contents
 
     def records(self, pin: Pin, life: Life, output: int = 0) -> RDD[Any]:
