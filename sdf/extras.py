@@ -7,7 +7,7 @@ from typing import Any
 
 from sdf.errors import MissingExtraError, how_to_install
 
-__all__ = ["class_names", "need"]
+__all__ = ["Library", "class_names", "need"]
 
 
 def need(module: str, who: str) -> Any:
@@ -30,6 +30,20 @@ def need(module: str, who: str) -> Any:
             f"{who} needs {library}, which is not installed here. Install it with: {how_to_install(library)} "
             f"(on the driver and on every executor)."
         ) from error
+
+
+class Library:
+    """A module that is imported when one of its names is first used.
+
+    Args:
+        module, who: as for `need`.
+    """
+
+    def __init__(self, module: str, who: str) -> None:
+        self._asked = module, who
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(need(*self._asked), name)
 
 
 def class_names(value: Any) -> list[str]:

@@ -102,15 +102,15 @@ def test_messages_install_what_the_extras_do(setup_cfg):
 
 
 def libraries_told():
-    """Give the libraries that the code asks `need` or `how_to_install` for, as it names them."""
+    """Give the libraries that the code asks `need`, `Library` or `how_to_install` for, as it names them."""
     asks = [
         text
         for path in (ROOT / "sdf").rglob("*.py")
-        if re.search(r"\b(need|how_to_install)\(", text := path.read_text())
+        if re.search(r"\b(Library|need|how_to_install)\(", text := path.read_text())
     ]
     for text in asks:
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("need", "how_to_install"):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Library", "need", "how_to_install"):
                 name = node.args[0]
                 if isinstance(name, ast.Constant):
                     yield name.value.split(".")[0]

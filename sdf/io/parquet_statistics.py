@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sdf.extras import need
+from sdf.extras import Library
 
 __all__ = ["is_outside"]
+
+types = Library("pyarrow.types", "ReadParquet")
 
 
 def is_outside(file: Any, number: int, ranges: Mapping[str, tuple[Any, Any, Any]]) -> bool:
@@ -34,7 +36,6 @@ def is_outside(file: Any, number: int, ranges: Mapping[str, tuple[Any, Any, Any]
 
 def _keeps_order(stored: Any, kind: Any) -> bool:
     """Return whether values that are stored compare with a bound as the values that they are cast to."""
-    types = need("pyarrow", "ReadParquet").types
     return bool(stored == kind or (types.is_integer(stored) and types.is_integer(kind)))
 
 
@@ -43,7 +44,7 @@ def _is_outside(column: Any, stored: Any, low: Any, high: Any) -> bool:
     if found is None or not found.has_min_max:
         return False
     least, most = found.min, found.max
-    nan_is_left_out = need("pyarrow", "ReadParquet").types.is_floating(stored)  # and is the greatest value in Spark
+    nan_is_left_out = types.is_floating(stored)  # and is the greatest value in Spark
     if not nan_is_left_out and low is not None and type(most) is type(low) and most < low:
         return True
     return high is not None and type(least) is type(high) and bool(least > high)

@@ -19,7 +19,7 @@ from typing import Any
 
 import attrs
 
-from sdf.extras import need
+from sdf.sinks.arrow import arrow, types
 
 __all__ = ["Misfit", "as_array", "as_batch", "is_bool", "is_row", "kinds_of", "names_of", "spread", "twice"]
 
@@ -75,7 +75,6 @@ def as_batch(records: Sequence[Any], schema: Any) -> Any:
     Raises:
         Misfit: if one does not fit.
     """
-    arrow = need("pyarrow", "ParquetFiles")
     columns = _columns(records, schema.names)
     arrays = [as_array(column, field.type, field.name) for column, field in zip(columns, schema, strict=True)]
     return arrow.RecordBatch.from_arrays(arrays, schema=schema)
@@ -164,7 +163,6 @@ def as_array(values: Sequence[Any], wanted: Any, path: str) -> Any:
     Raises:
         Misfit: if one does not fit.
     """
-    types = need("pyarrow.types", "ParquetFiles")
     if types.is_struct(wanted):
         return _struct(values, wanted, path)
     if types.is_list(wanted) or types.is_large_list(wanted) or types.is_fixed_size_list(wanted):
@@ -185,7 +183,6 @@ def _first(values: Sequence[Any], kind: type) -> Any:
 
 
 def _made(values: Sequence[Any], wanted: Any, path: str) -> Any:
-    arrow = need("pyarrow", "ParquetFiles")
     failures = (arrow.ArrowException, OverflowError, TypeError, ValueError)
     try:
         return arrow.array(values, wanted)
@@ -206,7 +203,6 @@ _Exact = Callable[[Sequence[Any], Any, str], Sequence[Any]]
 
 def _rules(wanted: Any) -> tuple[_Fits, _Exact | None]:
     """Return a test for Python types, and a check of the values where one is needed."""
-    types = need("pyarrow.types", "ParquetFiles")
     found: tuple[_Fits, _Exact | None]
     if types.is_string(wanted) or types.is_large_string(wanted):
         found = (lambda kind: issubclass(kind, str)), None
@@ -276,7 +272,6 @@ def _times(values: Sequence[Any], wanted: Any, path: str) -> Sequence[Any]:
 
 
 def _struct(values: Sequence[Any], wanted: Any, path: str) -> Any:
-    arrow = need("pyarrow", "ParquetFiles")
     rows = [value for value in values if value is not None]
     fields = [wanted.field(number) for number in range(wanted.num_fields)]
     columns = spread(rows, [field.name for field in fields], path) if rows else [[] for _ in fields]
@@ -294,7 +289,6 @@ def _filled(values: Sequence[Any], column: Sequence[Any]) -> list[Any]:
 
 
 def _list(values: Sequence[Any], wanted: Any, path: str) -> Any:
-    arrow, types = need("pyarrow", "ParquetFiles"), need("pyarrow.types", "ParquetFiles")
     values = lists_of(values, f"is no value of type {wanted}", path)
     lists = [value for value in values if value is not None]
     if types.is_fixed_size_list(wanted):

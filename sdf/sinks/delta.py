@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 
 from sdf.errors import InvalidTypeError, InvalidValueError, SdfError, SinkError, show
-from sdf.extras import need
+from sdf.extras import Library, need
+from sdf.sinks.arrow import arrow, types
 from sdf.sinks.columns import Misfit
 from sdf.sinks.delta_stats import stats_of
 from sdf.sinks.files import files_of
@@ -24,6 +25,10 @@ from sdf.sinks.table_files import TableFiles
 from sdf.sinks.table_sink import TableSink
 
 __all__ = ["DeltaTable"]
+
+deltalake = Library("deltalake", "DeltaTable")
+errors = Library("deltalake.exceptions", "DeltaTable")
+transaction = Library("deltalake.transaction", "DeltaTable")
 
 _COLOUR = re.compile(r"\x1b\[\d+m")
 # What delta-rs 1.6 writes; it says so only when it commits.
@@ -40,8 +45,6 @@ def _as_delta_schema(value: Any) -> Any:
 
 def _delta_schema(schema: Any) -> Any:
     """Return a schema with the types that Delta has; raise Misfit for a type that it does not have."""
-    arrow, types = need("pyarrow", "DeltaTable"), need("pyarrow.types", "DeltaTable")
-    delta = need("deltalake", "DeltaTable")
     fields: list[Any] = []
     for field in schema:
         twin = next((other.name for other in fields if other.name.lower() == field.name.lower()), None)
@@ -50,7 +53,7 @@ def _delta_schema(schema: Any) -> Any:
         if types.is_timestamp(field.type):  # values with a fraction of the unit do not fit
             field = field.with_type(arrow.timestamp("us", None if field.type.tz is None else "UTC"))
         try:
-            fields.append(arrow.schema(delta.Schema.from_arrow(arrow.schema([field])).to_arrow()).field(0))
+            fields.append(arrow.schema(deltalake.Schema.from_arrow(arrow.schema([field])).to_arrow()).field(0))
         except Exception as error:  # of no class of its own
             raise Misfit(field.name, field.type, "Delta does not have") from error
     return nullable(arrow.schema(fields))
@@ -125,9 +128,8 @@ class DeltaTable(TableSink):
     # On the driver
 
     def _load(self) -> Any:
-        delta, errors = need("deltalake", "DeltaTable"), need("deltalake.exceptions", "DeltaTable")
         with suppress(errors.TableNotFoundError):  # `is_deltatable` holds Python's lock while it asks a store
-            return delta.DeltaTable(self.path, storage_options=self.storage_options)
+            return deltalake.DeltaTable(self.path, storage_options=self.storage_options)
         return None
 
     def _version(self, table: Any) -> Any:
@@ -144,20 +146,19 @@ class DeltaTable(TableSink):
         return self.schema if self.schema is not None or table is None else _schema_of(table)
 
     def _add(self, table: Any, files: TableFiles, messages: Sequence[Any], token: Token) -> Exception | None:
-        delta, errors = need("deltalake", "DeltaTable"), need("deltalake.exceptions", "DeltaTable")
         stats = _stats_of(messages)
         actions = [_action(files.published(name), size, stats[name]) for name, size in files_of(messages).items()]
         # Without retries of delta-rs: each try looks first whether the token is there, and whether the files still fit.
-        properties = delta.CommitProperties(
-            app_transactions=[delta.Transaction(token.app, token.version)], max_commit_retries=0
+        properties = deltalake.CommitProperties(
+            app_transactions=[deltalake.Transaction(token.app, token.version)], max_commit_retries=0
         )
         refusal: Exception | None = None
         try:
             if table is not None:
                 table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
             else:
-                need("deltalake.transaction", "DeltaTable").create_table_with_add_actions(
-                    self.path, delta.Schema.from_arrow(files.schema()), actions, mode="error",
+                transaction.create_table_with_add_actions(
+                    self.path, deltalake.Schema.from_arrow(files.schema()), actions, mode="error",
                     commit_properties=properties, storage_options=self.storage_options,
                 )  # fmt: skip
         except errors.DeltaError as error:  # CommitFailedError says no more than that
@@ -177,7 +178,7 @@ class DeltaTable(TableSink):
             raise self._refused(f"the table has the feature {unknown[0]!r}, which delta-rs cannot write. Drop it")
         if table.metadata().partition_columns:
             raise self._refused(f"it has the partitions {table.metadata().partition_columns}. Give a table without")
-        must = required(need("pyarrow", "DeltaTable").schema(table.schema().to_arrow()))
+        must = required(arrow.schema(table.schema().to_arrow()))
         if must:
             raise self._refused(f"its column {must[0]!r} must not be null, which delta-rs does not check. Allow it")
         if schema is None:
@@ -200,7 +201,7 @@ class DeltaTable(TableSink):
             yield
         except SdfError:
             raise
-        except (OSError, need("deltalake.exceptions", "DeltaTable").DeltaError) as error:
+        except (OSError, errors.DeltaError) as error:
             told = " ".join(_COLOUR.sub("", str(error)).split())
             raise SinkError(
                 f"DeltaTable cannot {what} {self.path!r}: {type(error).__name__}: {told}. What is committed in the "
@@ -211,7 +212,6 @@ class DeltaTable(TableSink):
 
 def _schema_of(table: Any) -> Any:
     """Return the schema of a table as pyarrow's."""
-    arrow = need("pyarrow", "DeltaTable")
     return nullable(arrow.schema(table.schema().to_arrow()))
 
 
@@ -226,5 +226,4 @@ def _stats_of(messages: Sequence[Any]) -> dict[str, Any]:
 
 
 def _action(name: str, size: int, stats: Any) -> Any:
-    action = need("deltalake.transaction", "DeltaTable").AddAction
-    return action(name, size, {}, int(time.time() * 1000), True, json.dumps(stats))
+    return transaction.AddAction(name, size, {}, int(time.time() * 1000), True, json.dumps(stats))

@@ -10,6 +10,7 @@ import attrs
 
 from sdf.errors import SinkError
 from sdf.extras import need
+from sdf.sinks.arrow import arrow
 from sdf.sinks.files import files_of
 from sdf.sinks.iceberg_catalog import (
     APP,
@@ -21,6 +22,8 @@ from sdf.sinks.iceberg_catalog import (
     catalog_of,
     check_schema,
     check_table,
+    convert,
+    errors,
     holds,
     iceberg_schema,
     kept_as,
@@ -149,13 +152,12 @@ class IcebergTable(TableSink):
         theirs = nullable(table.schema().as_arrow())
         if self.schema is None:
             return theirs
-        return need("pyarrow", "IcebergTable").schema([_numbered(field, theirs) for field in self.schema])
+        return arrow.schema([_numbered(field, theirs) for field in self.schema])
 
     def _check(self, table: Any, schema: Any) -> None:
         check_table(self.name, table, schema)
 
     def _add(self, table: Any, files: TableFiles, messages: Sequence[Any], token: Token) -> Exception | None:
-        errors = need("pyiceberg.exceptions", "IcebergTable")
         location, schema = self._location(table, token), files.schema()
         paths = [f"{location}/{_DATA}/{files.published(name)}" for name in files_of(messages)]
         refusal: Exception | None = None
@@ -192,11 +194,10 @@ def _numbered(field: Any, theirs: Any) -> Any:
 
 def _data_files(change: Any, paths: Sequence[str]) -> list[Any]:
     """Return what a snapshot says of files; their footers are read."""
-    read = need("pyiceberg.io.pyarrow", "IcebergTable").parquet_file_to_data_file
     io = change._table.io  # with the credentials that a catalog may lend for this table
 
     def described(path: str) -> Any:
-        return read(io=io, table_metadata=change.table_metadata, file_path=path)
+        return convert.parquet_file_to_data_file(io=io, table_metadata=change.table_metadata, file_path=path)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(described, paths))

@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sdf.errors import InvalidTypeError, InvalidValueError, SinkError, show
-from sdf.extras import need
+from sdf.extras import Library, need
+from sdf.sinks.arrow import arrow, types
 from sdf.sinks.columns import Misfit
 from sdf.sinks.files import as_path
 from sdf.sinks.schema import as_schema, nullable, required
@@ -27,6 +28,8 @@ __all__ = [
     "catalog_of",
     "check_schema",
     "check_table",
+    "convert",
+    "errors",
     "holds",
     "iceberg_schema",
     "kept_as",
@@ -36,6 +39,11 @@ __all__ = [
     "table_of",
     "told_catalog",
 ]
+
+convert = Library("pyiceberg.io.pyarrow", "IcebergTable")
+errors = Library("pyiceberg.exceptions", "IcebergTable")
+schemas = Library("pyiceberg.schema", "IcebergTable")
+kinds = Library("pyiceberg.types", "IcebergTable")
 
 Catalog = str | tuple[tuple[str, str], ...]  # a name, or properties, sorted
 
@@ -73,8 +81,6 @@ def as_iceberg_schema(value: Any) -> Any:
 
 def iceberg_schema(schema: Any) -> Any:
     """Return a schema with the types, and the numbers of fields, that a new table has; raise Misfit for other types."""
-    arrow, types = need("pyarrow", "IcebergTable"), need("pyarrow.types", "IcebergTable")
-    convert = need("pyiceberg.io.pyarrow", "IcebergTable")
     fields = []
     for field in schema:
         if types.is_timestamp(field.type):  # values with a fraction of the unit do not fit
@@ -85,7 +91,7 @@ def iceberg_schema(schema: Any) -> Any:
             raise Misfit(field.name, field.type, "Iceberg does not have") from error
         fields.append(field)
     found = convert._pyarrow_to_schema_without_ids(nullable(arrow.schema(fields)))
-    return nullable(convert.schema_to_pyarrow(need("pyiceberg.schema", "IcebergTable").assign_fresh_schema_ids(found)))
+    return nullable(convert.schema_to_pyarrow(schemas.assign_fresh_schema_ids(found)))
 
 
 def told_catalog(catalog: Catalog) -> Any:
@@ -118,7 +124,6 @@ def _loaded(catalog: Catalog, process: int) -> Any:
 
 def table_of(name: str, catalog: Catalog) -> Any:
     """Return a table as it is now, None if there is none."""
-    errors = need("pyiceberg.exceptions", "IcebergTable")
     with asking(name):
         try:
             return catalog_of(catalog).load_table(name)
@@ -128,13 +133,12 @@ def table_of(name: str, catalog: Catalog) -> Any:
 
 def new_location(name: str, catalog: Catalog) -> str:
     """Return where a catalog would put a table that is not there; some choose another place each time."""
-    pyiceberg, types = need("pyiceberg.schema", "IcebergTable"), need("pyiceberg.types", "IcebergTable")
-    some = pyiceberg.Schema(types.NestedField(1, "value", types.StringType()))
+    some = schemas.Schema(kinds.NestedField(1, "value", kinds.StringType()))
     try:
         with asking(name):
             return str(catalog_of(catalog).create_table_transaction(name, some).table_metadata.location)
     except OSError as error:
-        if isinstance(error.__cause__, need("pyiceberg.exceptions", "IcebergTable").NoSuchNamespaceError):
+        if isinstance(error.__cause__, errors.NoSuchNamespaceError):
             raise SinkError(
                 f"IcebergTable cannot make {name!r}: the catalog has no namespace {name.rpartition('.')[0]!r}. Make it "
                 f"first, with create_namespace() of pyiceberg's catalog."

@@ -11,6 +11,7 @@ import attrs
 
 from sdf.errors import BadRecordError, InvalidValueError, show
 from sdf.extras import need
+from sdf.sinks.arrow import arrow, parquet
 from sdf.sinks.columns import Misfit, as_batch
 from sdf.sinks.files import FileSink, as_bytes
 from sdf.sinks.sampled_schema import schema_of_most, tables_of
@@ -33,7 +34,7 @@ def _as_codec(name: Any) -> str:
     if name is not None and name not in _CODECS:
         raise InvalidValueError(f"ParquetFiles compression must be None or one of {_CODECS} (got {show(name)}).")
     codec = "none" if name is None else str(name)
-    if codec != "none" and not need("pyarrow", "ParquetFiles").Codec.is_available(codec):
+    if codec != "none" and not arrow.Codec.is_available(codec):
         raise InvalidValueError(f"ParquetFiles compression {codec!r} is not in this build of pyarrow.")
     return codec
 
@@ -143,7 +144,7 @@ class ParquetFiles(FileSink):
         if self.schema is None:
             return {}
         buffer = BytesIO()
-        need("pyarrow.parquet", "ParquetFiles").ParquetWriter(buffer, self.schema, compression=self.compression).close()
+        parquet.ParquetWriter(buffer, self.schema, compression=self.compression).close()
         with suppress(FileExistsError):
             stage.create(_EMPTY, buffer.getvalue())
         return {_EMPTY: len(stage.read(_EMPTY) or b"")}
@@ -153,8 +154,6 @@ class _Writer:
     """Writes one segment: batches of records become record batches, these row groups, and those files."""
 
     def __init__(self, sink: ParquetFiles, records: Iterator[Any], place: Place, segment: Segment) -> None:
-        self._arrow = need("pyarrow", "ParquetFiles")
-        self._parquet = need("pyarrow.parquet", "ParquetFiles")
         self._sink = sink
         self._batches = Batches(records)
         self._place = place
@@ -235,7 +234,7 @@ class _Writer:
                 return 0
             half = len(records) // 2
             return self._add(records[:half], first, convert) + self._add(records[half:], first + half, convert)
-        self._pending.append(table if convert is as_table else self._arrow.Table.from_batches([table]))
+        self._pending.append(table if convert is as_table else arrow.Table.from_batches([table]))
         size: int = table.nbytes
         self._pending_bytes += size
         if self._pending_bytes >= self._sink.row_group_bytes:
@@ -262,13 +261,13 @@ class _Writer:
     def _end_row_group(self) -> None:
         if not self._pending:
             return
-        table = self._arrow.concat_tables(self._pending)
+        table = arrow.concat_tables(self._pending)
         rows = max(1, table.num_rows * self._sink.row_group_bytes // max(self._pending_bytes, 1))
         self._pending, self._pending_bytes = [], 0
         file = self._segment.file
         with self._segment.blaming():
             if self._file is None:
-                self._file = self._parquet.ParquetWriter(file, self._schema, compression=self._sink.compression)
+                self._file = parquet.ParquetWriter(file, self._schema, compression=self._sink.compression)
             self._file.write_table(table, row_group_size=rows)
         if self._segment.size >= self._sink.target_bytes:
             self._end_file()
@@ -289,4 +288,4 @@ def _schema_of_result(stage: Stage) -> Any:
     if opened is None:
         return None
     with opened as file:
-        return need("pyarrow.parquet", "ParquetFiles").read_schema(file)
+        return parquet.read_schema(file)

@@ -16,6 +16,7 @@ from typing import Any
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.extras import need
+from sdf.sinks.arrow import arrow, types
 from sdf.sinks.columns import Misfit, is_bool, is_row, kinds_of, lists_of, names_of, spread
 from sdf.sinks.stage import Stage
 
@@ -38,7 +39,7 @@ def as_schema(value: Any, who: str = "ParquetFiles", fit: Callable[[Any], Any] |
     """
     if value is None:
         return None
-    arrow = need("pyarrow", who)
+    need("pyarrow", who)
     if isinstance(value, Mapping):
         wrong = [name for name, kind in value.items() if not isinstance(name, str) or not hasattr(kind, "num_fields")]
         if wrong:
@@ -71,7 +72,7 @@ def as_schema(value: Any, who: str = "ParquetFiles", fit: Callable[[Any], Any] |
 
 def check_parquet(schema: Any, who: str = "ParquetFiles") -> None:
     """Raise InvalidValueError if Parquet cannot hold a schema."""
-    arrow, parquet = need("pyarrow", who), need("pyarrow.parquet", who)
+    parquet = need("pyarrow.parquet", who)
     for field in schema:
         try:
             parquet.ParquetWriter(BytesIO(), arrow.schema([field])).close()
@@ -88,7 +89,6 @@ def as_text(schema: Any) -> list[str] | None:
 
 def nullable(schema: Any) -> Any:
     """Return a schema whose fields, nested ones too, are nullable, and of type string where they were of type null."""
-    arrow = need("pyarrow", "ParquetFiles")
     return arrow.schema([_nullable(field) for field in schema], metadata=schema.metadata)
 
 
@@ -99,13 +99,11 @@ def required(schema: Any) -> list[str]:
 
 def proposed(stage: Stage) -> Any:
     """Return the schema that was proposed for the files of a run, None if there is none yet."""
-    arrow = need("pyarrow", "ParquetFiles")
     data = stage.read(SCHEMA)
     return None if data is None else arrow.ipc.read_schema(arrow.py_buffer(data))
 
 
 def _nullable(field: Any) -> Any:
-    arrow, types = need("pyarrow", "ParquetFiles"), need("pyarrow.types", "ParquetFiles")
     kind = field.type
     if types.is_null(kind):
         kind = arrow.string()
@@ -123,7 +121,6 @@ def _nullable(field: Any) -> Any:
 
 
 def _has_null(kind: Any) -> bool:
-    types = need("pyarrow.types", "ParquetFiles")
     return types.is_null(kind) or any(_has_null(kind.field(number).type) for number in range(kind.num_fields))
 
 
@@ -133,7 +130,6 @@ def found_schema(records: Sequence[Any]) -> Any:
     Raises:
         Misfit: if there is none.
     """
-    arrow = need("pyarrow", "ParquetFiles")
     rows = [is_row(kind) or issubclass(kind, list) for kind in kinds_of(records)]
     if not any(rows):
         return arrow.schema([("value", _found(records, ""))])
@@ -141,7 +137,6 @@ def found_schema(records: Sequence[Any]) -> Any:
 
 
 def _found_fields(rows: Sequence[Any], path: str) -> list[Any]:
-    arrow = need("pyarrow", "ParquetFiles")
     names: dict[Any, None] = {}
     for row in rows:
         if not (is_row(type(row)) or isinstance(row, list)):
@@ -160,7 +155,6 @@ def _found_fields(rows: Sequence[Any], path: str) -> list[Any]:
 
 
 def _found(values: Sequence[Any], path: str) -> Any:
-    arrow = need("pyarrow", "ParquetFiles")
     kinds = kinds_of(values)
     if not kinds:
         return arrow.string()

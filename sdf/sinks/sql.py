@@ -16,11 +16,10 @@ from typing import Any
 import attrs
 
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, MissingExtraError, SinkError, show
-from sdf.extras import need
 from sdf.numbers import as_integer, is_integer
 from sdf.sinks.columns import Misfit, is_row, spread
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
-from sdf.sinks.sql_stage import ATTEMPT, SqlStage
+from sdf.sinks.sql_stage import ATTEMPT, SqlStage, sa
 
 __all__ = ["SqlTable"]
 
@@ -36,7 +35,6 @@ def _is_text(sink: Any, attribute: Any, value: Any) -> None:
 
 
 def _as_url(value: Any) -> str:
-    sa = need("sqlalchemy", "SqlTable")
     if not isinstance(value, str):
         raise InvalidTypeError(f"SqlTable url must be a string, such as 'sqlite:////data/my.db' (got a {type(value)}).")
     try:
@@ -127,7 +125,7 @@ class SqlTable(Sink):
         self._make_engine().dispose()
 
     def identity(self) -> Any:
-        url = need("sqlalchemy", "SqlTable").make_url(self.url)
+        url = sa.make_url(self.url)
         return {
             "sink": "SqlTable",
             "database": [url.get_backend_name(), url.host, url.port, url.database],
@@ -201,7 +199,6 @@ class SqlTable(Sink):
             engine.dispose()
 
     def _make_engine(self) -> Any:
-        sa = need("sqlalchemy", "SqlTable")
         options = {"pool_pre_ping": True, **self.engine_options}
         is_sqlite = sa.make_url(self.url).get_backend_name() == "sqlite"
         if is_sqlite:
@@ -222,10 +219,9 @@ class SqlTable(Sink):
     @contextmanager
     def _blaming(self, what: str) -> Iterator[None]:
         """Turn an error of the database into a SinkError that says how to go on."""
-        errors = need("sqlalchemy.exc", "SqlTable")
         try:
             yield
-        except errors.SQLAlchemyError as error:
+        except sa.exc.SQLAlchemyError as error:
             raise SinkError(
                 f"SqlTable cannot {what} {self._where}: {_reason(error)}. What is committed in the checkpoint stays "
                 f"valid: see that the database has room, answers and takes these rows, and run again to resume."
@@ -252,8 +248,6 @@ class _Insert:
     """Puts the records of an attempt into the staging table."""
 
     def __init__(self, sink: SqlTable, engine: Any, table: Any, attempt: str) -> None:
-        sa = need("sqlalchemy", "SqlTable")
-        self._errors = sa.exc
         self._failures = (Misfit, sa.exc.StatementError, OverflowError, UnicodeEncodeError)  # two are raised by sqlite3
         self._where = sink._where
         self._engine = engine
@@ -289,14 +283,13 @@ class _Insert:
 
     def _refuses(self, error: Exception) -> bool:
         """Tell whether an error is about a record, not about the table or the connection."""
-        errors = self._errors
-        if not isinstance(error, errors.DBAPIError):
+        if not isinstance(error, sa.exc.DBAPIError):
             return True  # the value was not even sent
         if error.connection_invalidated:
             return False
-        if isinstance(error, errors.ProgrammingError):
+        if isinstance(error, sa.exc.ProgrammingError):
             return getattr(error.orig, "sqlstate", None) in _WRONG_VALUE_STATES
-        return isinstance(error, (errors.IntegrityError, errors.DataError))
+        return isinstance(error, (sa.exc.IntegrityError, sa.exc.DataError))
 
     def _try(self, record: Any, number: int) -> None:
         """Insert a record and take it back; raise BadRecordError if it does not fit."""

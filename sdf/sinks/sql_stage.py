@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from sdf.errors import SinkError, show
-from sdf.extras import need
+from sdf.extras import Library
 from sdf.sinks.sink import SinkRun, Token
 
-__all__ = ["ATTEMPT", "SqlStage"]
+__all__ = ["ATTEMPT", "SqlStage", "sa"]
+
+sa = Library("sqlalchemy", "SqlTable")
 
 ATTEMPT = "sdf_attempt"
 
@@ -34,7 +36,6 @@ class SqlStage:
     """
 
     def __init__(self, engine: Any, table: str, schema: str | None, token: Token, where: str) -> None:
-        self._sa = sa = need("sqlalchemy", "SqlTable")
         self._engine = engine
         self._table = table
         self._schema = schema
@@ -80,7 +81,7 @@ class SqlStage:
                 f"there. Give each output a table of its own."
             )
         with self._engine.begin() as connection:  # fails without the right to, and for a view that takes no rows
-            connection.execute(self._copy(self.reflected(connection), self._sa.false()))
+            connection.execute(self._copy(self.reflected(connection), sa.false()))
 
     def _make(self, table: Any) -> None:
         with self._unless_there():
@@ -89,7 +90,7 @@ class SqlStage:
     @contextmanager
     def _unless_there(self) -> Iterator[None]:
         """Let another driver be first to make a table: PostgreSQL refuses the second in one of several ways."""
-        errors = self._sa.exc
+        errors = sa.exc
         try:
             yield
         except (errors.IntegrityError, errors.ProgrammingError, errors.OperationalError) as error:
@@ -101,8 +102,8 @@ class SqlStage:
         with self._engine.begin() as connection:
             names, others = self._columns(connection, columns)
             quote = self._engine.dialect.identifier_preparer
-            target = quote.format_table(self._sa.table(self._table, schema=self._schema))
-            stage = quote.format_table(self._sa.table(self.name, schema=self._schema))
+            target = quote.format_table(sa.table(self._table, schema=self._schema))
+            stage = quote.format_table(sa.table(self.name, schema=self._schema))
             if self._engine.dialect.name == "sqlite":
                 connection.exec_driver_sql(self._sqlite_ddl(connection, stage, names))
             else:
@@ -115,8 +116,8 @@ class SqlStage:
     def _columns(self, connection: Any, columns: tuple[str, ...] | None) -> tuple[list[str], list[str]]:
         """Return the names of the columns that get values, and of the others."""
         try:
-            found = self._sa.inspect(connection).get_columns(self._table, self._schema)
-        except self._sa.exc.NoSuchTableError as error:
+            found = sa.inspect(connection).get_columns(self._table, self._schema)
+        except sa.exc.NoSuchTableError as error:
             raise SinkError(
                 f"SqlTable appends to a table, but there is no {self._where}. Make it first, or name its schema= if it "
                 f"is not the default one."
@@ -153,21 +154,21 @@ class SqlStage:
         )
 
     def _is_committed(self, connection: Any) -> bool:
-        return connection.execute(self._sa.select(self._commits).filter_by(**self._mark)).first() is not None
+        return connection.execute(sa.select(self._commits).filter_by(**self._mark)).first() is not None
 
     def _tag(self, connection: Any) -> str | None:
         """Return the output that the staging table is for, None if it is not there."""
-        found = self._sa.select(self._stages.c.tag).where(self._stages.c.name == self.name)
+        found = sa.select(self._stages.c.tag).where(self._stages.c.name == self.name)
         tag: str | None = connection.scalar(found)
         return tag
 
     def reflected(self, connection: Any) -> Any:
         """Return the staging table as SQLAlchemy's."""
-        return self._sa.Table(self.name, self._sa.MetaData(), schema=self._schema, autoload_with=connection)
+        return sa.Table(self.name, sa.MetaData(), schema=self._schema, autoload_with=connection)
 
     def check(self, connection: Any, tag: str) -> None:
         """Raise SinkError, on a worker, unless the staging table is there, and is for this output."""
-        is_there = self._sa.inspect(connection).has_table("sdf_stages", schema=self._schema)
+        is_there = sa.inspect(connection).has_table("sdf_stages", schema=self._schema)
         found = self._tag(connection) if is_there else None
         if found == tag:
             return
@@ -189,7 +190,7 @@ class SqlStage:
             transaction = connection.begin()
             try:
                 connection.execute(self._commits.insert().values(**self._mark))
-            except self._sa.exc.IntegrityError:
+            except sa.exc.IntegrityError:
                 transaction.rollback()
                 with connection.begin():
                     if self._is_committed(connection):
@@ -205,7 +206,6 @@ class SqlStage:
             transaction.commit()
 
     def _copy_named(self, connection: Any, counts: Mapping[str, int]) -> None:
-        sa = self._sa
         stage = self.reflected(connection)
         named = sa.Table(  # a statement takes only so many parameters
             f"{self.name}_named",
@@ -232,8 +232,8 @@ class SqlStage:
     def _copy(self, stage: Any, condition: Any) -> Any:
         """Return the statement that copies rows of the staging table to the target."""
         names = [column.name for column in stage.c if column.name != ATTEMPT]
-        target = self._sa.table(self._table, *map(self._sa.column, names), schema=self._schema)
-        rows = self._sa.select(*(stage.c[name] for name in names)).where(condition)
+        target = sa.table(self._table, *map(sa.column, names), schema=self._schema)
+        rows = sa.select(*(stage.c[name] for name in names)).where(condition)
         return target.insert().from_select(names, rows)
 
     def drop(self, *, uncommitted: bool) -> None:
@@ -243,10 +243,10 @@ class SqlStage:
             uncommitted: raise SinkError, and change nothing, if the token was committed.
         """
         with self._engine.begin() as connection:
-            if not self._sa.inspect(connection).has_table("sdf_stages", schema=self._schema):
+            if not sa.inspect(connection).has_table("sdf_stages", schema=self._schema):
                 return
             if self._tag(connection) is not None:
-                self._sa.Table(self.name, self._sa.MetaData(), schema=self._schema).drop(connection, checkfirst=True)
+                sa.Table(self.name, sa.MetaData(), schema=self._schema).drop(connection, checkfirst=True)
                 connection.execute(self._stages.delete().where(self._stages.c.name == self.name))
             # Looked up last: to drop the table waited for a driver that was just committing from it.
             if uncommitted and self._is_committed(connection):

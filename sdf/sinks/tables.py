@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from sdf.extras import need
+from sdf.sinks.arrow import arrow, types
 from sdf.sinks.columns import Misfit
 
 __all__ = ["as_table", "runs", "schema_of_table"]
@@ -14,7 +14,6 @@ __all__ = ["as_table", "runs", "schema_of_table"]
 
 def runs(records: list[Any]) -> Iterator[tuple[bool, list[Any]]]:
     """Yield records in runs that are all tables and record batches, or all other records, and which they are."""
-    arrow = need("pyarrow", "ParquetFiles")
     kinds = set(map(type, records))
     tables = {kind for kind in kinds if issubclass(kind, (arrow.RecordBatch, arrow.Table))}
     if not tables or tables == kinds:
@@ -26,7 +25,6 @@ def runs(records: list[Any]) -> Iterator[tuple[bool, list[Any]]]:
 
 def schema_of_table(table: Any) -> Any:
     """Return the schema of a table; columns of a dictionary have the type of its values."""
-    arrow, types = need("pyarrow", "ParquetFiles"), need("pyarrow.types", "ParquetFiles")
     return arrow.schema(
         field.with_type(field.type.value_type) if types.is_dictionary(field.type) else field for field in table.schema
     )
@@ -38,12 +36,10 @@ def as_table(tables: Sequence[Any], schema: Any) -> Any:
     Raises:
         Misfit: if a column does not fit.
     """
-    arrow = need("pyarrow", "ParquetFiles")
     return arrow.concat_tables(_fitted(table, schema) for table in tables)
 
 
 def _fitted(table: Any, schema: Any) -> Any:
-    arrow = need("pyarrow", "ParquetFiles")
     if isinstance(table, arrow.RecordBatch):
         table = arrow.Table.from_batches([table])
     names = table.column_names
@@ -54,7 +50,6 @@ def _fitted(table: Any, schema: Any) -> Any:
 
 
 def _column(table: Any, field: Any) -> Any:
-    arrow = need("pyarrow", "ParquetFiles")
     if field.name not in table.column_names:
         return arrow.nulls(table.num_rows, field.type)
     column = table.column(field.name)
@@ -70,7 +65,6 @@ def _column(table: Any, field: Any) -> Any:
 
 def _widens(old: Any, new: Any) -> bool:
     """Return whether a cast, where it succeeds, changes how a value is stored and not what it is."""
-    types = need("pyarrow.types", "ParquetFiles")
     if types.is_dictionary(old):
         old = old.value_type
     alike = (
@@ -87,10 +81,8 @@ def _widens(old: Any, new: Any) -> bool:
 
 
 def _is_text(kind: Any) -> bool:
-    types = need("pyarrow.types", "ParquetFiles")
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _is_bytes(kind: Any) -> bool:
-    types = need("pyarrow.types", "ParquetFiles")
     return bool(types.is_binary(kind) or types.is_large_binary(kind))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceAwayError, SourceError, show
 from sdf.extras import need
 from sdf.io.connector import Connector
-from sdf.io.kafka.fetched import UNKNOWN, Fetched, codes_of, kafka_library, log
+from sdf.io.kafka.fetched import UNKNOWN, Fetched, codes_of, kafka, log
 from sdf.io.kafka.starts import Start, chosen_offset
 from sdf.io.options import as_seconds
 from sdf.numbers import as_number, is_number
@@ -88,14 +88,14 @@ class KafkaFn(Connector):
         def ask() -> Any:
             found = consumer.list_topics(topic, timeout=self.timeout_seconds).topics[topic]
             if found.error is not None:
-                raise kafka_library().KafkaException(found.error)
+                raise kafka.KafkaException(found.error)
             return found
 
         return sorted(self._answer(topic, ask, patient=patient).partitions)
 
     def _ends(self, consumer: Any, topic: str, partition: int, *, patient: bool = False) -> tuple[int, int]:
         """Return the first offset of a partition, and the offset after its last one."""
-        asked = kafka_library().TopicPartition(topic, partition)
+        asked = kafka.TopicPartition(topic, partition)
         low, end = self._answer(
             topic, lambda: consumer.get_watermark_offsets(asked, timeout=self.timeout_seconds), patient=patient
         )
@@ -110,7 +110,7 @@ class KafkaFn(Connector):
             return offset
         if isinstance(start, datetime):
             milliseconds = math.ceil(start.timestamp() * 1000)
-            asked = [kafka_library().TopicPartition(topic, partition, milliseconds)]
+            asked = [kafka.TopicPartition(topic, partition, milliseconds)]
             (found,) = self._answer(
                 topic, lambda: consumer.offsets_for_times(asked, timeout=self.timeout_seconds), patient=patient
             )
@@ -140,7 +140,6 @@ class KafkaFn(Connector):
 
     @contextmanager
     def _asking(self, topic: str) -> Iterator[None]:
-        kafka = kafka_library()
         try:
             yield
         except kafka.KafkaException as error:
@@ -166,7 +165,6 @@ class KafkaFn(Connector):
         self._idle.append(consumer)
 
     def _new_consumer(self) -> Any:
-        kafka = kafka_library()
         try:
             return kafka.Consumer({**self.config, **_OWN_CONFIG})
         except kafka.KafkaException as error:
@@ -184,7 +182,7 @@ class KafkaFn(Connector):
 def is_unknown(error: SourceError) -> bool:
     """Tell whether brokers have answered that there is no such topic or partition."""
     cause = error.__cause__
-    return isinstance(cause, kafka_library().KafkaException) and cause.args[0].code() in codes_of(UNKNOWN)
+    return isinstance(cause, kafka.KafkaException) and cause.args[0].code() in codes_of(UNKNOWN)
 
 
 def backoff_seconds(looks: int, first_seconds: float) -> float:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sdf.errors import SourceAwayError, SourceChangedError, SourceError
-from sdf.extras import need
+from sdf.extras import Library
 from sdf.io.kafka.values import KafkaRecord
 
-__all__ = ["UNKNOWN", "Fetched", "codes_of", "kafka_library", "log"]
+__all__ = ["UNKNOWN", "Fetched", "codes_of", "kafka", "log"]
 
+kafka = Library("confluent_kafka", "Kafka")
 log = logging.getLogger("sdf.io.kafka")
 
 UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")  # there is no such topic or partition
@@ -37,7 +38,6 @@ class Fetched:
         away_seconds: float,
         where: str,
     ) -> None:
-        kafka = kafka_library()
         self.partition = partition
         self._consumer = consumer
         self._timeout_seconds = timeout_seconds
@@ -136,11 +136,6 @@ def _record(message: Any) -> KafkaRecord:
     )
 
 
-def kafka_library() -> Any:
-    """Return the module `confluent_kafka`."""
-    return need("confluent_kafka", "Kafka")
-
-
 def codes_of(names: Iterable[str]) -> list[int]:
     """Return the codes of errors of the library, by their names."""
-    return [getattr(kafka_library().KafkaError, name) for name in names]
+    return [getattr(kafka.KafkaError, name) for name in names]

@@ -20,7 +20,7 @@ from sdf import UNBOUNDED, MonotonicWatermark, OffsetRange, RestrictionTracker
 from sdf.errors import InvalidTypeError, SourceAwayError, SourceChangedError, SourceError, show
 from sdf.io.follow.watch import Scan, Scans, ScanTracker
 from sdf.io.kafka.client import KafkaFn, backoff_seconds, is_unknown
-from sdf.io.kafka.fetched import Fetched, kafka_library, log
+from sdf.io.kafka.fetched import Fetched, kafka, log
 from sdf.io.kafka.starts import Start, as_start, chosen_offset
 from sdf.io.kafka.tail_parts import KafkaTail, KafkaTracker, Mark, Messages
 from sdf.io.kafka.values import KafkaRecord, TopicPartition
@@ -177,11 +177,11 @@ class TailKafka(KafkaFn):
         now = time.monotonic()
         if now < self._asks_after:
             return 0, None
-        asked = kafka_library().TopicPartition(*_both(element))
+        asked = kafka.TopicPartition(*_both(element))
         with self._consumer() as consumer:
             try:
                 ends: tuple[int, int] = consumer.get_watermark_offsets(asked, timeout=_GLANCE_SECONDS)
-            except kafka_library().KafkaException:
+            except kafka.KafkaException:
                 self._asks_after = now + _SILENT_SECONDS  # others would wait as long for nothing
                 return 0, None
         return ends
@@ -342,7 +342,7 @@ class TailKafka(KafkaFn):
         offset = restriction.stop - getattr(restriction, "shift", 0)
         if self.commits_to_group and not getattr(restriction, "lost", ""):
             topic, partition = _both(element)
-            reached = [kafka_library().TopicPartition(topic, partition, offset)]
+            reached = [kafka.TopicPartition(topic, partition, offset)]
             with self._consumer() as consumer:
                 self._answer(topic, lambda: consumer.commit(offsets=reached, asynchronous=False), patient=True)
 

@@ -16,9 +16,11 @@ import attrs
 
 from sdf import ByteKeyRange, OffsetRange
 from sdf.errors import ReadError, SourceError, show
-from sdf.extras import need
+from sdf.extras import Library
 
-__all__ = ["ByteKeys", "IntegerKeys", "KeyRange", "first_text", "keys_of", "sqlalchemy"]
+__all__ = ["ByteKeys", "IntegerKeys", "KeyRange", "first_text", "keys_of", "sa"]
+
+sa = Library("sqlalchemy", "ReadTable")
 
 # By dialect: the collation that compares bytes, the query for the encoding of text, and the encoding that it must be.
 _BYTE_ORDER = {
@@ -42,7 +44,6 @@ class IntegerKeys:
     """Integer keys, in blocks of ``step`` key values, counted from the first key."""
 
     def __init__(self, column: Any, where: str) -> None:
-        sa = sqlalchemy()
         self.order = sa.type_coerce(column, sa.BigInteger())
         self.where = where
 
@@ -65,7 +66,7 @@ class IntegerKeys:
 
         low, high = block_at_or_after(part.start), block_at_or_after(part.stop) - 1
         if low > high:
-            return sqlalchemy().false(), block_of  # low may be one more than the largest integer of the database
+            return sa.false(), block_of  # low may be one more than the largest integer of the database
         return self.order.between(low, high), block_of
 
 
@@ -88,7 +89,6 @@ class ByteKeys:
         return ByteKeyRange(self.position(low), self.position(high) + b"\x00")
 
     def plan(self, part: ByteKeyRange, step: int) -> tuple[Any, Callable[[Any], bytes]]:
-        sa = sqlalchemy()
         conditions = [sa.true()]
         if part.start > b"\x00":
             low = self._bound(part.start)
@@ -114,7 +114,6 @@ def keys_of(connection: Any, column: Any, kind: Any, where: str) -> IntegerKeys 
     Raises:
         SourceError: if ranges of such keys are not possible, or the database does not order them by their bytes.
     """
-    sa = sqlalchemy()
     if isinstance(kind, sa.Integer):
         return IntegerKeys(column, where)
     is_text = isinstance(kind, sa.String)
@@ -176,8 +175,3 @@ def _checked(key: Any, kind: type, where: str) -> Any:
             f"out with TableQuery(where=...)."
         )
     return key
-
-
-def sqlalchemy(who: str = "ReadTable") -> Any:
-    """Return the module `sqlalchemy`."""
-    return need("sqlalchemy", who)

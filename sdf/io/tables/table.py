@@ -16,8 +16,9 @@ import attrs
 
 from sdf import ByteKeyRange, ByteKeyRangeTracker, OffsetRangeTracker, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceError, show
+from sdf.extras import need
 from sdf.io.connector import Connector
-from sdf.io.tables.keys import ByteKeys, IntegerKeys, KeyRange, keys_of, sqlalchemy
+from sdf.io.tables.keys import ByteKeys, IntegerKeys, KeyRange, keys_of, sa
 from sdf.numbers import as_integer, is_integer
 
 __all__ = ["ReadTable", "TableQuery"]
@@ -105,7 +106,7 @@ class ReadTable(Connector):
         engine_options: Mapping[str, Any] | None = None,
     ) -> None:
         name = type(self).__name__
-        sa = sqlalchemy(name)
+        need("sqlalchemy", name)
         if not isinstance(url, str):
             raise InvalidTypeError(f"{name} url must be a string, such as 'sqlite:///my.db' (got {show(url)}).")
         try:
@@ -156,9 +157,8 @@ class ReadTable(Connector):
 
     def setup(self) -> None:
         name = type(self).__name__
-        sa = sqlalchemy(name)
         try:
-            self._engine = sa.create_engine(self.url, **self.engine_options)
+            self._engine = need("sqlalchemy", name).create_engine(self.url, **self.engine_options)
         except ModuleNotFoundError as error:
             raise _missing_driver(name, sa.make_url(self.url), error) from error
         self._tables: dict[TableQuery, _Table] = {}
@@ -228,7 +228,7 @@ class ReadTable(Connector):
                 if query not in self._tables:
                     self._tables[query] = _look_up(who, connection, query, self.key, self.shown_url)
                 yield connection, self._tables[query]
-        except sqlalchemy().exc.SQLAlchemyError as error:
+        except sa.exc.SQLAlchemyError as error:
             raise SourceError(f"{who}: {query} in {self.shown_url}: {error}") from error
 
 
@@ -280,7 +280,6 @@ def _check_there(who: str, url: Any) -> None:
 
 
 def _look_up(who: str, connection: Any, query: TableQuery, key: str, url: str) -> _Table:
-    sa = sqlalchemy()
     where = f"{query} in {url}"
     try:
         columns = {column["name"]: column for column in sa.inspect(connection).get_columns(query.table, query.schema)}

@@ -12,9 +12,12 @@ from typing import Any, Protocol
 
 import attrs
 
-from sdf.extras import need
+from sdf.extras import Library
 
 __all__ = ["CsvColumns", "Misfit", "Texts"]
+
+arrow = Library("pyarrow", "ReadCsv")
+csv = Library("pyarrow.csv", "ReadCsv")
 
 
 class Texts(Protocol):
@@ -69,7 +72,6 @@ class CsvColumns:
         """
         if not _agrees(data, dialect):
             return None
-        arrow, csv = need("pyarrow", "ReadCsv"), need("pyarrow.csv", "ReadCsv")
         try:
             table = csv.read_csv(
                 arrow.BufferReader(data),
@@ -83,7 +85,6 @@ class CsvColumns:
 
     def of_rows(self, rows: Sequence[Sequence[str]], names: Sequence[str]) -> Any:
         """Return the columns of parsed rows as strings."""
-        arrow = need("pyarrow", "ReadCsv")
         places = [names.index(name) for name in self.names]
         return arrow.RecordBatch.from_arrays(
             [arrow.array([row[place] for row in rows], arrow.string()) for place in places], self.names
@@ -105,7 +106,7 @@ class CsvColumns:
             columns.append(values)
         if misfits:
             return None, misfits
-        return need("pyarrow", "ReadCsv").RecordBatch.from_arrays(columns, schema=self.schema), {}
+        return arrow.RecordBatch.from_arrays(columns, schema=self.schema), {}
 
 
 def _agrees(data: bytes, dialect: Mapping[str, Any]) -> bool:
