@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
 from sdf.errors import BadRecordError, show
 from sdf.sinks.columns import twice
-from sdf.sinks.compression import as_compression, ending_of
-from sdf.sinks.files import FileSink
-from sdf.sinks.lines import write_lines
-from sdf.sinks.segments import Segment
-from sdf.sinks.sink import Place
+from sdf.sinks.lines import LineFiles
 
 __all__ = ["JsonLinesFiles"]
 
@@ -24,7 +19,7 @@ _DEPTH = 20  # how deep a message looks into a record, which may contain itself
 
 
 @attrs.frozen
-class JsonLinesFiles(FileSink):
+class JsonLinesFiles(LineFiles):
     r"""Writes each record as a line of JSON in UTF-8 that ends with ``\n``.
 
     A record is what `json.dumps` takes: a dict, list, str, number, bool or None. An instance of an attrs class or a
@@ -43,14 +38,19 @@ class JsonLinesFiles(FileSink):
         SinkError: when it runs, if the target is not empty or cannot be written.
     """
 
-    compression: str | None = attrs.field(default=None, kw_only=True, converter=as_compression)
+    kind = ".jsonl"
 
-    @property
-    def ending(self) -> str:
-        return f".jsonl{ending_of(self.compression)}"
-
-    def write_segment(self, records: Iterator[Any], place: Place, segment: Segment) -> None:
-        write_lines(records, _as_lines, segment, compression=self.compression, target_bytes=self.target_bytes)
+    def as_lines(self, records: list[Any]) -> bytes:
+        try:
+            if any(issubclass(kind, tuple) for kind in set(map(type, records))):
+                records = list(map(_record, records))
+            return "".join([f"{_encode(record)}\n" for record in records]).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            path, value = _flaw(records[0])
+            raise BadRecordError(
+                f"JsonLinesFiles cannot write {show(value)}{path and f' in field {path!r}'} as JSON: {error}. Make it "
+                f"a str, a number, a bool, None, or a list or dict of these."
+            ) from error
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -80,19 +80,6 @@ def _record(record: Any) -> Any:
                 raise ValueError(f"a field would be lost, as two have the name {twice(names)!r}")
             return record.asDict(recursive=True)
     return record
-
-
-def _as_lines(records: list[Any]) -> bytes:
-    try:
-        if any(issubclass(kind, tuple) for kind in set(map(type, records))):
-            records = list(map(_record, records))
-        return "".join([f"{_encode(record)}\n" for record in records]).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        path, value = _flaw(records[0])
-        raise BadRecordError(
-            f"JsonLinesFiles cannot write {show(value)}{path and f' in field {path!r}'} as JSON: {error}. Make it a "
-            f"str, a number, a bool, None, or a list or dict of these."
-        ) from error
 
 
 def _flaw(value: Any) -> tuple[str, Any]:

@@ -1,60 +1,66 @@
-"""Lines: how the sinks that write lines write a segment, a batch of records at a time."""
+"""LineFiles: what the sinks that write lines have in common: they write a batch of records at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
+import attrs
+
 from sdf.errors import BadRecordError
-from sdf.sinks.compression import compressor
+from sdf.sinks.compression import as_compression, compressor, ending_of
+from sdf.sinks.files import FileSink
 from sdf.sinks.segments import Batches, Segment
+from sdf.sinks.sink import Place
 
-__all__ = ["write_lines"]
+__all__ = ["LineFiles"]
 
 
-def write_lines(
-    records: Iterator[Any],
-    as_lines: Callable[[list[Any]], bytes],
-    segment: Segment,
-    *,
-    compression: str | None,
-    target_bytes: int,
-) -> None:
-    """Write records as lines.
+@attrs.frozen
+class LineFiles(FileSink):
+    """Base of the sinks that write each record as a line.
 
-    Args:
-        records: the records.
-        as_lines: returns some records as lines with their ends; raises BadRecordError, which need not say which.
-        segment: the files.
+    Attributes:
         compression: None, "gzip" or "zstd".
-        target_bytes: begin a new file when one has this size.
-
-    Raises:
-        BadRecordError: with the number of the record.
+        kind: the ending of the names of files that are not compressed; of the class.
     """
-    batches = Batches(records)
-    batch = batches.take()
-    while batch:
-        packer = compressor(compression)
-        while batch and segment.size < target_bytes:
-            data = _encoded(batch, as_lines, batches.taken - len(batch))
-            segment.write(packer.compress(data))
-            batches.weighed(len(batch), len(data))
-            batch = batches.take()
-        segment.write(packer.flush())
-        segment.end_file()
 
+    kind = ""
 
-def _encoded(batch: list[Any], as_lines: Callable[[list[Any]], bytes], first: int) -> bytes:
-    """Return a batch as lines; if that fails, find the record that does not fit by trying one after the other."""
-    try:
-        return as_lines(batch)
-    except BadRecordError:
-        for number, record in enumerate(batch, first):
-            try:
-                as_lines([record])
-            except BadRecordError as error:
-                named = BadRecordError(f"record {number} of this segment: {error}")
-                named.number = number
-                raise named from error.__cause__
-        raise
+    compression: str | None = attrs.field(default=None, kw_only=True, converter=as_compression)
+
+    @property
+    def ending(self) -> str:
+        return f"{self.kind}{ending_of(self.compression)}"
+
+    @abstractmethod
+    def as_lines(self, records: list[Any]) -> bytes:
+        """Return records as lines with their ends; raise BadRecordError, which need not say which of them is bad."""
+
+    def write_segment(self, records: Iterator[Any], place: Place, segment: Segment) -> None:
+        batches = Batches(records)
+        batch = batches.take()
+        while batch:
+            packer = compressor(self.compression)
+            while batch and segment.size < self.target_bytes:
+                data = self._encoded(batch, batches.taken - len(batch))
+                segment.write(packer.compress(data))
+                batches.weighed(len(batch), len(data))
+                batch = batches.take()
+            segment.write(packer.flush())
+            segment.end_file()
+
+    def _encoded(self, batch: list[Any], first: int) -> bytes:
+        """Return a batch as lines; if that fails, find the record that does not fit by trying one after the other."""
+        try:
+            return self.as_lines(batch)
+        except BadRecordError:
+            for number, record in enumerate(batch, first):
+                try:
+                    self.as_lines([record])
+                except BadRecordError as error:
+                    named = BadRecordError(f"record {number} of this segment: {error}")
+                    named.number = number
+                    raise named from error.__cause__
+            raise

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
 from sdf.errors import BadRecordError, show
-from sdf.sinks.compression import as_compression, ending_of
-from sdf.sinks.files import FileSink
-from sdf.sinks.lines import write_lines
-from sdf.sinks.segments import Segment
-from sdf.sinks.sink import Place
+from sdf.sinks.lines import LineFiles
 
 __all__ = ["TextFiles"]
 
 
 @attrs.frozen
-class TextFiles(FileSink):
+class TextFiles(LineFiles):
     r"""Writes each record, a str without a line end, as a line of UTF-8 that ends with ``\n``.
 
     Args:
@@ -32,29 +27,21 @@ class TextFiles(FileSink):
         SinkError: when it runs, if the target is not empty or cannot be written.
     """
 
-    compression: str | None = attrs.field(default=None, kw_only=True, converter=as_compression)
+    kind = ".txt"
 
-    @property
-    def ending(self) -> str:
-        return f".txt{ending_of(self.compression)}"
-
-    def write_segment(self, records: Iterator[Any], place: Place, segment: Segment) -> None:
-        write_lines(records, _as_lines, segment, compression=self.compression, target_bytes=self.target_bytes)
-
-
-def _as_lines(records: list[Any]) -> bytes:
-    try:
-        text = "\n".join(records)
-    except TypeError as error:
-        raise BadRecordError(
-            f"TextFiles writes strings (got {show(records[0])}). Use str() or json.dumps()."
-        ) from error
-    if text.count("\n") != len(records) - 1 or "\r" in text:
-        raise BadRecordError(
-            f"TextFiles writes a record as one line, so it must have no line end (got {show(records[0])}). Use "
-            f"JsonLinesFiles, or escape it."
-        )
-    try:
-        return f"{text}\n".encode()
-    except UnicodeEncodeError as error:
-        raise BadRecordError(f"TextFiles writes UTF-8, which cannot hold {show(records[0])}: {error}.") from error
+    def as_lines(self, records: list[Any]) -> bytes:
+        try:
+            text = "\n".join(records)
+        except TypeError as error:
+            raise BadRecordError(
+                f"TextFiles writes strings (got {show(records[0])}). Use str() or json.dumps()."
+            ) from error
+        if text.count("\n") != len(records) - 1 or "\r" in text:
+            raise BadRecordError(
+                f"TextFiles writes a record as one line, so it must have no line end (got {show(records[0])}). Use "
+                f"JsonLinesFiles, or escape it."
+            )
+        try:
+            return f"{text}\n".encode()
+        except UnicodeEncodeError as error:
+            raise BadRecordError(f"TextFiles writes UTF-8, which cannot hold {show(records[0])}: {error}.") from error
