@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
 
-from sdf.errors import InvalidTypeError, InvalidValueError, SdfError, SinkError, show
+from sdf.errors import InvalidTypeError, InvalidValueError, SinkError, show
 from sdf.extras import Library, need
 from sdf.sinks.arrow import arrow, types
 from sdf.sinks.columns import Misfit
@@ -96,6 +96,8 @@ class DeltaTable(TableSink):
         SinkError: when it runs, if the table cannot take these records, or cannot be written.
     """
 
+    untold = ("storage_options",)  # secrets
+
     schema: Any = attrs.field(default=None, kw_only=True, converter=_as_delta_schema)
     storage_options: dict[str, str] = attrs.field(
         default=None, kw_only=True, converter=_as_options, repr=False, hash=False
@@ -110,12 +112,8 @@ class DeltaTable(TableSink):
                 f"character (got {self.path!r})."
             )
 
-    def identity(self) -> Any:
-        names = [field.name for field in attrs.fields(type(self)) if field.name != "storage_options"]  # secrets
-        return {"sink": "DeltaTable", **{name: self.told(getattr(self, name)) for name in names}}
-
     def stage(self, token: Token) -> Stage:
-        return self.stage_in(f"{self.path}/_sdf", token)
+        return self.stage_in(self.path, f"{self.path}/_sdf", token)
 
     # On workers
 
@@ -194,20 +192,11 @@ class DeltaTable(TableSink):
     def _refused(self, why: str) -> SinkError:
         return SinkError(f"DeltaTable cannot add to {self.path!r}: {why}, or write to another table.")
 
-    @contextmanager
-    def _blaming(self, what: str) -> Iterator[None]:
-        """Turn an error of delta-rs or the storage into a SinkError that says how to go on."""
-        try:
-            yield
-        except SdfError:
-            raise
-        except (OSError, errors.DeltaError) as error:
-            told = " ".join(_COLOUR.sub("", str(error)).split())
-            raise SinkError(
-                f"DeltaTable cannot {what} {self.path!r}: {type(error).__name__}: {told}. What is committed in the "
-                f"checkpoint stays valid: see that the storage has room, is writable and answers, and run again to "
-                f"resume."
-            ) from error
+    def _failures(self) -> tuple[type[Exception], ...]:
+        return OSError, errors.DeltaError
+
+    def _reason(self, error: Exception) -> str:
+        return " ".join(_COLOUR.sub("", str(error)).split())
 
 
 def _schema_of(table: Any) -> Any:

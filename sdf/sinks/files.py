@@ -10,7 +10,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -66,7 +66,10 @@ class FileSink(Sink):
     Attributes:
         path: the target.
         target_bytes: begin a new file when one has this size.
+        untold: the options that do not belong to the identity; of the class.
     """
+
+    untold: ClassVar[tuple[str, ...]] = ()
 
     path: str = attrs.field(converter=as_path)
     target_bytes: int = attrs.field(default=TARGET_BYTES, kw_only=True, converter=as_target_bytes)
@@ -89,8 +92,8 @@ class FileSink(Sink):
         return {}
 
     def identity(self) -> Any:
-        options = {field.name: self.told(getattr(self, field.name)) for field in attrs.fields(type(self))}
-        return {"sink": type(self).__name__, **options}
+        names = [field.name for field in attrs.fields(type(self)) if field.name not in self.untold]
+        return {"sink": type(self).__name__, **{name: self.told(getattr(self, name)) for name in names}}
 
     def told(self, value: Any) -> Any:
         """Return an option as JSON data."""
@@ -140,12 +143,12 @@ class FileSink(Sink):
         """Return the staging directory of a commit."""
         beside = self.beside()
         assert beside is not None
-        return self.stage_in(beside, token)
+        return self.stage_in(self.path, beside, token)
 
-    def stage_in(self, beside: str, token: Token) -> Stage:
-        """Return the staging directory of a commit, in a directory."""
-        kind = ObjectStage if "://" in self.path else DiskStage
-        return kind(self.path, beside, token, type(self).__name__)
+    def stage_in(self, path: str, beside: str, token: Token) -> Stage:
+        """Return the staging directory of a commit to a target, in a directory."""
+        kind = ObjectStage if "://" in path else DiskStage
+        return kind(path, beside, token, type(self).__name__)
 
     @contextmanager
     def _blaming(self, what: str) -> Iterator[None]:
@@ -154,12 +157,20 @@ class FileSink(Sink):
             yield
         except SdfError:
             raise
-        except OSError as error:
+        except self._failures() as error:
             raise SinkError(
-                f"{type(self).__name__} cannot {what} {self.path!r}: {type(error).__name__}: {error}. What is "
-                f"committed in the checkpoint stays valid: see that the storage has room, is writable and answers, and "
-                f"run again to resume."
+                f"{type(self).__name__} cannot {what} {self.path!r}: {type(error).__name__}: {self._reason(error)}. "
+                f"What is committed in the checkpoint stays valid: see that the storage has room, is writable and "
+                f"answers, and run again to resume."
             ) from error
+
+    def _failures(self) -> tuple[type[Exception], ...]:
+        """Return the classes of the errors of the storage."""
+        return (OSError,)
+
+    def _reason(self, error: Exception) -> str:
+        """Return what an error of the storage says."""
+        return str(error)
 
 
 def files_of(messages: Sequence[Any]) -> dict[str, int]:

@@ -33,14 +33,12 @@ from sdf.sinks.iceberg_catalog import (
     table_of,
     told_catalog,
 )
-from sdf.sinks.on_disk import DiskStage
-from sdf.sinks.on_objects import ObjectStage
 from sdf.sinks.schema import nullable, proposed
 from sdf.sinks.sink import SinkRun, Token
 from sdf.sinks.stage import Stage
 from sdf.sinks.table_files import TableFiles
 from sdf.sinks.table_sink import TableSink
-from sdf.sinks.uploads import asking
+from sdf.storage.objects import asking
 
 __all__ = ["IcebergTable"]
 
@@ -83,6 +81,8 @@ class IcebergTable(TableSink):
         SinkError: when it runs, if the table cannot take these records, or the catalog or storage does not answer.
     """
 
+    untold = ("catalog", "path")
+
     name: str = attrs.field(converter=as_name)
     catalog: Catalog = attrs.field(kw_only=True, converter=as_catalog, repr=False)  # with secrets
     schema: Any = attrs.field(default=None, kw_only=True, converter=as_iceberg_schema)
@@ -97,18 +97,12 @@ class IcebergTable(TableSink):
         need("pyarrow.parquet", "IcebergTable")
 
     def identity(self) -> Any:
-        fields = [field.name for field in attrs.fields(type(self)) if field.name not in ("catalog", "path")]
-        return {
-            "sink": "IcebergTable",
-            "catalog": told_catalog(self.catalog),
-            **{name: self.told(getattr(self, name)) for name in fields},
-        }
+        return {**super().identity(), "catalog": told_catalog(self.catalog)}
 
     def stage(self, token: Token) -> Stage:
         with self._blaming("find"):
             path = path_of(location_of(self.name, self.catalog, token))
-        kind = ObjectStage if "://" in path else DiskStage
-        return kind(path, f"{path}/_sdf", token, "IcebergTable")
+        return self.stage_in(path, f"{path}/_sdf", token)
 
     # On workers
 

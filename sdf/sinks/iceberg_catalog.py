@@ -16,7 +16,7 @@ from sdf.sinks.columns import Misfit
 from sdf.sinks.files import as_path
 from sdf.sinks.schema import as_schema, nullable, required
 from sdf.sinks.sink import Token
-from sdf.sinks.uploads import asking
+from sdf.storage.objects import asking
 
 __all__ = [
     "APP",

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from sdf.errors import SinkError
-from sdf.sinks.sink import SinkRun
-from sdf.sinks.stage import COMMITTED, NONCE, Stage, nonce_of
+from sdf.sinks.sink import Token
+from sdf.sinks.stage import COMMITTED, NONCE, Stage
 from sdf.storage.disk import Disk
 
 __all__ = ["DiskStage"]
@@ -29,25 +29,13 @@ _COMMIT = "commit"
 class DiskStage(Stage):
     """See the module."""
 
-    def prepare(self, run: SinkRun) -> None:
-        if self.adds and not self.committed():
-            raise self._no_result()
-        if not self.adds:
-            if self.committed():
-                return
-            self._check_target()
-        try:
-            Disk(self.where).create(NONCE, nonce_of(run.token, run.tag))
-        except FileExistsError:
-            self._check_nonce(run, Disk(self.where).read(NONCE))
+    def __init__(self, path: str, beside: str, token: Token, who: str) -> None:
+        super().__init__(path, beside, token, who)
+        self.staging = Disk(self.where)
+
+    def _secure(self) -> None:
         for directory in (os.path.dirname(self.path), self.beside, self.where):
             _sync(directory)  # an earlier driver may have died before it did
-
-    def read(self, name: str) -> bytes | None:
-        try:
-            return Disk(self.where).read(name)
-        except FileNotFoundError:
-            return None
 
     def create(self, name: str, data: bytes) -> None:
         Disk(self.where, makes=False).create(name, data)
@@ -68,9 +56,6 @@ class DiskStage(Stage):
             self.remove(name)
             raise
 
-    def remove(self, name: str) -> None:
-        Disk(self.where).remove(name)
-
     def committed(self) -> bool:
         try:
             found = Disk(self.path).read(COMMITTED) == self.mark
@@ -81,7 +66,7 @@ class DiskStage(Stage):
         return found
 
     def commit(self, files: Mapping[str, int]) -> None:
-        self._check_target()
+        self._check_free()
         staging, commit = Disk(self.where, makes=False), os.path.join(self.where, _COMMIT)
         if staging.size(NONCE) is None:
             raise self._gone()
@@ -103,17 +88,13 @@ class DiskStage(Stage):
             os.rename(commit, self.path)
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):  # it was made since it was looked at
-                self._check_target()
+                self._check_free()
             raise
         _sync(os.path.dirname(self.path))
 
-    def add(self, files: Mapping[str, int]) -> None:
-        if not self.committed():
-            raise self._no_result()
-        if Disk(self.where).size(NONCE) is None:
-            raise self._gone()
+    def _publish(self, files: Mapping[str, int]) -> None:
         for name, size in files.items():  # first, so that nothing is added if one is lost
-            found = Disk(self.where).size(name)
+            found = self.staging.size(name)
             if found != size:
                 raise self._lost(name, size, found)
         for name in files:
@@ -139,11 +120,6 @@ class DiskStage(Stage):
             os.unlink(target)
             raise self._lost(name, size, found)
 
-    def abort(self, files: Mapping[str, int]) -> None:
-        if self.committed():
-            raise self._done()
-        self.clean()
-
     def clean(self) -> None:
         gone = f"{self.where}.removed"  # renamed first, so that nothing is put there while it is being removed
         _remove_tree(gone)
@@ -153,8 +129,7 @@ class DiskStage(Stage):
         with suppress(OSError):  # the log of a run is there, or another stage
             os.rmdir(self.beside)
 
-    def _check_target(self) -> None:
-        """Raise SinkError unless a directory can be renamed to the target."""
+    def _check_free(self) -> None:
         if os.path.islink(self.path) or os.path.ismount(self.path):
             raise SinkError(
                 f"{self.who} makes the directory {self.path!r} by renaming another, but there is a link or a mount "

@@ -17,11 +17,11 @@ from functools import lru_cache
 from typing import Any, BinaryIO, cast
 
 from sdf.errors import SinkError
-from sdf.sinks.sink import SinkRun, Token
-from sdf.sinks.stage import COMMITTED, NONCE, Stage, nonce_of
-from sdf.sinks.uploads import Upload, asking
+from sdf.sinks.sink import Token
+from sdf.sinks.stage import COMMITTED, NONCE, Stage, content_of
+from sdf.sinks.uploads import Upload
 from sdf.storage.disk import TEMPORARY
-from sdf.storage.objects import Objects
+from sdf.storage.objects import Objects, asking
 from sdf.storage.places import storage_at
 
 __all__ = ["ObjectStage", "objects_at"]
@@ -46,36 +46,24 @@ class ObjectStage(Stage):
     def __init__(self, path: str, beside: str, token: Token, who: str) -> None:
         super().__init__(path, beside, token, who)
         self._target = objects_at(path)
-        self._staging = Objects(self._target.fs, self.where, "the path of a sink")
+        self.staging = Objects(self._target.fs, self.where, "the path of a sink")
         self._fs: Any = self._target.fs
 
-    def prepare(self, run: SinkRun) -> None:
-        if self.adds and not self.committed():
-            raise self._no_result()
-        if not self.adds:
-            if self.committed():
-                return
-            found, claim = self._others({}), self._read(self._target, _CLAIM)
-            if claim != self.mark and (found or claim is not None):
-                raise self._not_empty(found[0] if found else _CLAIM)
-        try:
-            self._staging.create(NONCE, nonce_of(run.token, run.tag))
-        except FileExistsError:
-            self._check_nonce(run, self._staging.read(NONCE))
-
-    def read(self, name: str) -> bytes | None:
-        return self._read(self._staging, name)
+    def _check_free(self) -> None:
+        found, claim = self._others({}), content_of(self._target, _CLAIM)
+        if claim != self.mark and (found or claim is not None):
+            raise self._not_empty(found[0] if found else _CLAIM)
 
     def create(self, name: str, data: bytes) -> None:
         if self.read(NONCE) is None:
             raise FileNotFoundError(f"{self.where} has no {NONCE}")
-        self._staging.create(name, data)
+        self.staging.create(name, data)
 
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
         if self.read(NONCE) is None:
             raise FileNotFoundError(f"{self.where} has no {NONCE}")
-        upload = Upload(self._fs, f"{self._staging.key}/{name}")
+        upload = Upload(self._fs, f"{self.staging.key}/{name}")
         try:
             yield cast(BinaryIO, upload)
             upload.finish()
@@ -83,11 +71,8 @@ class ObjectStage(Stage):
             upload.discard()
             raise
 
-    def remove(self, name: str) -> None:
-        self._staging.remove(name)
-
     def committed(self) -> bool:
-        found = self._read(self._target, COMMITTED) == self.mark
+        found = content_of(self._target, COMMITTED) == self.mark
         if found:
             self._target.remove(_CLAIM)  # an earlier driver may have died before it did
         return found
@@ -102,13 +87,6 @@ class ObjectStage(Stage):
         self._create_own(COMMITTED)
         self._target.remove(_CLAIM)
 
-    def add(self, files: Mapping[str, int]) -> None:
-        if not self.committed():
-            raise self._no_result()
-        if self.read(NONCE) is None:
-            raise self._gone()
-        self._publish(files)
-
     def open_result(self, ending: str) -> AbstractContextManager[BinaryIO] | None:
         name = next((name for name in sorted(self._sizes(self._target)) if name.endswith(ending)), None)
         if name is None:
@@ -117,9 +95,8 @@ class ObjectStage(Stage):
             return cast(BinaryIO, self._fs.open(f"{self._target.key}/{name}", "rb"))
 
     def _publish(self, files: Mapping[str, int]) -> None:
-        """Copy files of staging that are not there yet; raise SinkError if one is not what was written."""
         there = self._sizes(self._target)
-        staged = self._sizes(self._staging)
+        staged = self._sizes(self.staging)
         for name, size in files.items():
             found = there.get(name, staged.get(name))
             if found != size:
@@ -133,7 +110,7 @@ class ObjectStage(Stage):
 
     def _copy(self, name: str) -> None:
         with asking(name):
-            self._fs.copy(f"{self._staging.key}/{name}", f"{self._target.key}/{name}")
+            self._fs.copy(f"{self.staging.key}/{name}", f"{self._target.key}/{name}")
 
     def _create_own(self, name: str) -> None:
         """Create an object of the target that holds the token; raise SinkError if it holds another one."""
@@ -142,26 +119,23 @@ class ObjectStage(Stage):
         except FileExistsError as error:
             raise self._not_empty(name) from error
 
-    def abort(self, files: Mapping[str, int]) -> None:
-        if self.committed():
-            raise self._done()
-        if self._read(self._target, _CLAIM) == self.mark:
+    def _withdraw(self, files: Mapping[str, int]) -> None:
+        if content_of(self._target, _CLAIM) == self.mark:
             for name in self._sizes(self._target):
                 if name in files:
                     self._target.remove(name)
             self._target.remove(_CLAIM)
-        self.clean()
 
     def clean(self) -> None:
-        self._staging.remove(NONCE)  # first, so that no attempt begins another object
+        self.staging.remove(NONCE)  # first, so that no attempt begins another object
         with asking(self.where), suppress(FileNotFoundError):
             self._fs.invalidate_cache()
-            self._fs.rm(self._staging.key, recursive=True)
+            self._fs.rm(self.staging.key, recursive=True)
 
     def _check_others(self, files: Mapping[str, int]) -> None:
         """Raise SinkError if the target has anything that this commit does not put there."""
         found = self._others(files)
-        if found and self._read(self._target, COMMITTED) is not None:
+        if found and content_of(self._target, COMMITTED) is not None:
             raise self._not_empty(COMMITTED)
         if found:
             raise self._not_empty(found[0])
@@ -183,9 +157,3 @@ class ObjectStage(Stage):
             raise SinkError(f"{self.who} makes a directory, but {place.root!r} is an object. Give another path.")
         sizes.pop("", None)  # the mark of a directory
         return sizes
-
-    @staticmethod
-    def _read(place: Objects, name: str) -> bytes | None:
-        with suppress(FileNotFoundError):
-            return place.read(name)
-        return None

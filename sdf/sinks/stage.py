@@ -10,14 +10,15 @@ import json
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
 from sdf.errors import SinkError
 from sdf.sinks.sink import SinkRun, Token
+from sdf.storage.places import Storage
 
-__all__ = ["COMMITTED", "NONCE", "Stage", "nonce_of", "staging_of"]
+__all__ = ["COMMITTED", "NONCE", "Stage", "content_of", "nonce_of", "staging_of"]
 
 NONCE = "nonce"
 COMMITTED = "_SUCCESS"  # readers skip it; it holds the token of the commit
@@ -33,6 +34,13 @@ def nonce_of(token: Token, tag: str) -> bytes:
     return json.dumps({"app": token.app, "version": token.version, "tag": tag}).encode()
 
 
+def content_of(storage: Storage, name: str) -> bytes | None:
+    """Return the content of a small file, None if there is none."""
+    with suppress(FileNotFoundError):
+        return storage.read(name)
+    return None
+
+
 class Stage(ABC):
     """The staging directory of one commit.
 
@@ -44,6 +52,8 @@ class Stage(ABC):
         who: the sink, for messages.
     """
 
+    staging: Any  # the `Storage` of the directory
+
     def __init__(self, path: str, beside: str, token: Token, who: str) -> None:
         self.path = path
         self.beside = beside
@@ -53,17 +63,41 @@ class Stage(ABC):
         self.adds = token.version > 0
         self.mark = str(Token(token.app, 0)).encode()
 
-    @abstractmethod
     def prepare(self, run: SinkRun) -> None:
         """Make the directory and its nonce.
 
         Raises:
             SinkError: if the target is neither empty nor of this commit; if it adds, if the target is not of this run.
         """
+        if self.committed():
+            if not self.adds:
+                return
+        elif self.adds:
+            raise self._no_result()
+        else:
+            self._check_free()
+        nonce = nonce_of(run.token, run.tag)
+        try:
+            self.staging.create(NONCE, nonce)
+        except FileExistsError:
+            found = self.staging.read(NONCE)
+            if found != nonce:
+                raise SinkError(
+                    f"{self.who} cannot write output {run.tag!r} to {self.path!r}: {self.where!r} belongs to "
+                    f"{found.decode(errors='replace')}. Give each output a path of its own."
+                ) from None
+        self._secure()
 
     @abstractmethod
+    def _check_free(self) -> None:
+        """Raise SinkError unless the target is empty or of this commit."""
+
+    def _secure(self) -> None:
+        """Let no crash undo that the directory is there."""
+
     def read(self, name: str) -> bytes | None:
         """Return the content of a small file, None if there is none."""
+        return content_of(self.staging, name)
 
     @abstractmethod
     def create(self, name: str, data: bytes) -> None:
@@ -73,9 +107,9 @@ class Stage(ABC):
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Open a new file to write. It is durable when the context ends, and not there if it ends by an exception."""
 
-    @abstractmethod
     def remove(self, name: str) -> None:
         """Remove a file, if there is one."""
+        self.staging.remove(name)
 
     @abstractmethod
     def committed(self) -> bool:
@@ -85,17 +119,34 @@ class Stage(ABC):
     def commit(self, files: Mapping[str, int]) -> None:
         """Make exactly these files visible, given by their sizes, all or nothing where the storage can do that."""
 
-    @abstractmethod
     def add(self, files: Mapping[str, int]) -> None:
         """Add files, given by their sizes, to the target, one by one; those that are there were added before."""
+        if not self.committed():
+            raise self._no_result()
+        if self.read(NONCE) is None:
+            raise self._gone()
+        self._publish(files)
+
+    @abstractmethod
+    def _publish(self, files: Mapping[str, int]) -> None:
+        """Add files of staging that are not there yet; raise SinkError if one is not what was written."""
 
     @abstractmethod
     def open_result(self, ending: str) -> AbstractContextManager[BinaryIO] | None:
         """Open a file of the target whose name ends so to read it; None if there is none."""
 
-    @abstractmethod
     def abort(self, files: Mapping[str, int]) -> None:
         """Remove all that this commit has made; raise SinkError if it was committed."""
+        if self.committed():
+            raise SinkError(
+                f"{self.who} does not remove {self.path!r}: {self.token} was committed. Run again to end the run, or "
+                f"remove the directory yourself."
+            )
+        self._withdraw(files)
+        self.clean()
+
+    def _withdraw(self, files: Mapping[str, int]) -> None:
+        """Remove what a commit that did not end has put into the target."""
 
     @abstractmethod
     def clean(self) -> None:
@@ -119,14 +170,6 @@ class Stage(ABC):
             f"of its own."
         )
 
-    def _check_nonce(self, run: SinkRun, found: bytes) -> None:
-        """Raise SinkError if staging belongs to another output of the same commit."""
-        if found != nonce_of(run.token, run.tag):
-            raise SinkError(
-                f"{self.who} cannot write output {run.tag!r} to {self.path!r}: {self.where!r} belongs to "
-                f"{found.decode(errors='replace')}. Give each output a path of its own."
-            )
-
     def _not_empty(self, found: Any) -> SinkError:
         return SinkError(
             f"{self.who} writes to a directory that is empty or not there yet, but {self.path!r} has {found!r}, which "
@@ -139,12 +182,6 @@ class Stage(ABC):
             f"{self.who} cannot commit {self.token} to {self.path!r}: the file {name!r} of {size} bytes {what} in "
             f"{self.where!r}. Nothing was committed. It was written and then removed or changed by somebody else; "
             f"restore it and run again, or start over with a new checkpoint."
-        )
-
-    def _done(self) -> SinkError:
-        return SinkError(
-            f"{self.who} does not remove {self.path!r}: {self.token} was committed. Run again to end the run, or "
-            f"remove the directory yourself."
         )
 
     def _no_result(self) -> SinkError:

@@ -14,9 +14,8 @@ from sdf.sinks.on_objects import objects_at
 from sdf.sinks.schema import SCHEMA, proposed
 from sdf.sinks.sink import SinkRun
 from sdf.sinks.stage import NONCE, Stage, nonce_of
-from sdf.sinks.uploads import asking
 from sdf.storage.disk import Disk
-from sdf.storage.objects import Objects
+from sdf.storage.objects import asking
 
 __all__ = ["TableFiles"]
 
@@ -37,13 +36,8 @@ class TableFiles:
         self._stage = stage
         token = stage.token
         self._key = hashlib.sha256(repr((token.app, token.version)).encode()).hexdigest()[:16]
-        self._staging: Any
-        self._target: Any
-        if "://" in path:
-            self._target = objects_at(path)
-            self._staging = Objects(self._target.fs, stage.where, "the path of a table")
-        else:
-            self._target, self._staging = Disk(path), Disk(stage.where)
+        self._staging: Any = stage.staging
+        self._target: Any = objects_at(path) if "://" in path else Disk(path)
 
     def published(self, name: str) -> str:
         """Return the name that a file has among the table's: no other commit has it."""

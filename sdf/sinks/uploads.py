@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
-__all__ = ["Upload", "asking"]
+from sdf.storage.objects import asking
+
+__all__ = ["Upload"]
 
 _PART_BYTES = 16 << 20  # S3 takes at most 10,000 parts of at least 5 MiB; this much is held in memory
-
-
-@contextmanager
-def asking(what: str) -> Iterator[None]:
-    """Raise whatever the client of a store raises as an OSError."""
-    try:
-        yield
-    except OSError:
-        raise
-    except Exception as error:  # of botocore, aiohttp, google or azure
-        raise OSError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 class Upload(io.RawIOBase):

@@ -16,7 +16,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -24,7 +24,7 @@ from sdf.errors import REQUIREMENTS, InvalidValueError, MissingExtraError, how_t
 from sdf.extras import class_names
 from sdf.storage.disk import TEMPORARY
 
-__all__ = ["Objects"]
+__all__ = ["Objects", "asking"]
 
 _EXCLUSIVE = ("s3fs.core.S3FileSystem", "gcsfs.core.GCSFileSystem", "adlfs.spec.AzureBlobFileSystem")
 _PAUSES_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6)  # before a write that met another one is sent again
@@ -175,15 +175,19 @@ class Objects:
     def _path(self, name: str) -> str:
         return f"{self.key}/{name}".rstrip("/")
 
-    @contextmanager
-    def _asking(self, name: str) -> Iterator[None]:
-        """Raise whatever the client of a store raises as an OSError."""
-        try:
-            yield
-        except OSError:
-            raise
-        except Exception as error:  # of botocore, aiohttp, google or azure
-            raise OSError(f"{self.root}/{name}: {type(error).__name__}: {error}") from error
+    def _asking(self, name: str) -> AbstractContextManager[None]:
+        return asking(f"{self.root}/{name}")
+
+
+@contextmanager
+def asking(what: str) -> Iterator[None]:
+    """Raise whatever the client of a store raises as an OSError."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # of botocore, aiohttp, google or azure
+        raise OSError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def _numbers(text: str) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Protocol
+from typing import Any
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.extras import need
@@ -33,29 +33,7 @@ _INSTEAD = {
 _ELSE = "use an object store (s3://, gs:// or abfs://), or a disk that the driver sees"
 
 
-class Storage(Protocol):
-    """Files that are there whole or not at all, named by paths relative to a place: a `Disk`, or `Objects`."""
-
-    writer: str
-
-    @property
-    def root(self) -> object: ...
-
-    def create(self, name: str, data: bytes) -> None: ...
-
-    def replace(self, name: str, data: bytes) -> None: ...
-
-    def read(self, name: str) -> bytes: ...
-
-    def size(self, name: str) -> int | None: ...
-
-    def names(self, directory: str) -> list[str]: ...
-
-    def half_written(self, directory: str) -> list[str]: ...
-
-    def remove(self, name: str) -> None: ...
-
-    def sync(self, directory: str) -> None: ...
+Storage = Disk | Objects  # files that are there whole or not at all, named by paths relative to a place
 
 
 def storage_at(where: str | os.PathLike[str], who: str) -> Storage:
