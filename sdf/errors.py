@@ -42,7 +42,6 @@ string, so it survives pickling and can be raised again with more context.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 
 __all__ = [
     "BadRecordError",
@@ -307,9 +306,7 @@ class blame:  # noqa: N801, reads as a statement
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         has_context = isinstance(error, SdfError) and error.has_context
         if isinstance(error, (Exception, SystemExit)) and not has_context:
             raise self.named(error) from error

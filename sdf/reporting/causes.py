@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import attrs
 
-from sdf.reporting.pieces import PieceRun
+from sdf.reporting.pieces import PieceRun, pieces_by_element
 
 __all__ = ["HOT_BLOCKS", "LONG_OPENING", "MUCH_WORK", "ONE_BLOCK", "SLOW_HOST", "SlowHost", "cause_of", "slow_hosts"]
 
@@ -114,12 +114,8 @@ def _like(
     pieces: Sequence[PieceRun], hosts: Sequence[str], slow_blocks: Mapping[int, Sequence[float]]
 ) -> Iterator[tuple[int, list[_Like]]]:
     """Yield groups of like pieces: how many a host must have run at least, and the pieces in order of their rate."""
-    by_element: dict[int, list[PieceRun]] = {}
-    for piece in pieces:
-        if _rate(piece) is not None:
-            by_element.setdefault(piece.element_id, []).append(piece)
     alone: list[_Like] = []
-    for element_id, own in by_element.items():
+    for element_id, own in pieces_by_element(piece for piece in pieces if _rate(piece) is not None).items():
         shared = len({hosts[piece.task] for piece in own}) > 1
         block = max(slow_blocks.get(element_id, ()), default=0.0) if shared else 0.0
         group = [

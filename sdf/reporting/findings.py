@@ -9,7 +9,7 @@ import attrs
 
 from sdf.errors import show
 from sdf.reporting.causes import MUCH_WORK, cause_of
-from sdf.reporting.pieces import PieceRun, counts, whole_seconds
+from sdf.reporting.pieces import PieceRun, counts, pieces_by_element, whole_seconds
 
 __all__ = ["Idle", "SlowStart", "Straggler", "blocks_of", "idle", "rows", "slow_starts", "straggler"]
 
@@ -189,12 +189,8 @@ class SlowStart:
 
 def slow_starts(pieces: Iterable[PieceRun]) -> list[SlowStart]:
     """Return the elements with a piece that took 0.1 s or more to its first claim, the longest total first."""
-    by_element: dict[int, list[PieceRun]] = {}
-    for piece in pieces:
-        if piece.opening_seconds >= _SLOW_SECONDS:
-            by_element.setdefault(piece.element_id, []).append(piece)
     starts = []
-    for slow in by_element.values():
+    for slow in pieces_by_element(piece for piece in pieces if piece.opening_seconds >= _SLOW_SECONDS).values():
         seconds = [piece.opening_seconds for piece in slow]
         starts.append(SlowStart(slow[0].element, max(seconds), len(seconds), sum(seconds)))
     return sorted(starts, key=lambda start: -start.all_seconds)

@@ -94,18 +94,14 @@ def figures(pairs: Iterable[tuple[str, str]]) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table; numbers are aligned to the right."""
     cells = "".join(f"<th>{text(name)}</th>" for name in head)
-    lines = "".join(
-        f"<tr>{''.join(f'<td{_number_class(value)}>{text(_cell(value))}</td>' for value in row)}</tr>" for row in rows
-    )
+    lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f"<table><tr>{cells}</tr>{lines}</table>"
 
 
-def _number_class(value: object) -> str:
-    return " class=n" if isinstance(value, (int, float)) else ""
-
-
 def _cell(value: object) -> str:
-    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, (int, float)):
+        return f"<td class=n>{value:,.2f}</td>" if isinstance(value, float) else f"<td class=n>{value:,}</td>"
+    return f"<td>{text(str(value))}</td>"
 
 
 def text(text: str) -> str:

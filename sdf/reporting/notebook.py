@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import attrs
 
 from sdf.reporting.html import text, timeline
+from sdf.reporting.pieces import pieces_by_element
 from sdf.reporting.run_facts import RunFacts
 from sdf.reporting.strip import strip
-from sdf.reporting.timelines import as_it_was, colours_of, key, pieces_by_element
+from sdf.reporting.timelines import as_it_was, colours_of, key
 
 __all__ = ["fragment"]
 

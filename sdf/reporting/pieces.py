@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["PieceRun", "counts", "unsplit", "whole_seconds"]
+__all__ = ["PieceRun", "counts", "pieces_by_element", "unsplit", "whole_seconds"]
 
 
 @attrs.frozen
@@ -49,6 +49,14 @@ class PieceRun:
     opening_seconds: float = 0.0
     sized: bool = True
     elements: int = 1
+
+
+def pieces_by_element(pieces: Iterable[PieceRun]) -> dict[int, list[PieceRun]]:
+    """Return the pieces of each element."""
+    by_element: dict[int, list[PieceRun]] = {}
+    for piece in pieces:
+        by_element.setdefault(piece.element_id, []).append(piece)
+    return by_element
 
 
 def whole_seconds(pieces: Iterable[PieceRun]) -> dict[int, float]:

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from sdf.errors import show
 from sdf.reporting.findings import slow_starts
 from sdf.reporting.html import MOST_ROWS, document, figures, steps, table, text, timeline
-from sdf.reporting.pieces import PieceRun
+from sdf.reporting.pieces import PieceRun, pieces_by_element
 from sdf.reporting.run_facts import RunFacts, findings
 from sdf.reporting.strip import strip
-from sdf.reporting.timelines import as_it_was, as_it_would_be, colours_of, key, pieces_by_element
+from sdf.reporting.timelines import as_it_was, as_it_would_be, colours_of, key
 
 __all__ = ["page"]
 

@@ -7,27 +7,16 @@ from collections.abc import Iterable, Sequence
 from sdf.errors import show
 from sdf.reporting.findings import rows
 from sdf.reporting.html import COLOURS, Box, text
-from sdf.reporting.pieces import PieceRun, counts, unsplit, whole_seconds
+from sdf.reporting.pieces import PieceRun, counts, pieces_by_element, unsplit, whole_seconds
 from sdf.reporting.run_facts import RunFacts
 
-__all__ = ["as_it_was", "as_it_would_be", "colours_of", "key", "pieces_by_element"]
+__all__ = ["as_it_was", "as_it_would_be", "colours_of", "key"]
 
 _SEEN = 0.02  # share of all seconds: shorter elements get no colour
 
 
-def pieces_by_element(pieces: Iterable[PieceRun]) -> dict[int, list[PieceRun]]:
-    """Return the pieces of each element."""
-    by_element: dict[int, list[PieceRun]] = {}
-    for piece in pieces:
-        by_element.setdefault(piece.element_id, []).append(piece)
-    return by_element
-
-
 def _seconds_by_element(pieces: Iterable[PieceRun]) -> dict[int, float]:
-    seconds: dict[int, float] = {}
-    for piece in pieces:
-        seconds[piece.element_id] = seconds.get(piece.element_id, 0.0) + piece.seconds
-    return seconds
+    return {element: sum(piece.seconds for piece in own) for element, own in pieces_by_element(pieces).items()}
 
 
 def colours_of(pieces: Sequence[PieceRun]) -> dict[int, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from sdf.errors import MissingExtraError, SdfError, SourceError, without
@@ -68,9 +67,7 @@ class reaching:  # noqa: N801, reads as a statement
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if not isinstance(error, Exception) or isinstance(error, SdfError):
             return
         path, who = self._path, self._who
