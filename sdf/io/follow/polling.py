@@ -9,8 +9,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
-from sdf.io.connector import Connector
-from sdf.io.follow.watch import Scan, Scans, ScanTracker
+from sdf.io.follow.watch import Scan, ScanFn, Scans
 from sdf.io.options import as_seconds
 from sdf.io.stored import stored
 
@@ -64,7 +63,7 @@ class Polled:
     quiet_seconds: float
 
 
-class Watch(Connector):
+class Watch(ScanFn):
     """Asks a function for its outputs, again and again, in streams. Gives each output once. The element is any value.
 
     Position: the number of a poll. Outputs keep their order. The keys of all outputs are kept, as long as the element
@@ -87,8 +86,6 @@ class Watch(Connector):
     Source: Watch of Apache Beam; its termination conditions are functions here.
     """
 
-    scans = True
-
     def __init__(
         self,
         poll: Callable[[Any], Iterable[Any]],
@@ -109,26 +106,18 @@ class Watch(Connector):
         now = time.time()
         return Polls(0, began=now, news=now)
 
-    def create_tracker(self, element: Any, restriction: Polls) -> ScanTracker:
-        return ScanTracker(restriction)
-
-    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
-        polls: Polls = tracker.current_restriction()
-        if polls.ended:
-            return
-        if polls.found is not None:  # a replay: yield the same again
-            if tracker.try_claim(Scan(polls.start, polls.found, ())):
-                yield from polls.found
+    def scan(self, element: Any, scans: Polls, tracker: Any) -> Iterator[Any]:
+        if scans.ended:
             return
         given, now = self.poll(element), time.time()
         if not isinstance(given, Iterable):
             raise InvalidTypeError(f"Watch poll must return an iterable of outputs (got {show(given)}).")
         outputs = tuple(given)
-        new, seen = self._new(element, outputs, polls.seen)
-        news = now if new else polls.news
-        polled = Polled(element, outputs, now - polls.began, now - news)
+        new, seen = self._new(element, outputs, scans.seen)
+        news = now if new else scans.news
+        polled = Polled(element, outputs, now - scans.began, now - news)
         ended = self.until is not None and bool(self.until(polled))
-        if (new or ended) and tracker.try_claim(Poll(polls.start, new, seen, news, ended)):
+        if (new or ended) and tracker.try_claim(Poll(scans.start, new, seen, news, ended)):
             yield from new
         tracker.defer_remainder(0.0 if ended else self.interval_seconds)
 

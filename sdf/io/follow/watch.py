@@ -8,6 +8,7 @@ the files seen, the primary the files that its scan found: a replay of the prima
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -25,7 +26,7 @@ from sdf.io.follow.known_files import KnownFile, compare
 from sdf.io.options import as_seconds
 from sdf.io.stored import stored
 
-__all__ = ["Scans", "WatchFiles"]
+__all__ = ["Scan", "ScanFn", "ScanTracker", "Scans", "WatchFiles"]
 
 _STALLED = 8  # scan intervals
 
@@ -101,7 +102,27 @@ class ScanTracker(RestrictionTracker):
         return self._scans.ended or self._scans.stop is not UNBOUNDED
 
 
-class WatchFiles(Connector):
+class ScanFn(Connector):
+    """Base of the connectors that scan a source again and again. A subclass defines `scan`."""
+
+    scans = True
+
+    def create_tracker(self, element: Any, restriction: Scans) -> ScanTracker:
+        return ScanTracker(restriction)
+
+    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
+        scans: Scans = tracker.current_restriction()
+        if scans.found is None:
+            yield from self.scan(element, scans, tracker)
+        elif tracker.try_claim(Scan(scans.start, scans.found, ())):  # a replay: yield the same again
+            yield from scans.found
+
+    @abstractmethod
+    def scan(self, element: Any, scans: Any, tracker: Any) -> Iterator[Any]:
+        """Make the next scan, claim it if it has news, yield what it found, and defer the scans after it."""
+
+
+class WatchFiles(ScanFn):
     """Watches for files, in streams. Element: a path, a directory or a pattern. Gives `FileInfo`, sorted by path.
 
     Files that disappear are forgotten, so the state is as large as the listing. With ``"ignore"``, a local file is
@@ -122,8 +143,6 @@ class WatchFiles(Connector):
     Source: the directory scanner of Apache Apex Malhar's file splitter, which compares times only.
     """
 
-    scans = True
-
     def __init__(
         self, *, interval_seconds: float = 5.0, modified: str = "reread", missing_ok: bool = True, **options: Any
     ) -> None:
@@ -142,15 +161,7 @@ class WatchFiles(Connector):
             raise InvalidTypeError(f"WatchFiles watches a path, a directory or a pattern (got {show(element)}).")
         return Scans(0)
 
-    def create_tracker(self, element: Any, restriction: Scans) -> ScanTracker:
-        return ScanTracker(restriction)
-
-    def process(self, element: Any, tracker: Any) -> Iterator[FileInfo | FileBlock]:
-        scans: Scans = tracker.current_restriction()
-        if scans.found is not None:  # a replay: yield the same again
-            if tracker.try_claim(Scan(scans.start, scans.found, ())):
-                yield from scans.found
-            return
+    def scan(self, element: Any, scans: Scans, tracker: Any) -> Iterator[FileInfo | FileBlock]:
         there = tuple(self._match.list(os.fspath(element)))
         before = tuple(_file(one) for one in scans.seen)
         root = self._root(element, {one.path for one in (*before, *there)})

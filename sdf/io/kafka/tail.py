@@ -18,7 +18,7 @@ import attrs
 
 from sdf import UNBOUNDED, MonotonicWatermark, OffsetRange, RestrictionTracker
 from sdf.errors import InvalidTypeError, SourceAwayError, SourceChangedError, SourceError, show
-from sdf.io.follow.watch import Scan, Scans, ScanTracker
+from sdf.io.follow.watch import Scan, ScanFn, Scans
 from sdf.io.kafka.client import KafkaFn, backoff_seconds, is_unknown
 from sdf.io.kafka.fetched import Fetched, kafka, log
 from sdf.io.kafka.starts import Start, as_start, chosen_offset
@@ -40,7 +40,7 @@ class _TopicGoneError(SourceChangedError):
     """A partition that was there before is not there now, and that is no error yet."""
 
 
-class WatchTopics(KafkaFn):
+class WatchTopics(ScanFn, KafkaFn):
     """Finds partitions, in streams. Element: a topic. Gives a `TopicPartition` for each, and for those added later.
 
     Args:
@@ -53,8 +53,6 @@ class WatchTopics(KafkaFn):
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
         SourceError: when it runs, if there is no such broker or topic, or none answers.
     """
-
-    scans = True
 
     def __init__(
         self,
@@ -72,15 +70,7 @@ class WatchTopics(KafkaFn):
             raise InvalidTypeError(f"WatchTopics watches the name of a topic (got {show(element)}).")
         return Scans(0)
 
-    def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
-        return ScanTracker(restriction)
-
-    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
-        scans: Scans = tracker.current_restriction()
-        if scans.found is not None:  # a replay: yield the same again
-            if tracker.try_claim(Scan(scans.start, scans.found, ())):
-                yield from scans.found
-            return
+    def scan(self, element: Any, scans: Scans, tracker: Any) -> Iterator[Any]:
         added = bool(scans.seen)  # at first nobody knows whether the servers are right
         try:
             with self._consumer() as consumer:
