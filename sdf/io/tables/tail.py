@@ -7,7 +7,7 @@ writer, assign the key at commit, or follow a change log instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -41,8 +41,8 @@ class TailTable(ReadTable):
             on with those that are there; the journal, the summary and a warning tell of it.
         timestamp: a function from a record to its time, such as seconds since the epoch. The highest so far is the
             watermark of a table: records should come in that order, and late ones are given all the same.
-        chunk_rows: rows fetched at a time.
-        columns, with_position, engine_options: as for `ReadTable`.
+        options: as for `ReadTable`: ``columns``, ``with_position``, ``engine_options``, and ``chunk_rows``, the rows
+            fetched at a time.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
@@ -62,19 +62,9 @@ class TailTable(ReadTable):
         poll_seconds: float = 1.0,
         fail_on_data_loss: bool = True,
         timestamp: Timestamp | None = None,
-        chunk_rows: int = 10_000,
-        columns: Sequence[str] | None = None,
-        with_position: bool = False,
-        engine_options: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            url,
-            key=key,
-            chunk_rows=chunk_rows,
-            columns=columns,
-            with_position=with_position,
-            engine_options=engine_options,
-        )
+        super().__init__(url, key=key, **options)
         self.after = as_integer(after)
         if after is not None and not is_integer(self.after):
             raise InvalidTypeError(f"TailTable after must be an integer, or None for all rows (got {show(after)}).")
