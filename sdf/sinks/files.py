@@ -24,7 +24,7 @@ from sdf.sinks.stage import Stage
 from sdf.storage.disk import Disk
 from sdf.storage.places import storage_at
 
-__all__ = ["TARGET_BYTES", "FileSink", "as_bytes", "as_path", "as_target_bytes", "files_of"]
+__all__ = ["TARGET_BYTES", "FileSink", "as_count", "as_path", "as_target_bytes", "files_of"]
 
 TARGET_BYTES = 512 << 20
 
@@ -46,14 +46,14 @@ def as_path(value: Any) -> str:
 
 def as_target_bytes(value: Any) -> int:
     """Return a size at which a file ends."""
-    return as_bytes(value, "target_bytes of a sink")
+    return as_count(value, "target_bytes of a sink")
 
 
-def as_bytes(value: Any, what: str) -> int:
-    """Return a number of bytes; raise unless it is an integer >= 1."""
+def as_count(value: Any, what: str, unit: str = "bytes") -> int:
+    """Return a number of bytes, say; raise unless it is an integer >= 1."""
     size = as_integer(value)
     if not is_integer(size):
-        raise InvalidTypeError(f"{what} must be an integer, a number of bytes (got {show(value)}).")
+        raise InvalidTypeError(f"{what} must be an integer, a number of {unit} (got {show(value)}).")
     if size < 1:
         raise InvalidValueError(f"{what} must be >= 1 (got {size}).")
     return int(size)

@@ -13,7 +13,7 @@ from sdf.errors import BadRecordError, InvalidValueError, show
 from sdf.extras import need
 from sdf.sinks.arrow import arrow, parquet
 from sdf.sinks.columns import Misfit, as_batch
-from sdf.sinks.files import FileSink, as_bytes
+from sdf.sinks.files import FileSink, as_count
 from sdf.sinks.sampled_schema import schema_of_most, tables_of
 from sdf.sinks.schema import SCHEMA, as_schema, as_text, proposed
 from sdf.sinks.segments import Batches, Segment
@@ -40,7 +40,7 @@ def _as_codec(name: Any) -> str:
 
 
 def _as_row_group_bytes(value: Any) -> int:
-    return as_bytes(value, "ParquetFiles row_group_bytes")
+    return as_count(value, "ParquetFiles row_group_bytes")
 
 
 def _as_policy(value: Any) -> str:

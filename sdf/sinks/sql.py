@@ -16,8 +16,8 @@ from typing import Any
 import attrs
 
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, MissingExtraError, SinkError, show
-from sdf.numbers import as_integer, is_integer
 from sdf.sinks.columns import Misfit, is_row, spread
+from sdf.sinks.files import as_count
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
 from sdf.sinks.sql_stage import ATTEMPT, SqlStage, sa
 
@@ -64,12 +64,7 @@ def _as_columns(value: Any) -> tuple[str, ...] | None:
 
 
 def _as_rows(value: Any) -> int:
-    rows = as_integer(value)
-    if not is_integer(rows):
-        raise InvalidTypeError(f"SqlTable batch_rows must be an integer, a number of rows (got {show(value)}).")
-    if rows < 1:
-        raise InvalidValueError(f"SqlTable batch_rows must be >= 1 (got {rows}).")
-    return int(rows)
+    return as_count(value, "SqlTable batch_rows", "rows")
 
 
 def _as_options(value: Any) -> dict[str, Any]:
