@@ -13,51 +13,38 @@ from sdf.errors import InvalidTypeError, show
 
 __all__ = ["Connector"]
 
-# Option names of other libraries, and what they are called here; the first that the connector has is suggested.
-_SYNONYMS: dict[str, tuple[str, ...]] = {
-    "sep": ("separator", "delimiter"),
-    "delimiter": ("separator",),
-    "delim": ("separator", "delimiter"),
-    "linesep": ("delimiter",),
-    "lineterminator": ("delimiter",),
-    "newline": ("delimiter",),
-    "quote": ("quotechar",),
-    "escape": ("escapechar",),
-    "ignoreleadingwhitespace": ("skipinitialspace",),
-    "multiline": ("quoted_newlines",),
-    "names": ("header",),
-    "schema": ("reader_schema", "header"),
-    "usecols": ("columns",),
-    "rowtag": ("tag",),
-    "nsmap": ("namespaces",),
-    "select": ("columns",),
-    "charset": ("encoding",),
-    "codec": ("compression", "encoding"),
-    "mode": ("on_error",),
-    "errors": ("on_error",),
-    "onbadlines": ("on_error",),
-    "chunksize": ("block_size", "chunk_rows"),
-    "blocksize": ("block_size", "block_offsets"),
-    "batchsize": ("block_size", "chunk_rows", "block_offsets", "page_size"),
-    "limit": ("page_size",),
-    "fetchsize": ("chunk_rows",),
-    "partitioncolumn": ("key",),
-    "recordlength": ("length",),
-    "size": ("length", "block_size"),
-    "includepath": ("with_position",),
-    "withfilename": ("with_position",),
-    "filesystem": ("storage_options",),
-    "fs": ("storage_options",),
-    "glob": ("regex",),
-    "pathglobfilter": ("regex",),
-    "recursivefilelookup": ("recursive",),
-    "ignoremissingfiles": ("missing_ok",),
-    "bootstrapservers": ("config",),
-    "startingoffsets": ("start",),
-    "autooffsetreset": ("start",),
-    "timeout": ("timeout_seconds",),
-    "interval": ("interval_seconds", "poll_seconds"),
-    "poll": ("poll_seconds",),
+# Options, and what other libraries call them; of several options that a connector has, the first is suggested.
+_SYNONYMS = {
+    "separator": "sep delimiter delim",
+    "delimiter": "sep delim linesep lineterminator newline",
+    "quotechar": "quote",
+    "escapechar": "escape",
+    "skipinitialspace": "ignoreleadingwhitespace",
+    "quoted_newlines": "multiline",
+    "reader_schema": "schema",
+    "header": "names schema",
+    "columns": "usecols select",
+    "tag": "rowtag",
+    "namespaces": "nsmap",
+    "compression": "codec",
+    "encoding": "charset codec",
+    "on_error": "mode errors onbadlines",
+    "length": "recordlength size",
+    "block_size": "chunksize blocksize batchsize size",
+    "chunk_rows": "chunksize batchsize fetchsize",
+    "block_offsets": "blocksize batchsize",
+    "page_size": "batchsize limit",
+    "key": "partitioncolumn",
+    "storage_options": "filesystem fs",
+    "with_position": "includepath withfilename",
+    "regex": "glob pathglobfilter",
+    "recursive": "recursivefilelookup",
+    "missing_ok": "ignoremissingfiles",
+    "config": "bootstrapservers",
+    "start": "startingoffsets autooffsetreset",
+    "timeout_seconds": "timeout",
+    "interval_seconds": "interval",
+    "poll_seconds": "interval poll",
 }
 _PATHS = {"path", "paths", "file", "files", "filename", "table", "topic", "topics", "dbtable"}
 
@@ -147,6 +134,6 @@ def _meant(who: str, name: str, names: set[str]) -> str:
     plain = name.lower().replace("_", "")
     if plain in _PATHS:
         return f"{_elements(who)} "
-    known = [meant for meant in _SYNONYMS.get(plain, ()) if meant in names]
+    known = [meant for meant, others in _SYNONYMS.items() if meant in names and plain in others.split()]
     close = known or difflib.get_close_matches(name.lower(), sorted(names), n=1)
     return f"Did you mean {close[0]}=? " if close else ""
