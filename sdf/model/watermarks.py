@@ -39,18 +39,25 @@ class WatermarkEstimator(ABC):
         """Set a fresh estimator to a state that `state` returned."""
 
 
-class ManualWatermark(WatermarkEstimator):
-    """A watermark that `process` moves itself.
-
-    Args:
-        initial: the first watermark; any ordered type, such as seconds since the epoch.
-    """
+class _Stored(WatermarkEstimator):
+    """An estimator whose state is the watermark itself."""
 
     def __init__(self, initial: Any) -> None:
         self._current = initial
 
     def current(self) -> Any:
         return self._current
+
+    def restore(self, state: Any) -> None:
+        self._current = state
+
+
+class ManualWatermark(_Stored):
+    """A watermark that `process` moves itself.
+
+    Args:
+        initial: the first watermark; any ordered type, such as seconds since the epoch.
+    """
 
     def advance(self, watermark: Any) -> None:
         """Move to ``watermark``.
@@ -70,22 +77,13 @@ class ManualWatermark(WatermarkEstimator):
         if watermark > self._current:
             self._current = watermark
 
-    def restore(self, state: Any) -> None:
-        self._current = state
 
-
-class MonotonicWatermark(WatermarkEstimator):
+class MonotonicWatermark(_Stored):
     """The highest timestamp observed, for sources in time order.
 
     Args:
         initial: the watermark before the first timestamp.
     """
-
-    def __init__(self, initial: Any) -> None:
-        self._current = initial
-
-    def current(self) -> Any:
-        return self._current
 
     def observe(self, timestamp: Any) -> None:
         """Note the timestamp of a record."""
@@ -93,9 +91,6 @@ class MonotonicWatermark(WatermarkEstimator):
             self._current = timestamp
         if self.late_below is not None and timestamp < self.late_below:
             self.late += 1
-
-    def restore(self, state: Any) -> None:
-        self._current = state
 
 
 class WalltimeWatermark(WatermarkEstimator):
