@@ -1,13 +1,17 @@
 """Pages for browsers in plain HTML and SVG: one file, no script, no network; light or dark as the browser is set.
 
+``page.html`` beside this module is what all pages have in common.
+
 Boxes too narrow to be seen are drawn together with their neighbours, so a page stays small for a run of any size.
 """
 
 from __future__ import annotations
 
+import importlib.resources
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from string import Template
 from typing import TYPE_CHECKING
 
 import attrs
@@ -27,36 +31,6 @@ _NARROWEST = 0.4
 _MOST_TICKS = 10
 _GOES_ON_WIDTH = 200.0  # room for the text "goes on until ...", in which no tick has a label
 
-_STYLE = """
-:root { color-scheme: light dark; --text: #1f2328; --back: #ffffff; --soft: #656d76; --line: #d1d9e0; --card: #f6f8fa;
-  --other: #9aa4b0; --other2: #b6bec8; --c0: #d1495b; --c1: #2f6fb2; --c2: #2e8b57; --c3: #c77d0a; --c4: #7a4fb5;
-  --c5: #0f8b8d; --c6: #a1557d; --c7: #6b7a1e; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --back: #0d1117; --soft: #9198a1; --line: #3d444d;
-  --card: #151b23; --other: #59636e; --other2: #454e58; --c0: #ff7b89; --c1: #6cb0f5; --c2: #56d394; --c3: #f0b24a;
-  --c4: #b794f6; --c5: #4fd1d3; --c6: #e08fb9; --c7: #c0cf5c; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back); margin: 2rem auto;
-  max-width: 1080px; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
-p { margin: .3rem 0; } .soft { color: var(--soft); }
-.says { margin: .3rem 0; overflow-wrap: anywhere; }
-.figures { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1rem 0; }
-.figures div { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .4rem .9rem; }
-.figures b { display: block; font-size: 1.2rem; font-variant-numeric: tabular-nums; }
-.figures span { color: var(--soft); fill: var(--soft); font-size: .8rem; }
-svg { display: block; width: 100%; height: auto; background: var(--card); border: 1px solid var(--line);
-  border-radius: 6px; }
-svg text { font: 11px system-ui, sans-serif; fill: var(--soft); } svg line { stroke: var(--line); }
-svg text.mark, svg path { fill: var(--text); }
-rect.o { fill: var(--other); } rect.p { fill: var(--other2); } i.o, i.p { background: var(--other); }
-.key { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .4rem 0; font-size: .85rem; }
-.key i, .says i, summary i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .4em; }
-table { border-collapse: collapse; font-size: .85rem; } td, th { text-align: left; padding: .15rem 1rem .15rem 0;
-  border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-details { margin: .3rem 0; } summary { cursor: pointer; overflow-wrap: anywhere; }
-.node { font: 12px/1.6 ui-monospace, monospace; overflow-wrap: anywhere; }
-""" + "\n".join(f"rect.c{n} {{ fill: var(--c{n}); }} i.c{n} {{ background: var(--c{n}); }}" for n in range(COLOURS))
-
 
 @attrs.frozen
 class Box:
@@ -71,12 +45,8 @@ class Box:
 
 def document(title: str, parts: Iterable[str]) -> str:
     """Return a whole page made of HTML parts."""
-    body = "\n".join(part for part in parts if part)
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="viewport" '
-        f'content="width=device-width">\n<title>{text(title)}</title>\n<link rel="icon" href="data:,">\n'
-        f"<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{text(title)}</h1>\n{body}\n</body>\n</html>\n"
-    )
+    template = Template(importlib.resources.files("sdf.reporting").joinpath("page.html").read_text("utf-8"))
+    return template.substitute(title=text(title), body="\n".join(filter(None, parts)))
 
 
 def write(path: str | PathLike[str], page: str) -> None:
@@ -106,6 +76,12 @@ def _cell(value: object) -> str:
 
 def text(text: str) -> str:
     return escape(text, quote=True)
+
+
+def _rect(colour: str, x: float, y: float, width: float, height: float, says: str, pale: str = "") -> str:
+    """Return a rectangle of an SVG with a tooltip; ``pale`` is one more attribute, with a space before it."""
+    where = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"{pale}'
+    return f"<rect class={colour} {where}><title>{text(says)}</title></rect>"
 
 
 def timeline(
@@ -166,10 +142,7 @@ def _drawn(boxes: list[Box], scale: float, y: float, height: float, narrowest: f
     width = max(end - began, narrowest)
     filled = sum(box.end - box.began for box in boxes) * scale / width
     pale = "" if filled > 0.9 else f' opacity="{max(filled, 0.15):.2f}"'
-    return (
-        f'<rect class={longest.colour} x="{began:.1f}" y="{y:g}" width="{width:.1f}" height="{height:g}"{pale}>'
-        f"<title>{text(longest.says + more)}</title></rect>"
-    )
+    return _rect(longest.colour, began, y, width, height, longest.says + more, pale)
 
 
 def _ticks(span: float) -> Iterator[float]:
@@ -197,10 +170,7 @@ def bars(values: Sequence[tuple[float, str]], unit: str) -> Iterator[str]:
     for number, group in enumerate(groups):
         value, says = max(group)
         height = 100 * value / highest if highest > 0 else 0.0
-        yield (
-            f'<rect class=c1 x="{number * width:.1f}" y="{115 - height:.1f}" width="{max(width - 1, 0.5):.1f}" '
-            f'height="{height:.1f}"><title>{text(says)}</title></rect>'
-        )
+        yield _rect("c1", number * width, 115 - height, max(width - 1, 0.5), height, says)
     yield f'<text x="4" y="12">{highest:,.4g} {text(unit)}</text></svg>'
 
 
@@ -219,8 +189,6 @@ def steps(points: Sequence[tuple[float, int]], end: float, unit: str) -> Iterato
     yield f'<svg viewBox="0 0 {_WIDTH:g} 100" role="img" aria-label="{unit} over time">'
     for (at, number), upto in zip(points, ends, strict=True):
         height = 74 * number / highest if highest else 0.0
-        yield (
-            f'<rect class=c1 x="{at * scale:.1f}" y="{90 - height:.1f}" width="{max(upto - at, 0.0) * scale:.1f}" '
-            f'height="{height:.1f}"><title>{number:,} {text(unit)} from {at:.2f} s on</title></rect>'
-        )
+        says = f"{number:,} {unit} from {at:.2f} s on"
+        yield _rect("c1", at * scale, 90 - height, max(upto - at, 0.0) * scale, height, says)
     yield f'<text x="4" y="12">{highest:,} {text(unit)}</text></svg>'
