@@ -11,7 +11,7 @@ detected: copied blocks in a record that go on for more than 1 MiB, or end exact
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice, repeat
 from typing import Any, BinaryIO
 
@@ -44,8 +44,7 @@ class ReadAvro(FileFn):
         on_error: ``"raise"``, or ``"tag"`` to yield an Avro block that cannot be read as a `BadRecord` with the tag
             ``bad``, and none of its records. If the end of the block is lost, ``data`` is the bytes up to the next
             block, at most 1 MiB.
-        block_size: see `FileFn`.
-        storage_options: see `FileFn`.
+        options: as for `FileFn`: ``block_size``, ``storage_options``.
 
     Raises:
         InvalidValueError: if an option has a wrong value.
@@ -62,10 +61,9 @@ class ReadAvro(FileFn):
         reader_schema: Any = None,
         with_position: bool = False,
         on_error: str = "raise",
-        block_size: int | None = None,
-        storage_options: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(block_size=block_size, storage_options=storage_options)
+        super().__init__(**options)
         if on_error not in ("raise", "tag"):
             raise InvalidValueError(f"ReadAvro on_error must be 'raise' or 'tag' (got {show(on_error)}).")
         self.reader_schema = _as_schema(reader_schema)

@@ -35,8 +35,7 @@ class ReadParquet(FileFn):
         columns: read only these, as pyarrow names them (``"a.b"`` is the field b of a); None: all.
         batches: yield `pyarrow.RecordBatch` of at most 16,384 rows instead of rows.
         with_position: yield ``((path, number of the row group), row or batch)``.
-        block_size: see `FileFn`.
-        storage_options: see `FileFn`.
+        options: as for `FileFn`: ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError: if ``columns`` are not names.
@@ -56,10 +55,9 @@ class ReadParquet(FileFn):
         columns: Sequence[str] | None = None,
         batches: bool = False,
         with_position: bool = False,
-        block_size: int | None = None,
-        storage_options: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(block_size=block_size, storage_options=storage_options)
+        super().__init__(**options)
         need("pyarrow.parquet", "ReadParquet")
         self.columns = None if columns is None else _as_names(columns)
         self.batches = batches

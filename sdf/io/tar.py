@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from sdf.errors import ReadError
@@ -33,8 +33,7 @@ class ReadTar(FileFn):
     Args:
         with_position: yield ``((path, offset of the header), (name, content))`` instead of ``(name, content)``.
         max_member_bytes: a longer member is an error: memory holds a whole member.
-        block_size: see `FileFn`.
-        storage_options: see `FileFn`.
+        options: as for `FileFn`: ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
@@ -46,10 +45,9 @@ class ReadTar(FileFn):
         *,
         with_position: bool = False,
         max_member_bytes: int = 1 << 28,
-        block_size: int | None = None,
-        storage_options: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(block_size=block_size, storage_options=storage_options)
+        super().__init__(**options)
         self.with_position = with_position
         self.max_member_bytes = as_size(max_member_bytes, "ReadTar max_member_bytes")
 

@@ -41,8 +41,8 @@ class TailTable(ReadTable):
             on with those that are there; the journal, the summary and a warning tell of it.
         timestamp: a function from a record to its time, such as seconds since the epoch. The highest so far is the
             watermark of a table: records should come in that order, and late ones are given all the same.
-        options: as for `ReadTable`: ``columns``, ``with_position``, ``engine_options``, and ``chunk_rows``, the rows
-            fetched at a time.
+        chunk_rows: rows fetched at a time.
+        options: as for `ReadTable`: ``columns``, ``with_position``, ``engine_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.

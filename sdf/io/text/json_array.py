@@ -18,7 +18,7 @@ import json
 import re
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
@@ -68,8 +68,7 @@ class ReadJson(FileFn):
         loads: a function that turns the text of an array into a list, or raises ValueError; ``orjson.loads`` will do.
             It must be picklable.
         with_position: yield ``((path, offset of the block), value)`` instead of ``value``.
-        block_size: see `FileFn`.
-        storage_options: see `FileFn`.
+        options: as for `FileFn`: ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value; when it runs, for a `FileBlock`.
@@ -81,10 +80,9 @@ class ReadJson(FileFn):
         *,
         loads: Callable[[str], Any] = json.loads,
         with_position: bool = False,
-        block_size: int | None = None,
-        storage_options: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(block_size=block_size, storage_options=storage_options)
+        super().__init__(**options)
         if not callable(loads):
             raise InvalidTypeError(f"ReadJson loads must be a function such as json.loads (got {show(loads)}).")
         self.loads = loads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
@@ -31,8 +31,7 @@ class ReadWarc(FileFn):
             without it, those raise an error.
         with_position: yield ``((path, offset), record)`` instead of ``record``.
         max_record_bytes: a longer content of a record is an error: memory holds a whole record.
-        block_size: see `FileFn`.
-        storage_options: see `FileFn`.
+        options: as for `FileFn`: ``block_size``, ``storage_options``.
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
@@ -48,10 +47,9 @@ class ReadWarc(FileFn):
         walk: bool = False,
         with_position: bool = False,
         max_record_bytes: int = 1 << 28,
-        block_size: int | None = None,
-        storage_options: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(block_size=block_size, storage_options=storage_options)
+        super().__init__(**options)
         if compression not in ("infer", "gzip", None):
             raise InvalidValueError(f"ReadWarc compression must be 'infer', 'gzip' or None (got {show(compression)}).")
         if not isinstance(walk, bool):
