@@ -200,7 +200,8 @@ class Finder:
         """Yield the name of a file, then the names that it may have now, by its inode number."""
         yield at.file.path
         fs, inner = file_system(at.file.path, self.storage_options, "TailLines")
-        yield from (entry["name"] for entry in listed(fs, inner, at.file.real) if _has_number(entry, at.file))
+        near = listed(fs, inner, at.file.real)
+        yield from (entry["name"] for entry in near if str(entry.get("ino")) == at.file.version)
 
     def _open(self, path: str, file: FileInfo) -> tuple[Any, FileInfo] | None:
         """Open ``path`` and look it up; None unless it is ``file`` by version both before and after the open."""
@@ -225,7 +226,3 @@ def _touched(opened: Any, there: FileInfo) -> float:
         return os.fstat(opened.fileno()).st_ctime  # programs cannot set the ctime
     except (AttributeError, OSError):  # it has no file descriptor
         return there.mtime or 0.0
-
-
-def _has_number(entry: Any, file: FileInfo) -> bool:
-    return entry["type"] == "file" and str(entry.get("ino")) == file.version
