@@ -124,10 +124,14 @@ class ByteKeyRangeTracker(RestrictionTracker):
         with self._lock:
             if self.current_restriction().is_empty():
                 return Progress(0, 0)
-            if self._last is None:
-                return Progress(0, 1)
-            done = 1.0 if self._refused else min(1.0, _position(max(self._last, self._record), self._start, self._stop))
+            done = self._share()
             return Progress(done, 1 - done)
+
+    def _share(self) -> float:
+        """Return the share of the key space consumed; the lock is held."""
+        if self._last is None:
+            return 0.0
+        return 1.0 if self._refused else min(1.0, _position(max(self._last, self._record), self._start, self._stop))
 
     # The older interface, for a reader whose records are not all split points.
 
@@ -184,11 +188,7 @@ class ByteKeyRangeTracker(RestrictionTracker):
     def fraction_consumed(self) -> float:
         """Return the share of the key space consumed: 0.0 before the first record, 1.0 once refused."""
         with self._lock:
-            if self._last is None:
-                return 0.0
-            if self._refused:
-                return 1.0
-            return min(1.0, _position(max(self._last, self._record), self._start, self._stop))
+            return self._share()
 
     # For the invoker.
 
