@@ -43,10 +43,14 @@ class Box:
     says: str
 
 
+def resource(name: str) -> str:
+    """Return a file of this package as text."""
+    return importlib.resources.files("sdf.reporting").joinpath(name).read_text("utf-8")
+
+
 def document(title: str, parts: Iterable[str]) -> str:
     """Return a whole page made of HTML parts."""
-    template = Template(importlib.resources.files("sdf.reporting").joinpath("page.html").read_text("utf-8"))
-    return template.substitute(title=text(title), body="\n".join(filter(None, parts)))
+    return Template(resource("page.html")).substitute(title=text(title), body="\n".join(filter(None, parts)))
 
 
 def write(path: str | PathLike[str], page: str) -> None:
