@@ -21,7 +21,7 @@ import attrs
 
 from sdf.sinks.arrow import arrow, types
 
-__all__ = ["Misfit", "as_array", "as_batch", "is_bool", "is_row", "kinds_of", "names_of", "spread", "twice"]
+__all__ = ["Misfit", "as_batch", "columns_of", "is_bool", "is_row", "kinds_of", "names_of", "spread", "twice"]
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
@@ -75,20 +75,20 @@ def as_batch(records: Sequence[Any], schema: Any) -> Any:
     Raises:
         Misfit: if one does not fit.
     """
-    columns = _columns(records, schema.names)
+    columns = columns_of(records, schema.names)
     arrays = [as_array(column, field.type, field.name) for column, field in zip(columns, schema, strict=True)]
     return arrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _columns(records: Sequence[Any], names: list[str]) -> list[Sequence[Any]]:
-    kinds = set(map(type, records))
-    if len(names) == 1 and not any(map(_is_record_row, kinds)):
+def columns_of(records: Sequence[Any], names: list[str]) -> list[Sequence[Any]]:
+    """Return the columns of records; values without fields of their own are the only column.
+
+    Raises:
+        Misfit: see `spread`.
+    """
+    if len(names) == 1 and not any(is_row(kind) or issubclass(kind, list) for kind in set(map(type, records))):
         return [records]
     return spread(records, names, "")
-
-
-def _is_record_row(kind: type) -> bool:
-    return is_row(kind) or issubclass(kind, list)
 
 
 def spread(rows: Sequence[Any], names: list[str], path: str) -> list[Sequence[Any]]:

@@ -24,7 +24,6 @@ from sdf.sinks.iceberg_catalog import (
     check_table,
     convert,
     errors,
-    holds,
     iceberg_schema,
     kept_as,
     location_of,
@@ -131,7 +130,9 @@ class IcebergTable(TableSink):
         return table.metadata_location
 
     def _holds(self, table: Any, token: Token) -> bool:
-        return holds(table, token)
+        summaries = [snapshot.summary.additional_properties for snapshot in table.snapshots() if snapshot.summary]
+        found = [summary.get(VERSION) for summary in summaries if summary.get(APP) == token.app]
+        return any(int(version) >= token.version for version in (*found, table.properties.get(kept_as(token), -1)))
 
     def _location(self, table: Any, token: Token) -> str:
         """Return where the table is, or will be."""

@@ -30,7 +30,6 @@ __all__ = [
     "check_table",
     "convert",
     "errors",
-    "holds",
     "iceberg_schema",
     "kept_as",
     "location_of",
@@ -165,13 +164,6 @@ def path_of(location: str) -> str:
 def kept_as(token: Token) -> str:
     """Return the property of a table that keeps the version of a token: it outlives the snapshot."""
     return f"sdf.{token.app}"
-
-
-def holds(table: Any, token: Token) -> bool:
-    """Tell whether a table has taken up a commit."""
-    summaries = [snapshot.summary.additional_properties for snapshot in table.snapshots() if snapshot.summary]
-    found = [summary.get(VERSION) for summary in summaries if summary.get(APP) == token.app]
-    return any(int(version) >= token.version for version in (*found, table.properties.get(kept_as(token), -1)))
 
 
 def check_table(name: str, table: Any, schema: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, MissingExtraError, SinkError, show
-from sdf.sinks.columns import Misfit, is_row, spread
+from sdf.sinks.columns import Misfit, columns_of
 from sdf.sinks.files import as_count
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
 from sdf.sinks.sql_stage import ATTEMPT, SqlStage, sa
@@ -313,8 +313,7 @@ class _Insert:
     def _rows(self, records: list[Any]) -> list[dict[str, Any]]:
         """Return records as rows of the staging table."""
         names = self._names
-        single = len(names) == 1 and not any(is_row(kind) or issubclass(kind, list) for kind in set(map(type, records)))
-        columns = [records] if single else spread(records, names, "")
+        columns = columns_of(records, names)
         for name, values in zip(names, columns, strict=True):
             if name in self._whole:
                 _check_whole(name, values)
