@@ -11,11 +11,9 @@ Source: the SAM/BAM specification, "The BGZF compression format".
 
 from __future__ import annotations
 
-import io
 import zlib
-from typing import NoReturn
 
-from sdf.errors import ReadError
+from sdf.io.compressed.blocks import CompressedBlocks
 
 __all__ = ["BgzfBlocks", "block_size"]
 
@@ -24,24 +22,14 @@ _MOST_BYTES = 1 << 16
 _USUAL_HEAD_BYTES = 18  # of a header with BGZF's extra field only
 
 
-class BgzfBlocks:
-    """The blocks of a BGZF file. Position: the first byte of a block.
-
-    Args:
-        file: the compressed file.
-        size: its size in bytes.
-        path: its path, for error messages.
-    """
+class BgzfBlocks(CompressedBlocks):
+    """The blocks of a BGZF file. Position: the first byte of a block."""
 
     shift = 16
     is_start = True
+    besides = ", or parts of it are plain gzip; those compression='gzip' reads"
 
-    def __init__(self, file: io.BufferedReader, size: int, path: str) -> None:
-        self._file = file
-        self._path = path
-        self._position = 0
-        self.size = size
-        self.is_first = False
+    _position = 0
 
     def at_or_after(self, start: int, stop: int) -> int:
         self.is_first = start == 0
@@ -50,8 +38,7 @@ class BgzfBlocks:
 
     def _find(self, start: int) -> int:
         begin = max(0, start - _MOST_BYTES)
-        self._file.seek(begin)
-        window = self._file.read(start + 2 * _MOST_BYTES - begin)  # a header is no longer than a block
+        window = self._read(begin, start + 2 * _MOST_BYTES - begin)  # a header is no longer than a block
         if begin == 0:
             found = self._follow(window, 0, 0, start)  # a block begins with the file
             return self._damaged(0, f"no unbroken chain of blocks leads to byte {start}") if found is None else found
@@ -79,8 +66,7 @@ class BgzfBlocks:
 
     def read(self) -> tuple[bytes, int]:
         position = self._position
-        self._file.seek(position)
-        head = self._file.read(_USUAL_HEAD_BYTES)
+        head = self._read(position, _USUAL_HEAD_BYTES)
         head += self._file.read(max(0, _head_size(head, 0) - len(head)))
         size = block_size(head)
         if size is None:
@@ -94,12 +80,6 @@ class BgzfBlocks:
             self._damaged(position, f"this block is not one of {size} bytes, as it says")
         self._position = position + size
         return text, self._position
-
-    def _damaged(self, position: int, flaw: str, cause: Exception | None = None) -> NoReturn:
-        raise ReadError(
-            f"{self._path} at byte {position}: {flaw}. The file is damaged or cut off, or parts of it are plain gzip; "
-            f"those compression='gzip' reads."
-        ) from cause
 
 
 def block_size(data: bytes, at: int = 0) -> int | None:

@@ -14,12 +14,12 @@ somebody put inside another one on purpose.
 from __future__ import annotations
 
 import bz2
-import io
 from collections.abc import Iterator
 
 import attrs
 
 from sdf.errors import ReadError
+from sdf.io.compressed.blocks import CompressedBlocks
 
 __all__ = ["Bzip2Blocks"]
 
@@ -39,27 +39,17 @@ class _Decoded:
     end: int  # the bit after the block's last bit
 
 
-class Bzip2Blocks:
+class Bzip2Blocks(CompressedBlocks):
     """The blocks of a bzip2 file, of one stream or several. Position: the byte in which a block's first bit lies.
 
     Other bytes after the last stream are an error. Python's bz2 ignores them.
-
-    Args:
-        file: the compressed file.
-        size: its size in bytes.
-        path: its path, for error messages.
     """
 
     shift = 26  # a block of 900,000 bytes, of which 5 can stand for 259, gives up to 47 million bytes of text
     is_start = True
 
-    def __init__(self, file: io.BufferedReader, size: int, path: str) -> None:
-        self._file = file
-        self._path = path
-        self._bit = 0  # where the next block begins
-        self._decoded: _Decoded | None = None  # that block, if it is decompressed already
-        self.size = size
-        self.is_first = False
+    _bit = 0  # where the next block begins
+    _decoded: _Decoded | None = None  # that block, if it is decompressed already
 
     def at_or_after(self, start: int, stop: int) -> int:
         self.is_first = start == 0
@@ -78,17 +68,10 @@ class Bzip2Blocks:
     def read(self) -> tuple[bytes, int]:
         decoded = self._decoded or self._decode(self._bit)
         if decoded is None:
-            raise ReadError(
-                f"{self._path} at byte {self._bit // 8}: this bzip2 block cannot be decompressed. The file is damaged "
-                f"or cut off."
-            )
+            self._damaged(self._bit // 8, "this bzip2 block cannot be decompressed")
         self._decoded = None
         self._bit = self._after(decoded.end)
         return decoded.text, self._bit // 8
-
-    def _read(self, start: int, size: int) -> bytes:
-        self._file.seek(start)
-        return self._file.read(size)
 
     def _first_of_stream(self, start: int) -> int:
         """Return the bit of the first block in the stream at a byte or in later streams; the end of the file if none.
@@ -100,14 +83,10 @@ class Bzip2Blocks:
         if header[:3] == b"BZh" and header[3:].isdigit() and header[3:] != b"0":
             return self._after(8 * (start + 4))
         if start:
-            raise ReadError(
-                f"{self._path} at byte {start}: bytes behind the last stream, which are no bzip2 stream. The file is "
-                f"damaged or cut off, or something was appended to it."
-            )
-        raise ReadError(
-            f"{self._path} at byte {start}: no bzip2 stream begins here. The file is damaged or cut off, or it is not "
-            f"one of bzip2; compression=None reads a file as it is."
-        )
+            flaw = "bytes behind the last stream, which are no bzip2 stream"
+            return self._damaged(start, flaw, besides=", or something was appended to it")
+        besides = ", or it is not one of bzip2; compression=None reads a file as it is"
+        return self._damaged(start, "no bzip2 stream begins here", besides=besides)
 
     def _after(self, bit: int) -> int:
         """Return the bit where the next block begins; ``bit`` is where a block or the header of a stream ends."""
@@ -117,10 +96,7 @@ class Bzip2Blocks:
             return bit
         after = -(-(bit + _MAGIC_BITS + 32) // 8)  # an end mark, a checksum, and bits that fill the byte
         if follows != _END:
-            raise ReadError(
-                f"{self._path} at byte {start}: neither a bzip2 block nor the end of a stream. The file is damaged or "
-                f"cut off."
-            )
+            self._damaged(start, "neither a bzip2 block nor the end of a stream")
         if after > self.size:
             raise ReadError(
                 f"{self._path} at byte {start}: the checksum of the stream that ends here is not all there. The file "

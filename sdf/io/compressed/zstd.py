@@ -21,10 +21,11 @@ from __future__ import annotations
 import heapq
 import io
 import re
-from typing import Any, NoReturn
+from typing import Any
 
 from sdf.errors import ReadError
 from sdf.extras import need
+from sdf.io.compressed.blocks import CompressedBlocks
 
 __all__ = ["ZSTD_WINDOW_BYTES", "ZstdFrames"]
 
@@ -48,28 +49,20 @@ _Link = tuple[int, tuple[int, ...]]
 _FRAME: tuple[int, ...] = ()
 
 
-class ZstdFrames:
-    """The blocks of a zstd file. Position: the first byte of a frame, or of a later block in it, which is no start.
-
-    Args:
-        file: the compressed file.
-        size: its size in bytes.
-        path: its path, for error messages.
-    """
+class ZstdFrames(CompressedBlocks):
+    """The blocks of a zstd file. Position: the first byte of a frame, or of a later block in it, which is no start."""
 
     shift = 17
+    besides = ", or it is not one of zstd; compression=None reads a file as it is"
 
     def __init__(self, file: io.BufferedReader, size: int, path: str) -> None:
-        self._file = file
-        self._path = path
+        super().__init__(file, size, path)
         zstandard = need("zstandard", "a reader")
         self._error: type[Exception] = zstandard.ZstdError
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
         self._frame: Any = None  # decompresses the frame that the next block belongs to
         self._checksum = 0  # bytes of it after that frame
         self._position = 0
-        self.size = size
-        self.is_first = False
         self.is_start = True
 
     def at_or_after(self, start: int, stop: int) -> int:
@@ -111,10 +104,6 @@ class ZstdFrames:
         self.is_start = bool(last)
         self._position = self._frame_after(end) if last else end
         return text, self._position
-
-    def _read(self, start: int, size: int) -> bytes:
-        self._file.seek(start)
-        return self._file.read(size)
 
     def _frame_head(self, at: int) -> tuple[int, int]:
         """Return the size of the header of the frame at a byte, and of the frame's checksum."""
@@ -228,12 +217,6 @@ class ZstdFrames:
             if frame is not None:
                 links = [(at + frame[0], (frame[1],))]
         return [link for link in links if link[0] <= self.size]
-
-    def _damaged(self, position: int, flaw: str, cause: Exception | None = None) -> NoReturn:
-        raise ReadError(
-            f"{self._path} at byte {position}: {flaw}. The file is damaged or cut off, or it is not one of zstd; "
-            f"compression=None reads a file as it is."
-        ) from cause
 
 
 def _frame_head(data: bytes) -> tuple[int, int] | None:
