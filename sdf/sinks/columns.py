@@ -203,30 +203,24 @@ _Exact = Callable[[Sequence[Any], Any, str], Sequence[Any]]
 
 def _rules(wanted: Any) -> tuple[_Fits, _Exact | None]:
     """Return a test for Python types, and a check of the values where one is needed."""
-    found: tuple[_Fits, _Exact | None]
-    if types.is_string(wanted) or types.is_large_string(wanted):
-        found = (lambda kind: issubclass(kind, str)), None
-    elif types.is_integer(wanted):
-        found = (lambda kind: issubclass(kind, (Integral, float)) and not issubclass(kind, bool)), _whole
-    elif types.is_floating(wanted):
-        found = (lambda kind: issubclass(kind, Real) and not issubclass(kind, bool)), _finite
-    elif types.is_boolean(wanted):
-        found = is_bool, None
-    elif types.is_binary(wanted) or types.is_large_binary(wanted) or types.is_fixed_size_binary(wanted):
-        found = (lambda kind: issubclass(kind, (bytes, bytearray, memoryview))), None
-    elif types.is_decimal(wanted):
-        found = (lambda kind: issubclass(kind, (Decimal, int)) and not issubclass(kind, bool)), None
-    elif types.is_timestamp(wanted):
-        found = (lambda kind: issubclass(kind, datetime)), _times
-    elif types.is_date32(wanted):
-        found = (lambda kind: issubclass(kind, date) and not issubclass(kind, datetime)), None
-    elif types.is_time(wanted):
-        found = (lambda kind: issubclass(kind, time)), _times
-    elif types.is_duration(wanted):
-        found = (lambda kind: issubclass(kind, timedelta)), _times
-    else:
-        found = (lambda kind: False), None
-    return found
+    if types.is_boolean(wanted):
+        return is_bool, None
+    data = (bytes, bytearray, memoryview)
+    rules: tuple[tuple[Any, tuple[type, ...], tuple[type, ...], _Exact | None], ...] = (
+        # the Arrow types, the Python types that they take, those among these that they do not, and the check
+        ((types.is_string, types.is_large_string), (str,), (), None),
+        ((types.is_integer,), (Integral, float), (bool,), _whole),
+        ((types.is_floating,), (Real,), (bool,), _finite),
+        ((types.is_binary, types.is_large_binary, types.is_fixed_size_binary), data, (), None),
+        ((types.is_decimal,), (Decimal, int), (bool,), None),
+        ((types.is_timestamp,), (datetime,), (), _times),
+        ((types.is_date32,), (date,), (datetime,), None),
+        ((types.is_time,), (time,), (), _times),
+        ((types.is_duration,), (timedelta,), (), _times),
+    )
+    found = next((rule for rule in rules if any(test(wanted) for test in rule[0])), ((), (), (), None))
+    _, takes, leaves, exact = found
+    return (lambda kind: issubclass(kind, takes) and not issubclass(kind, leaves)), exact
 
 
 def _whole(values: Sequence[Any], wanted: Any, path: str) -> Sequence[Any]:
