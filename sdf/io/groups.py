@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any
 
 from sdf import OffsetRange
@@ -63,7 +64,7 @@ class ReadGroups(Connector):
                         yield key, pickle.loads(value)
             elif self.parts:
                 for number in tracker.claims():
-                    for key, pairs in groupby(reader.read(number), _key):
+                    for key, pairs in groupby(reader.read(number), itemgetter(0)):
                         yield key, _result(self.fn, key, _values(pairs))
             else:
                 yield from self._whole(self.fn, reader, element.row_groups, tracker)
@@ -78,7 +79,7 @@ class ReadGroups(Connector):
                 continue
             pairs = reader.read(number)
             last = pairs[-1][0]
-            for key, found in groupby(pairs, _key):
+            for key, found in groupby(pairs, itemgetter(0)):
                 if done == [key]:
                     continue
                 rest = _Following(reader, key, number + 1, stop if key == last else 0)
@@ -116,10 +117,6 @@ def _result(fn: Callable[[Any, Iterator[Any]], Any], key: Any, values: Iterator[
             f"{show(key)}): it would read its values when they are gone. Return list(...)."
         )
     return result
-
-
-def _key(pair: Any) -> Any:
-    return pair[0]
 
 
 def _values(pairs: Any) -> Iterator[Any]:

@@ -11,13 +11,10 @@ import importlib.resources
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from os import PathLike
 from string import Template
-from typing import TYPE_CHECKING
 
 import attrs
-
-if TYPE_CHECKING:
-    from os import PathLike
 
 __all__ = ["COLOURS", "MOST_ROWS", "Box", "bars", "document", "figures", "steps", "table", "text", "timeline", "write"]
 

@@ -27,7 +27,9 @@ from sdf.io.options import as_size
 from sdf.io.text.block_text import read_blocks
 from sdf.io.text.delimited import Delimited, check_delimiter
 
-__all__ = ["CELL_BYTES", "BadRecord", "Cells", "Delimited", "TextFn", "check_delimiter"]
+__all__ = ["CELL_BYTES", "BadRecord", "Cells", "Pieces", "TextFn"]
+
+Pieces = Iterator[tuple[int, bytes]]  # whole records, with the offset of the first
 
 CELL_BYTES = 1 << 18  # benchmarks/throughput.py: a cell that is read, decoded and split stays in the CPU cache
 
@@ -187,9 +189,7 @@ class TextFn(CompressedFn):
         for output in outputs:
             yield output if isinstance(output, TaggedOutput) else (block, output)
 
-    def _pieces(
-        self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader
-    ) -> Iterator[tuple[int, bytes]]:
+    def _pieces(self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         """Return whole records, claimed block by block, with the offset of the first; the codec decides how."""
         if restriction.codec == "":
             return self._blocks(element, restriction, tracker, file)
@@ -199,20 +199,18 @@ class TextFn(CompressedFn):
             return self._indexed(restriction, tracker, file)
         return self._in_one_piece(restriction, tracker, file)
 
-    def _packed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
+    def _packed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         blocks = BLOCKS[restriction.codec](file, restriction.file.size, restriction.file.path)
         return read_blocks(blocks, tracker, self.delimiter, self.max_record_bytes, restriction.file.path)
 
-    def _indexed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
+    def _indexed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         """Read the text of a gzip file through its index, like an uncompressed file."""
         text, size = self.indexed_text(restriction, file)
         with text:
             unpacked = attrs.evolve(restriction, file=attrs.evolve(restriction.file, size=size))
             yield from self._blocks(None, unpacked, tracker, text)
 
-    def _in_one_piece(
-        self, restriction: FileRange, tracker: Any, file: io.BufferedReader
-    ) -> Iterator[tuple[int, bytes]]:
+    def _in_one_piece(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         if not tracker.try_claim(restriction.start):
             return
         with self.unpack(restriction, file) as text:
@@ -222,9 +220,7 @@ class TextFn(CompressedFn):
                 yield start, data
                 start = records.at
 
-    def _blocks(
-        self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader
-    ) -> Iterator[tuple[int, bytes]]:
+    def _blocks(self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         """Claim one cell after the other; yield the records of each, with the offset of the first."""
         cells = Cells.of(element, restriction, self.block_size)
         records: Delimited | None = None  # None until the start of a record is found

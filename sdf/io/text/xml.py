@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, repeat
 from typing import Any
 from xml.etree import ElementTree
@@ -17,7 +17,7 @@ from sdf.io.files.file_fn import FileRange
 from sdf.io.text.block_text import BlockText
 from sdf.io.text.delimited import Stream
 from sdf.io.text.elements import ElementText, Tag, too_long
-from sdf.io.text.text_fn import CELL_BYTES, Cells, TextFn
+from sdf.io.text.text_fn import CELL_BYTES, Cells, Pieces, TextFn
 
 __all__ = ["ReadXml"]
 
@@ -165,9 +165,7 @@ class ReadXml(TextFn):
         after = self._tag.look_bytes - 1
         return record[:after] + b"".join(wanted) + record[after:]
 
-    def _blocks(
-        self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader
-    ) -> Iterator[tuple[int, bytes]]:
+    def _blocks(self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         cells = Cells.of(element, restriction, self.block_size)
         cell = cells.at_or_after(restriction.start)
         file.seek(cell)
@@ -177,7 +175,7 @@ class ReadXml(TextFn):
             yield from text.starting_in(cell, end)
             cell = end
 
-    def _packed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Iterator[tuple[int, bytes]]:
+    def _packed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         blocks = BLOCKS[restriction.codec](file, restriction.file.size, restriction.file.path)
         position = blocks.at_or_after(restriction.start, restriction.stop)
         unpacked = BlockText(blocks, position)
@@ -188,9 +186,7 @@ class ReadXml(TextFn):
             for offset, data in text.starting_in(block.start, block.stop):
                 yield unpacked.position(offset), data
 
-    def _in_one_piece(
-        self, restriction: FileRange, tracker: Any, file: io.BufferedReader
-    ) -> Iterator[tuple[int, bytes]]:
+    def _in_one_piece(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         if not tracker.try_claim(restriction.start):
             return
         with self.unpack(restriction, file) as unpacked:
