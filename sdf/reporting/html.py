@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.resources
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
+from html import escape as text
 from os import PathLike
 from string import Template
 
@@ -73,10 +73,6 @@ def _cell(value: object) -> str:
     if isinstance(value, (int, float)):
         return f"<td class=n>{value:,.2f}</td>" if isinstance(value, float) else f"<td class=n>{value:,}</td>"
     return f"<td>{text(str(value))}</td>"
-
-
-def text(text: str) -> str:
-    return escape(text, quote=True)
 
 
 def _rect(colour: str, x: float, y: float, width: float, height: float, says: str, pale: str = "") -> str:

@@ -65,7 +65,8 @@ class SqlStage:
     def prepare(self, run: SinkRun, columns: tuple[str, ...] | None) -> None:
         """Make the tables; raise SinkError if the target is not there, or cannot take rows with these columns."""
         for table in (self._commits, self._stages):
-            self._make(table)
+            with self._unless_there():
+                table.create(self._engine, checkfirst=True)
         with self._engine.begin() as connection:
             if self._is_committed(connection):
                 return
@@ -82,10 +83,6 @@ class SqlStage:
             )
         with self._engine.begin() as connection:  # fails without the right to, and for a view that takes no rows
             connection.execute(self._copy(self.reflected(connection), sa.false()))
-
-    def _make(self, table: Any) -> None:
-        with self._unless_there():
-            table.create(self._engine, checkfirst=True)
 
     @contextmanager
     def _unless_there(self) -> Iterator[None]:

@@ -71,7 +71,7 @@ class TableFiles:
                 f"staging directory {self._stage.where!r} is not there. Both were removed, or the path is another one "
                 f"than before. Start over with a new checkpoint."
             )
-        staged, there = self._staged(sizes), self._there(sizes)
+        staged, there = self._look(sizes)
         for name, size in sizes.items():
             found = there.get(name, staged.get(name))
             if found != size:
@@ -80,20 +80,16 @@ class TableFiles:
 
     def restore(self, sizes: Mapping[str, int]) -> None:
         """Publish again what was removed before the version that names it was there, if staging still is."""
-        staged, there = self._staged(sizes), self._there(sizes)
+        staged, there = self._look(sizes)
         self._put([name for name, size in sizes.items() if name not in there and staged.get(name) == size])
 
     def withdraw(self, names: Iterable[str]) -> None:
         """Remove published files that no version names."""
         self._for_all(names, lambda name: self._target.remove(self.published(name)))
 
-    def _staged(self, names: Iterable[str]) -> dict[str, int]:
-        """Return which files are in staging, with their sizes."""
-        return self._found(self._staging, "", names)
-
-    def _there(self, names: Iterable[str]) -> dict[str, int]:
-        """Return which files are published, with their sizes."""
-        return self._found(self._target, self.published(""), names)
+    def _look(self, names: Iterable[str]) -> tuple[dict[str, int], dict[str, int]]:
+        """Return which files are in staging, and which are published, with their sizes."""
+        return self._found(self._staging, "", names), self._found(self._target, self.published(""), names)
 
     @staticmethod
     def _found(place: Any, prefix: str, names: Iterable[str]) -> dict[str, int]:
