@@ -15,6 +15,7 @@ from sdf.reporting.progress import RunProgress
 from sdf.saving.outputs import sinks_by_output
 from sdf.sinks.sink import Sink
 from sdf.spark.elements import check_context
+from sdf.spark.jobs import unwound
 from sdf.spark.row_elements import ConnectElements
 from sdf.spark.saved_run import SaveSummary, run_saved
 from sdf.spark.staged.runner import StagedRunner
@@ -75,7 +76,10 @@ def retry_failed(
         "quarantine", max_failures, block_seconds, "retry_failed()", tags=[name for name, _ in sinks]
     )
     options = checkpoint, commit_seconds, runner, side_inputs, quarantine, progress
-    return run_saved("retry_failed()", elements, fn, sinks, *options, retry=True)
+    try:
+        return run_saved("retry_failed()", elements, fn, sinks, *options, retry=True)
+    except Exception as error:
+        raise unwound(error) from error.__cause__
 
 
 def _nothing_of(spark: Any) -> RDD[Any] | ConnectElements:

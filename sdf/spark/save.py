@@ -18,6 +18,7 @@ from sdf.saving.history import History
 from sdf.saving.outputs import checkpoint_of, sinks_by_output, told
 from sdf.saving.run_log import RunLog
 from sdf.sinks.sink import Sink, Token
+from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.row_elements import as_elements
 from sdf.spark.saved_run import SaveSummary, milliseconds, run_saved
@@ -84,9 +85,11 @@ def save_sdf(
     quarantine = check_quarantine(
         on_failure, max_failures, block_seconds, "save_sdf()", tags=[name for name, _ in sinks]
     )
-    return run_saved(
-        "save_sdf()", elements, fn, sinks, checkpoint, commit_seconds, runner, side_inputs, quarantine, progress
-    )
+    options = checkpoint, commit_seconds, runner, side_inputs, quarantine, progress
+    try:
+        return run_saved("save_sdf()", elements, fn, sinks, *options)
+    except Exception as error:
+        raise unwound(error) from error.__cause__
 
 
 def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike[str] | None = None) -> None:

@@ -26,7 +26,6 @@ from sdf.sinks.sink import Sink
 from sdf.spark.connect.run import save_on_connect
 from sdf.spark.display import display
 from sdf.spark.identity import identity_of
-from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.row_elements import ConnectElements, collected
 from sdf.spark.runners import check_runner
@@ -134,8 +133,6 @@ def run_saved(
         report = _run_and_commit(saving, run, raises=quarantine is None)
         if begun and not retry:  # after it, since an RDD that changes must not stand in the way of what was begun
             saving.check_same_elements(elements.collect())
-    except Exception as error:
-        raise unwound(error) from error.__cause__
     finally:
         saving.close()
     summary = _summary_of(saving, report, time.monotonic() - began)
