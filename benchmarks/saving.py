@@ -105,7 +105,8 @@ def make_log(path, parts):
     """Write the log of a run over one element of which so many parts are committed, each in a segment of its own."""
     from sdf.execution.expansion import expand
     from sdf.execution.invoker import Residual
-    from sdf.saving.history import History, Segment, split_record
+    from sdf.saving.history import History
+    from sdf.saving.log_records import Segment, split_record
     from sdf.storage.disk import Disk
 
     class Fn(WaitFn):
