@@ -279,7 +279,7 @@ class Invoker:
     def _is_done(self) -> bool:
         try:
             self._tracker.check_done()
-        except (AttributeError, NameError, TypeError):  # no answer, but a bug of the tracker
+        except (AttributeError, NameError):  # no answer, but a bug of the tracker
             raise
         except Exception:  # raising is how a tracker says no
             return False

@@ -323,7 +323,7 @@ MUTANTS = {
     deferred_work_stays_at_a_lane_without_an_attempt: (LANES_SAVED, 253, HANGS),
     splits_are_not_logged: (SAVED, 0, "other work|other messages|JournalCorruptError|not exactly once|open work"),
     a_commit_is_logged_for_its_first_item_only: (SAVED, 0, "other work|JournalCorruptError|open work"),
-    a_second_receipt_counts_too: (STAGES, 20, TWICE + "|IndexError"),
+    a_second_receipt_counts_too: (STAGES, 20, TWICE + "|KeyError"),
     unstarted_work_is_lost: (STAGES, 0, TWICE + "|" + HANGS),
     rows_behind_forgotten: (STAGES_TABLES, 0, TWICE),
     stage_replayed_without_truncation: (STAGES_TABLES, 0, "a replay gave something else|" + TWICE),

@@ -95,7 +95,7 @@ class ScanTracker(RestrictionTracker):
 
     def check_done(self) -> None:
         last = self._scans.start - 1 if self._made is None else self._made.number
-        if not self._refused and not self._scans.ended and not last >= self._scans.stop - 1:
+        if not self._refused and not self._scans.ended and last + 1 < self._scans.stop:
             raise ValueError(f"scan {last + 1} of {show(self._scans)} was not made")
 
     def is_bounded(self) -> bool:
