@@ -43,6 +43,8 @@ class Library:
         self._asked = module, who
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked by whoever looks at objects of any kind, such as inspect
+            raise AttributeError(name)
         return getattr(need(*self._asked), name)
 
 

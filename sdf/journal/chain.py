@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -26,6 +27,7 @@ __all__ = [
     "block_name",
     "canonical",
     "check_commit",
+    "checked_blob",
     "corrupt",
     "find_head",
     "read_ahead",
@@ -161,13 +163,20 @@ def verify(storage: Storage) -> Iterator[Block]:
 
 def read_blob(storage: Storage, reference: Mapping[str, Any]) -> bytes:
     """Return the bytes that a block refers to; raise JournalCorruptError if they are missing or changed."""
+    return checked_blob(storage, reference, partial(corrupt, storage))
+
+
+def checked_blob(
+    storage: Storage, reference: Mapping[str, Any], flawed: Callable[[str, str], JournalCorruptError]
+) -> bytes:
+    """Return the bytes that a block or a record refers to; ``flawed`` makes the error of a name and its flaw."""
     name = blob_name(reference)
     try:
         data = storage.read(name)
     except FileNotFoundError as error:
-        raise corrupt(storage, name, "it is missing") from error
+        raise flawed(name, "it is missing") from error
     if sha256(data) != reference["sha256"]:
-        raise corrupt(storage, name, "its content does not match the hash in its name")
+        raise flawed(name, "its content does not match the hash in its name")
     return data
 
 

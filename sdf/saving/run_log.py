@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 from sdf.errors import JournalCorruptError, JournalError, show
-from sdf.journal.chain import canonical, read_blob, sha256
+from sdf.journal.chain import canonical, checked_blob, sha256
 from sdf.journal.fenced_files import FencedFiles, remove_unused
 from sdf.storage.places import Storage
 
@@ -190,7 +190,7 @@ class RunLog(FencedFiles):
 
     def get(self, reference: Any) -> bytes:
         """Return the bytes that a record refers to; raise JournalCorruptError if they are missing or changed."""
-        return read_blob(self._storage, reference)
+        return checked_blob(self._storage, reference, self._corrupt)
 
     def remove_unused(self, used: Iterable[Any]) -> list[str]:
         """Remove blobs that no record refers to, packed entries and half-written files; return their names."""

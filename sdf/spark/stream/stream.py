@@ -126,7 +126,8 @@ def stream_sdf(
         max_batches: return after this many committed batches.
         stop_when_idle: look at all work, deferred work included, and return when a batch has tried all due work and
             found nothing new.
-        max_items_per_batch: most work items in a step of a batch; the others wait their turn.
+        max_items_per_batch: most work items in a step of a batch; the others wait their turn. With it, each small
+            element is a work item of its own, where else many are one.
         max_records_per_batch: about how many records a step of a batch gives at most: each task has an even share, and
             splits what it runs at the first claim after that. None for no limit but time.
         max_bytes_per_batch: the same in bytes of pickled records.
