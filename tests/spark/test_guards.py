@@ -129,13 +129,13 @@ MUTANTS = {
         "spark/test_processes.py::test_an_interrupted_action_takes_its_job_along",
     ),
     "an output before the first claim is let through": (
-        "execution/invoker.py",
-        "        if first and self.records:\n",
-        "        if False:\n",
+        "execution/output_count.py",
+        "if first and self.records else None",
+        "if False else None",
         "spark/test_outputs_outside_claims.py",
     ),
     "an output after a refused claim is let through": (
-        "execution/invoker.py",
+        "execution/output_count.py",
         "        if late:\n",
         "        if False:\n",
         "spark/test_outputs_outside_claims.py",
