@@ -248,7 +248,7 @@ class Step:
         }
         fn = self.here() if failures else self.fn  # set up on the driver only if need be
         failed, changed = settle(fn, plan, read, rest, failures)
-        changed |= _cut_apart(rest)
+        changed |= _cut_apart(plan, rest)
         return StageResult(
             tuple(read), tuple(counts), tuple(left for task in rest for left in task), sum(late), failed, changed
         )
@@ -316,10 +316,12 @@ def _with(one: Pending, restriction: Any) -> Pending:
     return part_with(one, restriction) if one.trial is None else attrs.evolve(one, restriction=restriction)
 
 
-def _cut_apart(rest: Iterable[Sequence[tuple[Pending, int | None]]]) -> frozenset[int]:
+def _cut_apart(plan: Plan, rest: Iterable[Sequence[tuple[Pending, int | None]]]) -> frozenset[int]:
     """Return the ids of tables whose first row was deferred before a claim; the rows behind it go on without it."""
-    ids = Counter(one.id for left in rest for one, delay in left if delay is not None and one.trial is None)
-    return frozenset(number for number, pieces in ids.items() if number is not None and pieces > 1)
+    parts = (one for share in plan.tasks for one in share)
+    tables = {one.id for one in parts if type(one.element) is Table and one.trial is None}
+    ids = Counter(one.id for left in rest for one, delay in left if delay is not None)
+    return frozenset(number for number, pieces in ids.items() if number is not None and number in tables and pieces > 1)
 
 
 def _is_number(value: Any) -> bool:

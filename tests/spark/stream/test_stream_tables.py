@@ -146,6 +146,20 @@ def test_rows_behind_one_that_is_not_there_yet_do_not_wait_for_it(stream):
     assert not summary.done
 
 
+def test_an_element_that_is_no_row_stays_in_one_piece_while_it_waits(stream, monkeypatch):
+    """Several tasks try parts of it, and the journal keeps the one that it has."""
+    run, ids = Step.run, []
+
+    def noted(step, number, plan, *more):
+        ids.append({part.id for parts in plan.tasks for part in parts})
+        return run(step, number, plan, *more)
+
+    monkeypatch.setattr(Step, "run", noted)
+    for _ in range(3):
+        assert not stream(LateFn(defers=(0,)), Kept(), [0], stop_when_idle=True).done
+    assert [len(each) for each in ids] == [1, 1, 1]
+
+
 def test_a_driver_that_dies_after_a_batch_was_given_leaves_the_same_batch_to_the_next(stream):
     """From the parts that were written down, which are rows."""
     kept = Kept(dies=True)
