@@ -41,11 +41,11 @@ class OutputCount:
         self.at_refusal: int | None = None
 
     def shared(self) -> OutputCount:
-        """Return a count of one element after the other, of outputs that this one counts in all."""
+        """Return an `OutputCount` for one element after the other; this one counts the outputs of all."""
         return OutputCount(self._ones)
 
     def counted(self, outputs: Iterable[Any]) -> Iterator[Any]:
-        """Return outputs that count themselves from now on."""
+        """Return the outputs; each is counted when it is read."""
         self.given = True
         return compress(outputs, self._ones)
 

@@ -1,4 +1,4 @@
-"""Work: what a work item is work of, one element or rows of a table, and each rule that differs between the two."""
+"""Work: the content of a work item, one element or rows of a table, and each rule that differs between the two."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ class Work(Protocol):
 
     @property
     def elements(self) -> int:
-        """Of how many elements it is work."""
+        """The number of elements."""
 
     def numbers(self) -> range:
-        """Return the numbers of its elements: of the rows of a table; of one element, 0."""
+        """Return the numbers of the rows in their table; 0 for one element."""
 
     def pairs(self) -> Iterable[tuple[Any, Any]]:
-        """Return each of its elements with the restriction of that element."""
+        """Return each element with its restriction."""
 
     def named(self) -> tuple[Any, Any]:
         """Return the element and the restriction that an error names."""
 
     def sent(self) -> Any:
-        """Return what is sent to a worker as its element."""
+        """Return the element, or the part of the table that a worker needs."""
 
     def size(self, fn: DoFn) -> float | None:
-        """Return its size, checked as `checked_size` does."""
+        """Return the size, checked as `checked_size` does."""
 
     def cut(self, fn: DoFn, fraction: float) -> tuple[Any, Any] | None:
-        """Cut it in two restrictions, as `cut_share` does; nobody has started it."""
+        """Cut unstarted work into two restrictions, as `cut_share` does."""
 
     def cut_out(self, fn: DoFn, position: Any) -> tuple[Any, Any, Any] | None:
         """Cut out the block at a position that an invoker told, as `cut_out` does."""
 
     def starts_inside(self) -> bool:
-        """Return whether it begins inside an element, if it is a residual."""
+        """Return whether a residual begins inside an element."""
 
     def invoker(self, fn: DoFn, **options: Any) -> Invoker | TableInvoker:
-        """Return what runs it, with the options of `Invoker`."""
+        """Return the invoker that runs this work; ``options`` are those of `Invoker`."""
 
 
 @attrs.frozen

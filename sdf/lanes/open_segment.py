@@ -1,4 +1,4 @@
-"""OpenSegment: in a saved run, what a lane has run since its last commit, and when it must commit that."""
+"""OpenSegment: the work that a lane of a saved run has done since its last commit, and when the next one is due."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ class OpenSegment:
         return SegmentDone(len(ids), ids[-1], messages, records, now - self._began, cost_seconds) if ids else None
 
     def ran(self) -> list[WorkItem]:
-        """Return the work items that it has run, each cut to what was run of it."""
+        """Return the work items that were run, each cut to the part that was run."""
         return [item for item in self._ran if item.restriction is not None]

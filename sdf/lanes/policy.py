@@ -42,7 +42,7 @@ class Policy(Protocol):
         """Deferred work of a lane is due."""
 
     def goes_on(self, attempt: Attempt) -> bool:
-        """Return whether an attempt that has run all that it holds gets more work."""
+        """Return whether an attempt without work gets more."""
 
     def commits(self, attempt: Attempt, message: SegmentDone, now: float) -> None:
         """An attempt has written a segment."""

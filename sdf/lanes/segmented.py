@@ -1,9 +1,9 @@
 """Segmented: in a saved run, what attempts commit, how often they should, and what is lost with them.
 
-Every attempt has a lane of its own. It commits what it has run, a segment at a time; nobody runs that again. What it
-has not committed is lost with it, and others take it over at once. Deferred work that is not due goes to another
-attempt, which waits for it. Each loss may make segments shorter (`CommitInterval`). A work item that was lost again and
-again may be what ends its workers. An attempt ends when it has committed all that it ran.
+Every attempt has a lane of its own, and commits its work a segment at a time. Nobody runs committed work again.
+Uncommitted work is lost with its attempt, and others take it over at once. Deferred work that is not due goes to
+another attempt, which waits for it. Each loss may make segments shorter (`CommitInterval`). A work item that is lost
+again and again may end its workers itself. An attempt ends when all its work is committed.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
   the victim (`sdf.lanes.stealing` ranks them), if `can_give` and `is_worth_asking` say so.
 - Work that nobody has started moves first: the thief takes about half of the victim's seconds left from the queue of
   its lane, the largest work items first (`takes`).
-- If that queue is empty, the victim is asked. It gives back all that it has not started; if it runs nothing, it keeps
-  the first work item, which it starts next.
+- If that queue is empty, the victim is asked. It gives back its unstarted work items; if it runs nothing, it keeps the
+  first of them, which it starts next.
 - Without such work the victim cuts what it runs, if `is_worth_cutting` says so. Both sides are then estimated to take
   equally long (`Running.halve` has that formula).
 
@@ -16,7 +16,7 @@ Rejected alternatives. Names in quotes are rows of benchmarks/ablate.py:
 - Half of the units instead of half of the seconds: "a steal halves units instead of seconds".
 - The mean cost of a unit alone as the estimate: "the mean alone tells what is left".
 - A cut without regard to opening: "a lane splits what takes longer to open".
-- A victim with less than two of the smallest pieces: it would have to give up all that it has.
+- A victim with less than two of the smallest pieces: it would be left without work.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def expand_in_bulk(
     kept: bool = False,
     unbounded: bool = False,
 ) -> Iterator[Expanded]:
-    """Expand elements; yield those that are alone, and tables as an element each.
+    """Expand elements; yield a table of small ones as one element, and any other element alone.
 
     Args:
         fn: the DoFn.

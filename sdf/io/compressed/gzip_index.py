@@ -137,7 +137,7 @@ class SeekIndices:
 
 
 def has_short_text(info: FileInfo, file: io.BufferedReader, most_bytes: int) -> bool:
-    """Return whether the text of a gzip file has at most so many bytes, or is damaged before it has more.
+    """Return whether a gzip file has at most so many bytes of text; one that is damaged before that counts, too.
 
     Args:
         info: identifies the file.

@@ -82,7 +82,7 @@ class Rounds:
         self._over_at: float | None = None  # when it was first seen that nothing is left to do
 
     def run(self) -> RunReport:
-        """ContainedRun the lanes, show the progress to its end, and prove that all is committed.
+        """Run the lanes, show the progress to its end, and prove that all is committed.
 
         Raises:
             StageError: if several jobs in a row commit nothing, though work is left.
