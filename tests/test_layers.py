@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -421,3 +422,20 @@ def test_unknown_name_raises():
 def test_modules_have_a_docstring():
     """Each module says what its one idea is."""
     assert found(lambda path: not ast.get_docstring(ast.parse(path.read_text()))) == {}
+
+
+MAP = Path(__file__).parents[1] / "docs" / "contributing.md"
+
+
+def test_the_map_names_modules_that_are_there():
+    """Each path in the tables of docs/contributing.md is a module of sdf."""
+    named = re.findall(r"`([a-z_/]+\.py)`", "".join(line for line in MAP.read_text().splitlines() if line[:1] == "|"))
+    assert len(named) > 40
+    assert [each for each in named if not (ROOT / each).is_file()] == []
+
+
+def test_a_question_is_answered_in_two_modules():
+    """No answer of the table in docs/contributing.md names a third."""
+    answers = re.findall(r"^\| [^|]+\? \| (.+) \|$", MAP.read_text(), re.MULTILINE)
+    assert len(answers) >= 10
+    assert [each for each in answers if each.count(".py`") > 2] == []
