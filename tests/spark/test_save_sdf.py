@@ -530,6 +530,23 @@ def test_work_that_is_not_committed_is_looked_for_in_the_stages_that_run(sc, tmp
     assert max(running for running, _ in seen) < stages
 
 
+def test_a_book_of_stages_keeps_no_message_of_a_sink(sc, tmp_path, monkeypatch):
+    """The log has them, and a long run has a message for each segment."""
+    kept = []
+    counted = StageBook.counted
+
+    def watched(self):
+        receipts = counted(self)
+        kept.extend(receipt.messages for receipt in receipts)
+        return receipts
+
+    monkeypatch.setattr(StageBook, "counted", watched)
+    summary = save_sdf(sc.parallelize([("a", 3), ("b", 2)], 2), SlowCountFn(0.0), FolderSink(tmp_path / "out"))
+    assert summary.records == 5
+    assert kept
+    assert set(kept) == {()}
+
+
 def test_a_sink_is_an_abstract_class():
     """A sink of one's own has to have all six methods."""
     with pytest.raises(TypeError, match="abstract"):

@@ -81,9 +81,9 @@ class StageBook:
         self._stages.append(stage)
 
     def enter(self, receipt: Receipt) -> None:
-        """Enter the receipt of a task."""
+        """Enter the receipt of a task. The messages of sinks are in the log of a saved run, and are not kept twice."""
         stage = self._stages[receipt.stamp.stage]
-        stage.receipts[receipt.stamp.task] = receipt
+        stage.receipts[receipt.stamp.task] = attrs.evolve(receipt, messages=())
         if len(stage.receipts) == len(stage.plan.tasks):
             del self._open[receipt.stamp.stage]
 
