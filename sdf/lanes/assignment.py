@@ -18,7 +18,8 @@ from sdf.errors import CoordinatorError, InvalidValueError, show
 from sdf.execution.work_items import WorkItem
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.messages import Assign, Fail, Heartbeat, StealRequest, ToLane
-from sdf.lanes.policy import Policy
+from sdf.lanes.replayed import Replayed
+from sdf.lanes.segmented import Segmented
 from sdf.lanes.steal_policy import takes
 from sdf.lanes.stealing import Stealing
 from sdf.scheduling.run_state import RunState
@@ -42,7 +43,7 @@ class Assignment:
     """
 
     _work: RunState
-    _policy: Policy
+    _policy: Replayed | Segmented
     _stealing: Stealing
     _send: Callable[[Hashable, ToLane], None]
     _min_piece_seconds: float

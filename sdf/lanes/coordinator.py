@@ -33,7 +33,6 @@ from sdf.lanes.delayed_work import DelayedWork
 from sdf.lanes.handover import Handover
 from sdf.lanes.late_elements import LateElements
 from sdf.lanes.pacing import Pacing
-from sdf.lanes.policy import Policy
 from sdf.lanes.replayed import Replayed
 from sdf.lanes.segmented import Segmented
 from sdf.lanes.statistics import Statistics
@@ -104,7 +103,7 @@ class Coordinator:
         self._failed = False
         self._statistics = Statistics(work, self._lanes)
         shared = work, self._lanes, len(shares), self._stealing, self._statistics, send
-        self.policy: Policy = (
+        self.policy: Replayed | Segmented = (
             Replayed(*shared)
             if saved is None
             else Segmented(*shared, self._delayed, saved, CommitInterval(commit_seconds))
