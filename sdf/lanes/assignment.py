@@ -5,16 +5,20 @@
   empty too, the victim gets a steal request. So queued work moves before running work is split.
 - An idle attempt ends (`sdf.lanes.policy`) when no lane is busy, its patience is over, or its slot is needed
   (`Stealing.leavers`).
+- Elements that are expanded while lanes run are shared out among idle attempts. Without any, each goes to the lane with
+  the least to do.
 """
 
 from __future__ import annotations
 
+import heapq
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import attrs
 
 from sdf.errors import CoordinatorError, InvalidValueError, show
+from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.messages import Assign, Fail, Heartbeat, StealRequest, ToLane
@@ -22,7 +26,9 @@ from sdf.lanes.replayed import Replayed
 from sdf.lanes.segmented import Segmented
 from sdf.lanes.steal_policy import takes
 from sdf.lanes.stealing import Stealing
-from sdf.scheduling.run_state import RunState
+from sdf.scheduling.factoring import deal
+from sdf.scheduling.run_state import RunState, enter
+from sdf.scheduling.work_queue import WorkQueue
 from sdf.serialization.pickling import TooLongError
 
 __all__ = ["Assignment"]
@@ -36,6 +42,7 @@ class Assignment:
 
     Args:
         work: the work of the run.
+        lanes: the lanes of the run.
         policy: lets attempts end.
         stealing: chooses victim and thief.
         send: sends a message to an attempt; raises `TooLongError` for an `Assign` that is too long.
@@ -43,6 +50,7 @@ class Assignment:
     """
 
     _work: RunState
+    _lanes: Sequence[LaneState]
     _policy: Replayed | Segmented
     _stealing: Stealing
     _send: Callable[[Hashable, ToLane], None]
@@ -170,3 +178,32 @@ class Assignment:
         )
         self._stealing.rank(victim, now)
         self.next(thief, now)
+
+    def share_out(self, elements: Iterable[Expanded], now: float) -> None:
+        """Enter elements that are expanded while lanes run: idle attempts share them out, else they are queued."""
+        backlog = WorkQueue(self._work.costs)
+        enter(self._work, backlog, elements)
+        idle = [attempt for attempt in self._stealing.idle() if attempt.alone()]
+        if not idle:
+            self._queue(backlog)
+            return
+        shares = deal(backlog, self._work.costs, len(idle), cut=self._work.cut)
+        for attempt, share in zip(idle, shares, strict=True):
+            for item in share:
+                attempt.lane.queue.push(item)
+            if share:
+                self.next(attempt, now)
+
+    def _queue(self, backlog: WorkQueue) -> None:
+        """Queue each work item at the lane whose queue takes the least time, the largest first."""
+        unsealed = [lane for lane in self._lanes if lane.sealed is None]
+        lanes = [lane for lane in unsealed if lane.attempts or not lane.begun] or unsealed
+        shortest = [(lane.queue.seconds(), number) for number, lane in enumerate(lanes)]
+        heapq.heapify(shortest)
+        while len(backlog):
+            item = backlog.pop()
+            queued_seconds, number = shortest[0]
+            heapq.heapreplace(shortest, (queued_seconds + self._work.costs.seconds_of(item), number))
+            lanes[number].queue.push(item)
+            if not lanes[number].begun:
+                self._stealing.needs_slot(lanes[number])

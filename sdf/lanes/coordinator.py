@@ -31,7 +31,6 @@ from sdf.lanes.assignment import Assignment
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.delayed_work import DelayedWork
 from sdf.lanes.handover import Handover
-from sdf.lanes.late_elements import LateElements
 from sdf.lanes.pacing import Pacing
 from sdf.lanes.replayed import Replayed
 from sdf.lanes.segmented import Segmented
@@ -108,8 +107,7 @@ class Coordinator:
             if saved is None
             else Segmented(*shared, self._delayed, saved, CommitInterval(commit_seconds))
         )
-        self._assignment = Assignment(work, self.policy, self._stealing, send, min_piece_seconds)
-        self._late = LateElements(work, self._lanes, self._stealing, self._assignment)
+        self._assignment = Assignment(work, self._lanes, self.policy, self._stealing, send, min_piece_seconds)
         handover = Handover(work, self._stealing, self._statistics, self._delayed, self._assignment, send)
         self._handlers: dict[type, Callable[[Attempt, Any, float], None]] = {
             messages.Ready: self._ready,
@@ -130,7 +128,7 @@ class Coordinator:
     def expanded(self, elements: Iterable[Expanded], now: float, *, last: bool) -> None:
         """Elements were expanded when lanes already had their shares; ``last``: no more come."""
         self._stealing.more_comes = not last
-        self._late.enter(elements, now)
+        self._assignment.share_out(elements, now)
         for attempt in self._stealing.idle():
             if not attempt.alone():  # else `settle` finds work for it
                 self._assignment.next(attempt, now)
