@@ -156,7 +156,7 @@ class Assignment:
     def _take_over(self, orphan: LaneState, thief: Attempt, now: float) -> None:
         """Move the queue of a lane that never had an attempt to the thief's lane, where other idle attempts steal."""
         log.debug("%s: lane %d takes over what lane %d has", self._work.name, thief.lane.number, orphan.number)
-        orphan.give_away(len(orphan.queue))
+        orphan.given_away += len(orphan.queue)
         while len(orphan.queue):
             thief.lane.queue.push(orphan.queue.pop())
         self.next(thief, now)
@@ -171,7 +171,7 @@ class Assignment:
                 queue.push(item)
                 break
             thief.lane.queue.push(item)
-            victim.lane.give_away()
+            victim.lane.given_away += 1
             moved += max(seconds, 1e-9)
         log.debug(
             "%s: lane %d steals %.2f s from lane %d", self._work.name, thief.lane.number, moved, victim.lane.number

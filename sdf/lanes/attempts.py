@@ -1,4 +1,4 @@
-"""The coordinator's state of each lane and each attempt. Only their own methods change it; other code reads it.
+"""The coordinator's state of each lane and each attempt. What an event changes together, their methods change.
 
 `sdf.lanes.stealing` chooses the victim, `sdf.lanes.assignment` what an attempt runs next.
 """
@@ -57,44 +57,16 @@ class LaneState:
     slow: tuple[SlowBlock, ...] = ()
     tagged: tuple[int, ...] = ()
 
-    def connect(self, attempt: Attempt) -> None:
-        """Add a new attempt."""
-        self.begun = True
-        self.attempts.append(attempt)
-
-    def abandon(self) -> None:
-        """In a saved run: its attempt is lost, and any other may take over what it has queued."""
-        self.begun = False
-
-    def give_away(self, count: int = 1) -> None:
-        """Count work items that were cut off or moved away."""
-        self.given_away += count
-
-    def delay(self) -> None:
-        """Count a deferred work item."""
-        self.delayed += 1
-
-    def hand_over(self, heir: LaneState) -> None:
-        """A deferred work item that is not due yet goes to another lane."""
-        self.delayed -= 1
-        heir.delay()
-
-    def resume(self, item: WorkItem) -> None:
-        """Queue a deferred work item that is due."""
-        self.delayed -= 1
-        self.queue.push(item)
-
     def take_back(self, ledger: Ledger, items: Iterable[WorkItem]) -> None:
         """Queue work items again that its attempts were assigned."""
         for item in items:
             self.queue.push(ledger.release(self.number, item.id))
 
-    def seal(self, attempt: Attempt) -> TaskRun:
-        """Note what the attempt that seals the lane did, and return that."""
+    def seal(self, attempt: Attempt) -> None:
+        """Note what the attempt that seals the lane did."""
         done = attempt.done
         self.units, self.ran, self.slow, self.tagged = done.units, attempt.ran, attempt.slow, done.tagged
         self.sealed = attempt.task_run(done.seconds, done.items, done.records)
-        return self.sealed
 
 
 @attrs.define(eq=False)
@@ -233,22 +205,6 @@ class Attempt:
             self.batch = min(2 * self.batch, self.most_items)
         return items, size, seconds
 
-    def on_heartbeat(self, message: Heartbeat) -> None:
-        """It has sent a heartbeat."""
-        self.heartbeat, self.declined = message, False
-
-    def requested(self, now: float) -> None:
-        """It was sent a steal request."""
-        self.requested_at = now
-
-    def answered(self) -> None:
-        """It has answered the steal request."""
-        self.requested_at = None
-
-    def declines(self) -> None:
-        """It cannot give work now."""
-        self.declined = True
-
     def has_split(self, seconds_left: float) -> None:
         """It has split what it runs; ``seconds_left`` is an estimate until its next heartbeat."""
         if self.heartbeat is not None:
@@ -265,18 +221,6 @@ class Attempt:
         self.committed_at = now
         self.committed.update(item_ids)
 
-    def commits_every(self, seconds: float) -> None:
-        """In a saved run: it was told how long its segments may last."""
-        self.commit_every = seconds
-
     def fails(self, raised: Raised) -> None:
         """It tells what it has raised; its connection is about to end."""
         self.raised = raised
-
-    def leaves(self) -> None:
-        """In a saved run: it was sent `Leave`."""
-        self.told_to_leave = True
-
-    def closes(self) -> None:
-        """It has sent `Bye`."""
-        self.closed = True

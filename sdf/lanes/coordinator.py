@@ -149,7 +149,8 @@ class Coordinator:
             name, lane, hello, given_at=now, committed_at=now, commit_every=self._commit_seconds
         )
         self.policy.connects(attempt, now)
-        lane.connect(attempt)
+        lane.begun = True
+        lane.attempts.append(attempt)
         self._statistics.attempts(len(self._attempts), now)
         self._stealing.has_slot(lane, now)
         self._stealing.runs(attempt)
@@ -202,7 +203,7 @@ class Coordinator:
         """In a saved run: tell an attempt to commit what it has run, and to leave the rest to others."""
         attempt = self._attempts.get(name)
         if attempt is not None and not (attempt.told_to_leave or attempt.closed):
-            attempt.leaves()
+            attempt.told_to_leave = True
             log.info("%s: lane %d on %s is told to leave", self.name, attempt.lane.number, attempt.hello.worker)
             self._send(name, messages.Leave())
 
@@ -239,7 +240,7 @@ class Coordinator:
 
     def _heartbeat(self, attempt: Attempt, message: messages.Heartbeat, now: float) -> None:
         self._work.costs.learn(message.item_id, message.units, message.seconds)
-        attempt.on_heartbeat(message)
+        attempt.heartbeat, attempt.declined = message, False
         self._stealing.rank(attempt, now)
 
     def _pace(self, attempt: Attempt, message: messages.AskStart | messages.Refused, now: float) -> None:

@@ -53,13 +53,13 @@ class Handover:
         parts = self._read(attempt, message) if attempt.alone() else None
         if parts is None:
             if message.asked:
-                attempt.declines()
+                attempt.declined = True
             self._send(attempt.name, Verdict(False))
             return
         thief = (self._stealing.thief() if message.asked else None) or attempt
         self._work.costs.learn(message.item_id, message.units, message.seconds)
         children = self._work.split(lane.number, message.item_id, *parts)
-        lane.give_away(len(children))
+        lane.given_away += len(children)
         log.debug(
             "%s: lane %d keeps %s, cut off for lane %d: %d",
             self._work.name, lane.number, parts[0], thief.lane.number, len(children),
@@ -113,5 +113,5 @@ class Handover:
         """Ask the lane for nothing before its next heartbeat."""
         self._stealing.answered(attempt)
         self._statistics.refusals[message.reason] += 1
-        attempt.declines()
+        attempt.declined = True
         self._stealing.rank(attempt)

@@ -63,7 +63,7 @@ class Replayed(Policy):
 
     def says_bye(self, attempt: Attempt, message: Bye, now: float) -> None:
         """Note that the action has read enough records: nobody waits for a retry of the lane."""
-        attempt.closes()
+        attempt.closed = True
 
     def first_to_end(self, leavers: list[Attempt]) -> list[Attempt]:
         """Return all of them."""

@@ -97,7 +97,7 @@ class Segmented(Policy):
         lane.take_back(ledger, ledger.content(lane.number))
         if lane.sealed is None:
             self._statistics.has_left(attempt)
-            lane.abandon()
+            lane.begun = False  # any other attempt may take over what it has queued
             self.is_due(lane)
             self._delayed.desert(lane)
 
@@ -147,12 +147,12 @@ class Segmented(Policy):
         seconds = self._interval.seconds(now)
         for attempt in attempts:
             if abs(seconds - attempt.commit_every) > _TOLD_SHARE * attempt.commit_every:
-                attempt.commits_every(seconds)
+                attempt.commit_every = seconds
                 self._send(attempt.name, CommitEvery(seconds))
 
     def says_bye(self, attempt: Attempt, message: Bye, now: float) -> None:
         """Count an attempt that was told to end, but not the retry of such an attempt: one lane replaces both."""
-        attempt.closes()
+        attempt.closed = True
         hello = attempt.hello
         self.departed += (hello.stage, hello.lane, hello.attempt - 1) not in self._departures
         self._departures.add((hello.stage, hello.lane, hello.attempt))
