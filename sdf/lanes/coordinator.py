@@ -30,7 +30,6 @@ from sdf.lanes import messages
 from sdf.lanes.assignment import Assignment
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.delayed_work import DelayedWork
-from sdf.lanes.handover import Handover
 from sdf.lanes.pacing import Pacing
 from sdf.lanes.replayed import Replayed
 from sdf.lanes.segmented import Segmented
@@ -101,20 +100,19 @@ class Coordinator:
         self._waited_at = 0.0
         self._failed = False
         self._statistics = Statistics(work, self._lanes)
-        shared = work, self._lanes, len(shares), self._stealing, self._statistics, send
+        shared = work, self._lanes, self._stealing, self._statistics, send
         self.policy: Replayed | Segmented = (
             Replayed(*shared)
             if saved is None
             else Segmented(*shared, self._delayed, saved, CommitInterval(commit_seconds))
         )
-        self._assignment = Assignment(work, self._lanes, self.policy, self._stealing, send, min_piece_seconds)
-        handover = Handover(work, self._stealing, self._statistics, self._delayed, self._assignment, send)
+        self._assignment = Assignment(*shared, self._delayed, self.policy, min_piece_seconds)
         self._handlers: dict[type, Callable[[Attempt, Any, float], None]] = {
             messages.Ready: self._ready,
             messages.Heartbeat: self._heartbeat,
-            messages.Split: handover.split,
-            messages.Returned: handover.returned,
-            messages.Declined: handover.declined,
+            messages.Split: self._assignment.split,
+            messages.Returned: self._assignment.returned,
+            messages.Declined: self._assignment.declined,
             messages.AskStart: self._pace,
             messages.Refused: self._pace,
             messages.SegmentDone: self.policy.commits,

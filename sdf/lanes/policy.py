@@ -27,7 +27,6 @@ class Policy:
     Args:
         work: the work of the run.
         lanes: the lanes of the run.
-        unsealed: how many these are at first.
         stealing: knows the idle attempts.
         statistics: the run's statistics.
         send: sends a message to an attempt.
@@ -40,9 +39,9 @@ class Policy:
 
     _work: RunState
     _lanes: list[LaneState]
-    unsealed: int
     _stealing: Stealing
     _statistics: Statistics
     _send: Callable[[Hashable, ToLane], None]
+    unsealed: int = attrs.field(default=attrs.Factory(lambda self: len(self._lanes), takes_self=True), init=False)
     departed: int = attrs.field(default=0, init=False)
     lost_seconds: float = attrs.field(default=0.0, init=False)
