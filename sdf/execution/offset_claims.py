@@ -58,7 +58,7 @@ def delivery(
     found = claims_of(seen.try_claim, restriction, blocks, position, end)
     seen.closing = False  # it was only asked whether there is an end
     forbid(seen, fault)
-    return chain.from_iterable(_Once(found, ended))
+    return chain.from_iterable(_Iterators(iter([found]).__next__, ended))
 
 
 def forbid(seen: Any, fault: Callable[[str], ClaimError]) -> None:
@@ -71,40 +71,24 @@ def forbid(seen: Any, fault: Callable[[str], ClaimError]) -> None:
     seen.delivering = True
 
 
-class _Once:
-    """Gives one iterator, and tells when nobody uses it any more, also if nobody ever did."""
+class _Iterators:
+    """Gives one iterator after the other, and tells when nobody uses it any more, also if nobody ever did.
 
-    def __init__(self, found: Iterator[Any], ended: Callable[[], None]) -> None:
-        self._found: Iterator[Any] | None = found
+    No generator: if two threads ask `chain`, it frees a generator that still runs.
+    """
+
+    def __init__(self, following: Callable[[], Iterator[Any]], ended: Callable[[], None]) -> None:
+        self._following = following
         self._ended = ended
 
-    def __iter__(self) -> _Once:
+    def __iter__(self) -> _Iterators:
         return self
 
     def __next__(self) -> Iterator[Any]:
-        found, self._found = self._found, None
-        if found is None:
-            raise StopIteration
-        return found
+        return self._following()
 
     def __del__(self) -> None:
         self._ended()
-
-
-class _Chunks:
-    """One chunk after the other. No generator: if two threads ask `chain`, it frees a generator that still runs."""
-
-    def __init__(self, tracker: OffsetClaims) -> None:
-        self._tracker = tracker
-
-    def __iter__(self) -> _Chunks:
-        return self
-
-    def __next__(self) -> Iterator[int]:
-        return self._tracker.next_chunk()
-
-    def __del__(self) -> None:
-        self._tracker.end_chunks()
 
 
 class OffsetClaims:
@@ -150,7 +134,7 @@ class OffsetClaims:
             return found
         positions_of(OffsetRange(self._start, self._stop))
         forbid(self, self._fault)
-        return chain.from_iterable(_Chunks(self))
+        return chain.from_iterable(_Iterators(self.next_chunk, self.end_chunks))
 
     def try_return_record_at(self, is_at_split_point: bool, record_start: Any) -> bool:
         if self.delivering and self._chunk is not None:
