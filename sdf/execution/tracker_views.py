@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from fractions import Fraction
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -27,7 +26,7 @@ from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.dofn import DoFn
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
 from sdf.model.restrictions import UNBOUNDED, OffsetRange
-from sdf.model.trackers import Progress, RestrictionTracker, deferred, refused_defer
+from sdf.model.trackers import RestrictionTracker, deferred, refused_defer
 
 __all__ = ["LockedTracker", "sides", "tracker_of"]
 
@@ -138,6 +137,16 @@ class Held:
         return deferred(self)
 
 
+def _locked(name: str) -> Callable[..., Any]:
+    """Return a method of a `LockedTracker` that calls that of the user's tracker under the lock."""
+
+    def call(tracker: LockedTracker, *arguments: Any) -> Any:
+        with tracker._lock:
+            return getattr(tracker._tracker, name)(*arguments)
+
+    return call
+
+
 class LockedTracker:
     """Makes a user's own tracker safe to share: adds a lock, and checks the rules that it need not check itself."""
 
@@ -174,25 +183,11 @@ class LockedTracker:
             )
         return bool(self._tracker.try_claim(position))
 
-    def try_split(self, fraction_of_remainder: float | Fraction) -> Any:
-        with self._lock:
-            return self._tracker.try_split(fraction_of_remainder)
-
-    def current_restriction(self) -> Any:
-        with self._lock:
-            return self._tracker.current_restriction()
-
-    def progress(self) -> Progress:
-        with self._lock:
-            return self._tracker.progress()
-
-    def is_bounded(self) -> bool:
-        with self._lock:
-            return self._tracker.is_bounded()
-
-    def check_done(self) -> None:
-        with self._lock:
-            self._tracker.check_done()
+    try_split = _locked("try_split")
+    current_restriction = _locked("current_restriction")
+    progress = _locked("progress")
+    is_bounded = _locked("is_bounded")
+    check_done = _locked("check_done")
 
     def closing(self) -> Any:
         """Return the position to claim at the end of the input; None if there is none."""
