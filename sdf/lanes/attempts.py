@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from sdf.execution.work_items import Ran, SlowBlock, WorkItem, slowest
+from sdf.execution.work_items import Outcome, Ran, SlowBlock, WorkItem, slowest
 from sdf.lanes import steal_policy
 from sdf.lanes.messages import MOST_ITEMS, Heartbeat, Hello, ProtocolError, Raised, Ready
 from sdf.reporting.run_facts import TaskRun
@@ -173,8 +173,8 @@ class Attempt:
         if sent >= self.most_items:
             self.most_items = min(MOST_ITEMS, sent + sent // 8 + 1)
 
-    def ready(self, message: Ready, now: float, known_items: int) -> tuple[int, float, float]:
-        """It has run all that it held; return the work items, units and seconds done since its last `Ready`.
+    def ready(self, message: Ready, now: float, known_items: int) -> Outcome:
+        """It has run all that it held; return what it has done since its last `Ready`.
 
         Args:
             message: its totals.
@@ -185,12 +185,8 @@ class Attempt:
             ProtocolError: if the message is impossible.
         """
         before = self.done
-        items, size, seconds = (
-            message.items - before.items,
-            message.units - before.units,
-            message.seconds - before.seconds,
-        )
-        if min(items, size, seconds) < 0 or message.records < before.records:
+        done = Outcome(message.items - before.items, (), message.units - before.units, message.seconds - before.seconds)
+        if min(done.started, done.units, done.seconds) < 0 or message.records < before.records:
             raise ProtocolError(f"lane {self.lane.number} has done less than before: {message!r} after {before!r}.")
         for row in message.ran:
             ran = Ran(*row)
@@ -201,9 +197,9 @@ class Attempt:
         self.slow = slowest(*self.slow, *(SlowBlock(*row) for row in message.slow))
         self.done = message
         batch_seconds = min(max(_BATCH_SHARE * message.seconds, _LEAST_SECONDS), _MOST_SECONDS)
-        if items and now - self.given_at < batch_seconds:
+        if done.started and now - self.given_at < batch_seconds:
             self.batch = min(2 * self.batch, self.most_items)
-        return items, size, seconds
+        return done
 
     def has_split(self, seconds_left: float) -> None:
         """It has split what it runs; ``seconds_left`` is an estimate until its next heartbeat."""

@@ -25,7 +25,7 @@ from typing import Any
 
 from sdf.errors import LedgerError
 from sdf.execution.expansion import Expanded
-from sdf.execution.work_items import Outcome, WorkItem
+from sdf.execution.work_items import WorkItem
 from sdf.lanes import messages
 from sdf.lanes.assignment import Assignment
 from sdf.lanes.attempts import Attempt, LaneState
@@ -231,8 +231,7 @@ class Coordinator:
     # Messages.
 
     def _ready(self, attempt: Attempt, message: messages.Ready, now: float) -> None:
-        items, size, seconds = attempt.ready(message, now, len(self._work.ledger))
-        self._work.costs.observe(Outcome(items, (), size, seconds))
+        self._work.costs.observe(attempt.ready(message, now, len(self._work.ledger)))
         if self.policy.goes_on(attempt):
             self._assignment.next(attempt, now)
 
