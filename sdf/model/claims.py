@@ -1,8 +1,8 @@
 """``tracker.claims()``: positions or blocks in order, each claimed as it is delivered, until others have the rest.
 
 This is the plain way, one `try_claim` for each block; it works for every tracker. For a range of offsets that `process`
-holds, `sdf.execution.offset_claims` delivers positions at the cost of a plain `range`. The rules of a claim of an offset or
-a key stand here, too.
+holds, `sdf.execution.offset_claims` delivers positions at the cost of a plain `range`. The rules of a claim stand here,
+too.
 """
 
 from __future__ import annotations
