@@ -212,7 +212,6 @@ DOORS = {
     "checking.budget": {"time"},
     "lanes.assignment": {"logging"},
     "lanes.coordinator": {"logging"},
-    "lanes.handover": {"logging"},
     "lanes.lane": {"logging"},
     "lanes.replayed": {"logging"},
     "lanes.segmented": {"logging"},

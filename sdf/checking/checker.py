@@ -42,30 +42,22 @@ class _Read:
     deferred: list[Residual] = attrs.field(factory=list)
 
 
+@attrs.define(eq=False)
 class Check:
-    def __init__(
-        self,
-        fn: DoFn,
-        element: Any,
-        part: Any,
-        side_inputs: dict[str, Any],
-        tags: tuple[str, ...],
-        order: random.Random,
-        budget: Budget,
-    ) -> None:
-        self._fn = fn
-        self._element = element
-        self._part = part
-        self._budget = budget
-        self._side_inputs = side_inputs
-        self._tags = tags
-        self._order = order
-        self._driver_fn: DoFn | None = None
-        self._outputs: dict[Hashable, Any] = {}  # one example output per key, for the message
-        self._place: tuple[int, int] = (0, 0)  # of the current check: faults are listed in the order of the claims
-        self._faults: list[tuple[tuple[int, int], str]] = []
-        self._skipped: list[str] = []
-        self._first_read_times = ""
+    _fn: DoFn
+    _element: Any
+    _part: Any
+    _side_inputs: dict[str, Any]
+    _tags: tuple[str, ...]
+    _order: random.Random
+    _budget: Budget
+    _driver_fn: DoFn | None = attrs.field(default=None, init=False)
+    _outputs: dict[Hashable, Any] = attrs.field(factory=dict, init=False)  # one example per key, for the message
+    # Of the current check: faults are listed in the order of the claims.
+    _place: tuple[int, int] = attrs.field(default=(0, 0), init=False)
+    _faults: list[tuple[tuple[int, int], str]] = attrs.field(factory=list, init=False)
+    _skipped: list[str] = attrs.field(factory=list, init=False)
+    _first_read_times: str = attrs.field(default="", init=False)
 
     @property
     def faults(self) -> list[str]:

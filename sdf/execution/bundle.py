@@ -16,16 +16,7 @@ from typing import Any
 import attrs
 
 from sdf.execution.executor import Executor
-from sdf.execution.work_items import (
-    CANNOT,
-    JUST_OPENED,
-    NOTHING_CLAIMED,
-    TOO_LITTLE,
-    Outcome,
-    Part,
-    WorkItem,
-    units,
-)
+from sdf.execution.work_items import CANNOT, JUST_OPENED, NOTHING_CLAIMED, TOO_LITTLE, Outcome, Part, WorkItem, units
 from sdf.model.dofn import DoFn, call_hook
 
 __all__ = ["Bundle"]

@@ -20,15 +20,7 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import (
-    ClaimError,
-    InvalidTypeError,
-    OutputError,
-    SdfError,
-    SplitError,
-    blame,
-    show,
-)
+from sdf.errors import ClaimError, InvalidTypeError, OutputError, SdfError, SplitError, blame, show
 from sdf.execution.output_count import OutputCount
 from sdf.execution.tracker_views import LockedTracker, sides, tracker_of
 from sdf.model.dofn import DoFn

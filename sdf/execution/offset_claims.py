@@ -26,89 +26,89 @@ from sdf.errors import ClaimError
 from sdf.model.claims import IN_USE, claims_of, positions_of
 from sdf.model.restrictions import OffsetRange
 
-__all__ = ["OffsetClaims", "delivery"]
+__all__ = ["Delivers", "OffsetClaims"]
 
 _MOST_POSITIONS = 1 << 20  # of a chunk: list(tracker.claims()) holds Python's global lock for about 15 ms
 
 
-def delivery(
-    seen: Any,
-    restriction: Callable[[], Any],
-    closing: Callable[[], Any],
-    fault: Callable[[str], ClaimError],
-    blocks: Iterable[Any] | None,
-    position: Callable[[Any], Any] | None,
-) -> Iterator[Any]:
-    """Return ``claims()`` of a tracker that `process` holds; no other claim is allowed while it is in use."""
-    if seen.delivering:
-        raise fault(f"tracker.claims() {IN_USE}")
-    own = vars(seen).get("try_claim")
+class Delivers:
+    """Mixin of what `process` holds: ``claims()``; no other claim is allowed while that is in use.
 
-    def end() -> Any:
-        seen.closing = True
-        return closing()
+    Attributes:
+        delivering: whether ``claims()`` is in use.
+        closing: whether its blocks have ended.
+    """
 
-    def ended() -> None:
-        seen.delivering = False
-        if own is None:
-            del seen.try_claim
-        else:
-            seen.try_claim = own
+    delivering = False
+    closing = False
 
-    found = claims_of(seen.try_claim, restriction, blocks, position, end)
-    seen.closing = False  # it was only asked whether there is an end
-    forbid(seen, fault)
-    return chain.from_iterable(_Once(found, ended))
+    try_claim: Callable[[Any], bool]
+    current_restriction: Callable[[], Any]
+    _closing: Callable[[], Any]
+    _fault: Callable[[str], ClaimError]
+
+    def claims(
+        self, blocks: Iterable[Any] | None = None, *, position: Callable[[Any], Any] | None = None
+    ) -> Iterator[Any]:
+        """See `RestrictionTracker.claims`."""
+        if self.delivering:
+            raise self._fault(f"tracker.claims() {IN_USE}")
+        own = vars(self).get("try_claim")
+
+        def end() -> Any:
+            self.closing = True
+            return self._closing()
+
+        def ended() -> None:
+            self.delivering = False
+            if own is None:
+                del self.try_claim
+            else:
+                self.try_claim = own
+
+        found = claims_of(self.try_claim, self.current_restriction, blocks, position, end)
+        self.closing = False  # it was only asked whether there is an end
+        self._forbid()
+        return chain.from_iterable(_Iterators(iter([found]).__next__, ended))
+
+    def _forbid(self) -> None:
+        """Let no claim be made but by the iterator that is delivering."""
+
+        def refuse(position: Any) -> bool:
+            raise self._fault(f"try_claim({position!r}) {IN_USE}")
+
+        self.try_claim = refuse
+        self.delivering = True
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(
+            "the tracker in process() cannot be iterated over. Iterate over its claims: for position in "
+            "tracker.claims()"
+        )
 
 
-def forbid(seen: Any, fault: Callable[[str], ClaimError]) -> None:
-    """Let no claim be made but by the iterator that is delivering."""
+class _Iterators:
+    """Gives one iterator after the other, and tells when nobody uses it any more, also if nobody ever did.
 
-    def refuse(position: Any) -> bool:
-        raise fault(f"try_claim({position!r}) {IN_USE}")
+    No generator: if two threads ask `chain`, it frees a generator that still runs.
+    """
 
-    seen.try_claim = refuse
-    seen.delivering = True
-
-
-class _Once:
-    """Gives one iterator, and tells when nobody uses it any more, also if nobody ever did."""
-
-    def __init__(self, found: Iterator[Any], ended: Callable[[], None]) -> None:
-        self._found: Iterator[Any] | None = found
+    def __init__(self, following: Callable[[], Iterator[Any]], ended: Callable[[], None]) -> None:
+        self._following = following
         self._ended = ended
 
-    def __iter__(self) -> _Once:
+    def __iter__(self) -> _Iterators:
         return self
 
     def __next__(self) -> Iterator[Any]:
-        found, self._found = self._found, None
-        if found is None:
-            raise StopIteration
-        return found
+        return self._following()
 
     def __del__(self) -> None:
         self._ended()
 
 
-class _Chunks:
-    """One chunk after the other. No generator: if two threads ask `chain`, it frees a generator that still runs."""
-
-    def __init__(self, tracker: OffsetClaims) -> None:
-        self._tracker = tracker
-
-    def __iter__(self) -> _Chunks:
-        return self
-
-    def __next__(self) -> Iterator[int]:
-        return self._tracker.next_chunk()
-
-    def __del__(self) -> None:
-        self._tracker.end_chunks()
-
-
 class OffsetClaims:
-    """Mixin before the class of a tracker of offsets that `process` holds."""
+    """Mixin before `Delivers` and the class of a tracker of offsets that `process` holds."""
 
     _start: int
     _stop: Any
@@ -121,6 +121,7 @@ class OffsetClaims:
     _fence: Any  # that of the tracker, lowered while a split is being tried
     _edge: Callable[[], None]
     _fault: Callable[[str], ClaimError]
+    _forbid: Callable[[], None]
     delivering: bool
     _chunk: tuple[Any, Any, int] | None = None  # positions, their countdown, and the end of the chunk
 
@@ -149,8 +150,8 @@ class OffsetClaims:
             found: Iterator[Any] = super().claims(blocks, position=position)  # type: ignore[misc]
             return found
         positions_of(OffsetRange(self._start, self._stop))
-        forbid(self, self._fault)
-        return chain.from_iterable(_Chunks(self))
+        self._forbid()
+        return chain.from_iterable(_Iterators(self.next_chunk, self.end_chunks))
 
     def try_return_record_at(self, is_at_split_point: bool, record_start: Any) -> bool:
         if self.delivering and self._chunk is not None:

@@ -15,19 +15,18 @@ breaks a rule: `process` may swallow that error, and the work that it did not cl
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from fractions import Fraction
+from collections.abc import Callable
 from functools import cache
 from threading import Lock
 from typing import Any
 
 from sdf.errors import ClaimError, InvalidTypeError, SplitError, show
-from sdf.execution.offset_claims import OffsetClaims, delivery
+from sdf.execution.offset_claims import Delivers, OffsetClaims
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.dofn import DoFn
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
 from sdf.model.restrictions import UNBOUNDED, OffsetRange
-from sdf.model.trackers import Progress, RestrictionTracker, deferred, refused_defer
+from sdf.model.trackers import RestrictionTracker, deferred, refused_defer
 
 __all__ = ["LockedTracker", "sides", "tracker_of"]
 
@@ -66,19 +65,19 @@ def sides(
             claim is refused, and sometimes at another claim.
         on_fault: called in the same thread with the error that a claim is about to raise.
     """
-    kind = type(tracker)
-    if kind not in _BUILT_IN or not _names(kind).isdisjoint(vars(tracker)):  # or with a method replaced
-        locked = LockedTracker(tracker, on_edge, on_fault)
-        return locked, TrackerView(locked)
-    seen: Any = object.__new__(_within(kind))
-    vars(seen).update(vars(tracker))
-    seen._edge = on_edge
 
     def fault(text: str) -> ClaimError:
         error = ClaimError(text)
         on_fault(error)
         return error
 
+    kind = type(tracker)
+    if kind not in _BUILT_IN or not _names(kind).isdisjoint(vars(tracker)):  # or with a method replaced
+        locked = LockedTracker(tracker, on_edge, on_fault)
+        return locked, TrackerView(locked, fault)
+    seen: Any = object.__new__(_within(kind))
+    vars(seen).update(vars(tracker))
+    seen._edge = on_edge
     seen._fault = fault
     return Held(seen), seen
 
@@ -90,12 +89,6 @@ def _no(name: str) -> str:
     )
 
 
-def _not_iterable() -> TypeError:
-    return TypeError(
-        "the tracker in process() cannot be iterated over. Iterate over its claims: for position in tracker.claims()"
-    )
-
-
 def _hidden(name: str) -> Any:
     def refuse(tracker: object) -> Any:
         raise AttributeError(_no(name))
@@ -103,7 +96,7 @@ def _hidden(name: str) -> Any:
     return property(refuse)
 
 
-class Within:
+class Within(Delivers):
     """Mixin before the class of a built-in tracker that `process` holds: it hides the runner's methods."""
 
     try_split = _hidden("try_split")
@@ -115,21 +108,6 @@ class Within:
     start = _hidden("start")  # users look for these three; a __getattr__ would slow down each claim
     stop = _hidden("stop")
     claim = _hidden("claim")
-    delivering = False  # whether claims() is in use
-    closing = False  # whether its blocks have ended
-
-    try_claim: Callable[[Any], bool]
-    current_restriction: Callable[[], Any]
-    _closing: Callable[[], Any]
-    _fault: Callable[[str], ClaimError]
-
-    def claims(
-        self, blocks: Iterable[Any] | None = None, *, position: Callable[[Any], Any] | None = None
-    ) -> Iterator[Any]:
-        return delivery(self, self.current_restriction, self._closing, self._fault, blocks, position)
-
-    def __iter__(self) -> Iterator[Any]:
-        raise _not_iterable()
 
 
 _GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -157,6 +135,16 @@ class Held:
 
     def defer_remainder(self, delay_seconds: float = 0) -> Any:
         return deferred(self)
+
+
+def _locked(name: str) -> Callable[..., Any]:
+    """Return a method of a `LockedTracker` that calls that of the user's tracker under the lock."""
+
+    def call(tracker: LockedTracker, *arguments: Any) -> Any:
+        with tracker._lock:
+            return getattr(tracker._tracker, name)(*arguments)
+
+    return call
 
 
 class LockedTracker:
@@ -195,35 +183,15 @@ class LockedTracker:
             )
         return bool(self._tracker.try_claim(position))
 
-    def try_split(self, fraction_of_remainder: float | Fraction) -> Any:
-        with self._lock:
-            return self._tracker.try_split(fraction_of_remainder)
-
-    def current_restriction(self) -> Any:
-        with self._lock:
-            return self._tracker.current_restriction()
-
-    def progress(self) -> Progress:
-        with self._lock:
-            return self._tracker.progress()
-
-    def is_bounded(self) -> bool:
-        with self._lock:
-            return self._tracker.is_bounded()
-
-    def check_done(self) -> None:
-        with self._lock:
-            self._tracker.check_done()
+    try_split = _locked("try_split")
+    current_restriction = _locked("current_restriction")
+    progress = _locked("progress")
+    is_bounded = _locked("is_bounded")
+    check_done = _locked("check_done")
 
     def closing(self) -> Any:
         """Return the position to claim at the end of the input; None if there is none."""
         return self._tracker._closing()
-
-    def fault(self, text: str) -> ClaimError:
-        """Return an error of a claim, noted."""
-        error = ClaimError(text)
-        self._on_fault(error)
-        return error
 
     def defer_remainder(self, delay_seconds: float) -> Any:
         with self._lock:
@@ -232,28 +200,18 @@ class LockedTracker:
             return self._tracker.defer_remainder(delay_seconds)
 
 
-class TrackerView:
+class TrackerView(Delivers):
     """The part of a `LockedTracker` that `process` sees."""
 
     defer_remainder: Callable[..., None]
     watermark: Any
-    delivering = False
-    closing = False
 
-    def __init__(self, tracker: LockedTracker) -> None:
+    def __init__(self, tracker: LockedTracker, fault: Callable[[str], ClaimError]) -> None:
         self.try_claim = tracker.try_claim
         self.current_restriction = tracker.current_restriction
         self.is_bounded = tracker.is_bounded
-        self._tracker = tracker
-
-    def claims(
-        self, blocks: Iterable[Any] | None = None, *, position: Callable[[Any], Any] | None = None
-    ) -> Iterator[Any]:
-        """See `RestrictionTracker.claims`."""
-        return delivery(self, self.current_restriction, self._tracker.closing, self._tracker.fault, blocks, position)
-
-    def __iter__(self) -> Iterator[Any]:
-        raise _not_iterable()
+        self._closing = tracker.closing
+        self._fault = fault
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(_no(name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -18,80 +18,58 @@ from sdf.model.dofn import DoFn
 __all__ = ["OneElement", "TableRows", "Work", "work_of"]
 
 
-class Work(Protocol):
-    """An element, or a table, and the part of its work to do."""
-
-    @property
-    def elements(self) -> int:
-        """The number of elements."""
-
-    def numbers(self) -> range:
-        """Return the numbers of the rows in their table; 0 for one element."""
-
-    def pairs(self) -> Iterable[tuple[Any, Any]]:
-        """Return each element with its restriction."""
-
-    def named(self) -> tuple[Any, Any]:
-        """Return the element and the restriction that an error names."""
-
-    def sent(self) -> Any:
-        """Return the element, or the part of the table that a worker needs."""
-
-    def size(self, fn: DoFn) -> float | None:
-        """Return the size, checked as `checked_size` does."""
-
-    def cut(self, fn: DoFn, fraction: float) -> tuple[Any, Any] | None:
-        """Cut unstarted work into two restrictions, as `cut_share` does."""
-
-    def cut_out(self, fn: DoFn, position: Any) -> tuple[Any, Any, Any] | None:
-        """Cut out the block at a position that an invoker told, as `cut_out` does."""
-
-    def starts_inside(self) -> bool:
-        """Return whether a residual begins inside an element."""
-
-    def invoker(self, fn: DoFn, **options: Any) -> Invoker | TableInvoker:
-        """Return the invoker that runs this work; ``options`` are those of `Invoker`."""
-
-
 @attrs.frozen
 class OneElement:
-    """The part ``restriction`` of the work of one element."""
+    """The part ``restriction`` of the work of one element.
+
+    Attributes:
+        elements: the number of elements.
+    """
 
     element: Any
     restriction: Any
     elements = 1
 
     def numbers(self) -> range:
+        """Return the numbers of the rows in their table; 0 for one element."""
         return range(1)
 
     def pairs(self) -> Iterable[tuple[Any, Any]]:
+        """Return each element with its restriction."""
         return [(self.element, self.restriction)]
 
     def named(self) -> tuple[Any, Any]:
+        """Return the element and the restriction that an error names."""
         return self.element, self.restriction
 
     def sent(self) -> Any:
+        """Return the element, or the part of the table that a worker needs."""
         return self.element
 
     def size(self, fn: DoFn) -> float | None:
+        """Return the size, checked as `checked_size` does."""
         return checked_size(fn, self.element, self.restriction)
 
     def cut(self, fn: DoFn, fraction: float) -> tuple[Any, Any] | None:
+        """Cut unstarted work into two restrictions, as `cut_share` does."""
         return cut_share(fn, self.element, self.restriction, fraction)
 
     def cut_out(self, fn: DoFn, position: Any) -> tuple[Any, Any, Any] | None:
+        """Cut out the block at a position that an invoker told, as `sdf.execution.expansion.cut_out` does."""
         return cut_out(fn, self.element, self.restriction, position)
 
     def starts_inside(self) -> bool:
+        """Return whether a residual begins inside an element."""
         return True
 
     def invoker(self, fn: DoFn, **options: Any) -> Invoker:
+        """Return the invoker that runs this work; ``options`` are those of `Invoker`."""
         return Invoker(fn, self.element, self.restriction, **options)
 
 
 @attrs.frozen
 class TableRows:
-    """Some rows of a table. A position in it is a row and a position in that row."""
+    """Some rows of a table, with the methods of `OneElement`. A position in it is a row and a position in that row."""
 
     table: Table
     rows: Rows
@@ -154,6 +132,9 @@ class TableRows:
         return TableInvoker(fn, self.table, self.rows, **options)
 
 
+Work = OneElement | TableRows
+
+
 def work_of(element: Any, restriction: Any) -> Work:
     """Return the work of an element or a table."""
-    return (TableRows if type(element) is Table else OneElement)(element, restriction)
+    return TableRows(element, restriction) if type(element) is Table else OneElement(element, restriction)

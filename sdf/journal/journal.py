@@ -28,12 +28,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sdf.errors import (
-    JournalCorruptError,
-    JournalError,
-    JournalRuleError,
-    show,
-)
+from sdf.errors import JournalCorruptError, JournalError, JournalRuleError, show
 from sdf.journal.chain import (
     HEAD,
     VERSION,

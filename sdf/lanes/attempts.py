@@ -1,4 +1,4 @@
-"""The coordinator's state of each lane and each attempt. Only their own methods change it; other code reads it.
+"""The coordinator's state of each lane and each attempt. What an event changes together, their methods change.
 
 `sdf.lanes.stealing` chooses the victim, `sdf.lanes.assignment` what an attempt runs next.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from sdf.execution.work_items import Ran, SlowBlock, WorkItem, slowest
+from sdf.execution.work_items import Outcome, Ran, SlowBlock, WorkItem, slowest
 from sdf.lanes import steal_policy
 from sdf.lanes.messages import MOST_ITEMS, Heartbeat, Hello, ProtocolError, Raised, Ready
 from sdf.reporting.run_facts import TaskRun
@@ -57,44 +57,16 @@ class LaneState:
     slow: tuple[SlowBlock, ...] = ()
     tagged: tuple[int, ...] = ()
 
-    def connect(self, attempt: Attempt) -> None:
-        """Add a new attempt."""
-        self.begun = True
-        self.attempts.append(attempt)
-
-    def abandon(self) -> None:
-        """In a saved run: its attempt is lost, and any other may take over what it has queued."""
-        self.begun = False
-
-    def give_away(self, count: int = 1) -> None:
-        """Count work items that were cut off or moved away."""
-        self.given_away += count
-
-    def delay(self) -> None:
-        """Count a deferred work item."""
-        self.delayed += 1
-
-    def hand_over(self, heir: LaneState) -> None:
-        """A deferred work item that is not due yet goes to another lane."""
-        self.delayed -= 1
-        heir.delay()
-
-    def resume(self, item: WorkItem) -> None:
-        """Queue a deferred work item that is due."""
-        self.delayed -= 1
-        self.queue.push(item)
-
     def take_back(self, ledger: Ledger, items: Iterable[WorkItem]) -> None:
         """Queue work items again that its attempts were assigned."""
         for item in items:
             self.queue.push(ledger.release(self.number, item.id))
 
-    def seal(self, attempt: Attempt) -> TaskRun:
-        """Note what the attempt that seals the lane did, and return that."""
+    def seal(self, attempt: Attempt) -> None:
+        """Note what the attempt that seals the lane did."""
         done = attempt.done
         self.units, self.ran, self.slow, self.tagged = done.units, attempt.ran, attempt.slow, done.tagged
         self.sealed = attempt.task_run(done.seconds, done.items, done.records)
-        return self.sealed
 
 
 @attrs.define(eq=False)
@@ -201,8 +173,8 @@ class Attempt:
         if sent >= self.most_items:
             self.most_items = min(MOST_ITEMS, sent + sent // 8 + 1)
 
-    def ready(self, message: Ready, now: float, known_items: int) -> tuple[int, float, float]:
-        """It has run all that it held; return the work items, units and seconds done since its last `Ready`.
+    def ready(self, message: Ready, now: float, known_items: int) -> Outcome:
+        """It has run all that it held; return what it has done since its last `Ready`.
 
         Args:
             message: its totals.
@@ -213,12 +185,8 @@ class Attempt:
             ProtocolError: if the message is impossible.
         """
         before = self.done
-        items, size, seconds = (
-            message.items - before.items,
-            message.units - before.units,
-            message.seconds - before.seconds,
-        )
-        if min(items, size, seconds) < 0 or message.records < before.records:
+        done = Outcome(message.items - before.items, (), message.units - before.units, message.seconds - before.seconds)
+        if min(done.started, done.units, done.seconds) < 0 or message.records < before.records:
             raise ProtocolError(f"lane {self.lane.number} has done less than before: {message!r} after {before!r}.")
         for row in message.ran:
             ran = Ran(*row)
@@ -229,25 +197,9 @@ class Attempt:
         self.slow = slowest(*self.slow, *(SlowBlock(*row) for row in message.slow))
         self.done = message
         batch_seconds = min(max(_BATCH_SHARE * message.seconds, _LEAST_SECONDS), _MOST_SECONDS)
-        if items and now - self.given_at < batch_seconds:
+        if done.started and now - self.given_at < batch_seconds:
             self.batch = min(2 * self.batch, self.most_items)
-        return items, size, seconds
-
-    def on_heartbeat(self, message: Heartbeat) -> None:
-        """It has sent a heartbeat."""
-        self.heartbeat, self.declined = message, False
-
-    def requested(self, now: float) -> None:
-        """It was sent a steal request."""
-        self.requested_at = now
-
-    def answered(self) -> None:
-        """It has answered the steal request."""
-        self.requested_at = None
-
-    def declines(self) -> None:
-        """It cannot give work now."""
-        self.declined = True
+        return done
 
     def has_split(self, seconds_left: float) -> None:
         """It has split what it runs; ``seconds_left`` is an estimate until its next heartbeat."""
@@ -265,18 +217,6 @@ class Attempt:
         self.committed_at = now
         self.committed.update(item_ids)
 
-    def commits_every(self, seconds: float) -> None:
-        """In a saved run: it was told how long its segments may last."""
-        self.commit_every = seconds
-
     def fails(self, raised: Raised) -> None:
         """It tells what it has raised; its connection is about to end."""
         self.raised = raised
-
-    def leaves(self) -> None:
-        """In a saved run: it was sent `Leave`."""
-        self.told_to_leave = True
-
-    def closes(self) -> None:
-        """It has sent `Bye`."""
-        self.closed = True

@@ -25,15 +25,12 @@ from typing import Any
 
 from sdf.errors import LedgerError
 from sdf.execution.expansion import Expanded
-from sdf.execution.work_items import Outcome, WorkItem
+from sdf.execution.work_items import WorkItem
 from sdf.lanes import messages
 from sdf.lanes.assignment import Assignment
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.delayed_work import DelayedWork
-from sdf.lanes.handover import Handover
-from sdf.lanes.late_elements import LateElements
 from sdf.lanes.pacing import Pacing
-from sdf.lanes.policy import Policy
 from sdf.lanes.replayed import Replayed
 from sdf.lanes.segmented import Segmented
 from sdf.lanes.statistics import Statistics
@@ -103,21 +100,19 @@ class Coordinator:
         self._waited_at = 0.0
         self._failed = False
         self._statistics = Statistics(work, self._lanes)
-        shared = work, self._lanes, len(shares), self._stealing, self._statistics, send
-        self.policy: Policy = (
+        shared = work, self._lanes, self._stealing, self._statistics, send
+        self.policy: Replayed | Segmented = (
             Replayed(*shared)
             if saved is None
             else Segmented(*shared, self._delayed, saved, CommitInterval(commit_seconds))
         )
-        self._assignment = Assignment(work, self.policy, self._stealing, send, min_piece_seconds)
-        self._late = LateElements(work, self._lanes, self._stealing, self._assignment)
-        handover = Handover(work, self._stealing, self._statistics, self._delayed, self._assignment, send)
+        self._assignment = Assignment(*shared, self._delayed, self.policy, min_piece_seconds)
         self._handlers: dict[type, Callable[[Attempt, Any, float], None]] = {
             messages.Ready: self._ready,
             messages.Heartbeat: self._heartbeat,
-            messages.Split: handover.split,
-            messages.Returned: handover.returned,
-            messages.Declined: handover.declined,
+            messages.Split: self._assignment.split,
+            messages.Returned: self._assignment.returned,
+            messages.Declined: self._assignment.declined,
             messages.AskStart: self._pace,
             messages.Refused: self._pace,
             messages.SegmentDone: self.policy.commits,
@@ -131,7 +126,7 @@ class Coordinator:
     def expanded(self, elements: Iterable[Expanded], now: float, *, last: bool) -> None:
         """Elements were expanded when lanes already had their shares; ``last``: no more come."""
         self._stealing.more_comes = not last
-        self._late.enter(elements, now)
+        self._assignment.share_out(elements, now)
         for attempt in self._stealing.idle():
             if not attempt.alone():  # else `settle` finds work for it
                 self._assignment.next(attempt, now)
@@ -152,7 +147,8 @@ class Coordinator:
             name, lane, hello, given_at=now, committed_at=now, commit_every=self._commit_seconds
         )
         self.policy.connects(attempt, now)
-        lane.connect(attempt)
+        lane.begun = True
+        lane.attempts.append(attempt)
         self._statistics.attempts(len(self._attempts), now)
         self._stealing.has_slot(lane, now)
         self._stealing.runs(attempt)
@@ -205,7 +201,7 @@ class Coordinator:
         """In a saved run: tell an attempt to commit what it has run, and to leave the rest to others."""
         attempt = self._attempts.get(name)
         if attempt is not None and not (attempt.told_to_leave or attempt.closed):
-            attempt.leaves()
+            attempt.told_to_leave = True
             log.info("%s: lane %d on %s is told to leave", self.name, attempt.lane.number, attempt.hello.worker)
             self._send(name, messages.Leave())
 
@@ -235,14 +231,13 @@ class Coordinator:
     # Messages.
 
     def _ready(self, attempt: Attempt, message: messages.Ready, now: float) -> None:
-        items, size, seconds = attempt.ready(message, now, len(self._work.ledger))
-        self._work.costs.observe(Outcome(items, (), size, seconds))
+        self._work.costs.observe(attempt.ready(message, now, len(self._work.ledger)))
         if self.policy.goes_on(attempt):
             self._assignment.next(attempt, now)
 
     def _heartbeat(self, attempt: Attempt, message: messages.Heartbeat, now: float) -> None:
         self._work.costs.learn(message.item_id, message.units, message.seconds)
-        attempt.on_heartbeat(message)
+        attempt.heartbeat, attempt.declined = message, False
         self._stealing.rank(attempt, now)
 
     def _pace(self, attempt: Attempt, message: messages.AskStart | messages.Refused, now: float) -> None:

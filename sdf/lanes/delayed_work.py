@@ -27,14 +27,15 @@ class DelayedWork:
 
     def add(self, lane: LaneState, item: WorkItem, due: float) -> None:
         """Keep a work item of a lane until it is due."""
-        lane.delay()
+        lane.delayed += 1
         heapq.heappush(self._entries, (due, item.id, lane, item))
 
     def resume(self, now: float) -> Iterator[LaneState]:
         """Queue each work item that is due at its lane, and yield the lane."""
         while self._entries and self._entries[0][0] <= now:
             _, _, lane, item = heapq.heappop(self._entries)
-            lane.resume(item)
+            lane.delayed -= 1
+            lane.queue.push(item)
             yield lane
 
     def desert(self, lane: LaneState) -> None:
@@ -48,5 +49,6 @@ class DelayedWork:
         self._deserted = False
         for at, (due, number, lane, item) in enumerate(self._entries):
             if not lane.attempts:
-                lane.hand_over(heir)
+                lane.delayed -= 1
+                heir.delayed += 1
                 self._entries[at] = due, number, heir, item

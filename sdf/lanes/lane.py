@@ -32,16 +32,7 @@ from sdf.execution.deferrals import Deferrals
 from sdf.execution.executor import Executor, residual_item
 from sdf.execution.invoker import Residual
 from sdf.execution.measured_run import Running
-from sdf.execution.work_items import (
-    BETWEEN,
-    CANNOT,
-    NOTHING_CLAIMED,
-    STAYS,
-    TOO_LITTLE,
-    UNTOLD,
-    Ran,
-    WorkItem,
-)
+from sdf.execution.work_items import BETWEEN, CANNOT, NOTHING_CLAIMED, STAYS, TOO_LITTLE, UNTOLD, Ran, WorkItem
 from sdf.lanes import messages
 from sdf.lanes.heartbeat import HeartbeatSchedule
 from sdf.lanes.open_segment import OpenSegment

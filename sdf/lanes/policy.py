@@ -7,17 +7,29 @@ Both decide for the coordinator what it means that an attempt connects, ends, le
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Callable, Hashable
 
-from sdf.lanes.attempts import Attempt, LaneState
-from sdf.lanes.messages import Bye, Hello, SegmentDone
+import attrs
+
+from sdf.lanes.attempts import LaneState
+from sdf.lanes.messages import ToLane
+from sdf.lanes.statistics import Statistics
+from sdf.lanes.stealing import Stealing
+from sdf.scheduling.run_state import RunState
 
 __all__ = ["Policy"]
 
 
-class Policy(Protocol):
-    """See the module's docstring. ``now`` is monotonic seconds.
+@attrs.define(eq=False)
+class Policy:
+    """What both know of a run. The caller serialises the calls of their methods; ``now`` is monotonic seconds.
+
+    Args:
+        work: the work of the run.
+        lanes: the lanes of the run.
+        stealing: knows the idle attempts.
+        statistics: the run's statistics.
+        send: sends a message to an attempt.
 
     Attributes:
         unsealed: number of lanes that are not sealed in the ledger; a saved run seals none.
@@ -25,36 +37,11 @@ class Policy(Protocol):
         lost_seconds: about how many seconds of work were lost with attempts; only in a saved run.
     """
 
-    unsealed: int
-    departed: int
-    lost_seconds: float
-
-    def lane_of(self, hello: Hello) -> LaneState:
-        """Return the lane of a new attempt; raise LedgerError if it has none."""
-
-    def connects(self, attempt: Attempt, now: float) -> None:
-        """Decide what a new attempt at its lane runs."""
-
-    def loses(self, attempt: Attempt, others: Collection[Attempt], now: float) -> None:
-        """The connection of an attempt has ended: decide who runs what it had; ``others`` are still connected."""
-
-    def is_due(self, lane: LaneState) -> None:
-        """Deferred work of a lane is due."""
-
-    def goes_on(self, attempt: Attempt) -> bool:
-        """Return whether an attempt without work gets more."""
-
-    def commits(self, attempt: Attempt, message: SegmentDone, now: float) -> None:
-        """An attempt has written a segment."""
-
-    def says_bye(self, attempt: Attempt, message: Bye, now: float) -> None:
-        """An attempt ends of its own accord."""
-
-    def first_to_end(self, leavers: list[Attempt]) -> list[Attempt]:
-        """Return which of these idle attempts to end now."""
-
-    def ends(self, attempt: Attempt, now: float) -> list[Attempt]:
-        """Let an attempt without work end; return the other attempts that then need their next work."""
-
-    def lanes(self) -> int:
-        """Return the number of lanes for the report."""
+    _work: RunState
+    _lanes: list[LaneState]
+    _stealing: Stealing
+    _statistics: Statistics
+    _send: Callable[[Hashable, ToLane], None]
+    unsealed: int = attrs.field(default=attrs.Factory(lambda self: len(self._lanes), takes_self=True), init=False)
+    departed: int = attrs.field(default=0, init=False)
+    lost_seconds: float = attrs.field(default=0.0, init=False)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Collection
 
 import attrs
 
 from sdf.errors import LedgerError, ReplayError, show
 from sdf.lanes.attempts import Attempt, LaneState
-from sdf.lanes.messages import Bye, Fail, Hello, ProtocolError, Sealed, SegmentDone, ToLane
-from sdf.lanes.statistics import Statistics
-from sdf.lanes.stealing import Stealing
-from sdf.scheduling.run_state import RunState
+from sdf.lanes.messages import Bye, Fail, Hello, ProtocolError, Sealed, SegmentDone
+from sdf.lanes.policy import Policy
 
 __all__ = ["Replayed"]
 
@@ -20,26 +18,8 @@ log = logging.getLogger("sdf.coordinator")
 
 
 @attrs.define(eq=False)
-class Replayed:
-    """See the module's docstring. Implements `sdf.lanes.policy.Policy`.
-
-    Args:
-        work: the work of the run.
-        lanes: the lanes of the run.
-        unsealed: how many these are at first; see `Policy`.
-        stealing: knows the idle attempts.
-        statistics: the run's statistics.
-        send: sends a message to an attempt.
-    """
-
-    _work: RunState
-    _lanes: list[LaneState]
-    unsealed: int
-    _stealing: Stealing
-    _statistics: Statistics
-    _send: Callable[[Hashable, ToLane], None]
-    departed: int = attrs.field(default=0, init=False)
-    lost_seconds: float = attrs.field(default=0.0, init=False)
+class Replayed(Policy):
+    """See the module's docstring."""
 
     def lane_of(self, hello: Hello) -> LaneState:
         """Return the lane that the task runs."""
@@ -83,7 +63,7 @@ class Replayed:
 
     def says_bye(self, attempt: Attempt, message: Bye, now: float) -> None:
         """Note that the action has read enough records: nobody waits for a retry of the lane."""
-        attempt.closes()
+        attempt.closed = True
 
     def first_to_end(self, leavers: list[Attempt]) -> list[Attempt]:
         """Return all of them."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import attrs
 
@@ -19,11 +19,9 @@ from sdf import errors
 from sdf.errors import LedgerError, ProcessError, SdfError, StageError, show
 from sdf.lanes.attempts import Attempt, LaneState
 from sdf.lanes.delayed_work import DelayedWork
-from sdf.lanes.messages import Bye, CommitEvery, Flush, Hello, ProtocolError, Raised, Sealed, SegmentDone, ToLane
-from sdf.lanes.statistics import Statistics
-from sdf.lanes.stealing import Stealing
+from sdf.lanes.messages import Bye, CommitEvery, Flush, Hello, ProtocolError, Raised, Sealed, SegmentDone
+from sdf.lanes.policy import Policy
 from sdf.scheduling.commit_interval import CommitInterval
-from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
 
 __all__ = ["RaisedError", "Segmented"]
@@ -47,16 +45,10 @@ class RaisedError(SdfError):
 
 
 @attrs.define(eq=False)
-class Segmented:
-    """See the module's docstring. Implements `sdf.lanes.policy.Policy`; the caller serialises the calls.
+class Segmented(Policy):
+    """See the module's docstring.
 
     Args:
-        work: the work of the run.
-        lanes: the lanes of the run.
-        unsealed: how many these are at first; see `Policy`.
-        stealing: knows the idle attempts.
-        statistics: the run's statistics.
-        send: sends a message to an attempt.
         delayed: the deferred work of the lanes.
         saved: called with the ids of the work items of each committed segment, and its message.
         interval: how long a segment may last.
@@ -65,19 +57,11 @@ class Segmented:
         losses: how many attempts with it were lost, by the id of an uncommitted work item.
     """
 
-    _work: RunState
-    _lanes: list[LaneState]
-    unsealed: int
-    _stealing: Stealing
-    _statistics: Statistics
-    _send: Callable[[Hashable, ToLane], None]
     _delayed: DelayedWork
     _saved: Callable[[list[int], SegmentDone], None]
     _interval: CommitInterval
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _departures: set[tuple[int, int, int]] = attrs.field(factory=set, init=False)  # by stage, task and attempt
-    departed: int = attrs.field(default=0, init=False)
-    lost_seconds: float = attrs.field(default=0.0, init=False)
     losses: Counter[int] = attrs.field(factory=Counter, init=False)
 
     def lane_of(self, hello: Hello) -> LaneState:
@@ -113,7 +97,7 @@ class Segmented:
         lane.take_back(ledger, ledger.content(lane.number))
         if lane.sealed is None:
             self._statistics.has_left(attempt)
-            lane.abandon()
+            lane.begun = False  # any other attempt may take over what it has queued
             self.is_due(lane)
             self._delayed.desert(lane)
 
@@ -163,12 +147,12 @@ class Segmented:
         seconds = self._interval.seconds(now)
         for attempt in attempts:
             if abs(seconds - attempt.commit_every) > _TOLD_SHARE * attempt.commit_every:
-                attempt.commits_every(seconds)
+                attempt.commit_every = seconds
                 self._send(attempt.name, CommitEvery(seconds))
 
     def says_bye(self, attempt: Attempt, message: Bye, now: float) -> None:
         """Count an attempt that was told to end, but not the retry of such an attempt: one lane replaces both."""
-        attempt.closes()
+        attempt.closed = True
         hello = attempt.hello
         self.departed += (hello.stage, hello.lane, hello.attempt - 1) not in self._departures
         self._departures.add((hello.stage, hello.lane, hello.attempt))

@@ -106,13 +106,13 @@ class Stealing:
 
     def requested(self, attempt: Attempt, now: float) -> None:
         """An attempt was sent a steal request; it cannot be a victim before it answers."""
-        attempt.requested(now)
+        attempt.requested_at = now
         self._requested[attempt.name] = attempt
         self.rank(attempt)
 
     def answered(self, attempt: Attempt) -> None:
         """An attempt has answered a steal request."""
-        attempt.answered()
+        attempt.requested_at = None
         self._requested.pop(attempt.name, None)
 
     def needs_slot(self, lane: LaneState, now: float = -math.inf) -> None:

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any
 
 from sdf.errors import ClaimError, InvalidTypeError, UnclaimedWorkError, show
+from sdf.model.claims import flaw_of_claim
 from sdf.model.restrictions import ByteKeyRange, part_of
 from sdf.model.trackers import Progress, RestrictionTracker, as_fraction
 
@@ -58,22 +59,10 @@ class ByteKeyRangeTracker(RestrictionTracker):
                     f"try_claim() positions must be bytes: got {show(position)} in {where}. Blocks that are no "
                     f"positions need tracker.claims(blocks, position=...)."
                 )
-            if self._refused:
-                raise self._fault(
-                    f"try_claim({position!r}) after a refused claim of {self._last!r} in {where}. "
-                    f"Return from process() as soon as try_claim() is False."
-                )
-            if position:
-                if position < self._start:
-                    raise self._fault(
-                        f"try_claim() positions must be >= the start: got {position!r} in {where}. Begin with the "
-                        f"first block at or after the start; the one before it is another part's."
-                    )
-                if self._last is not None and (position <= self._last or position < self._record):
-                    before = max(self._last, self._record)
-                    raise self._fault(
-                        f"try_claim() positions must increase: got {position!r} after {before!r} in {where}."
-                    )
+            if position or self._refused:  # b"" may come after any key
+                flaw = flaw_of_claim(position, self._start, self._last, self._record, self._refused, where)
+                if flaw is not None:
+                    raise self._fault(flaw)
             first, self._last = self._last is None, position
             self._refused = not position or (bool(self._stop) and position >= self._stop)
             if first or self._refused:

@@ -1,7 +1,8 @@
 """``tracker.claims()``: positions or blocks in order, each claimed as it is delivered, until others have the rest.
 
 This is the plain way, one `try_claim` for each block; it works for every tracker. For a range of offsets that `process`
-holds, `sdf.execution.offset_claims` delivers positions at the cost of a plain `range`.
+holds, `sdf.execution.offset_claims` delivers positions at the cost of a plain `range`. The rules of a claim stand here,
+too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.restrictions import OffsetRange, Unbounded
 
-__all__ = ["IN_USE", "claims_of", "positions_of"]
+__all__ = ["IN_USE", "claims_of", "flaw_of_claim", "positions_of"]
 
 IN_USE = "while tracker.claims() is in use: it claims what it delivers. Use one of the two."
 
@@ -82,3 +83,29 @@ def positions_of(restriction: Any) -> range:
         f"tracker.claims() without blocks goes through a range of offsets with an end (the restriction is "
         f"{show(restriction)}). Pass the blocks: tracker.claims(blocks, position=lambda block: block.offset)."
     )
+
+
+def flaw_of_claim(position: Any, start: Any, last: Any, record: Any, refused: bool, where: str) -> str | None:
+    """Return why a position must not be claimed now, None if it may.
+
+    Args:
+        position: an offset or a key.
+        start: the start of the range.
+        last: the position claimed or tried last, None before any.
+        record: the last record inside a block.
+        refused: whether a claim was refused.
+        where: the range, as text.
+    """
+    if refused:
+        return (
+            f"try_claim({position!r}) after a refused claim of {last!r} in {where}. "
+            f"Return from process() as soon as try_claim() is False."
+        )
+    if position < start:
+        return (
+            f"try_claim() positions must be >= the start: got {position!r} in {where}. Begin with the first block at "
+            f"or after the start; the one before it is another part's."
+        )
+    if last is not None and (position <= last or position < record):
+        return f"try_claim() positions must increase: got {position!r} after {max(last, record)!r} in {where}."
+    return None

@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Any
 
 from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, UnclaimedWorkError, show
+from sdf.model.claims import flaw_of_claim
 from sdf.model.restrictions import UNBOUNDED, OffsetRange, Unbounded, as_restriction, part_of
 from sdf.model.trackers import Progress, RestrictionTracker, as_fraction
 from sdf.numbers import as_integer, is_integer
@@ -102,19 +103,9 @@ class OffsetRangeTracker(RestrictionTracker):
                     f"try_claim() positions must be integers: got {show(position)} in {where}. "
                     f"Blocks that are no positions need tracker.claims(blocks, position=...)."
                 )
-            if self._refused:
-                raise self._fault(
-                    f"try_claim({position!r}) after a refused claim of {self._last} in {where}. "
-                    f"Return from process() as soon as try_claim() is False."
-                )
-            if position < self._start:
-                raise self._fault(
-                    f"try_claim() positions must be >= the start: got {position} in {where}. Begin with the first "
-                    f"block at or after the start; the one before it is another part's."
-                )
-            if position <= self._last or position < self._record:
-                before = max(self._last, self._record)
-                raise self._fault(f"try_claim() positions must increase: got {position} after {before} in {where}.")
+            flaw = flaw_of_claim(position, self._start, self._last, self._record, self._refused, where)
+            if flaw is not None:
+                raise self._fault(flaw)
             return self._at_fence(position)
 
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Any, Any] | None:

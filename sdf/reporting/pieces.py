@@ -71,21 +71,17 @@ def whole_seconds(pieces: Iterable[PieceRun]) -> dict[int, float]:
 
     Elements that ran in bulk are one entry, with the seconds of all of them (`counts`).
     """
-    seconds: dict[int, float] = {}
-    first: dict[int, PieceRun] = {}
-    for piece in pieces:
-        seconds[piece.element_id] = seconds.get(piece.element_id, 0.0) + piece.seconds - piece.opening_seconds
-        if piece.element_id not in first or piece.id < first[piece.element_id].id:
-            first[piece.element_id] = piece
-    return {element_id: seconds[element_id] + piece.opening_seconds for element_id, piece in first.items()}
+    return {
+        element_id: sum(piece.seconds - piece.opening_seconds for piece in own)
+        + min(own, key=lambda piece: piece.id).opening_seconds
+        for element_id, own in pieces_by_element(pieces).items()
+    }
 
 
 def counts(pieces: Iterable[PieceRun]) -> dict[int, int]:
     """Return for each entry of `whole_seconds` of how many elements it is."""
-    found: dict[int, int] = {}
-    for piece in pieces:
-        found[piece.element_id] = max(found.get(piece.element_id, 1), piece.elements)
-    return found
+    by_element = pieces_by_element(pieces)
+    return {element_id: max(1, *(piece.elements for piece in own)) for element_id, own in by_element.items()}
 
 
 def unsplit(pieces: Iterable[PieceRun], slots: int) -> list[tuple[int, int, float]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from sdf.errors import JournalError, SdfError, show
@@ -20,13 +21,14 @@ from sdf.execution.work_items import WorkItem, units
 from sdf.journal.chain import canonical, sha256
 from sdf.journal.pending import from_data
 from sdf.quarantine.failures import FailedBlock
-from sdf.saving.log_records import Segment, commit_record, element_records, restriction_of
+from sdf.saving.log_records import Segment, commit_record, element_line, restriction_of
 from sdf.saving.parts import Part, Parts
 from sdf.saving.run_log import RunLog, damaged
 from sdf.scheduling.run_state import RunState, collecting_nothing
 
 __all__ = ["History"]
 
+_TOGETHER = 50_000  # elements in one blob
 _BEFORE = "an earlier driver"  # owns in the ledger what was committed before this driver began
 
 
@@ -254,13 +256,14 @@ class History:
 
     def of_elements(self, elements: Iterable[Expanded]) -> Iterator[list[Any]]:
         """Store elements and enter them; yield the records for the log."""
-        for record in element_records(elements, self._log.put):
-            kind, value = record
-            if kind == "elements":
-                self.blobs.append(value)
-            else:
-                self.expanded = value
-            yield record
+        count = 0
+        lines = map(element_line, elements)
+        while together := list(islice(lines, _TOGETHER)):
+            count += len(together)
+            self.blobs.append(self._log.put(zlib.compress(b"\n".join(together), 1)))
+            yield ["elements", self.blobs[-1]]
+        self.expanded = count
+        yield ["expanded", count]
 
     def of_segment(self, item_ids: Iterable[int], segment: Segment) -> list[Any]:
         """Enter a committed segment; return its record."""

@@ -26,9 +26,7 @@ Records of the log, as JSON lists:
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -39,9 +37,7 @@ from sdf.execution.invoker import Residual
 from sdf.journal.pending import from_data, to_data
 from sdf.model.restrictions import OffsetRange
 
-__all__ = ["Segment", "commit_record", "element_records", "restriction_of", "split_record"]
-
-_TOGETHER = 50_000  # elements in one blob
+__all__ = ["Segment", "commit_record", "element_line", "restriction_of", "split_record"]
 
 
 @attrs.frozen
@@ -59,22 +55,8 @@ class Segment:
     seconds: float
 
 
-def element_records(elements: Iterable[Expanded], put: Callable[[bytes], Any]) -> Iterator[list[Any]]:
-    """Store elements with their initial work items; yield the records of them, and then of how many there are.
-
-    Args:
-        elements: the elements, expanded.
-        put: stores a blob, and returns what names it in the log.
-    """
-    count = 0
-    lines = map(_line, elements)
-    while together := list(islice(lines, _TOGETHER)):
-        count += len(together)
-        yield ["elements", put(zlib.compress(b"\n".join(together), 1))]
-    yield ["expanded", count]
-
-
-def _line(one: Expanded) -> bytes:
+def element_line(one: Expanded) -> bytes:
+    """Return an element with its initial work items as a line of the blob of an "elements" record."""
     pieces = [[_data(part), size] for part, size in one.pieces]
     whole = None if len(pieces) == 1 and one.pieces[0][0] is one.restriction else _data(one.restriction)
     return json.dumps([to_data(one.element), whole, pieces, one.note], separators=(",", ":")).encode()

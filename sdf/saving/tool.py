@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from collections.abc import Iterator
-from operator import itemgetter
 from typing import Any
 
 import attrs
@@ -39,16 +37,25 @@ class _SizesFn(DoFn):
         return stop - restriction.start if isinstance(stop, int) else None
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class _Element:
-    """How far an element is, or a table of elements: the size of its work, and of what is left, with those parts."""
+    """How far an element is, or a table of elements.
+
+    Attributes:
+        element: the element.
+        whole: the size of its work; work of unknown size counts as 1 for each work item.
+        left: the size of what is left.
+        rows: the numbers of its rows in their table; one for an element by itself.
+        open: those of which something is left.
+        parts: the restrictions that are left.
+    """
 
     element: Any
-    elements: int
-    open: int
-    whole: float
-    left: float
-    parts: tuple[Any, ...]
+    whole: float = 0.0
+    left: float = 0.0
+    rows: set[int] = attrs.field(factory=set)
+    open: set[int] = attrs.field(factory=set)
+    parts: list[Any] = attrs.field(factory=list)
 
 
 def run(what: str, storage: Storage) -> int | None:
@@ -94,7 +101,7 @@ def _lines(history: History, failed: list[FailedBlock], work: RunState, left: li
     elements = _elements(work, left)
     whole, rest = sum(one.whole for one in elements), sum(one.left for one in elements)
     open_elements = [one for one in elements if one.parts]
-    number, unfinished = sum(one.elements for one in elements), sum(one.open for one in elements)
+    number, unfinished = sum(len(one.rows) for one in elements), sum(len(one.open) for one in elements)
     done = 1 - rest / whole if whole else 1.0
     yield f"elements: {number - unfinished:,} of {number:,} done; {done:.1%} of the work"
     for one in open_elements[:_MOST_LINES]:
@@ -122,22 +129,15 @@ def _status(history: History) -> str:
 
 
 def _elements(work: RunState, left: list[Any]) -> list[_Element]:
-    """Return how far each element is. Work of unknown size counts as 1 for each work item."""
-    whole: dict[int, float] = defaultdict(float)
-    rest: dict[int, float] = defaultdict(float)
-    parts: dict[int, list[Any]] = defaultdict(list)
-    elements: dict[int, Any] = {}
-    numbers: dict[int, set[int]] = defaultdict(set)
-    unfinished: dict[int, set[int]] = defaultdict(set)
+    """Return how far each element is."""
+    found: dict[int, _Element] = {}
     for item in work.ledger.items():
-        whole[item.element_id] += units(item)
-        elements[item.element_id] = item.element
-        numbers[item.element_id].update(item.work.numbers())
+        one = found.setdefault(item.element_id, _Element(item.element))
+        one.whole += units(item)
+        one.rows.update(item.work.numbers())
     for item in left:
-        rest[item.element_id] += units(item)
-        parts[item.element_id].append(item.restriction)
-        unfinished[item.element_id].update(item.work.numbers())
-    return [
-        _Element(element, len(numbers[at]), len(unfinished[at]), whole[at], rest[at], tuple(parts[at]))
-        for at, element in sorted(elements.items(), key=itemgetter(0))
-    ]
+        one = found[item.element_id]
+        one.left += units(item)
+        one.open.update(item.work.numbers())
+        one.parts.append(item.restriction)
+    return list(found.values())

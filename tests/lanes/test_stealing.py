@@ -30,7 +30,8 @@ class Lanes:
 
     def on_heartbeat(self, number, seconds_left, *, now=0.0, splittable=True, unstarted=0):
         attempt = self.attempts[number]
-        attempt.on_heartbeat(Heartbeat(0, splittable, 1.0, 1.0, seconds_left, unstarted))
+        heartbeat = Heartbeat(0, splittable, 1.0, 1.0, seconds_left, unstarted)
+        attempt.heartbeat, attempt.declined = heartbeat, False
         self.stealing.rank(attempt, now)
 
     def share(self, number, sizes, now=0.0):

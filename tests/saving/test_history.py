@@ -307,7 +307,7 @@ def test_elements_count_only_when_all_are_there():
 
 def test_many_elements_take_several_blobs(monkeypatch):
     """And come back in order."""
-    monkeypatch.setattr("sdf.saving.log_records._TOGETHER", 3)
+    monkeypatch.setattr("sdf.saving.history._TOGETHER", 3)
     log = Log()
     Driver(log, [one(OffsetRange(number, number + 2)) for number in range(8)])
     history = History(log)

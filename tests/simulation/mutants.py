@@ -11,8 +11,8 @@ from sdf.execution.bulk.table import Table
 from sdf.execution.executor import Executor
 from sdf.lanes import lane
 from sdf.lanes import stealing as balance
+from sdf.lanes.assignment import Assignment
 from sdf.lanes.coordinator import Coordinator
-from sdf.lanes.late_elements import LateElements
 from sdf.lanes.messages import Sealed
 from sdf.lanes.replayed import Replayed
 from sdf.lanes.segmented import Segmented
@@ -110,7 +110,7 @@ def late_elements_go_to_sealed_lanes(patch):
         while len(backlog):
             self._lanes[0].queue.push(backlog.pop())
 
-    patch.setattr(LateElements, "_queue", queue)
+    patch.setattr(Assignment, "_queue", queue)
 
 
 # Saved lanes.

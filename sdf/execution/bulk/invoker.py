@@ -28,7 +28,6 @@ from sdf.execution.expansion import keeps_default
 from sdf.execution.invoker import Invoker, Residual
 from sdf.execution.output_count import OutputCount
 from sdf.model.dofn import DoFn
-from sdf.model.restrictions import OffsetRange
 from sdf.model.trackers import Progress
 
 __all__ = ["DearRow", "TableInvoker"]
@@ -115,26 +114,23 @@ class TableInvoker:
 
     def _run_each(self) -> Iterator[Iterable[Any]]:
         for element, restriction in self._table.work(self._rows):
-            if self._next() is None:
+            if not self._next():
                 return
-            running = self._invoker(element, restriction)
+            running = Invoker(
+                self._fn,
+                element,
+                restriction,
+                side_inputs=self._side_inputs,
+                watermark=self._watermark if self._row == self._rows.first else None,
+                late_below=self._late_below,
+                on_claim=self._observer(),
+            )
             with self._lock:
                 self._running = running
             with running.outputs() as outputs:
                 yield outputs
             with self._lock:
                 self._settle(running)
-
-    def _invoker(self, element: Any, restriction: OffsetRange) -> Invoker:
-        return Invoker(
-            self._fn,
-            element,
-            restriction,
-            side_inputs=self._side_inputs,
-            watermark=self._watermark if self._row == self._rows.first else None,
-            late_below=self._late_below,
-            on_claim=self._observer(),
-        )
 
     def _observer(self) -> Callable[[int, Any], None] | None:
         on_claim, row = self._on_claim, self._row
@@ -163,16 +159,16 @@ class TableInvoker:
             running.close()
             self._settle(running)
 
-    def _next(self) -> int | None:
-        """Go to the next row, and return it; None if there is none."""
+    def _next(self) -> bool:
+        """Go to the next row; return False if there is none."""
         with self._lock:
             if (self._row + 1, 0) >= self._stop:
-                return None
+                return False
             if self._running is not None:
                 self._records += self._running.records
                 self._late += self._running.late
             self._row, self._running = self._row + 1, None
-            return self._row
+            return True
 
     def _settle(self, running: Invoker) -> None:
         """If a row was cut inside, or deferred, cut off the rows behind it; the lock is held."""
