@@ -20,12 +20,12 @@ from sdf.errors import InvalidValueError, ReadError, show
 from sdf.extras import need
 from sdf.io.files.file_fn import FileFn, FileRange
 from sdf.io.files.pinned import FileInfo
+from sdf.io.files.search import occurrences
 from sdf.io.text.text_fn import BadRecord
 
 __all__ = ["ReadAvro"]
 
 _MARKER_BYTES = 16
-_CHUNK_BYTES = 1 << 16
 _MOST_BAD_BYTES = 1 << 20
 _AT_ONCE = 64  # records
 _BELIEVED_BYTES = 1 << 20  # blocks that follow each other for so many bytes are trusted
@@ -199,17 +199,9 @@ class _AvroFile:
 
     def _find(self, start: int, stop: int) -> int:
         """Return the first offset in ``[start, stop)`` right after a marker; ``stop`` if there is none."""
-        at = max(start, self._first) - _MARKER_BYTES
-        seen = b""
-        self._file.seek(at)
-        while at + len(seen) < stop - 1 and (chunk := self._file.read(min(_CHUNK_BYTES, stop - 1 - at - len(seen)))):
-            seen += chunk
-            found = seen.find(self._marker)
-            if found >= 0:
-                return at + found + _MARKER_BYTES
-            kept = seen[1 - _MARKER_BYTES :]
-            at, seen = at + len(seen) - len(kept), kept
-        return stop
+        begin = max(start, self._first) - _MARKER_BYTES
+        found = occurrences(self._file, self._marker, begin, stop - _MARKER_BYTES)
+        return next(found, stop - _MARKER_BYTES) + _MARKER_BYTES
 
     def decode(self, block: bytes | None) -> Iterator[list[Any]]:
         """Yield the records of a block in lists short enough to stay in the CPU cache; raise any exception type.
