@@ -11,13 +11,13 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import InvalidTypeError, InvalidValueError, SinkError, show
+from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.extras import Library, need
 from sdf.sinks.arrow import arrow, types
 from sdf.sinks.columns import Misfit
 from sdf.sinks.delta_stats import stats_of
 from sdf.sinks.files import files_of
-from sdf.sinks.schema import as_schema, nullable, required
+from sdf.sinks.schema import as_schema, nullable
 from sdf.sinks.segments import Segment
 from sdf.sinks.sink import Token
 from sdf.sinks.stage import Stage
@@ -97,6 +97,7 @@ class DeltaTable(TableSink):
     """
 
     untold = ("storage_options",)  # secrets
+    not_null = "delta-rs does not"
 
     schema: Any = attrs.field(default=None, kw_only=True, converter=_as_delta_schema)
     storage_options: dict[str, str] = attrs.field(
@@ -141,7 +142,9 @@ class DeltaTable(TableSink):
         return TableFiles(self.path, self.stage(token))
 
     def _schema_for(self, table: Any) -> Any:
-        return self.schema if self.schema is not None or table is None else _schema_of(table)
+        if self.schema is not None or table is None:
+            return self.schema
+        return nullable(arrow.schema(table.schema().to_arrow()))
 
     def _add(self, table: Any, files: TableFiles, messages: Sequence[Any], token: Token) -> Exception | None:
         stats = _stats_of(messages)
@@ -163,7 +166,7 @@ class DeltaTable(TableSink):
             refusal = error
         return refusal
 
-    def _check(self, table: Any, schema: Any) -> None:
+    def _shape(self, table: Any) -> tuple[Any, Sequence[str]]:
         config = table.metadata().configuration
         marks = [*config, *(key for field in table.schema().fields for key in field.metadata)]
         wrong = [key for key in marks if key.startswith(_CHECKED_BY_WRITERS)]
@@ -174,34 +177,13 @@ class DeltaTable(TableSink):
         unknown = sorted({*(table.protocol().writer_features or ())} - _FEATURES)
         if unknown:
             raise self._refused(f"the table has the feature {unknown[0]!r}, which delta-rs cannot write. Drop it")
-        if table.metadata().partition_columns:
-            raise self._refused(f"it has the partitions {table.metadata().partition_columns}. Give a table without")
-        must = required(arrow.schema(table.schema().to_arrow()))
-        if must:
-            raise self._refused(f"its column {must[0]!r} must not be null, which delta-rs does not check. Allow it")
-        if schema is None:
-            return
-        theirs = _schema_of(table)
-        for field in schema:
-            if field.name not in theirs.names:
-                raise self._refused(f"it has no column {field.name!r}, only {show(theirs.names)}. Add the column to it")
-            found = theirs.field(field.name).type
-            if found != field.type:
-                raise self._refused(f"its column {field.name!r} has type {found}, not {field.type}. Give a schema")
-
-    def _refused(self, why: str) -> SinkError:
-        return SinkError(f"DeltaTable cannot add to {self.path!r}: {why}, or write to another table.")
+        return arrow.schema(table.schema().to_arrow()), table.metadata().partition_columns
 
     def _failures(self) -> tuple[type[Exception], ...]:
         return OSError, errors.DeltaError
 
     def _reason(self, error: Exception) -> str:
         return " ".join(_COLOUR.sub("", str(error)).split())
-
-
-def _schema_of(table: Any) -> Any:
-    """Return the schema of a table as pyarrow's."""
-    return nullable(arrow.schema(table.schema().to_arrow()))
 
 
 def _stats_of(messages: Sequence[Any]) -> dict[str, Any]:

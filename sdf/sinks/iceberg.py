@@ -20,8 +20,6 @@ from sdf.sinks.iceberg_catalog import (
     as_iceberg_schema,
     as_name,
     catalog_of,
-    check_schema,
-    check_table,
     convert,
     errors,
     iceberg_schema,
@@ -43,6 +41,7 @@ __all__ = ["IcebergTable"]
 
 _AT_ONCE = 16  # footers that are read
 _DATA = "data"
+_NEWEST_FORMAT = 2  # of pyiceberg 0.12
 
 
 @attrs.frozen
@@ -81,6 +80,7 @@ class IcebergTable(TableSink):
     """
 
     untold = ("catalog", "path")
+    not_null = "nobody would"
 
     name: str = attrs.field(converter=as_name)
     catalog: Catalog = attrs.field(kw_only=True, converter=as_catalog, repr=False)  # with secrets
@@ -149,13 +149,26 @@ class IcebergTable(TableSink):
             return theirs
         return arrow.schema([_numbered(field, theirs) for field in self.schema])
 
-    def _check(self, table: Any, schema: Any) -> None:
-        check_table(self.name, table, schema)
+    def _shape(self, table: Any) -> tuple[Any, Sequence[str]]:
+        version = table.format_version
+        if version > _NEWEST_FORMAT:
+            raise self._refused(
+                f"it has format version {version}, which pyiceberg does not write. Give one of version {_NEWEST_FORMAT}"
+            )
+        return table.schema().as_arrow(), [field.name for field in table.spec().fields]
+
+    def _flaw_of(self, found: Any, field: Any) -> str:
+        flaw = super()._flaw_of(found, field)
+        if flaw or found.equals(field, check_metadata=True):
+            return flaw
+        return (
+            f"its column {field.name!r} is another one than when the run began: {found.metadata}, not "
+            f"{field.metadata}. Start over with a new checkpoint"
+        )
 
     def _add(self, table: Any, files: TableFiles, messages: Sequence[Any], token: Token) -> Exception | None:
         location, schema = self._location(table, token), files.schema()
         paths = [f"{location}/{_DATA}/{files.published(name)}" for name in files_of(messages)]
-        refusal: Exception | None = None
         try:
             with asking(self.name):
                 if table is None:
@@ -165,7 +178,7 @@ class IcebergTable(TableSink):
                     # is read from this copy, and not written.
                     table.metadata.properties["commit.retry.num-retries"] = "0"
                     change = table.transaction()
-            check_schema(self.name, change.table_metadata.schema(), schema)
+            self._check_columns(change.table_metadata.schema().as_arrow(), schema)
             with asking(self.name):
                 change.set_properties({kept_as(token): str(token.version)})
                 properties = {APP: token.app, VERSION: str(token.version)}
@@ -177,8 +190,8 @@ class IcebergTable(TableSink):
             refusals = (errors.CommitFailedException, errors.TableAlreadyExistsError, errors.NoSuchTableError)
             if not isinstance(error.__cause__, refusals):
                 raise
-            refusal = error
-        return refusal
+            return error
+        return None
 
 
 def _numbered(field: Any, theirs: Any) -> Any:

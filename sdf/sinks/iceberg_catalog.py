@@ -14,7 +14,7 @@ from sdf.extras import Library, need
 from sdf.sinks.arrow import arrow, types
 from sdf.sinks.columns import Misfit
 from sdf.sinks.files import as_path
-from sdf.sinks.schema import as_schema, nullable, required
+from sdf.sinks.schema import as_schema, nullable
 from sdf.sinks.sink import Token
 from sdf.storage.objects import asking
 
@@ -26,8 +26,6 @@ __all__ = [
     "as_iceberg_schema",
     "as_name",
     "catalog_of",
-    "check_schema",
-    "check_table",
     "convert",
     "errors",
     "iceberg_schema",
@@ -49,7 +47,6 @@ Catalog = str | tuple[tuple[str, str], ...]  # a name, or properties, sorted
 APP, VERSION = "sdf.app", "sdf.version"  # in the summary of a snapshot
 _TOLD = ("name", "type", "py-catalog-impl", "uri", "warehouse")  # properties without secrets
 _DEFAULT = "default"  # as for pyiceberg
-_NEWEST_FORMAT = 2  # of pyiceberg 0.12
 
 
 def as_name(value: Any) -> str:
@@ -164,38 +161,3 @@ def path_of(location: str) -> str:
 def kept_as(token: Token) -> str:
     """Return the property of a table that keeps the version of a token: it outlives the snapshot."""
     return f"sdf.{token.app}"
-
-
-def check_table(name: str, table: Any, schema: Any) -> None:
-    """Raise SinkError if files with a schema cannot be added to a table that is there; None: it is not known yet."""
-    if table.format_version > _NEWEST_FORMAT:
-        version = table.format_version
-        raise _refused(name, f"it has format version {version}, which pyiceberg does not write. Give one of version 2")
-    partitions = [field.name for field in table.spec().fields]
-    if partitions:
-        raise _refused(name, f"it has the partitions {partitions}. Give a table without")
-    must = required(table.schema().as_arrow())
-    if must:
-        raise _refused(name, f"its column {must[0]!r} must not be null, which nobody would check. Allow it")
-    check_schema(name, table.schema(), schema)
-
-
-def check_schema(name: str, schema_of_table: Any, schema: Any) -> None:
-    """Raise SinkError if a table has not all fields of files, with the same types and numbers."""
-    theirs = nullable(schema_of_table.as_arrow())
-    for field in schema or ():
-        if field.name not in theirs.names:
-            raise _refused(name, f"it has no column {field.name!r}, only {show(theirs.names)}. Add the column to it")
-        found = theirs.field(field.name)
-        if found.type != field.type:
-            raise _refused(name, f"its column {field.name!r} has type {found.type}, not {field.type}. Give a schema")
-        if not found.equals(field, check_metadata=True):
-            raise _refused(
-                name,
-                f"its column {field.name!r} is another one than when the run began: {found.metadata}, not "
-                f"{field.metadata}. Start over with a new checkpoint",
-            )
-
-
-def _refused(name: str, why: str) -> SinkError:
-    return SinkError(f"IcebergTable cannot add to {name!r}: {why}, or write to another table.")
