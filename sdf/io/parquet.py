@@ -103,11 +103,9 @@ class ReadParquet(FileFn):
             if signed:
                 raise ReadError(f"{path} has encrypted columns, which ReadParquet cannot read. Write it without.")
             self._check_columns(path, file)
-            for at, number in _row_groups(path, restriction.file.size, file.metadata):
-                if at < restriction.start:
-                    continue
-                if not tracker.try_claim(at):
-                    return
+            groups = _row_groups(path, restriction.file.size, file.metadata)
+            own = [(at, number) for at, number in groups if at >= restriction.start]
+            for at, number in tracker.claims(own, position=lambda group: group[0]):
                 if is_outside(file, number, self._ranges):
                     continue
                 with _blame(f"{path}: row group {number} at byte {at}"):
@@ -119,7 +117,6 @@ class ReadParquet(FileFn):
                     ):
                         outputs = [batch] if self.batches else batch.to_pylist()
                         yield from zip(repeat((path, number)), outputs) if self.with_position else outputs
-            tracker.try_claim(restriction.file.size)  # no row group is left
 
     def _check_columns(self, path: str, file: Any) -> None:
         """Raise ReadError if a requested column is missing (pyarrow would ignore that), or a dict would lose one."""

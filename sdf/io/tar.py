@@ -58,15 +58,10 @@ class ReadTar(FileFn):
             return
         with self.open(restriction) as file:
             archive = _Archive(file, restriction.file)
-            for member in archive.members():
-                at = member.offset
-                if at < restriction.start or not member.isreg():
-                    continue
-                if not tracker.try_claim(at):
-                    return
+            members = (one for one in archive.members() if one.offset >= restriction.start and one.isreg())
+            for member in tracker.claims(members, position=lambda member: member.offset):
                 output = member.name, archive.content(member, self.max_member_bytes)
-                yield ((path, at), output) if self.with_position else output
-            tracker.try_claim(restriction.file.size)
+                yield ((path, member.offset), output) if self.with_position else output
 
 
 class _Archive:

@@ -112,15 +112,13 @@ class ReadJson(FileFn):
             return
         path, edges = restriction.file.path, restriction.edges
         with self.open(restriction) as file:
-            for number in range(bisect_left(edges, restriction.start), len(edges) - 1):
+            numbers = range(bisect_left(edges, restriction.start), len(edges) - 1)
+            for number in tracker.claims(numbers, position=lambda number: edges[number]):
                 at = edges[number]
-                if not tracker.try_claim(at):
-                    return
                 file.seek(at)
                 is_last = number == len(edges) - 2
                 values = self._values(path, at, file.read(edges[number + 1] - at - (not is_last)), len(edges) > 2)
                 yield from zip(repeat((path, at)), values) if self.with_position else values
-        tracker.try_claim(restriction.file.size)
 
     def _values(self, path: str, at: int, data: bytes, is_part: bool) -> Any:
         """Return the elements of a block; raise ReadError if it is not one element after the other."""
