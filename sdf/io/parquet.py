@@ -14,11 +14,12 @@ from itertools import repeat
 from typing import Any
 
 from sdf.errors import InvalidTypeError, ReadError, show
-from sdf.extras import need
+from sdf.extras import Library, need
 from sdf.io.files.file_fn import FileFn, FileRange
-from sdf.io.parquet_statistics import is_outside
 
 __all__ = ["ReadParquet"]
+
+types = Library("pyarrow.types", "ReadParquet")
 
 _ROWS_OF_BATCH = 1 << 14
 _SIGNATURE_BYTES = 28  # after the metadata in a signed footer: a nonce of 12 bytes and a tag of 16
@@ -106,7 +107,7 @@ class ReadParquet(FileFn):
             groups = _row_groups(path, restriction.file.size, file.metadata)
             own = [(at, number) for at, number in groups if at >= restriction.start]
             for at, number in tracker.claims(own, position=lambda group: group[0]):
-                if is_outside(file, number, self._ranges):
+                if _is_outside(file, number, self._ranges):
                     continue
                 with _blame(f"{path}: row group {number} at byte {at}"):
                     for batch in file.iter_batches(
@@ -162,6 +163,44 @@ def _position(column: Any) -> int:
     """Return the offset of the first page of a column chunk: the dictionary page, if there is one."""
     position: int = column.dictionary_page_offset or column.data_page_offset
     return position
+
+
+def _is_outside(file: Any, number: int, ranges: Mapping[str, tuple[Any, Any, Any]]) -> bool:
+    """Return whether no row of a row group has a value in the range of some column, as far as its statistics show.
+
+    Args:
+        file: a `pyarrow.parquet.ParquetFile`.
+        number: the number of the row group.
+        ranges: by the name of a column, the `pyarrow.DataType` that its values are cast to, and of these the lowest and
+            the highest; None where there is no bound.
+    """
+    if not ranges:
+        return False
+    group = file.metadata.row_group(number)
+    for place in range(group.num_columns):
+        column = group.column(place)
+        if column.path_in_schema in ranges:
+            kind, low, high = ranges[column.path_in_schema]
+            stored = file.schema_arrow.field(column.path_in_schema).type
+            if _keeps_order(stored, kind) and _lies_outside(column, stored, low, high):
+                return True
+    return False
+
+
+def _keeps_order(stored: Any, kind: Any) -> bool:
+    """Return whether values that are stored compare with a bound as the values that they are cast to."""
+    return bool(stored == kind or (types.is_integer(stored) and types.is_integer(kind)))
+
+
+def _lies_outside(column: Any, stored: Any, low: Any, high: Any) -> bool:
+    found = column.statistics
+    if found is None or not found.has_min_max:
+        return False
+    least, most = found.min, found.max
+    nan_is_left_out = types.is_floating(stored)  # and is the greatest value in Spark
+    if not nan_is_left_out and low is not None and type(most) is type(low) and most < low:
+        return True
+    return high is not None and type(least) is type(high) and bool(least > high)
 
 
 @contextmanager

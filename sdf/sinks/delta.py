@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import date
 from typing import Any
 
 import attrs
@@ -15,7 +16,6 @@ from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.extras import Library, need
 from sdf.sinks.arrow import arrow, types
 from sdf.sinks.columns import Misfit
-from sdf.sinks.delta_stats import stats_of
 from sdf.sinks.files import files_of
 from sdf.sinks.schema import as_schema, nullable
 from sdf.sinks.segments import Segment
@@ -30,6 +30,7 @@ deltalake = Library("deltalake", "DeltaTable")
 errors = Library("deltalake.exceptions", "DeltaTable")
 transaction = Library("deltalake.transaction", "DeltaTable")
 
+_LONGEST = 32  # texts, in characters, as of other writers
 _COLOUR = re.compile(r"\x1b\[\d+m")
 # What delta-rs 1.6 writes; it says so only when it commits.
 _FEATURES = {
@@ -122,7 +123,7 @@ class DeltaTable(TableSink):
         return _delta_schema(schema)
 
     def ended(self, segment: Segment, footer: Any) -> None:
-        segment.notes.setdefault("stats", []).append(stats_of(footer))
+        segment.notes.setdefault("stats", []).append(_stats_of_file(footer))
 
     # On the driver
 
@@ -198,3 +199,32 @@ def _stats_of(messages: Sequence[Any]) -> dict[str, Any]:
 
 def _action(name: str, size: int, stats: Any) -> Any:
     return transaction.AddAction(name, size, {}, int(time.time() * 1000), True, json.dumps(stats))
+
+
+def _stats_of_file(footer: Any) -> dict[str, Any]:
+    """Return the statistics of a Parquet file, given its footer: rows, nulls and the ends of the simplest columns."""
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for number in range(footer.num_columns):
+        name = footer.schema.column(number).path
+        groups = [footer.row_group(group).column(number) for group in range(footer.num_row_groups)]
+        stats = [group.statistics for group in groups]
+        if name not in footer.schema.to_arrow_schema().names or not all(one and one.has_null_count for one in stats):
+            continue  # nested, or unknown
+        nulls[name] = sum(one.null_count for one in stats)
+        ends = [(one.min, one.max) for one in stats if one.has_min_max]
+        unknown = any(not one.has_min_max and one.num_values for one in stats)
+        if ends and not unknown and all(map(_is_simple, (value for pair in ends for value in pair))):
+            low[name] = _as_json(min(pair[0] for pair in ends))
+            high[name] = _as_json(max(pair[1] for pair in ends))
+    return {"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+
+
+def _is_simple(value: Any) -> bool:
+    """Tell whether statistics mean the same to everybody: not so for NaN, times and long texts."""
+    return type(value) in (int, date) or (type(value) is str and len(value) <= _LONGEST)
+
+
+def _as_json(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value

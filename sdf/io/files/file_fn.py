@@ -20,7 +20,6 @@ import attrs
 from sdf import OffsetRange, OffsetRangeTracker, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.connector import Connector
-from sdf.io.files.kept import KeptFile
 from sdf.io.files.match import MatchFiles
 from sdf.io.files.pinned import FileInfo, check_file, is_guarded, look_up, open_file
 from sdf.io.options import as_options, as_size
@@ -118,7 +117,7 @@ class FileFn(Connector):
     def __init__(self, *, block_size: int | None = None, storage_options: Mapping[str, Any] | None = None) -> None:
         self.block_size = None if block_size is None else as_size(block_size, f"{type(self).__name__} block_size")
         self.storage_options = as_options(storage_options, type(self).__name__)
-        self._kept = KeptFile()
+        self._kept = _KeptFile()
 
     def finish_bundle(self) -> None:
         self._kept.close()
@@ -210,3 +209,33 @@ class FileFn(Connector):
             if restriction.codec == "" and not file.closed:
                 closing.pop_all()
                 self._kept.keep(restriction.file, file)
+
+
+class _KeptFile:
+    """Keeps the file that a reader had open last, for the next part of it. A copy, in another process, keeps none."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[FileInfo, io.BufferedReader]] = []
+
+    def __reduce__(self) -> Any:
+        return _KeptFile, ()
+
+    def take(self, file: FileInfo) -> io.BufferedReader | None:
+        """Return the file that is kept, at its start, if it is this one; else close it and return None."""
+        while self._kept:
+            kept, opened = self._kept.pop()
+            if kept == file:
+                opened.seek(0)
+                return opened
+            opened.close()
+        return None
+
+    def keep(self, file: FileInfo, opened: io.BufferedReader) -> None:
+        """Keep an open file in place of the one before it."""
+        self.close()
+        self._kept.append((file, opened))
+
+    def close(self) -> None:
+        """Close the file that is kept."""
+        while self._kept:
+            self._kept.pop()[1].close()
