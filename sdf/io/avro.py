@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from sdf import TaggedOutput
 from sdf.errors import InvalidValueError, ReadError, show
 from sdf.extras import need
-from sdf.io.files.file_fn import FileFn, FileRange
+from sdf.io.files.file_fn import FileRange, OpenedFn
 from sdf.io.files.pinned import FileInfo
 from sdf.io.files.search import occurrences
 from sdf.io.text.text_fn import BadRecord
@@ -32,7 +32,7 @@ _BELIEVED_BYTES = 1 << 20  # blocks that follow each other for so many bytes are
 _NO_BLOCK = "what is there does not end in the sync marker of the file"
 
 
-class ReadAvro(FileFn):
+class ReadAvro(OpenedFn):
     """Reads Avro records. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of an Avro block.
 
     A record is the value that fastavro returns, a dict in most files. A part owns the Avro blocks that start in it.
@@ -70,23 +70,14 @@ class ReadAvro(FileFn):
         self.with_position = with_position
         self.on_error = on_error
 
-    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
-        return chain.from_iterable(self._lists(tracker))  # one generator step for each record would cost 4 %
-
-    def _lists(self, tracker: Any) -> Iterator[Iterable[Any]]:
-        """Yield the records in small lists."""
-        restriction: FileRange = tracker.current_restriction()
-        path = restriction.file.path
-        if restriction.start == restriction.stop:
-            return
-        with self.open(restriction) as opened:
-            file = _AvroFile(opened, restriction.file, self.reader_schema)
-            at = file.first(restriction.start, restriction.stop)
-            records_of = self._or_bad if self.on_error == "tag" else self._or_error
-            while tracker.try_claim(at):
-                block = file.read(at)
-                yield from records_of(path, file, at, block)
-                at = file.after(at, block)
+    def _read(self, file: io.BufferedReader, part: FileRange, tracker: Any) -> Iterator[Iterable[Any]]:
+        avro = _AvroFile(file, part.file, self.reader_schema)
+        at = avro.first(part.start, part.stop)
+        records_of = self._or_bad if self.on_error == "tag" else self._or_error
+        while tracker.try_claim(at):
+            block = avro.read(at)
+            yield from records_of(part.file.path, avro, at, block)
+            at = avro.after(at, block)
 
     def _or_error(self, path: str, file: _AvroFile, at: int, block: bytes | None) -> Iterator[Iterable[Any]]:
         """Yield the records of a block in small lists."""

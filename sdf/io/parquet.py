@@ -7,15 +7,16 @@ driver read it to plan a run, it would have to wait for thousands of footers.
 from __future__ import annotations
 
 import copy
+import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
 from sdf.errors import InvalidTypeError, ReadError, show
 from sdf.extras import Library, need
-from sdf.io.files.file_fn import FileFn, FileRange
+from sdf.io.files.file_fn import FileRange, OpenedFn
 
 __all__ = ["ReadParquet"]
 
@@ -25,7 +26,7 @@ _ROWS_OF_BATCH = 1 << 14
 _SIGNATURE_BYTES = 28  # after the metadata in a signed footer: a nonce of 12 bytes and a tag of 16
 
 
-class ReadParquet(FileFn):
+class ReadParquet(OpenedFn):
     """Reads Parquet. Element: a path, `FileInfo` or `FileBlock`. Position: the first page of a row group's column 0.
 
     A row is a dict, as pyarrow makes it. A part owns the row groups that start in it. Memory holds the requested
@@ -91,33 +92,27 @@ class ReadParquet(FileFn):
         reader._ranges = {name: (self._schema.field(name).type, *bounds) for name, bounds in ranges.items()}
         return reader
 
-    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
-        restriction: FileRange = tracker.current_restriction()
-        path = restriction.file.path
-        if restriction.start == restriction.stop:
-            return
-        parquet = need("pyarrow.parquet", "ReadParquet")
-        with self.open(restriction) as opened:
-            with _blame(path):
-                file = parquet.ParquetFile(opened)
-                signed = _is_signed(opened, file.metadata)
-            if signed:
-                raise ReadError(f"{path} has encrypted columns, which ReadParquet cannot read. Write it without.")
-            self._check_columns(path, file)
-            groups = _row_groups(path, restriction.file.size, file.metadata)
-            own = [(at, number) for at, number in groups if at >= restriction.start]
-            for at, number in tracker.claims(own, position=lambda group: group[0]):
-                if _is_outside(file, number, self._ranges):
-                    continue
-                with _blame(f"{path}: row group {number} at byte {at}"):
-                    for batch in file.iter_batches(
-                        _ROWS_OF_BATCH,
-                        row_groups=[number],
-                        columns=self.columns,
-                        use_threads=False,  # a task has one core
-                    ):
-                        outputs = [batch] if self.batches else batch.to_pylist()
-                        yield from zip(repeat((path, number)), outputs) if self.with_position else outputs
+    def _read(self, file: io.BufferedReader, part: FileRange, tracker: Any) -> Iterator[Iterable[Any]]:
+        path = part.file.path
+        with _blame(path):
+            opened = need("pyarrow.parquet", "ReadParquet").ParquetFile(file)
+            signed = _is_signed(file, opened.metadata)
+        if signed:
+            raise ReadError(f"{path} has encrypted columns, which ReadParquet cannot read. Write it without.")
+        self._check_columns(path, opened)
+        groups = [group for group in _row_groups(path, part.file.size, opened.metadata) if group[0] >= part.start]
+        for at, number in tracker.claims(groups, position=lambda group: group[0]):
+            if _is_outside(opened, number, self._ranges):
+                continue
+            with _blame(f"{path}: row group {number} at byte {at}"):
+                for batch in opened.iter_batches(
+                    _ROWS_OF_BATCH,
+                    row_groups=[number],
+                    columns=self.columns,
+                    use_threads=False,  # a task has one core
+                ):
+                    outputs = [batch] if self.batches else batch.to_pylist()
+                    yield zip(repeat((path, number)), outputs) if self.with_position else outputs
 
     def _check_columns(self, path: str, file: Any) -> None:
         """Raise ReadError if a requested column is missing (pyarrow would ignore that), or a dict would lose one."""
