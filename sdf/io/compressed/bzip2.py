@@ -46,7 +46,6 @@ class Bzip2Blocks(CompressedBlocks):
     """
 
     shift = 26  # a block of 900,000 bytes, of which 5 can stand for 259, gives up to 47 million bytes of text
-    is_start = True
 
     _bit = 0  # where the next block begins
     _decoded: _Decoded | None = None  # that block, if it is decompressed already

@@ -63,7 +63,6 @@ class ZstdFrames(CompressedBlocks):
         self._frame: Any = None  # decompresses the frame that the next block belongs to
         self._checksum = 0  # bytes of it after that frame
         self._position = 0
-        self.is_start = True
 
     def at_or_after(self, start: int, stop: int) -> int:
         first = self._frame_after(0)
