@@ -14,12 +14,11 @@ from sdf.extras import need
 from sdf.sinks.arrow import arrow, parquet
 from sdf.sinks.columns import Misfit, as_batch
 from sdf.sinks.files import FileSink, as_count
-from sdf.sinks.sampled_schema import schema_of_most, tables_of
 from sdf.sinks.schema import SCHEMA, as_schema, as_text, proposed
 from sdf.sinks.segments import Batches, Segment
 from sdf.sinks.sink import Place, SinkRun
 from sdf.sinks.stage import Stage
-from sdf.sinks.tables import as_table, runs
+from sdf.sinks.tables import as_table, runs, schema_of_most, tables_of
 
 __all__ = ["ParquetFiles"]
 

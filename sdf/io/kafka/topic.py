@@ -14,8 +14,7 @@ import attrs
 
 from sdf import OffsetRange, OffsetRangeTracker, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
-from sdf.io.kafka.client import KafkaFn
-from sdf.io.kafka.starts import Start, as_start
+from sdf.io.kafka.client import KafkaFn, Start, as_start
 from sdf.io.kafka.values import KafkaRecord, TopicPartition
 from sdf.numbers import as_integer, is_integer
 
