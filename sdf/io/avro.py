@@ -73,34 +73,29 @@ class ReadAvro(OpenedFn):
     def _read(self, file: io.BufferedReader, part: FileRange, tracker: Any) -> Iterator[Iterable[Any]]:
         avro = _AvroFile(file, part.file, self.reader_schema)
         at = avro.first(part.start, part.stop)
-        records_of = self._or_bad if self.on_error == "tag" else self._or_error
         while tracker.try_claim(at):
             block = avro.read(at)
-            yield from records_of(part.file.path, avro, at, block)
+            yield from self._records(part.file.path, avro, at, block)
             at = avro.after(at, block)
 
-    def _or_error(self, path: str, file: _AvroFile, at: int, block: bytes | None) -> Iterator[Iterable[Any]]:
-        """Yield the records of a block in small lists."""
+    def _records(self, path: str, avro: _AvroFile, at: int, block: bytes | None) -> Iterator[Iterable[Any]]:
+        """Yield the records of a block in small lists; with ``on_error="tag"`` all of them, or the block as bad."""
+        lists: Iterable[list[Any]] = avro.decode(block)
         try:
-            for records in file.decode(block):
+            if self.on_error == "tag":
+                lists = [list(chain.from_iterable(lists))]
+            for records in lists:
                 yield zip(repeat((path, at)), records) if self.with_position else records
         except Exception as error:  # fastavro raises any exception type for damaged bytes
-            file.check_codec()
-            raise ReadError(
-                f"{path}: the Avro block at byte {at} cannot be read: {type(error).__name__}: {error}. To go on "
-                f"without such blocks pass on_error='tag', and tags=('bad',) to the runner."
-            ) from error
-
-    def _or_bad(self, path: str, file: _AvroFile, at: int, block: bytes | None) -> Iterator[Iterable[Any]]:
-        """Yield the records of a block, or the block as a `BadRecord` if any record does not decode."""
-        try:
-            records = list(chain.from_iterable(file.decode(block)))
-        except Exception as error:  # fastavro raises any exception type for damaged bytes
-            file.check_codec()
-            data = file.slice(at, min(file.after(at, block), at + _MOST_BAD_BYTES)) if block is None else block
-            yield (TaggedOutput("bad", BadRecord(path, at, data, f"{type(error).__name__}: {error}")),)
-        else:
-            yield zip(repeat((path, at)), records) if self.with_position else records
+            avro.check_codec()
+            flaw = f"{type(error).__name__}: {error}"
+            if self.on_error == "raise":
+                raise ReadError(
+                    f"{path}: the Avro block at byte {at} cannot be read: {flaw}. To go on without such blocks pass "
+                    f"on_error='tag', and tags=('bad',) to the runner."
+                ) from error
+            data = avro.slice(at, min(avro.after(at, block), at + _MOST_BAD_BYTES)) if block is None else block
+            yield (TaggedOutput("bad", BadRecord(path, at, data, flaw)),)
 
 
 class _AvroFile:
