@@ -141,7 +141,8 @@ class WatchFiles(ScanFn):
 
     def scan(self, element: Any, scans: Scans, tracker: Any) -> Iterator[FileInfo | FileBlock]:
         there = tuple(self._match.list(os.fspath(element)))
-        before = tuple(_file(one) for one in scans.seen)
+        known = tuple(one if isinstance(one, KnownFile) else KnownFile(one, 0, b"") for one in scans.seen)
+        before = tuple(one.file for one in known)
         root = self._root(element, {one.path for one in (*before, *there)})
         if root is not None and not there and not os.path.exists(root):  # the files in it may still exist
             tracker.defer_remainder(self.interval_seconds)
@@ -149,7 +150,6 @@ class WatchFiles(ScanFn):
         found: tuple[Any, ...]
         seen: tuple[Any, ...]
         if self.modified == "ignore" and root is not None:
-            known = tuple(one if isinstance(one, KnownFile) else KnownFile(one, 0, b"") for one in scans.seen)
             new, seen = compare(known, there, stalled_seconds=_STALLED * self.interval_seconds)
             found = tuple(
                 attrs.evolve(
@@ -195,8 +195,3 @@ class WatchFiles(ScanFn):
                 yield file
             elif self.modified == "tail" and file.size > old.size:
                 yield FileBlock(file, old.size, file.size)
-
-
-def _file(one: FileInfo | KnownFile) -> FileInfo:
-    """Return the `FileInfo` of a seen file, which is a `KnownFile` with ``modified="ignore"``."""
-    return one.file if isinstance(one, KnownFile) else one
