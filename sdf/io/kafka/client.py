@@ -128,30 +128,25 @@ class KafkaFn(Connector):
         began, looks = time.monotonic(), 0
         while True:
             try:
-                with self._asking(topic):
-                    return ask()
-            except SourceAwayError as error:
-                waited = time.monotonic() - began
-                if not patient or waited >= self.away_seconds:
-                    raise
+                return ask()
+            except kafka.KafkaException as error:
+                failure, waited = self._failure(topic, error), time.monotonic() - began
+                if not patient or not isinstance(failure, SourceAwayError) or waited >= self.away_seconds:
+                    raise failure from error
                 wait = min(backoff_seconds(looks, 1.0), self.away_seconds - waited)
-                log.warning("%s Asks again in %.3g s.", error, wait)
+                log.warning("%s Asks again in %.3g s.", failure, wait)
                 time.sleep(wait)
                 looks += 1
 
-    @contextmanager
-    def _asking(self, topic: str) -> Iterator[None]:
-        try:
-            yield
-        except kafka.KafkaException as error:
-            said = error.args[0]
-            who = f"{type(self).__name__}: {self._where(topic)}"
-            if said.code() in codes_of(_AWAY):
-                raise SourceAwayError(
-                    f"{who}: no answer within {self.timeout_seconds:g} s: {said.str()}. Are the servers right, and can "
-                    f"this host reach them?"
-                ) from error
-            raise SourceError(f"{who}: {said.str()}.") from error
+    def _failure(self, topic: str, error: Any) -> SourceError:
+        said = error.args[0]
+        who = f"{type(self).__name__}: {self._where(topic)}"
+        if said.code() in codes_of(_AWAY):
+            return SourceAwayError(
+                f"{who}: no answer within {self.timeout_seconds:g} s: {said.str()}. Are the servers right, and can "
+                f"this host reach them?"
+            )
+        return SourceError(f"{who}: {said.str()}.")
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
