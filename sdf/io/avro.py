@@ -18,21 +18,21 @@ from typing import Any, BinaryIO
 from sdf import TaggedOutput
 from sdf.errors import InvalidValueError, ReadError, show
 from sdf.extras import need
-from sdf.io.files.file_fn import FileFn, FileRange
+from sdf.io.files.file_fn import FileRange, OpenedFn
 from sdf.io.files.pinned import FileInfo
+from sdf.io.files.search import occurrences
 from sdf.io.text.text_fn import BadRecord
 
 __all__ = ["ReadAvro"]
 
 _MARKER_BYTES = 16
-_CHUNK_BYTES = 1 << 16
 _MOST_BAD_BYTES = 1 << 20
 _AT_ONCE = 64  # records
 _BELIEVED_BYTES = 1 << 20  # blocks that follow each other for so many bytes are trusted
 _NO_BLOCK = "what is there does not end in the sync marker of the file"
 
 
-class ReadAvro(FileFn):
+class ReadAvro(OpenedFn):
     """Reads Avro records. Element: a path, `FileInfo` or `FileBlock`. Position: the first byte of an Avro block.
 
     A record is the value that fastavro returns, a dict in most files. A part owns the Avro blocks that start in it.
@@ -70,46 +70,32 @@ class ReadAvro(FileFn):
         self.with_position = with_position
         self.on_error = on_error
 
-    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
-        return chain.from_iterable(self._lists(tracker))  # one generator step for each record would cost 4 %
+    def _read(self, file: io.BufferedReader, part: FileRange, tracker: Any) -> Iterator[Iterable[Any]]:
+        avro = _AvroFile(file, part.file, self.reader_schema)
+        at = avro.first(part.start, part.stop)
+        while tracker.try_claim(at):
+            block = avro.read(at)
+            yield from self._records(part.file.path, avro, at, block)
+            at = avro.after(at, block)
 
-    def _lists(self, tracker: Any) -> Iterator[Iterable[Any]]:
-        """Yield the records in small lists."""
-        restriction: FileRange = tracker.current_restriction()
-        path = restriction.file.path
-        if restriction.start == restriction.stop:
-            return
-        with self.open(restriction) as opened:
-            file = _AvroFile(opened, restriction.file, self.reader_schema)
-            at = file.first(restriction.start, restriction.stop)
-            records_of = self._or_bad if self.on_error == "tag" else self._or_error
-            while tracker.try_claim(at):
-                block = file.read(at)
-                yield from records_of(path, file, at, block)
-                at = file.after(at, block)
-
-    def _or_error(self, path: str, file: _AvroFile, at: int, block: bytes | None) -> Iterator[Iterable[Any]]:
-        """Yield the records of a block in small lists."""
+    def _records(self, path: str, avro: _AvroFile, at: int, block: bytes | None) -> Iterator[Iterable[Any]]:
+        """Yield the records of a block in small lists; with ``on_error="tag"`` all of them, or the block as bad."""
+        lists: Iterable[list[Any]] = avro.decode(block)
         try:
-            for records in file.decode(block):
+            if self.on_error == "tag":
+                lists = [list(chain.from_iterable(lists))]
+            for records in lists:
                 yield zip(repeat((path, at)), records) if self.with_position else records
         except Exception as error:  # fastavro raises any exception type for damaged bytes
-            file.check_codec()
-            raise ReadError(
-                f"{path}: the Avro block at byte {at} cannot be read: {type(error).__name__}: {error}. To go on "
-                f"without such blocks pass on_error='tag', and tags=('bad',) to the runner."
-            ) from error
-
-    def _or_bad(self, path: str, file: _AvroFile, at: int, block: bytes | None) -> Iterator[Iterable[Any]]:
-        """Yield the records of a block, or the block as a `BadRecord` if any record does not decode."""
-        try:
-            records = list(chain.from_iterable(file.decode(block)))
-        except Exception as error:  # fastavro raises any exception type for damaged bytes
-            file.check_codec()
-            data = file.slice(at, min(file.after(at, block), at + _MOST_BAD_BYTES)) if block is None else block
-            yield (TaggedOutput("bad", BadRecord(path, at, data, f"{type(error).__name__}: {error}")),)
-        else:
-            yield zip(repeat((path, at)), records) if self.with_position else records
+            avro.check_codec()
+            flaw = f"{type(error).__name__}: {error}"
+            if self.on_error == "raise":
+                raise ReadError(
+                    f"{path}: the Avro block at byte {at} cannot be read: {flaw}. To go on without such blocks pass "
+                    f"on_error='tag', and tags=('bad',) to the runner."
+                ) from error
+            data = avro.slice(at, min(avro.after(at, block), at + _MOST_BAD_BYTES)) if block is None else block
+            yield (TaggedOutput("bad", BadRecord(path, at, data, flaw)),)
 
 
 class _AvroFile:
@@ -199,17 +185,9 @@ class _AvroFile:
 
     def _find(self, start: int, stop: int) -> int:
         """Return the first offset in ``[start, stop)`` right after a marker; ``stop`` if there is none."""
-        at = max(start, self._first) - _MARKER_BYTES
-        seen = b""
-        self._file.seek(at)
-        while at + len(seen) < stop - 1 and (chunk := self._file.read(min(_CHUNK_BYTES, stop - 1 - at - len(seen)))):
-            seen += chunk
-            found = seen.find(self._marker)
-            if found >= 0:
-                return at + found + _MARKER_BYTES
-            kept = seen[1 - _MARKER_BYTES :]
-            at, seen = at + len(seen) - len(kept), kept
-        return stop
+        begin = max(start, self._first) - _MARKER_BYTES
+        found = occurrences(self._file, self._marker, begin, stop - _MARKER_BYTES)
+        return next(found, stop - _MARKER_BYTES) + _MARKER_BYTES
 
     def decode(self, block: bytes | None) -> Iterator[list[Any]]:
         """Yield the records of a block in lists short enough to stay in the CPU cache; raise any exception type.

@@ -128,12 +128,9 @@ class ReadPages(Connector):
 
     def process(self, element: Any, tracker: Any, **side_inputs: Any) -> Iterator[Any]:
         restriction: PageRange = tracker.current_restriction()
-        for start, stop in restriction.pages(self.page_size):
-            if not tracker.try_claim(start):
-                return
+        for start, stop in tracker.claims(restriction.pages(self.page_size), position=lambda page: page[0]):
             records = self._records(element, start, stop, restriction.numbered, side_inputs)
             yield from zip(repeat((element, start)), records) if self.with_position else records
-        tracker.try_claim(restriction.end)
 
     def _records(
         self, element: Any, start: int, stop: int, numbered: bool, side_inputs: Mapping[str, Any]

@@ -7,24 +7,26 @@ driver read it to plan a run, it would have to wait for thousands of footers.
 from __future__ import annotations
 
 import copy
+import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
 from sdf.errors import InvalidTypeError, ReadError, show
-from sdf.extras import need
-from sdf.io.files.file_fn import FileFn, FileRange
-from sdf.io.parquet_statistics import is_outside
+from sdf.extras import Library, need
+from sdf.io.files.file_fn import FileRange, OpenedFn
 
 __all__ = ["ReadParquet"]
+
+types = Library("pyarrow.types", "ReadParquet")
 
 _ROWS_OF_BATCH = 1 << 14
 _SIGNATURE_BYTES = 28  # after the metadata in a signed footer: a nonce of 12 bytes and a tag of 16
 
 
-class ReadParquet(FileFn):
+class ReadParquet(OpenedFn):
     """Reads Parquet. Element: a path, `FileInfo` or `FileBlock`. Position: the first page of a row group's column 0.
 
     A row is a dict, as pyarrow makes it. A part owns the row groups that start in it. Memory holds the requested
@@ -90,36 +92,27 @@ class ReadParquet(FileFn):
         reader._ranges = {name: (self._schema.field(name).type, *bounds) for name, bounds in ranges.items()}
         return reader
 
-    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
-        restriction: FileRange = tracker.current_restriction()
-        path = restriction.file.path
-        if restriction.start == restriction.stop:
-            return
-        parquet = need("pyarrow.parquet", "ReadParquet")
-        with self.open(restriction) as opened:
-            with _blame(path):
-                file = parquet.ParquetFile(opened)
-                signed = _is_signed(opened, file.metadata)
-            if signed:
-                raise ReadError(f"{path} has encrypted columns, which ReadParquet cannot read. Write it without.")
-            self._check_columns(path, file)
-            for at, number in _row_groups(path, restriction.file.size, file.metadata):
-                if at < restriction.start:
-                    continue
-                if not tracker.try_claim(at):
-                    return
-                if is_outside(file, number, self._ranges):
-                    continue
-                with _blame(f"{path}: row group {number} at byte {at}"):
-                    for batch in file.iter_batches(
-                        _ROWS_OF_BATCH,
-                        row_groups=[number],
-                        columns=self.columns,
-                        use_threads=False,  # a task has one core
-                    ):
-                        outputs = [batch] if self.batches else batch.to_pylist()
-                        yield from zip(repeat((path, number)), outputs) if self.with_position else outputs
-            tracker.try_claim(restriction.file.size)  # no row group is left
+    def _read(self, file: io.BufferedReader, part: FileRange, tracker: Any) -> Iterator[Iterable[Any]]:
+        path = part.file.path
+        with _blame(path):
+            opened = need("pyarrow.parquet", "ReadParquet").ParquetFile(file)
+            signed = _is_signed(file, opened.metadata)
+        if signed:
+            raise ReadError(f"{path} has encrypted columns, which ReadParquet cannot read. Write it without.")
+        self._check_columns(path, opened)
+        groups = [group for group in _row_groups(path, part.file.size, opened.metadata) if group[0] >= part.start]
+        for at, number in tracker.claims(groups, position=lambda group: group[0]):
+            if _is_outside(opened, number, self._ranges):
+                continue
+            with _blame(f"{path}: row group {number} at byte {at}"):
+                for batch in opened.iter_batches(
+                    _ROWS_OF_BATCH,
+                    row_groups=[number],
+                    columns=self.columns,
+                    use_threads=False,  # a task has one core
+                ):
+                    outputs = [batch] if self.batches else batch.to_pylist()
+                    yield zip(repeat((path, number)), outputs) if self.with_position else outputs
 
     def _check_columns(self, path: str, file: Any) -> None:
         """Raise ReadError if a requested column is missing (pyarrow would ignore that), or a dict would lose one."""
@@ -165,6 +158,44 @@ def _position(column: Any) -> int:
     """Return the offset of the first page of a column chunk: the dictionary page, if there is one."""
     position: int = column.dictionary_page_offset or column.data_page_offset
     return position
+
+
+def _is_outside(file: Any, number: int, ranges: Mapping[str, tuple[Any, Any, Any]]) -> bool:
+    """Return whether no row of a row group has a value in the range of some column, as far as its statistics show.
+
+    Args:
+        file: a `pyarrow.parquet.ParquetFile`.
+        number: the number of the row group.
+        ranges: by the name of a column, the `pyarrow.DataType` that its values are cast to, and of these the lowest and
+            the highest; None where there is no bound.
+    """
+    if not ranges:
+        return False
+    group = file.metadata.row_group(number)
+    for place in range(group.num_columns):
+        column = group.column(place)
+        if column.path_in_schema in ranges:
+            kind, low, high = ranges[column.path_in_schema]
+            stored = file.schema_arrow.field(column.path_in_schema).type
+            if _keeps_order(stored, kind) and _lies_outside(column, stored, low, high):
+                return True
+    return False
+
+
+def _keeps_order(stored: Any, kind: Any) -> bool:
+    """Return whether values that are stored compare with a bound as the values that they are cast to."""
+    return bool(stored == kind or (types.is_integer(stored) and types.is_integer(kind)))
+
+
+def _lies_outside(column: Any, stored: Any, low: Any, high: Any) -> bool:
+    found = column.statistics
+    if found is None or not found.has_min_max:
+        return False
+    least, most = found.min, found.max
+    nan_is_left_out = types.is_floating(stored)  # and is the greatest value in Spark
+    if not nan_is_left_out and low is not None and type(most) is type(low) and most < low:
+        return True
+    return high is not None and type(least) is type(high) and bool(least > high)
 
 
 @contextmanager

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sdf.errors import ReadError
-from sdf.io.files.file_fn import FileFn, FileRange
+from sdf.io.files.file_fn import FileRange, OpenedFn
 from sdf.io.files.pinned import FileInfo
 from sdf.io.options import as_size
 
@@ -21,7 +21,7 @@ __all__ = ["ReadTar"]
 _CHUNK_BYTES = 1 << 20
 
 
-class ReadTar(FileFn):
+class ReadTar(OpenedFn):
     """Reads tar archives. Element: a path, `FileInfo` or `FileBlock`. Gives ``(name, content)``, a string and bytes.
 
     Position: the first byte of a member's header. A part owns the members that start in it; to find the first, it reads
@@ -51,22 +51,12 @@ class ReadTar(FileFn):
         self.with_position = with_position
         self.max_member_bytes = as_size(max_member_bytes, "ReadTar max_member_bytes")
 
-    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
-        restriction: FileRange = tracker.current_restriction()
-        path = restriction.file.path
-        if restriction.start == restriction.stop:
-            return
-        with self.open(restriction) as file:
-            archive = _Archive(file, restriction.file)
-            for member in archive.members():
-                at = member.offset
-                if at < restriction.start or not member.isreg():
-                    continue
-                if not tracker.try_claim(at):
-                    return
-                output = member.name, archive.content(member, self.max_member_bytes)
-                yield ((path, at), output) if self.with_position else output
-            tracker.try_claim(restriction.file.size)
+    def _read(self, file: io.BufferedReader, part: FileRange, tracker: Any) -> Iterator[Iterable[Any]]:
+        archive = _Archive(file, part.file)
+        members = (one for one in archive.members() if one.offset >= part.start and one.isreg())
+        for member in tracker.claims(members, position=lambda member: member.offset):
+            output = member.name, archive.content(member, self.max_member_bytes)
+            yield (((part.file.path, member.offset), output) if self.with_position else output,)
 
 
 class _Archive:

@@ -7,17 +7,17 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import date
 from typing import Any
 
 import attrs
 
-from sdf.errors import InvalidTypeError, InvalidValueError, SinkError, show
+from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.extras import Library, need
 from sdf.sinks.arrow import arrow, types
 from sdf.sinks.columns import Misfit
-from sdf.sinks.delta_stats import stats_of
 from sdf.sinks.files import files_of
-from sdf.sinks.schema import as_schema, nullable, required
+from sdf.sinks.schema import as_schema, nullable
 from sdf.sinks.segments import Segment
 from sdf.sinks.sink import Token
 from sdf.sinks.stage import Stage
@@ -30,6 +30,7 @@ deltalake = Library("deltalake", "DeltaTable")
 errors = Library("deltalake.exceptions", "DeltaTable")
 transaction = Library("deltalake.transaction", "DeltaTable")
 
+_LONGEST = 32  # texts, in characters, as of other writers
 _COLOUR = re.compile(r"\x1b\[\d+m")
 # What delta-rs 1.6 writes; it says so only when it commits.
 _FEATURES = {
@@ -97,6 +98,7 @@ class DeltaTable(TableSink):
     """
 
     untold = ("storage_options",)  # secrets
+    not_null = "delta-rs does not"
 
     schema: Any = attrs.field(default=None, kw_only=True, converter=_as_delta_schema)
     storage_options: dict[str, str] = attrs.field(
@@ -121,7 +123,7 @@ class DeltaTable(TableSink):
         return _delta_schema(schema)
 
     def ended(self, segment: Segment, footer: Any) -> None:
-        segment.notes.setdefault("stats", []).append(stats_of(footer))
+        segment.notes.setdefault("stats", []).append(_stats_of_file(footer))
 
     # On the driver
 
@@ -141,7 +143,9 @@ class DeltaTable(TableSink):
         return TableFiles(self.path, self.stage(token))
 
     def _schema_for(self, table: Any) -> Any:
-        return self.schema if self.schema is not None or table is None else _schema_of(table)
+        if self.schema is not None or table is None:
+            return self.schema
+        return nullable(arrow.schema(table.schema().to_arrow()))
 
     def _add(self, table: Any, files: TableFiles, messages: Sequence[Any], token: Token) -> Exception | None:
         stats = _stats_of(messages)
@@ -163,7 +167,7 @@ class DeltaTable(TableSink):
             refusal = error
         return refusal
 
-    def _check(self, table: Any, schema: Any) -> None:
+    def _shape(self, table: Any) -> tuple[Any, Sequence[str]]:
         config = table.metadata().configuration
         marks = [*config, *(key for field in table.schema().fields for key in field.metadata)]
         wrong = [key for key in marks if key.startswith(_CHECKED_BY_WRITERS)]
@@ -174,34 +178,13 @@ class DeltaTable(TableSink):
         unknown = sorted({*(table.protocol().writer_features or ())} - _FEATURES)
         if unknown:
             raise self._refused(f"the table has the feature {unknown[0]!r}, which delta-rs cannot write. Drop it")
-        if table.metadata().partition_columns:
-            raise self._refused(f"it has the partitions {table.metadata().partition_columns}. Give a table without")
-        must = required(arrow.schema(table.schema().to_arrow()))
-        if must:
-            raise self._refused(f"its column {must[0]!r} must not be null, which delta-rs does not check. Allow it")
-        if schema is None:
-            return
-        theirs = _schema_of(table)
-        for field in schema:
-            if field.name not in theirs.names:
-                raise self._refused(f"it has no column {field.name!r}, only {show(theirs.names)}. Add the column to it")
-            found = theirs.field(field.name).type
-            if found != field.type:
-                raise self._refused(f"its column {field.name!r} has type {found}, not {field.type}. Give a schema")
-
-    def _refused(self, why: str) -> SinkError:
-        return SinkError(f"DeltaTable cannot add to {self.path!r}: {why}, or write to another table.")
+        return arrow.schema(table.schema().to_arrow()), table.metadata().partition_columns
 
     def _failures(self) -> tuple[type[Exception], ...]:
         return OSError, errors.DeltaError
 
     def _reason(self, error: Exception) -> str:
         return " ".join(_COLOUR.sub("", str(error)).split())
-
-
-def _schema_of(table: Any) -> Any:
-    """Return the schema of a table as pyarrow's."""
-    return nullable(arrow.schema(table.schema().to_arrow()))
 
 
 def _stats_of(messages: Sequence[Any]) -> dict[str, Any]:
@@ -216,3 +199,32 @@ def _stats_of(messages: Sequence[Any]) -> dict[str, Any]:
 
 def _action(name: str, size: int, stats: Any) -> Any:
     return transaction.AddAction(name, size, {}, int(time.time() * 1000), True, json.dumps(stats))
+
+
+def _stats_of_file(footer: Any) -> dict[str, Any]:
+    """Return the statistics of a Parquet file, given its footer: rows, nulls and the ends of the simplest columns."""
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for number in range(footer.num_columns):
+        name = footer.schema.column(number).path
+        groups = [footer.row_group(group).column(number) for group in range(footer.num_row_groups)]
+        stats = [group.statistics for group in groups]
+        if name not in footer.schema.to_arrow_schema().names or not all(one and one.has_null_count for one in stats):
+            continue  # nested, or unknown
+        nulls[name] = sum(one.null_count for one in stats)
+        ends = [(one.min, one.max) for one in stats if one.has_min_max]
+        unknown = any(not one.has_min_max and one.num_values for one in stats)
+        if ends and not unknown and all(map(_is_simple, (value for pair in ends for value in pair))):
+            low[name] = _as_json(min(pair[0] for pair in ends))
+            high[name] = _as_json(max(pair[1] for pair in ends))
+    return {"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+
+
+def _is_simple(value: Any) -> bool:
+    """Tell whether statistics mean the same to everybody: not so for NaN, times and long texts."""
+    return type(value) in (int, date) or (type(value) is str and len(value) <= _LONGEST)
+
+
+def _as_json(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value

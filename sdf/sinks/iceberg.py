@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import attrs
 
-from sdf.errors import SinkError
-from sdf.extras import need
-from sdf.sinks.arrow import arrow
-from sdf.sinks.files import files_of
+from sdf.errors import InvalidTypeError, InvalidValueError, SinkError, show
+from sdf.extras import Library, need
+from sdf.sinks.arrow import arrow, types
+from sdf.sinks.columns import Misfit
+from sdf.sinks.files import as_path, files_of
 from sdf.sinks.iceberg_catalog import (
-    APP,
-    VERSION,
     Catalog,
     as_catalog,
-    as_iceberg_schema,
-    as_name,
     catalog_of,
-    check_schema,
-    check_table,
-    convert,
     errors,
-    iceberg_schema,
-    kept_as,
     location_of,
     new_location,
-    path_of,
+    schemas,
     table_of,
     told_catalog,
 )
-from sdf.sinks.schema import nullable, proposed
+from sdf.sinks.schema import as_schema, nullable, proposed
 from sdf.sinks.sink import SinkRun, Token
 from sdf.sinks.stage import Stage
 from sdf.sinks.table_files import TableFiles
@@ -41,8 +34,41 @@ from sdf.storage.objects import asking
 
 __all__ = ["IcebergTable"]
 
+convert = Library("pyiceberg.io.pyarrow", "IcebergTable")
+
 _AT_ONCE = 16  # footers that are read
 _DATA = "data"
+_APP, _VERSION = "sdf.app", "sdf.version"  # in the summary of a snapshot
+_NEWEST_FORMAT = 2  # of pyiceberg 0.12
+
+
+def _as_name(value: Any) -> str:
+    """Return the name of a table."""
+    if not isinstance(value, str):
+        raise InvalidTypeError(f"IcebergTable name must be a string like 'namespace.table' (got {show(value)}).")
+    if not all(value.split(".")) or "." not in value:
+        raise InvalidValueError(f"IcebergTable name must be like 'namespace.table' (got {value!r}).")
+    return value
+
+
+def _as_iceberg_schema(value: Any) -> Any:
+    """Return a schema that was given with the types that Iceberg has, None for None."""
+    return as_schema(value, "IcebergTable", _iceberg_schema)
+
+
+def _iceberg_schema(schema: Any) -> Any:
+    """Return a schema with the types, and the numbers of fields, that a new table has; raise Misfit for other types."""
+    fields = []
+    for field in schema:
+        if types.is_timestamp(field.type):  # values with a fraction of the unit do not fit
+            field = field.with_type(arrow.timestamp("us", None if field.type.tz is None else "UTC"))
+        try:
+            convert._pyarrow_to_schema_without_ids(arrow.schema([field]))
+        except Exception as error:  # of no class of its own
+            raise Misfit(field.name, field.type, "Iceberg does not have") from error
+        fields.append(field)
+    found = convert._pyarrow_to_schema_without_ids(nullable(arrow.schema(fields)))
+    return nullable(convert.schema_to_pyarrow(schemas.assign_fresh_schema_ids(found)))
 
 
 @attrs.frozen
@@ -81,10 +107,11 @@ class IcebergTable(TableSink):
     """
 
     untold = ("catalog", "path")
+    not_null = "nobody would"
 
-    name: str = attrs.field(converter=as_name)
+    name: str = attrs.field(converter=_as_name)
     catalog: Catalog = attrs.field(kw_only=True, converter=as_catalog, repr=False)  # with secrets
-    schema: Any = attrs.field(default=None, kw_only=True, converter=as_iceberg_schema)
+    schema: Any = attrs.field(default=None, kw_only=True, converter=_as_iceberg_schema)
     path: str = attrs.field(init=False, repr=False, eq=False)
 
     @path.default
@@ -100,7 +127,7 @@ class IcebergTable(TableSink):
 
     def stage(self, token: Token) -> Stage:
         with self._blaming("find"):
-            path = path_of(location_of(self.name, self.catalog, token))
+            path = _path_of(location_of(self.name, self.catalog, token))
         return self.stage_in(path, f"{path}/_sdf", token)
 
     # On workers
@@ -109,7 +136,7 @@ class IcebergTable(TableSink):
         return proposed(stage)  # with the numbers that the table has for the fields
 
     def storable(self, schema: Any) -> Any:
-        return iceberg_schema(schema)
+        return _iceberg_schema(schema)
 
     # On the driver
 
@@ -131,15 +158,15 @@ class IcebergTable(TableSink):
 
     def _holds(self, table: Any, token: Token) -> bool:
         summaries = [snapshot.summary.additional_properties for snapshot in table.snapshots() if snapshot.summary]
-        found = [summary.get(VERSION) for summary in summaries if summary.get(APP) == token.app]
-        return any(int(version) >= token.version for version in (*found, table.properties.get(kept_as(token), -1)))
+        found = [summary.get(_VERSION) for summary in summaries if summary.get(_APP) == token.app]
+        return any(int(version) >= token.version for version in (*found, table.properties.get(_kept_as(token), -1)))
 
     def _location(self, table: Any, token: Token) -> str:
         """Return where the table is, or will be."""
         return location_of(self.name, self.catalog, token) if table is None else str(table.location()).rstrip("/")
 
     def _files(self, table: Any, token: Token) -> TableFiles:
-        return TableFiles(f"{path_of(self._location(table, token))}/{_DATA}", self.stage(token))
+        return TableFiles(f"{_path_of(self._location(table, token))}/{_DATA}", self.stage(token))
 
     def _schema_for(self, table: Any) -> Any:
         if table is None:
@@ -149,13 +176,26 @@ class IcebergTable(TableSink):
             return theirs
         return arrow.schema([_numbered(field, theirs) for field in self.schema])
 
-    def _check(self, table: Any, schema: Any) -> None:
-        check_table(self.name, table, schema)
+    def _shape(self, table: Any) -> tuple[Any, Sequence[str]]:
+        version = table.format_version
+        if version > _NEWEST_FORMAT:
+            raise self._refused(
+                f"it has format version {version}, which pyiceberg does not write. Give one of version {_NEWEST_FORMAT}"
+            )
+        return table.schema().as_arrow(), [field.name for field in table.spec().fields]
+
+    def _flaw_of(self, found: Any, field: Any) -> str:
+        flaw = super()._flaw_of(found, field)
+        if flaw or found.equals(field, check_metadata=True):
+            return flaw
+        return (
+            f"its column {field.name!r} is another one than when the run began: {found.metadata}, not "
+            f"{field.metadata}. Start over with a new checkpoint"
+        )
 
     def _add(self, table: Any, files: TableFiles, messages: Sequence[Any], token: Token) -> Exception | None:
         location, schema = self._location(table, token), files.schema()
         paths = [f"{location}/{_DATA}/{files.published(name)}" for name in files_of(messages)]
-        refusal: Exception | None = None
         try:
             with asking(self.name):
                 if table is None:
@@ -165,10 +205,10 @@ class IcebergTable(TableSink):
                     # is read from this copy, and not written.
                     table.metadata.properties["commit.retry.num-retries"] = "0"
                     change = table.transaction()
-            check_schema(self.name, change.table_metadata.schema(), schema)
+            self._check_columns(change.table_metadata.schema().as_arrow(), schema)
             with asking(self.name):
-                change.set_properties({kept_as(token): str(token.version)})
-                properties = {APP: token.app, VERSION: str(token.version)}
+                change.set_properties({_kept_as(token): str(token.version)})
+                properties = {_APP: token.app, _VERSION: str(token.version)}
                 with change.update_snapshot(snapshot_properties=properties).fast_append() as append:
                     for file in _data_files(change, paths):
                         append.append_data_file(file)
@@ -177,8 +217,8 @@ class IcebergTable(TableSink):
             refusals = (errors.CommitFailedException, errors.TableAlreadyExistsError, errors.NoSuchTableError)
             if not isinstance(error.__cause__, refusals):
                 raise
-            refusal = error
-        return refusal
+            return error
+        return None
 
 
 def _numbered(field: Any, theirs: Any) -> Any:
@@ -196,3 +236,13 @@ def _data_files(change: Any, paths: Sequence[str]) -> list[Any]:
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(described, paths))
+
+
+def _path_of(location: str) -> str:
+    """Return the path or URL under which sdf finds a location; Spark's tables are at s3a://."""
+    return as_path(re.sub(r"^s3[an]://", "s3://", location))
+
+
+def _kept_as(token: Token) -> str:
+    """Return the property of a table that keeps the version of a token: it outlives the snapshot."""
+    return f"sdf.{token.app}"

@@ -1,64 +1,38 @@
-"""What IcebergTable asks a catalog of pyiceberg: the table, where its files are, and what it holds and takes."""
+"""What IcebergTable asks a catalog of pyiceberg: the table, and where its files are."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from sdf.errors import InvalidTypeError, InvalidValueError, SinkError, show
+from sdf.errors import InvalidTypeError, SinkError
 from sdf.extras import Library, need
-from sdf.sinks.arrow import arrow, types
-from sdf.sinks.columns import Misfit
-from sdf.sinks.files import as_path
-from sdf.sinks.schema import as_schema, nullable, required
 from sdf.sinks.sink import Token
 from sdf.storage.objects import asking
 
 __all__ = [
-    "APP",
-    "VERSION",
     "Catalog",
     "as_catalog",
-    "as_iceberg_schema",
-    "as_name",
     "catalog_of",
-    "check_schema",
-    "check_table",
-    "convert",
     "errors",
-    "iceberg_schema",
-    "kept_as",
     "location_of",
     "new_location",
-    "path_of",
+    "schemas",
     "table_of",
     "told_catalog",
 ]
 
-convert = Library("pyiceberg.io.pyarrow", "IcebergTable")
 errors = Library("pyiceberg.exceptions", "IcebergTable")
 schemas = Library("pyiceberg.schema", "IcebergTable")
 kinds = Library("pyiceberg.types", "IcebergTable")
 
 Catalog = str | tuple[tuple[str, str], ...]  # a name, or properties, sorted
 
-APP, VERSION = "sdf.app", "sdf.version"  # in the summary of a snapshot
 _TOLD = ("name", "type", "py-catalog-impl", "uri", "warehouse")  # properties without secrets
 _DEFAULT = "default"  # as for pyiceberg
-_NEWEST_FORMAT = 2  # of pyiceberg 0.12
-
-
-def as_name(value: Any) -> str:
-    """Return the name of a table."""
-    if not isinstance(value, str):
-        raise InvalidTypeError(f"IcebergTable name must be a string like 'namespace.table' (got {show(value)}).")
-    if not all(value.split(".")) or "." not in value:
-        raise InvalidValueError(f"IcebergTable name must be like 'namespace.table' (got {value!r}).")
-    return value
 
 
 def as_catalog(value: Any) -> Catalog:
@@ -71,26 +45,6 @@ def as_catalog(value: Any) -> Catalog:
             "its properties, names to strings, such as {'type': 'rest', 'uri': 'https://host'}."
         )
     return tuple(sorted(value.items()))
-
-
-def as_iceberg_schema(value: Any) -> Any:
-    """Return a schema that was given with the types that Iceberg has, None for None."""
-    return as_schema(value, "IcebergTable", iceberg_schema)
-
-
-def iceberg_schema(schema: Any) -> Any:
-    """Return a schema with the types, and the numbers of fields, that a new table has; raise Misfit for other types."""
-    fields = []
-    for field in schema:
-        if types.is_timestamp(field.type):  # values with a fraction of the unit do not fit
-            field = field.with_type(arrow.timestamp("us", None if field.type.tz is None else "UTC"))
-        try:
-            convert._pyarrow_to_schema_without_ids(arrow.schema([field]))
-        except Exception as error:  # of no class of its own
-            raise Misfit(field.name, field.type, "Iceberg does not have") from error
-        fields.append(field)
-    found = convert._pyarrow_to_schema_without_ids(nullable(arrow.schema(fields)))
-    return nullable(convert.schema_to_pyarrow(schemas.assign_fresh_schema_ids(found)))
 
 
 def told_catalog(catalog: Catalog) -> Any:
@@ -154,48 +108,3 @@ def location_of(name: str, catalog: Catalog, token: Token) -> str:
 def _location_of(name: str, catalog: Catalog, token: Token, process: int) -> str:
     table = table_of(name, catalog)
     return new_location(name, catalog) if table is None else str(table.location())
-
-
-def path_of(location: str) -> str:
-    """Return the path or URL under which sdf finds a location; Spark's tables are at s3a://."""
-    return as_path(re.sub(r"^s3[an]://", "s3://", location))
-
-
-def kept_as(token: Token) -> str:
-    """Return the property of a table that keeps the version of a token: it outlives the snapshot."""
-    return f"sdf.{token.app}"
-
-
-def check_table(name: str, table: Any, schema: Any) -> None:
-    """Raise SinkError if files with a schema cannot be added to a table that is there; None: it is not known yet."""
-    if table.format_version > _NEWEST_FORMAT:
-        version = table.format_version
-        raise _refused(name, f"it has format version {version}, which pyiceberg does not write. Give one of version 2")
-    partitions = [field.name for field in table.spec().fields]
-    if partitions:
-        raise _refused(name, f"it has the partitions {partitions}. Give a table without")
-    must = required(table.schema().as_arrow())
-    if must:
-        raise _refused(name, f"its column {must[0]!r} must not be null, which nobody would check. Allow it")
-    check_schema(name, table.schema(), schema)
-
-
-def check_schema(name: str, schema_of_table: Any, schema: Any) -> None:
-    """Raise SinkError if a table has not all fields of files, with the same types and numbers."""
-    theirs = nullable(schema_of_table.as_arrow())
-    for field in schema or ():
-        if field.name not in theirs.names:
-            raise _refused(name, f"it has no column {field.name!r}, only {show(theirs.names)}. Add the column to it")
-        found = theirs.field(field.name)
-        if found.type != field.type:
-            raise _refused(name, f"its column {field.name!r} has type {found.type}, not {field.type}. Give a schema")
-        if not found.equals(field, check_metadata=True):
-            raise _refused(
-                name,
-                f"its column {field.name!r} is another one than when the run began: {found.metadata}, not "
-                f"{field.metadata}. Start over with a new checkpoint",
-            )
-
-
-def _refused(name: str, why: str) -> SinkError:
-    return SinkError(f"IcebergTable cannot add to {name!r}: {why}, or write to another table.")

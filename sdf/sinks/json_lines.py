@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import BadRecordError, show
-from sdf.sinks.columns import twice
+from sdf.sinks.columns import names_of, twice
 from sdf.sinks.lines import LineFiles
 
 __all__ = ["JsonLinesFiles"]
@@ -55,13 +55,9 @@ class JsonLinesFiles(LineFiles):
 
 def _fields(value: Any) -> dict[str, Any]:
     """Return the fields of an instance; TypeError for what is neither of an attrs class nor of a dataclass."""
-    if attrs.has(type(value)):
-        names = [field.name for field in attrs.fields(type(value))]
-    elif dataclasses.is_dataclass(type(value)):
-        names = [field.name for field in dataclasses.fields(value)]
-    else:
+    if not (attrs.has(type(value)) or dataclasses.is_dataclass(type(value))):
         raise TypeError(f"a {type(value).__name__} is no JSON value")
-    return {name: getattr(value, name) for name in names}
+    return {name: getattr(value, name) for name in names_of(value)}
 
 
 _encode = json.JSONEncoder(

@@ -9,6 +9,7 @@ An attempt that outlives its run may still write objects into staging. They harm
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,15 +20,15 @@ from typing import Any, BinaryIO, cast
 from sdf.errors import SinkError
 from sdf.sinks.sink import Token
 from sdf.sinks.stage import COMMITTED, NONCE, Stage, content_of
-from sdf.sinks.uploads import Upload
 from sdf.storage.disk import TEMPORARY
 from sdf.storage.objects import Objects, asking
 from sdf.storage.places import storage_at
 
-__all__ = ["ObjectStage", "objects_at"]
+__all__ = ["ObjectStage", "Upload", "objects_at"]
 
 _CLAIM = "_committing"
 _COPIES_AT_ONCE = 16
+_PART_BYTES = 16 << 20  # S3 takes at most 10,000 parts of at least 5 MiB; this much is held in memory
 
 
 def objects_at(path: str) -> Objects:
@@ -157,3 +158,42 @@ class ObjectStage(Stage):
             raise SinkError(f"{self.who} makes a directory, but {place.root!r} is an object. Give another path.")
         sizes.pop("", None)  # the mark of a directory
         return sizes
+
+
+class Upload(io.RawIOBase):
+    """A file object to write an object with, which is there, whole, when `finish` has returned, else not at all.
+
+    fsspec's own would complete it when it is closed by an exception.
+
+    Args:
+        fs: a file system of fsspec.
+        key: the path of the object in it.
+    """
+
+    def __init__(self, fs: Any, key: str) -> None:
+        self._key = key
+        with asking(key):
+            self._file = fs.open(key, "wb", block_size=_PART_BYTES, autocommit=False)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        with asking(self._key):
+            return int(self._file.write(data))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def finish(self) -> None:
+        """Complete the object."""
+        with asking(self._key):
+            self._file.close()
+            self._file.commit()
+
+    def discard(self) -> None:
+        """Throw away what was written."""
+        with suppress(Exception):  # it sends the last part; the parts are dropped next
+            self._file.close()
+        with suppress(Exception):  # another error is being raised; what is left is removed with the staging directory
+            self._file.discard()

@@ -14,12 +14,11 @@ from sdf.extras import need
 from sdf.sinks.arrow import arrow, parquet
 from sdf.sinks.columns import Misfit, as_batch
 from sdf.sinks.files import FileSink, as_count
-from sdf.sinks.sampled_schema import schema_of_most, tables_of
 from sdf.sinks.schema import SCHEMA, as_schema, as_text, proposed
 from sdf.sinks.segments import Batches, Segment
 from sdf.sinks.sink import Place, SinkRun
 from sdf.sinks.stage import Stage
-from sdf.sinks.tables import as_table, runs
+from sdf.sinks.tables import as_table, runs, schema_of_most, tables_of
 
 __all__ = ["ParquetFiles"]
 
@@ -114,8 +113,10 @@ class ParquetFiles(FileSink):
         stage = self.stage(run.token)
         if self.schema is None and stage.adds:
             with self._blaming("look at"), suppress(FileExistsError):
-                schema = _schema_of_result(stage)
-                if schema is not None:
+                opened = stage.open_result(".parquet")
+                if opened is not None:
+                    with opened as file:
+                        schema = parquet.read_schema(file)
                     stage.create(SCHEMA, schema.serialize().to_pybytes())
 
     def write(self, records: Iterator[Any], place: Place) -> Any:
@@ -280,12 +281,3 @@ class _Writer:
             self._sink.ended(self._segment, self._file.writer.metadata)
             self._file = None
             self._segment.end_file()
-
-
-def _schema_of_result(stage: Stage) -> Any:
-    """Return the schema of the files that a run has made; None if it made none."""
-    opened = stage.open_result(".parquet")
-    if opened is None:
-        return None
-    with opened as file:
-        return parquet.read_schema(file)

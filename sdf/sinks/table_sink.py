@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
-from sdf.errors import InvalidValueError, SinkError
+from sdf.errors import InvalidValueError, SinkError, show
 from sdf.sinks.files import files_of
 from sdf.sinks.parquet import ParquetFiles
+from sdf.sinks.schema import nullable, required
 from sdf.sinks.sink import SinkRun, Token
 from sdf.sinks.table_files import TableFiles
 
@@ -32,6 +33,7 @@ class TableSink(ParquetFiles):
     """Base of the sinks that add files to a table. A table is what their library has for one, None: it is not there."""
 
     appends = True
+    not_null: ClassVar[str]  # who does not check that a column has no null
 
     @abstractmethod
     def _load(self) -> Any:
@@ -54,8 +56,12 @@ class TableSink(ParquetFiles):
         """Return the schema of files for a table; None if it is to be found from the first records."""
 
     @abstractmethod
-    def _check(self, table: Any, schema: Any) -> None:
-        """Raise SinkError if files cannot be added to a table that is there; no schema: it is not known yet."""
+    def _shape(self, table: Any) -> tuple[Any, Sequence[str]]:
+        """Return the schema of a table that is there, as pyarrow's, and the names of its partitions.
+
+        Raises:
+            SinkError: if the table has what its library cannot write or keep.
+        """
 
     @abstractmethod
     def _add(self, table: Any, files: TableFiles, messages: Sequence[Any], token: Token) -> Exception | None:
@@ -124,6 +130,35 @@ class TableSink(ParquetFiles):
                 )
             self.stage(token).clean()
             self._files(table, token).withdraw(files_of(messages))
+
+    def _check(self, table: Any, schema: Any) -> None:
+        """Raise SinkError if files cannot be added to a table that is there; no schema: it is not known yet."""
+        theirs, partitions = self._shape(table)
+        if partitions:
+            raise self._refused(f"it has the partitions {partitions}. Give a table without")
+        must = required(theirs)
+        if must:
+            raise self._refused(f"its column {must[0]!r} must not be null, which {self.not_null} check. Allow it")
+        self._check_columns(theirs, schema)
+
+    def _check_columns(self, theirs: Any, schema: Any) -> None:
+        """Raise SinkError unless a table, given by its schema, has all columns of files as these have them."""
+        theirs = nullable(theirs)
+        for field in schema or ():
+            if field.name not in theirs.names:
+                raise self._refused(f"it has no column {field.name!r}, only {show(theirs.names)}. Add the column to it")
+            flaw = self._flaw_of(theirs.field(field.name), field)
+            if flaw:
+                raise self._refused(flaw)
+
+    def _flaw_of(self, found: Any, field: Any) -> str:
+        """Return what is wrong with a column of a table that is to take a field of files, "" for nothing."""
+        if found.type == field.type:
+            return ""
+        return f"its column {field.name!r} has type {found.type}, not {field.type}. Give a schema"
+
+    def _refused(self, why: str) -> SinkError:
+        return SinkError(f"{type(self).__name__} cannot add to {self.path!r}: {why}, or write to another table.")
 
     def _is_done(self, table: Any, token: Token) -> bool:
         return table is not None and self._holds(table, token)

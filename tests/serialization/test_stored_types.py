@@ -14,7 +14,6 @@ NEVER_STORED = {  # what lives for one attempt, or in a worker
     ("sdf.io.text.block_text", "Block"),
     ("sdf.io.text.csv_batches", "CsvColumns"),
     ("sdf.io.text.csv_batches", "Misfit"),
-    ("sdf.io.compressed.bzip2", "_Decoded"),
     ("sdf.io.objects.keys", "Page"),
     ("sdf.io.follow.file_states", "FileState"),
     ("sdf.io.follow.file_states", "Finder"),

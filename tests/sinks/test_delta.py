@@ -22,7 +22,7 @@ from support.sinking import TOKEN, DiedError, Points, make_mortal, place, prepar
 
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, SinkError
 from sdf.sinks import DeltaTable, Token, delta, on_disk, table_files
-from sdf.sinks.uploads import Upload
+from sdf.sinks.on_objects import Upload
 from sdf.storage import disk
 from sdf.storage.objects import Objects
 

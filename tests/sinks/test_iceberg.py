@@ -17,7 +17,7 @@ from support.sinking import TOKEN, DiedError, Points, make_mortal, place, prepar
 
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, SinkError
 from sdf.sinks import IcebergTable, Token, iceberg, iceberg_catalog, on_disk, table_files, table_sink
-from sdf.sinks.uploads import Upload
+from sdf.sinks.on_objects import Upload
 from sdf.storage import disk
 from sdf.storage.objects import Objects
 

@@ -6,7 +6,7 @@ import pytest
 from support.sinking import TOKEN, DiedError, Points, place, prepare, save
 
 from sdf.errors import InvalidValueError, SinkError
-from sdf.sinks import JsonLinesFiles, ParquetFiles, TextFiles, Token, on_objects, uploads
+from sdf.sinks import JsonLinesFiles, ParquetFiles, TextFiles, Token, on_objects
 from sdf.storage.objects import Objects
 
 s3fs = pytest.importorskip("s3fs")
@@ -51,7 +51,7 @@ def test_what_is_committed_is_there_and_nothing_else(store, kind):
 @pytest.fixture
 def small_parts(monkeypatch):
     """The smallest that S3 takes."""
-    monkeypatch.setattr(uploads, "_PART_BYTES", 5 << 20)
+    monkeypatch.setattr(on_objects, "_PART_BYTES", 5 << 20)
 
 
 def test_others_read_what_was_written(store, s3_server, small_parts):
@@ -259,7 +259,7 @@ def run(sink, segments, written):
 def make_mortal(monkeypatch, points):
     for kind, names in (
         (Objects, ("_put", "remove")),
-        (uploads.Upload, ("finish",)),
+        (on_objects.Upload, ("finish",)),
         (s3fs.S3FileSystem, ("copy", "rm")),
     ):
         for name in names:

@@ -26,7 +26,6 @@ class BgzfBlocks(CompressedBlocks):
     """The blocks of a BGZF file. Position: the first byte of a block."""
 
     shift = 16
-    is_start = True
     besides = ", or parts of it are plain gzip; those compression='gzip' reads"
 
     _position = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from abc import ABC, abstractmethod
 from typing import NoReturn
 
 from sdf.errors import ReadError
@@ -10,8 +11,8 @@ from sdf.errors import ReadError
 __all__ = ["CompressedBlocks"]
 
 
-class CompressedBlocks:
-    """The blocks of a compressed file.
+class CompressedBlocks(ABC):
+    """A compressed file: finds its blocks and decompresses one after the other.
 
     Args:
         file: the compressed file.
@@ -19,9 +20,15 @@ class CompressedBlocks:
         path: its path, for error messages.
 
     Attributes:
+        shift: number of bits of a record's position that hold its place in its block.
+        is_first: whether the block found by `at_or_after` is the first of the file.
+        is_start: whether reading can start at the current block, so that a part may begin with it.
+        size: size of the file in bytes; also the position after the last block.
         besides: what else may be wrong with a file than that it is damaged or cut off, for error messages.
     """
 
+    shift: int
+    is_start = True
     besides = ""
 
     def __init__(self, file: io.BufferedReader, size: int, path: str) -> None:
@@ -29,6 +36,21 @@ class CompressedBlocks:
         self._path = path
         self.size = size
         self.is_first = False
+
+    @abstractmethod
+    def at_or_after(self, start: int, stop: int) -> int:
+        """Move to the first block in ``[start, stop)`` at which reading can start, and return its position.
+
+        If there is none, that is ``stop`` or more.
+        """
+
+    @abstractmethod
+    def read(self) -> tuple[bytes, int]:
+        """Return the text of the current block and the position of the next block, and move there.
+
+        Raises:
+            ReadError: naming file and position, if the block is damaged or not followed by a block or the file's end.
+        """
 
     def _read(self, start: int, size: int) -> bytes:
         self._file.seek(start)

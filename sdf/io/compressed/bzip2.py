@@ -16,8 +16,6 @@ from __future__ import annotations
 import bz2
 from collections.abc import Iterator
 
-import attrs
-
 from sdf.errors import ReadError
 from sdf.io.compressed.blocks import CompressedBlocks
 
@@ -33,10 +31,7 @@ _MOST_BYTES = 3 << 20  # no block is longer: it has at most 900,000 symbols of a
 _MOST_ENDS = 8  # false ends, after the first, that make a block count as damaged; one is expected every 2**48 bits
 
 
-@attrs.frozen
-class _Decoded:
-    text: bytes
-    end: int  # the bit after the block's last bit
+_Decoded = tuple[bytes, int]  # the text of a block, and the bit after its last bit
 
 
 class Bzip2Blocks(CompressedBlocks):
@@ -46,7 +41,6 @@ class Bzip2Blocks(CompressedBlocks):
     """
 
     shift = 26  # a block of 900,000 bytes, of which 5 can stand for 259, gives up to 47 million bytes of text
-    is_start = True
 
     _bit = 0  # where the next block begins
     _decoded: _Decoded | None = None  # that block, if it is decompressed already
@@ -70,8 +64,9 @@ class Bzip2Blocks(CompressedBlocks):
         if decoded is None:
             self._damaged(self._bit // 8, "this bzip2 block cannot be decompressed")
         self._decoded = None
-        self._bit = self._after(decoded.end)
-        return decoded.text, self._bit // 8
+        text, end = decoded
+        self._bit = self._after(end)
+        return text, self._bit // 8
 
     def _first_of_stream(self, start: int) -> int:
         """Return the bit of the first block in the stream at a byte or in later streams; the end of the file if none.
@@ -109,7 +104,7 @@ class Bzip2Blocks(CompressedBlocks):
         for tried, (end, data) in enumerate(self._ends(bit)):
             text = _decompress(data, bit % 8, end - bit)
             if text is not None:
-                return _Decoded(text, end)
+                return text, end
             if tried == _MOST_ENDS:
                 break
         return None
@@ -144,7 +139,8 @@ class Bzip2Blocks(CompressedBlocks):
         for found in reversed(before):
             decoded = self._decode(found)
             if decoded is not None:
-                return decoded.end > bit
+                _, end = decoded
+                return end > bit
         return False
 
 

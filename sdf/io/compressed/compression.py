@@ -29,6 +29,7 @@ import attrs
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, how_to_install, show
 from sdf.extras import need
 from sdf.io.compressed.bgzf import BgzfBlocks, block_size
+from sdf.io.compressed.blocks import CompressedBlocks
 from sdf.io.compressed.bzip2 import Bzip2Blocks
 from sdf.io.compressed.gzip_index import SeekIndices, has_short_text, indexed_text
 from sdf.io.compressed.unpacked import unpack
@@ -39,7 +40,7 @@ __all__ = ["BLOCKS", "GZIP_INDEX", "CompressedFn", "named_kind"]
 
 GZIP_INDEX = "gzip index"
 ZSTD_FRAMES = "zstd frames"
-BLOCKS: dict[str, type[Bzip2Blocks] | type[BgzfBlocks] | type[ZstdFrames]] = {
+BLOCKS: dict[str, type[CompressedBlocks]] = {
     "bzip2": Bzip2Blocks,
     "bgzf": BgzfBlocks,
     ZSTD_FRAMES: ZstdFrames,

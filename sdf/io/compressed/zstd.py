@@ -26,6 +26,7 @@ from typing import Any
 from sdf.errors import ReadError
 from sdf.extras import need
 from sdf.io.compressed.blocks import CompressedBlocks
+from sdf.io.files.search import occurrences
 
 __all__ = ["ZSTD_WINDOW_BYTES", "ZstdFrames"]
 
@@ -41,7 +42,6 @@ _BLOCK_HEAD = re.compile(rb"(?=(..[\x00-\x10]))", re.DOTALL)  # of longer blocks
 _CHECKSUM_BYTES = 4
 _SKIPPED_BYTES = 1 << 20  # the most in a skippable frame in the middle of a file
 _BACK_BYTES = 1 << 20
-_SCAN_BYTES = 1 << 20
 _ANY_CHECKSUM = (0, _CHECKSUM_BYTES)  # only the header of a frame says whether there is one
 
 # Where a chain goes on, and what it expects there: a block of a frame whose checksum may have so many bytes, or a frame
@@ -63,7 +63,6 @@ class ZstdFrames(CompressedBlocks):
         self._frame: Any = None  # decompresses the frame that the next block belongs to
         self._checksum = 0  # bytes of it after that frame
         self._position = 0
-        self.is_start = True
 
     def at_or_after(self, start: int, stop: int) -> int:
         first = self._frame_after(0)
@@ -147,7 +146,7 @@ class ZstdFrames(CompressedBlocks):
 
     def _find(self, start: int, stop: int) -> int:
         """Return where the first frame in ``[start, stop)`` begins; ``stop`` if none does. See the module's text."""
-        start = self._magic_after(start, stop)
+        start = next(occurrences(self._file, _MAGIC, start, stop), stop)
         back = _BACK_BYTES
         while start < stop:
             begin = start - back - _SKIPPED_BYTES - 8
@@ -158,15 +157,6 @@ class ZstdFrames(CompressedBlocks):
             if begin <= 0:
                 self._damaged(start, "no unbroken chain of frames leads here")
             back *= 4
-        return stop
-
-    def _magic_after(self, start: int, stop: int) -> int:
-        """Return the first byte in ``[start, stop)`` at which the magic number is; ``stop`` if there is none."""
-        while start < stop:
-            found = self._read(start, min(_SCAN_BYTES, stop - start) + len(_MAGIC) - 1).find(_MAGIC)
-            if found >= 0:
-                return start + found
-            start += _SCAN_BYTES
         return stop
 
     def _chains(self, begin: int, at: int) -> list[_Link]:

@@ -43,24 +43,19 @@ class FileState:
         file: the open file, the same even if another takes its name, or the text of a compressed one; an empty one if
             it is missing or written anew.
         size: bytes in ``file``; for a missing file, the bytes that were read of it; 0 if it was written anew.
+        rest: what remains to be read, with what this look found out. Its file is another one if one of the same name
+            goes on as the missing one, as a backup does.
         ended: whether the file gets no more bytes.
-        after: the files to read next, in order.
-        moved, missed, missed_at: as of `Tail`.
         lost: why unread bytes may be lost; "" if none can be.
         generation: of the inode number of ``file``; 0 if unknown, or if it is a copy.
-        restored: the file of the same name that goes on as the missing one, as a backup does; None if it is there.
     """
 
     file: Any
     size: int
+    rest: Tail
     ended: bool = False
-    after: tuple[FileInfo, ...] = ()
-    moved: bool = False
-    missed: int = 0
-    missed_at: float = 0.0
     lost: str = ""
     generation: int = 0
-    restored: FileInfo | None = None
 
 
 @attrs.frozen
@@ -110,30 +105,33 @@ class Finder:
                 return self._unpacked(CompressedText(opened, kind, path, "TailLines"), _touched(opened, there), at)
             if is_same(opened, there.size, at):
                 if path == file.path:
-                    return FileState(opened, there.size, generation=number)
+                    return FileState(opened, there.size, _seen(at), generation=number)
                 quiet = time.time() - _touched(opened, there) > self.rotated_seconds
                 after = self._after(at)
                 ended = quiet and bool(after or not self.by_name)
-                return FileState(opened, there.size, ended, after, moved=not self.by_name, generation=number)
+                rest = _seen(at, after=after, moved=not self.by_name)
+                return FileState(opened, there.size, rest, ended, generation=number)
             opened.close()
             if path == file.path and not at.moved:
                 watch = None if file.watch is None else attrs.evolve(file.watch, head=b"")
                 known = bool(at.after) and at.after[-1].version == there.version
                 after = at.after if known else (*at.after, attrs.evolve(self.located(there), watch=watch))
-                nothing = FileState(io.BytesIO(), 0, ended=True, after=after, lost="was cut short or written anew")
+                lost = "was cut short or written anew"
+                nothing = FileState(io.BytesIO(), 0, _seen(at, after=after), ended=True, lost=lost)
                 return self._copied(at, after) or nothing
         after = later or self._after(at)
         return self._restored(at) or self._copied(at, after) or self._missing(at, after)
 
     def _unpacked(self, text: CompressedText, touched: float, at: Tail) -> FileState:
         """Return the state of a compressed file, which gets no more bytes once it can be read to its end."""
+        rest = _seen(at, moved=at.moved)
         try:
-            return FileState(text, text.size(), ended=True, moved=at.moved)
+            return FileState(text, text.size(), rest, ended=True)
         except ReadError:
             text.close()
             quiet = time.time() - touched > self.rotated_seconds  # else it may not be complete yet
             lost = "is left out, since it cannot be decompressed to its end,"
-            return FileState(io.BytesIO(), at.start - at.base, quiet, moved=at.moved, lost=lost)
+            return FileState(io.BytesIO(), at.start - at.base, rest, quiet, lost=lost)
 
     def _restored(self, at: Tail) -> FileState | None:
         """Return the state of a file that has come back with another inode number; None if it has not.
@@ -152,7 +150,9 @@ class Finder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         if is_same(opened, now.size, at) and (at.stop is UNBOUNDED or now.size >= at.stop - at.base):
-            return FileState(opened, now.size, generation=generation(opened), restored=self.located(now))
+            number = generation(opened)
+            rest = _seen(at, file=self.located(now), generation=number)
+            return FileState(opened, now.size, rest, generation=number)
         opened.close()
         return None
 
@@ -162,24 +162,25 @@ class Finder:
         found = next(filter(None, looks), None)
         if found is None:
             return None
-        return FileState(*found, ended=bool(after or not self.by_name), after=after, moved=at.moved)
+        rest = _seen(at, after=after, moved=at.moved)
+        return FileState(*found, rest, ended=bool(after or not self.by_name))
 
     def _missing(self, at: Tail, after: tuple[FileInfo, ...]) -> FileState:
         """Return the state of a file that was found neither under its name nor near it."""
         nothing, inside, lost = io.BytesIO(), at.start - at.base, "has gone"
         if self.by_name:
-            return FileState(nothing, inside, bool(after), after, moved=at.moved, lost=lost)
+            return FileState(nothing, inside, _seen(at, after=after, moved=at.moved), bool(after), lost)
         watch = at.file.watch
         if watch is not None and not os.path.exists(watch.root):
-            return FileState(nothing, inside, moved=at.moved, lost=lost)  # for example, a volume is not mounted
+            # for example, a volume is not mounted
+            return FileState(nothing, inside, _seen(at, moved=at.moved), lost=lost)
         now = time.time()
         apart = self.rotated_seconds / _MISSED if watch is None else watch.interval_seconds
         missed, missed_at = at.missed, at.missed_at
         if not missed or not 0 <= now - missed_at < apart:  # a stream that was down made no looks
             missed, missed_at = missed + 1, now
-        return FileState(
-            nothing, inside, missed >= _MISSED, moved=at.moved, missed=missed, missed_at=missed_at, lost=lost
-        )
+        rest = _seen(at, moved=at.moved, missed=missed, missed_at=missed_at)
+        return FileState(nothing, inside, rest, missed >= _MISSED, lost)
 
     def _after(self, at: Tail) -> tuple[FileInfo, ...]:
         """Return the files that have taken the name of a file, in order, as far as a look found them."""
@@ -218,6 +219,11 @@ class Finder:
             opened.close()
             return None
         return opened, now
+
+
+def _seen(at: Tail, **found: Any) -> Tail:
+    """Return what remains of a file after a look that found this, and nothing else."""
+    return attrs.evolve(at, **{"after": (), "moved": False, "missed": 0, "missed_at": 0.0, **found})
 
 
 def _touched(opened: Any, there: FileInfo) -> float:

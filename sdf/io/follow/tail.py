@@ -137,7 +137,7 @@ class TailLines(ReadLines):
         if restriction.stop is not UNBOUNDED or there <= step:
             return [restriction]
         with self._finder(element).look(restriction) as state:
-            if state.ended or state.lost or state.restored:
+            if state.ended or state.lost or state.rest.file is not restriction.file:
                 return [restriction]
             return self._cut(restriction, state, step, parts)
 
@@ -164,7 +164,7 @@ class TailLines(ReadLines):
         if state.lost:
             log.warning("%s %s; if there was more than was read, that is lost", restriction.file.path, state.lost)
         stop = end
-        for file in state.after:
+        for file in state.rest.after:
             with finder.look(Tail(stop, UNBOUNDED, stop, file)) as there:
                 after.append(attrs.evolve(file, size=there.size))
             stop += there.size
@@ -195,17 +195,7 @@ class TailLines(ReadLines):
         if state.size < end > inside:
             there = max(inside, state.size)
             self._check_loss(at, there, end)
-        rest = at
-        if growing:
-            rest = attrs.evolve(
-                at,
-                file=state.restored or at.file,
-                generation=state.generation if state.restored else at.generation,
-                moved=state.moved,
-                missed=state.missed,
-                missed_at=state.missed_at,
-                after=state.after,
-            )
+        rest = state.rest if growing else at
         while inside < there:
             data = self._lines(at.file.path, state.file, inside, there, to_the_end=not growing or ends)
             if not data:
@@ -227,8 +217,7 @@ class TailLines(ReadLines):
         if inside == until:
             tracker.defer_remainder()
             return
-        here, has_read = rest.start, rest.start > at.start
-        after = state.after if growing else at.after
+        here, after, has_read = rest.start, rest.after, rest.start > at.start
         if not growing and (not after or inside < end):
             return
         if growing and not state.ended:

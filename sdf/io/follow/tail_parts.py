@@ -6,14 +6,13 @@ read again. Only the remaining part of a drained stream may span several files; 
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
-from sdf import UNBOUNDED, RestrictionTracker
 from sdf.errors import show
 from sdf.io.files.pinned import FileInfo
+from sdf.io.follow.growing import GrowingTracker
 from sdf.io.stored import stored
 
 __all__ = ["Piece", "Tail", "TailTracker"]
@@ -75,40 +74,24 @@ class Piece:
     lost: str = ""
 
 
-class TailTracker(RestrictionTracker):
+class TailTracker(GrowingTracker):
     """Tracks pieces. A split must have fraction 0: its residual is all that comes after the last claimed piece."""
 
-    def __init__(self, tail: Tail) -> None:
-        self._tail = tail
-        self._next = attrs.evolve(tail)
-        self._refused = False
-
-    def current_restriction(self) -> Tail:
-        return self._tail
+    _unread = "bytes from {} of {} were not read"
+    _spent: ClassVar[dict[str, Any]] = {"after": (), "until": None}
 
     def try_claim(self, position: Piece) -> bool:
         if position.start != self._next.start:
             raise ValueError(f"{show(position)} does not follow {self._next.start}")
-        if self._refused or not position.start < self._tail.stop:
+        if self._refused or not position.start < self._part.stop:
             self._refused = True
             return False
-        self._next = attrs.evolve(position.rest, stop=self._tail.stop)
-        if self._next.base == self._tail.base:
-            self._tail = attrs.evolve(self._tail, head=self._next.head, ends=self._next.last)
+        self._next = attrs.evolve(position.rest, stop=self._part.stop)
+        if self._next.base == self._part.base:
+            self._part = attrs.evolve(self._part, head=self._next.head, ends=self._next.last)
         if position.lost:
-            self._tail = attrs.evolve(self._tail, ends=b"", lost=position.lost)  # its end may not be there
+            self._part = attrs.evolve(self._part, ends=b"", lost=position.lost)  # its end may not be there
         return True
 
-    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Tail, Tail] | None:
-        if self._refused or fraction_of_remainder != 0 or not self._next.start < self._tail.stop:
-            return None
-        residual = attrs.evolve(self._next, until=None)
-        self._tail = attrs.evolve(self._tail, stop=residual.start, after=(), until=None)
-        return self._tail, residual
-
-    def check_done(self) -> None:
-        if not self._refused and not self._tail.ended and self._next.start < self._tail.stop:
-            raise ValueError(f"bytes from {self._next.start} of {show(self._tail)} were not read")
-
-    def is_bounded(self) -> bool:
-        return self._tail.ended or self._tail.stop is not UNBOUNDED
+    def _residual(self) -> Any:
+        return attrs.evolve(self._next, until=None)

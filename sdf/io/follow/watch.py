@@ -10,18 +10,18 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Iterator
-from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
-from sdf import UNBOUNDED, RestrictionTracker
+from sdf import UNBOUNDED
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.connector import Connector
 from sdf.io.files.file_fn import FileBlock
 from sdf.io.files.file_systems import file_system, is_local
 from sdf.io.files.match import MatchFiles, pattern_root
 from sdf.io.files.pinned import FileInfo, Watch
+from sdf.io.follow.growing import GrowingTracker
 from sdf.io.follow.known_files import KnownFile, compare
 from sdf.io.options import as_seconds
 from sdf.io.stored import stored
@@ -64,42 +64,20 @@ class Scan:
         return attrs.evolve(scans, start=self.number + 1, seen=self.seen, found=None)
 
 
-class ScanTracker(RestrictionTracker):
+class ScanTracker(GrowingTracker):
     """Tracks scans. Another task cannot make the present scan, so only later scans can be split off."""
 
-    def __init__(self, scans: Scans) -> None:
-        self._scans = scans
-        self._made: Scan | None = None
-        self._refused = False
-
-    def current_restriction(self) -> Scans:
-        return self._scans
+    _unread = "scan {} of {} was not made"
+    _spent: ClassVar[dict[str, Any]] = {"seen": ()}  # to replay it, `found` is enough
 
     def try_claim(self, position: Scan) -> bool:
-        if not position.number < self._scans.stop:
+        if not position.number < self._part.stop:
             self._refused = True
             return False
-        self._made = position
-        if self._scans.found is None:
-            self._scans = attrs.evolve(self._scans, found=position.found)
+        self._next = position.after(self._part)
+        if self._part.found is None:
+            self._part = attrs.evolve(self._part, found=position.found)
         return True
-
-    def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[Scans, Scans] | None:
-        if self._refused or fraction_of_remainder != 0:
-            return None
-        residual = self._scans if self._made is None else self._made.after(self._scans)
-        if not residual.start < self._scans.stop:
-            return None
-        self._scans = attrs.evolve(self._scans, stop=residual.start, seen=())  # to replay it, `found` is enough
-        return self._scans, residual
-
-    def check_done(self) -> None:
-        last = self._scans.start - 1 if self._made is None else self._made.number
-        if not self._refused and not self._scans.ended and last + 1 < self._scans.stop:
-            raise ValueError(f"scan {last + 1} of {show(self._scans)} was not made")
-
-    def is_bounded(self) -> bool:
-        return self._scans.ended or self._scans.stop is not UNBOUNDED
 
 
 class ScanFn(Connector):
@@ -163,7 +141,8 @@ class WatchFiles(ScanFn):
 
     def scan(self, element: Any, scans: Scans, tracker: Any) -> Iterator[FileInfo | FileBlock]:
         there = tuple(self._match.list(os.fspath(element)))
-        before = tuple(_file(one) for one in scans.seen)
+        known = tuple(one if isinstance(one, KnownFile) else KnownFile(one, 0, b"") for one in scans.seen)
+        before = tuple(one.file for one in known)
         root = self._root(element, {one.path for one in (*before, *there)})
         if root is not None and not there and not os.path.exists(root):  # the files in it may still exist
             tracker.defer_remainder(self.interval_seconds)
@@ -171,7 +150,6 @@ class WatchFiles(ScanFn):
         found: tuple[Any, ...]
         seen: tuple[Any, ...]
         if self.modified == "ignore" and root is not None:
-            known = tuple(one if isinstance(one, KnownFile) else KnownFile(one, 0, b"") for one in scans.seen)
             new, seen = compare(known, there, stalled_seconds=_STALLED * self.interval_seconds)
             found = tuple(
                 attrs.evolve(
@@ -217,8 +195,3 @@ class WatchFiles(ScanFn):
                 yield file
             elif self.modified == "tail" and file.size > old.size:
                 yield FileBlock(file, old.size, file.size)
-
-
-def _file(one: FileInfo | KnownFile) -> FileInfo:
-    """Return the `FileInfo` of a seen file, which is a `KnownFile` with ``modified="ignore"``."""
-    return one.file if isinstance(one, KnownFile) else one

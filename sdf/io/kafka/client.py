@@ -1,4 +1,4 @@
-"""Shared by the Kafka connectors: a worker's consumers, and requests to brokers."""
+"""Shared by the Kafka connectors: a worker's consumers, requests to brokers, and where the reading begins."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sdf.errors import InvalidTypeError, InvalidValueError, SourceAwayError, Sou
 from sdf.extras import need
 from sdf.io.connector import Connector
 from sdf.io.kafka.fetched import UNKNOWN, Fetched, codes_of, kafka, log
-from sdf.io.kafka.starts import Start, chosen_offset
+from sdf.io.kafka.values import TopicPartition
 from sdf.io.options import as_seconds
-from sdf.numbers import as_number, is_number
+from sdf.numbers import as_integer, as_number, is_integer, is_number
 
-__all__ = ["KafkaFn", "backoff_seconds", "is_unknown"]
+__all__ = ["KafkaFn", "Start", "as_start", "backoff_seconds", "chosen_offset", "is_unknown"]
 
 _OWN_CONFIG = {
     "auto.offset.reset": "error",  # never go on at another offset
@@ -43,6 +43,7 @@ _AWAY = (
 _MOST_BACKOFF_SECONDS = 60.0
 
 T = TypeVar("T")
+Start = str | int | datetime | dict[TopicPartition, int]  # where the reading of a partition begins
 
 
 class KafkaFn(Connector):
@@ -127,30 +128,25 @@ class KafkaFn(Connector):
         began, looks = time.monotonic(), 0
         while True:
             try:
-                with self._asking(topic):
-                    return ask()
-            except SourceAwayError as error:
-                waited = time.monotonic() - began
-                if not patient or waited >= self.away_seconds:
-                    raise
+                return ask()
+            except kafka.KafkaException as error:
+                failure, waited = self._failure(topic, error), time.monotonic() - began
+                if not patient or not isinstance(failure, SourceAwayError) or waited >= self.away_seconds:
+                    raise failure from error
                 wait = min(backoff_seconds(looks, 1.0), self.away_seconds - waited)
-                log.warning("%s Asks again in %.3g s.", error, wait)
+                log.warning("%s Asks again in %.3g s.", failure, wait)
                 time.sleep(wait)
                 looks += 1
 
-    @contextmanager
-    def _asking(self, topic: str) -> Iterator[None]:
-        try:
-            yield
-        except kafka.KafkaException as error:
-            said = error.args[0]
-            who = f"{type(self).__name__}: {self._where(topic)}"
-            if said.code() in codes_of(_AWAY):
-                raise SourceAwayError(
-                    f"{who}: no answer within {self.timeout_seconds:g} s: {said.str()}. Are the servers right, and can "
-                    f"this host reach them?"
-                ) from error
-            raise SourceError(f"{who}: {said.str()}.") from error
+    def _failure(self, topic: str, error: Any) -> SourceError:
+        said = error.args[0]
+        who = f"{type(self).__name__}: {self._where(topic)}"
+        if said.code() in codes_of(_AWAY):
+            return SourceAwayError(
+                f"{who}: no answer within {self.timeout_seconds:g} s: {said.str()}. Are the servers right, and can "
+                f"this host reach them?"
+            )
+        return SourceError(f"{who}: {said.str()}.")
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
@@ -177,6 +173,42 @@ class KafkaFn(Connector):
         where = f"{type(self).__name__}: {self._where(topic)}, partition {partition}"
         away_seconds = self.away_seconds if patient else 0.0
         return Fetched(consumer, topic, partition, offset, self.timeout_seconds, away_seconds, where)
+
+
+def as_start(value: Any, who: str) -> Start:
+    """Return the option ``start``; raise unless it says where to begin.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: naming the connector.
+    """
+    if isinstance(value, Mapping):
+        offsets = {partition: as_integer(offset) for partition, offset in value.items()}
+        for partition, offset in offsets.items():
+            if not isinstance(partition, TopicPartition) or not is_integer(offset) or offset < 0:
+                raise InvalidTypeError(
+                    f"{who} start must map TopicPartitions to offsets >= 0 (got {show(partition)}: {show(offset)})."
+                )
+        return offsets
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidValueError(
+                f"{who} start must be a time with a time zone (got {value!r}): datetime.now(timezone.utc), say."
+            )
+        return value
+    start = as_integer(value)
+    if start not in ("earliest", "latest") and not (is_integer(start) and start >= 0):
+        raise InvalidValueError(
+            f"{who} start must be 'earliest', 'latest', an offset >= 0, a mapping of TopicPartitions to offsets, or a "
+            f"datetime (got {show(value)})."
+        )
+    return start  # type: ignore[no-any-return]
+
+
+def chosen_offset(start: Start, topic: str, partition: int) -> int | None:
+    """Return the offset that ``start`` names for a partition; None if it names none."""
+    if isinstance(start, dict):
+        return start.get(TopicPartition(topic, partition))
+    return start if isinstance(start, int) else None
 
 
 def is_unknown(error: SourceError) -> bool:

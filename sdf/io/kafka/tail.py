@@ -19,9 +19,8 @@ import attrs
 from sdf import UNBOUNDED, MonotonicWatermark, OffsetRange, RestrictionTracker
 from sdf.errors import InvalidTypeError, SourceAwayError, SourceChangedError, SourceError, show
 from sdf.io.follow.watch import Scan, ScanFn, Scans
-from sdf.io.kafka.client import KafkaFn, backoff_seconds, is_unknown
+from sdf.io.kafka.client import KafkaFn, Start, as_start, backoff_seconds, chosen_offset, is_unknown
 from sdf.io.kafka.fetched import Fetched, kafka, log
-from sdf.io.kafka.starts import Start, as_start, chosen_offset
 from sdf.io.kafka.tail_parts import KafkaTail, KafkaTracker, Mark, Messages
 from sdf.io.kafka.values import KafkaRecord, TopicPartition
 from sdf.io.options import as_seconds

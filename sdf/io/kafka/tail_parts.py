@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
-from sdf import UNBOUNDED, OffsetRange, Progress, RestrictionTracker
+from sdf import UNBOUNDED, OffsetRange, Progress
 from sdf.errors import show
+from sdf.io.follow.growing import GrowingTracker
 from sdf.io.kafka.values import KafkaRecord
 from sdf.io.stored import stored
 
@@ -70,53 +71,39 @@ class Messages:
     lost: str = ""
 
 
-class KafkaTracker(RestrictionTracker):
+class KafkaTracker(GrowingTracker):
     """Tracks claims of messages that came together. After a claim only what comes next can be split off."""
 
-    def __init__(self, tail: KafkaTail) -> None:
-        self._tail = tail
-        self._next = tail
-        self._claimed = False
-        self._refused = False
+    _unread = "messages from {} of {} were not read"
+    _spent: ClassVar[dict[str, Any]] = {"until": None}
 
-    def current_restriction(self) -> KafkaTail:
-        return self._tail
+    def __init__(self, tail: KafkaTail) -> None:
+        super().__init__(tail)
+        self._claimed = False
 
     def try_claim(self, position: Messages | int) -> bool:
         start = position if isinstance(position, int) else position.start
-        if self._refused or not start < self._tail.stop:
+        if self._refused or not start < self._part.stop:
             self._refused = True
             return False
         if isinstance(position, int) or start != self._next.start:
             raise ValueError(f"{show(position)} does not follow {self._next.start}")
         self._claimed = True
-        self._next = attrs.evolve(position.rest, stop=self._tail.stop)
-        self._tail = attrs.evolve(self._tail, lost=position.lost)
+        self._next = attrs.evolve(position.rest, stop=self._part.stop)
+        self._part = attrs.evolve(self._part, lost=position.lost)
         return True
 
     def try_split(self, fraction_of_remainder: float | Fraction) -> tuple[KafkaTail, KafkaTail] | None:
-        if self._refused or not self._next.start < self._tail.stop:
-            return None
-        residual = attrs.evolve(self._next, until=None)
-        if fraction_of_remainder != 0:
-            if self._claimed or self._tail.stop is UNBOUNDED:
-                return None
-            stop: Any = self._tail.stop
-            cut = self._tail.start + max(1, int((stop - self._tail.start) * fraction_of_remainder))
-            if not cut < stop:
-                return None
-            residual = attrs.evolve(self._tail, start=cut, mark=None)
-        self._tail = attrs.evolve(self._tail, stop=residual.start, until=None)
-        return self._tail, residual
+        start, stop = self._part.start, self._part.stop
+        if fraction_of_remainder == 0 or self._refused or self._claimed or stop is UNBOUNDED:
+            return super().try_split(fraction_of_remainder)
+        cut = start + max(1, int((stop - start) * fraction_of_remainder))
+        return self._cut_off(attrs.evolve(self._part, start=cut, mark=None)) if cut < stop else None
 
-    def check_done(self) -> None:
-        if not self._refused and self._next.start < self._tail.stop:
-            raise ValueError(f"messages from {self._next.start} of {show(self._tail)} were not read")
+    def _residual(self) -> Any:
+        return attrs.evolve(self._next, until=None)
 
     def progress(self) -> Progress:
-        stop: Any = self._tail.stop
+        stop = self._part.stop
         left = None if stop is UNBOUNDED else max(0, stop - self._next.start)
-        return Progress(self._next.start - self._tail.start, left)
-
-    def is_bounded(self) -> bool:
-        return self._tail.stop is not UNBOUNDED
+        return Progress(self._next.start - self._part.start, left)

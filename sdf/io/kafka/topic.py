@@ -14,8 +14,7 @@ import attrs
 
 from sdf import OffsetRange, OffsetRangeTracker, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
-from sdf.io.kafka.client import KafkaFn
-from sdf.io.kafka.starts import Start, as_start
+from sdf.io.kafka.client import KafkaFn, Start, as_start
 from sdf.io.kafka.values import KafkaRecord, TopicPartition
 from sdf.numbers import as_integer, is_integer
 
@@ -105,13 +104,11 @@ class ReadKafka(KafkaFn):
         restriction: KafkaRange = tracker.current_restriction()
         with self._consumer() as consumer:
             reading = None
-            for position, partition, first, end in restriction.blocks(self.block_offsets):
-                if not tracker.try_claim(position):
-                    return
+            blocks = restriction.blocks(self.block_offsets)
+            for _, partition, first, end in tracker.claims(blocks, position=lambda block: block[0]):
                 if reading is None or reading.partition != partition:
                     reading = self._messages(consumer, topic, partition, first)
                 yield from reading.until(end)
-        tracker.try_claim(restriction.stop)
 
     def _offsets(self, consumer: Any, topic: str, partition: int) -> Offsets:
         low, end = self._ends(consumer, topic, partition)

@@ -190,14 +190,13 @@ class ReadTable(Connector):
         with self._reading(query) as (connection, table):
             condition, block_of = table.keys.plan(restriction, self.chunk_rows)
             claimed = None
-            for *values, key in self._rows(query, connection, table.in_order(condition)):
+            for key, record in self._rows(query, connection, table, condition):
                 block = block_of(key)
                 if block != claimed:
                     if not tracker.try_claim(block):
                         return
                     claimed = block
-                record = dict(zip(table.names, values, strict=True))
-                yield ((query.table, key), record) if self.with_position else record
+                yield record
         tracker.try_claim(b"" if isinstance(restriction, ByteKeyRange) else restriction.stop)
 
     def _query_of(self, element: Any) -> TableQuery:
@@ -206,11 +205,13 @@ class ReadTable(Connector):
             raise InvalidTypeError(f"{type(self).__name__} reads a table's name or a TableQuery (got {show(element)}).")
         return query if query.columns else attrs.evolve(query, columns=self.columns)
 
-    def _rows(self, query: TableQuery, connection: Any, statement: Any) -> Iterator[Any]:
-        """Stream the rows of a statement."""
-        rows = connection.execution_options(yield_per=self.chunk_rows).execute(statement)
+    def _rows(self, query: TableQuery, connection: Any, table: _Table, condition: Any) -> Iterator[tuple[Any, Any]]:
+        """Stream the rows for which a condition holds, in order: the key of each, and its record."""
+        rows = connection.execution_options(yield_per=self.chunk_rows).execute(table.in_order(condition))
         try:
-            yield from rows
+            for *values, key in rows:
+                record = dict(zip(table.names, values, strict=True))
+                yield key, ((query.table, key), record) if self.with_position else record
         except (ValueError, TypeError, ArithmeticError) as error:  # raised for a value that does not convert
             raise ReadError(
                 f"{type(self).__name__}: {query} in {self.shown_url} has a value that is not of its column's type: "

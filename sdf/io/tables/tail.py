@@ -115,7 +115,7 @@ class TailTable(ReadTable):
             key_column = table.keys.order
             condition = key_column >= start if stop is UNBOUNDED else key_column.between(start, stop - 1)
             last = None
-            for *values, key in self._rows(query, connection, table.in_order(condition)):
+            for key, record in self._rows(query, connection, table, condition):
                 if key == last:
                     raise ReadError(
                         f"TailTable: {query} in {self.shown_url} has two rows with the key {self.key} = {key}. Choose "
@@ -124,8 +124,7 @@ class TailTable(ReadTable):
                 if not tracker.try_claim(key):
                     return
                 last = key
-                record = dict(zip(table.names, values, strict=True))
-                yield ((query.table, key), record) if self.with_position else record
+                yield record
         if stop is UNBOUNDED:
             tracker.defer_remainder(self.poll_seconds)
         else:

@@ -10,42 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
+from sdf.io.compressed.blocks import CompressedBlocks
 from sdf.io.text.delimited import Delimited
 
-__all__ = ["Block", "BlockText", "Blocks", "read_blocks"]
-
-
-class Blocks(Protocol):
-    """A compressed file: finds its blocks and decompresses one after the other.
-
-    Attributes:
-        shift: number of bits of a record's position that hold its place in its block.
-        is_first: whether the block found by `at_or_after` is the first of the file.
-        is_start: whether reading can start at the current block, so that a part may begin with it.
-        size: size of the file in bytes; also the position after the last block.
-    """
-
-    shift: int
-    is_first: bool
-    is_start: bool
-    size: int
-
-    def at_or_after(self, start: int, stop: int) -> int:
-        """Move to the first block in ``[start, stop)`` at which reading can start, and return its position.
-
-        If there is none, that is ``stop`` or more.
-        """
-
-    def read(self) -> tuple[bytes, int]:
-        """Return the text of the current block and the position of the next block, and move there.
-
-        Raises:
-            ReadError: naming file and position, if the block is damaged or not followed by a block or the file's end.
-        """
+__all__ = ["Block", "BlockText", "read_blocks"]
 
 
 @attrs.frozen
@@ -75,7 +47,7 @@ class BlockText:
         position: position of the first block to read.
     """
 
-    def __init__(self, blocks: Blocks, position: int) -> None:
+    def __init__(self, blocks: CompressedBlocks, position: int) -> None:
         self._blocks = blocks
         self._after = position
         self._known: deque[Block] = deque()  # decompressed blocks, from the last claimed one on
@@ -144,7 +116,9 @@ class BlockText:
         return b"".join(pieces)
 
 
-def read_blocks(blocks: Blocks, tracker: Any, delimiter: bytes, longest: int, path: str) -> Iterator[tuple[int, bytes]]:
+def read_blocks(
+    blocks: CompressedBlocks, tracker: Any, delimiter: bytes, longest: int, path: str
+) -> Iterator[tuple[int, bytes]]:
     """Claim blocks one after the other and yield their records, with the position of the first.
 
     A record may begin in a later block if the delimiter before it begins in the claimed block. It is yielded apart from

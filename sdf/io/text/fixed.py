@@ -47,10 +47,8 @@ class FixedFn(FileFn):
         path, length = restriction.file.path, self.length
         cell_size = max(1, CELL_BYTES // length) * length  # whole pieces, or a cell would cut a slice in two
         cells = Cells.of(element, restriction, self.block_size, cell_size)
-        cell = cells.at_or_after(restriction.start)
         with self.open(restriction) as file:
-            while tracker.try_claim(cell):
-                end = cells.after(cell)
+            for cell, end in cells.claimed(restriction.start, tracker):
                 start, stop = self.span(restriction, cell, end)
                 if start < stop:
                     file.seek(start)
@@ -63,7 +61,6 @@ class FixedFn(FileFn):
                         block = self.block_of(element, restriction, cell).id
                         outputs = [(block, output) for output in outputs]
                     yield from outputs
-                cell = end
 
 
 class ReadRecords(FixedFn):

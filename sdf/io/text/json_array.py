@@ -18,7 +18,7 @@ import json
 import re
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
@@ -26,7 +26,7 @@ import attrs
 
 from sdf import OffsetRangeTracker, RestrictionTracker
 from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, show
-from sdf.io.files.file_fn import FileBlock, FileFn, FileRange
+from sdf.io.files.file_fn import FileBlock, FileRange, OpenedFn
 from sdf.io.files.pinned import FileInfo
 
 __all__ = ["JsonRange", "ReadJson"]
@@ -56,7 +56,7 @@ class JsonRange(FileRange):
         return self.edges[number] if number < len(self.edges) - 1 else self.file.size
 
 
-class ReadJson(FileFn):
+class ReadJson(OpenedFn):
     """Reads JSON arrays. Element: a path or `FileInfo` of a file that is one array. Gives its elements.
 
     Position: the first byte of a block: about 1 MiB of elements, or a thousandth of a larger file. Memory holds one
@@ -106,21 +106,15 @@ class ReadJson(FileFn):
     def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
         return OffsetRangeTracker(restriction, getattr(restriction, "block_from", None))
 
-    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
-        restriction: JsonRange = tracker.current_restriction()
-        if restriction.start == restriction.stop:
-            return
-        path, edges = restriction.file.path, restriction.edges
-        with self.open(restriction) as file:
-            for number in range(bisect_left(edges, restriction.start), len(edges) - 1):
-                at = edges[number]
-                if not tracker.try_claim(at):
-                    return
-                file.seek(at)
-                is_last = number == len(edges) - 2
-                values = self._values(path, at, file.read(edges[number + 1] - at - (not is_last)), len(edges) > 2)
-                yield from zip(repeat((path, at)), values) if self.with_position else values
-        tracker.try_claim(restriction.file.size)
+    def _read(self, file: io.BufferedReader, part: JsonRange, tracker: Any) -> Iterator[Iterable[Any]]:
+        path, edges = part.file.path, part.edges
+        numbers = range(bisect_left(edges, part.start), len(edges) - 1)
+        for number in tracker.claims(numbers, position=lambda number: edges[number]):
+            at = edges[number]
+            file.seek(at)
+            is_last = number == len(edges) - 2
+            values = self._values(path, at, file.read(edges[number + 1] - at - (not is_last)), len(edges) > 2)
+            yield zip(repeat((path, at)), values) if self.with_position else values
 
     def _values(self, path: str, at: int, data: bytes, is_part: bool) -> Any:
         """Return the elements of a block; raise ReadError if it is not one element after the other."""

@@ -82,6 +82,14 @@ class Cells:
         """Return the start of the first cell at or after a position."""
         return self.start if position <= self.start else self.after(position - 1)
 
+    def claimed(self, position: int, tracker: Any) -> Iterator[tuple[int, int]]:
+        """Claim one cell after the other, from a position on; yield where each begins and ends."""
+        cell = self.at_or_after(position)
+        while tracker.try_claim(cell):
+            end = self.after(cell)
+            yield cell, end
+            cell = end
+
 
 class TextFn(CompressedFn):
     """Base of readers of records that end in a delimiter. A subclass defines `records`.
@@ -224,9 +232,7 @@ class TextFn(CompressedFn):
         """Claim one cell after the other; yield the records of each, with the offset of the first."""
         cells = Cells.of(element, restriction, self.block_size)
         records: Delimited | None = None  # None until the start of a record is found
-        cell = cells.at_or_after(restriction.start)
-        while tracker.try_claim(cell):
-            end = cells.after(cell)
+        for cell, end in cells.claimed(restriction.start, tracker):
             if records is None:
                 start = self._first_start(file, cell, end)
                 if start is not None:
@@ -237,7 +243,6 @@ class TextFn(CompressedFn):
                 data = records.read(end)
                 if data:
                     yield start, data
-            cell = end
 
     def _first_start(self, file: io.BufferedReader, cell: int, end: int) -> int | None:
         """Return the offset of the first record that starts in ``[cell, end)``; None if none does."""

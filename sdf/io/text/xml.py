@@ -167,13 +167,11 @@ class ReadXml(TextFn):
 
     def _blocks(self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         cells = Cells.of(element, restriction, self.block_size)
-        cell = cells.at_or_after(restriction.start)
-        file.seek(cell)
-        text = self._text(file, cell, restriction.file.path, is_first=cell == 0)
-        while tracker.try_claim(cell):
-            end = cells.after(cell)
+        first = cells.at_or_after(restriction.start)
+        file.seek(first)
+        text = self._text(file, first, restriction.file.path, is_first=first == 0)
+        for cell, end in cells.claimed(restriction.start, tracker):
             yield from text.starting_in(cell, end)
-            cell = end
 
     def _packed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         blocks = BLOCKS[restriction.codec](file, restriction.file.size, restriction.file.path)

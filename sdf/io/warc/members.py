@@ -20,6 +20,7 @@ import attrs
 
 from sdf.errors import ReadError, show
 from sdf.io.files.pinned import FileInfo
+from sdf.io.files.search import occurrences
 from sdf.io.warc.records import START, START_BYTES, WarcRecord, read_content, read_head, skip_line_ends
 
 __all__ = ["Members"]
@@ -93,17 +94,8 @@ class Members:
 
     def _find(self, start: int, stop: int) -> int:
         """Return the first position in ``[start, stop)`` where a record seems to begin; ``stop`` if there is none."""
-        while start < stop:
-            size = min(_CHUNK_BYTES, stop - start)
-            self._file.seek(start)
-            data = self._file.read(size + len(_MAGIC) - 1)
-            at = data.find(_MAGIC)
-            while at >= 0:
-                if self._begins(start + at):
-                    return start + at
-                at = data.find(_MAGIC, at + 1)
-            start += size
-        return stop
+        found = occurrences(self._file, _MAGIC, start, stop)
+        return next(filter(self._begins, found), stop)
 
     def _begins(self, at: int) -> bool:
         """Return whether the text of a member begins at a position, with a record."""

@@ -18,12 +18,12 @@ import attrs
 
 from sdf.errors import ReadError
 from sdf.io.files.pinned import FileInfo
+from sdf.io.files.search import occurrences
 from sdf.io.warc.records import START, START_BYTES, WarcRecord, read_content, read_head, skip_line_ends
 
 __all__ = ["PlainRecords"]
 
 _BELIEVED_BYTES = 1 << 20  # records that follow each other for so many bytes are trusted
-_CHUNK_BYTES = 1 << 20
 _MARK = b"WARC/"
 _TRAILER = b"\r\n\r\n"
 
@@ -89,7 +89,7 @@ class PlainRecords:
         """
         skip_line_ends(self._file)
         following = self._file.tell()
-        if following < self._info.size and not START.fullmatch(self._file.readline(START_BYTES)):
+        if following < self._info.size and not self._begins(following):
             raise self._broken(at, f"no record follows it, at byte {following}")
         return following
 
@@ -105,14 +105,12 @@ class PlainRecords:
 
     def _find(self, start: int, stop: int) -> int:
         """Return the first position in ``[start, stop)`` where a record seems to begin; ``stop`` if there is none."""
-        while start < stop:
-            size = min(_CHUNK_BYTES, stop - start)
-            self._file.seek(start)
-            found = next(_starts(self._file.read(size + START_BYTES)), size)
-            if found < size:
-                return start + found
-            start += size
-        return stop
+        found = occurrences(self._file, _MARK, start, stop)
+        return next(filter(self._begins, found), stop)
+
+    def _begins(self, at: int) -> bool:
+        self._file.seek(at)
+        return START.fullmatch(self._file.readline(START_BYTES)) is not None
 
     def _goes_on(self, at: int) -> bool:
         """Return whether records follow each other from a position on, each ended as the standard wants it."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.io.compressed.compression import named_kind
-from sdf.io.files.file_fn import FileFn, FileRange
+from sdf.io.files.file_fn import FileRange, OpenedFn
 from sdf.io.options import as_size
 from sdf.io.warc.members import Members
 from sdf.io.warc.plain import PlainRecords
@@ -15,7 +16,7 @@ from sdf.io.warc.plain import PlainRecords
 __all__ = ["ReadWarc"]
 
 
-class ReadWarc(FileFn):
+class ReadWarc(OpenedFn):
     """Reads WARC. Element: a path, `FileInfo` or `FileBlock`. Gives `WarcRecord`.
 
     Position: the first byte of a record, or of its gzip member. If a member holds several records, they are one block.
@@ -59,20 +60,16 @@ class ReadWarc(FileFn):
         self.with_position = with_position
         self.max_record_bytes = as_size(max_record_bytes, "ReadWarc max_record_bytes")
 
-    def process(self, element: Any, tracker: Any) -> Iterator[Any]:
-        restriction: FileRange = tracker.current_restriction()
-        info = restriction.file
-        if restriction.start == restriction.stop:
-            return
+    def _read(self, file: io.BufferedReader, part: FileRange, tracker: Any) -> Iterator[Iterable[Any]]:
+        info = part.file
         kind = named_kind(info.path) if self.compression == "infer" else self.compression
-        with self.open(restriction) as file:
-            blocks = (
-                Members(file, info, self.max_record_bytes)
-                if kind == "gzip"
-                else PlainRecords(file, info, self.max_record_bytes, self.walk)
-            )
-            at = blocks.first(restriction.start, restriction.stop)
-            while tracker.try_claim(at):
-                for record in blocks.records(at):
-                    yield ((info.path, at), record) if self.with_position else record
-                at = blocks.end
+        blocks = (
+            Members(file, info, self.max_record_bytes)
+            if kind == "gzip"
+            else PlainRecords(file, info, self.max_record_bytes, self.walk)
+        )
+        at = blocks.first(part.start, part.stop)
+        while tracker.try_claim(at):
+            for record in blocks.records(at):
+                yield (((info.path, at), record) if self.with_position else record,)
+            at = blocks.end

@@ -10,7 +10,7 @@ import attrs
 import pytest
 from support.kafka_batches import append, batch
 
-from sdf import run_direct
+from sdf import OffsetRangeTracker, run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, SourceChangedError, SourceError
 from sdf.io import KafkaRecord, ReadKafka, TopicPartition
 from sdf.io.kafka.topic import KafkaRange, Offsets
@@ -27,19 +27,6 @@ def parts_of(whole, cuts):
     """Cut a restriction at some positions."""
     marks = [whole.start, *cuts, whole.stop]
     return [attrs.evolve(whole, start=start, stop=stop) for start, stop in pairwise(marks)]
-
-
-class Claims:
-    """A tracker that lets everything be claimed."""
-
-    def __init__(self, restriction):
-        self.restriction = restriction
-
-    def current_restriction(self):
-        return self.restriction
-
-    def try_claim(self, position):
-        return position < self.restriction.stop
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +140,7 @@ def test_every_cut(read, topic, expected, block_offsets):
     wrong = []
     for cuts in [*combinations(range(1, whole.stop), 1), *combinations(range(1, whole.stop, 6), 2)]:
         parts = parts_of(whole, cuts)[::-1]
-        if seen(record for part in parts for record in fn.process(topic, Claims(part))) != expected:
+        if seen(record for part in parts for record in fn.process(topic, OffsetRangeTracker(part))) != expected:
             wrong.append(cuts)
     fn.teardown()
     assert wrong == []
@@ -190,7 +177,7 @@ def test_ends_are_pinned(read, producer, topic):
     planned = fn.get_initial_restriction("growing")
     producer.produce("growing", "second", partition=0)
     producer.flush(10)
-    assert [record.value for record in fn.process("growing", Claims(planned))] == [b"first"]
+    assert [record.value for record in fn.process("growing", OffsetRangeTracker(planned))] == [b"first"]
     assert [record.value for record in run_direct(["growing"], read())] == [b"first", b"second"]
     fn.teardown()
 
@@ -248,7 +235,7 @@ def test_deleted_since_planned(read, producer):
         producer.produce("short", bytes(900_000), partition=0)
         producer.flush(10)
     with pytest.raises(SourceChangedError, match=r"topic 'short' at .*, partition 0 has no offset 0 any more"):
-        list(fn.process("short", Claims(planned)))
+        list(fn.process("short", OffsetRangeTracker(planned)))
     with pytest.raises(SourceError, match=r"partition 0 begins at offset \d+, so it cannot be read from start=1"):
         run_direct(["short"], read(start=1))
     assert run_direct(["short"], read())  # what is left
@@ -262,7 +249,7 @@ def test_end_that_was_and_is_no_more(read, topic):
     planned = KafkaRange(0, 20, (Offsets(1, 0, 20),))
     message = r"topic 'topic' at .*, partition 1 ends at offset 17; it did not end before 20 when this was planned"
     with pytest.raises(SourceChangedError, match=message):
-        list(fn.process(topic, Claims(planned)))
+        list(fn.process(topic, OffsetRangeTracker(planned)))
     fn.teardown()
 
 
@@ -279,7 +266,7 @@ def test_broker_that_falls_silent(producer, read):
     del client
     message = rf"topic 'gone' at {servers}, partition 0: nothing came within 1[.\d]* s.*, at offset 0 of 1"
     with pytest.raises(SourceError, match=message):
-        list(fn.process("gone", Claims(planned)))
+        list(fn.process("gone", OffsetRangeTracker(planned)))
     fn.teardown()
 
 
