@@ -87,17 +87,32 @@ def test_no_call_is_made_while_the_server_wants_none():
     assert time.monotonic() >= until - 0.05
 
 
-def test_a_call_that_waits_when_another_is_refused_waits_for_the_pause():
+class Clock:
+    """Takes the place of the module `time`. While the first call sleeps, the server refuses another one."""
+
+    def __init__(self, refuses):
+        self.now, self.refused_at, self._refuses = 1000.0, None, refuses
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        if self.refused_at is None:
+            self.refused_at = self.now
+            self._refuses()
+        self.now += seconds
+
+
+def test_a_call_that_waits_when_another_is_refused_waits_for_the_pause(monkeypatch):
     """The start time that it had is void."""
     limit = RateLimit("api", per_second=10)
+    clock = Clock(lambda: limit.refused(0.5))
+    monkeypatch.setattr("sdf.limits.rate_limit.time", clock)
     limit.acquire()
-    waiting = threading.Thread(target=limit.acquire)
-    waiting.start()
-    time.sleep(0.02)
-    limit.refused(0.5)
-    until = time.monotonic() + 0.5
-    waiting.join()
-    assert time.monotonic() >= until - 0.05
+    assert clock.now == 1000.0
+    limit.acquire()
+    assert clock.refused_at == 1000.0
+    assert clock.now >= 1000.5
 
 
 def test_the_tenth_refusal_in_a_row_is_the_answer():

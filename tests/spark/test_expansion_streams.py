@@ -242,13 +242,13 @@ def test_elements_that_are_expanded_again_get_a_slot(start_spark, tmp_path, monk
     monkeypatch.setattr(
         Assignment, "frees_slot", lambda self, now: freed.append(self._policy.unsealed) or free(self, now)
     )
-    for attempt in range(5):  # the new try of the last element may get the slot before a lane does
+    for attempt in range(20):  # the new try of the last element may get the slot before a lane does
         folder = tmp_path / f"{attempt}"
         folder.mkdir()
         result = run_sdf(sc.parallelize(["first", "last"], 2), DiesFn(folder, deaths), runner=LiveRunner(lanes=2))
         assert sorted(result.collect()) == RECORDS
         assert len(list(folder.glob("died*"))) == deaths
-        if freed:
+        if freed and (deaths == 1 or 1 in freed):
             break
     assert freed, "no lane was in the way"
     assert (1 in freed) == (deaths == 2)
