@@ -85,7 +85,6 @@ LAYERS = {
         "errors",
         "execution",
         "limits",
-        "model",
         "quarantine",
         "reporting",
         "saving",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
-
-from pyspark import RDD
+from typing import Any
 
 from sdf.errors import InvalidTypeError, show
 from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.quarantine.options import check_quarantine
 from sdf.reporting.progress import RunProgress
+from sdf.spark.call import Call
 from sdf.spark.display import display
 from sdf.spark.elements import is_dataframe
 from sdf.spark.frames import run_on_frame
@@ -107,13 +106,9 @@ def run_sdf(
         if given is not None:
             raise InvalidTypeError(f"run_sdf() {name}= is for a DataFrame of elements (got {show(given)} and an RDD).")
     values = {name: collected(value) for name, value in (side_inputs or {}).items()}
-    shown = display(progress, "run_sdf()")
+    call = Call(elements, fn, values, display(progress, "run_sdf()"), quarantine)
     try:
-        if isinstance(runner, LiveRunner):
-            outputs = runner.run(cast("RDD[Any]", elements), fn, values, names, shown)
-        else:
-            runner = runner or StagedRunner()
-            outputs = runner.run(cast("RDD[Any]", elements), fn, values, names, shown, quarantine)
+        outputs = (runner or StagedRunner()).run(call, names)
     except Exception as error:
         raise unwound(error) from error.__cause__
     return outputs if len(outputs) > 1 else outputs["main"]

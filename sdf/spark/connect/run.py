@@ -6,44 +6,33 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, cast
 
+import attrs
 from pyspark import Broadcast
 
 from sdf.errors import InvalidValueError
 from sdf.limits.rate_limit import limits_of, shared
-from sdf.model.dofn import DoFn
-from sdf.quarantine.options import Quarantine
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
+from sdf.spark.call import Call
 from sdf.spark.connect.jobs import ConnectJobs
 from sdf.spark.connect.session import carried, interrupt
-from sdf.spark.display import Display
 from sdf.spark.payload import Payload, pickled_payload
-from sdf.spark.row_elements import ConnectElements
 from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["save_on_connect"]
 
 
-def save_on_connect(
-    runner: StagedRunner,
-    elements: ConnectElements,
-    fn: DoFn,
-    side_inputs: Mapping[str, Any],
-    saving: Saving,
-    display: Display | None,
-    quarantine: Quarantine | None,
-) -> RunReport:
+def save_on_connect(runner: StagedRunner, call: Call, saving: Saving) -> RunReport:
     """Run all that is not committed yet, and write its records to the sinks; see `StagedRunner.save`."""
-    spark = elements.spark
+    spark = call.elements.spark
     for orphans in saving.history.operations:
         interrupt(spark, *orphans)
     tag = f"sdf-{uuid.uuid4().hex}"
     saving.note_operations(spark.session_id, spark.client._user_id or "", tag)
-    sent = carried(spark, pickled_payload(fn, _shared(side_inputs, runner, spark)))
+    sent = carried(spark, pickled_payload(call.fn, _shared(call.side_inputs, runner, spark)))
     payload = Payload(uuid.uuid4().hex, cast("Broadcast[bytes]", sent))
-    jobs = ConnectJobs(spark, payload, type(fn).__name__, saving.targets, tag, quarantine=quarantine)
-    run = runner.staged(jobs, elements.collect(), fn, display, saving=saving, quarantine=quarantine)
-    return run.run_stages()
+    jobs = ConnectJobs(spark, payload, call.name, saving.targets, tag, quarantine=call.quarantine)
+    return runner.staged(jobs, attrs.evolve(call, elements=call.elements.collect()), saving).run_stages()
 
 
 def _shared(side_inputs: Mapping[str, Any], runner: StagedRunner, spark: Any) -> dict[str, Any]:
