@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sdf.errors import InvalidTypeError, show
@@ -18,6 +19,7 @@ from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.row_elements import as_elements, collected
 from sdf.spark.runners import check_runner
+from sdf.spark.save import save_sdf
 from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["run_sdf"]
@@ -89,18 +91,10 @@ def run_sdf(
     quarantine = check_quarantine(on_failure, max_failures, block_seconds, "run_sdf()", tags=names)
     check_runner(runner, elements, "run_sdf()", quarantine)
     if is_dataframe(rdd):
-        outputs = run_on_frame(
-            rdd,
-            fn,
-            schema=schema,
-            staging=staging,
-            element=element,
-            runner=runner,
-            side_inputs=side_inputs,
-            tags=names,
-            quarantine=quarantine,
-            progress=progress,
-        )
+        save = partial(save_sdf, rdd, fn, runner=runner, side_inputs=side_inputs, element=element, progress=progress)
+        save = partial(save, on_failure=on_failure, max_failures=max_failures, block_seconds=block_seconds)
+        sets_aside, name = quarantine is not None, type(fn).__name__
+        outputs = run_on_frame(rdd.sparkSession, name, schema, staging, names, save, sets_aside=sets_aside)
         return outputs if len(outputs) > 1 else outputs["main"]
     for name, given in {"schema": schema, "staging": staging}.items():
         if given is not None:
