@@ -50,6 +50,7 @@ class _Task:
     submitted: float
 
 
+@attrs.define(eq=False, slots=False)
 class ConnectJobs:
     """See the module's docstring. Call `close` at the end.
 
@@ -62,29 +63,21 @@ class ConnectJobs:
         quarantine: its options; None for a run without.
     """
 
-    def __init__(
-        self,
-        spark: Any,
-        payload: Payload,
-        name: str,
-        targets: Targets,
-        tag: str,
-        *,
-        quarantine: Quarantine | None = None,
-    ) -> None:
-        self._quarantine = quarantine
-        self._spark = spark
-        self._payload = payload
-        self._name = name
-        self._targets = targets
-        self._tag = tag
-        self._warn = WarnsOnce(name)
+    _spark: Any
+    _payload: Payload
+    _name: str
+    _targets: Targets
+    _tag: str
+    _quarantine: Quarantine | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self._warn = WarnsOnce(self._name)
         self._events: queue.SimpleQueue[Ended] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._cancelled = False
         self._expanded: Iterator[Expanded] = iter(())
         self._gone = False  # the server
-        self._configured = configured_slots(spark)
+        self._configured = configured_slots(self._spark)
         self._found = FoundSlots(time.monotonic)
 
     def count_slots(self) -> int:

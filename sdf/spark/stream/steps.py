@@ -48,6 +48,7 @@ __all__ = ["Step"]
 _ASKED = "peek", "backlog", "truncate", "split_backlog", "on_commit", "create_watermark_estimator"
 
 
+@attrs.define(eq=False, slots=False)
 class Step:
     """A DoFn of the chain, as the driver of a stream runs it, batch after batch.
 
@@ -55,7 +56,7 @@ class Step:
         sc: runs the jobs.
         fn: the DoFn.
         number: its index in the chain.
-        run_id: id of the stream's run.
+        run_id: id of the stream's run, and the number.
         given: tags and side inputs.
         batch_seconds: as of `stream_sdf`.
         quarantine: its options; None for a stream without.
@@ -65,30 +66,26 @@ class Step:
         catch_up: divides its work if it is behind.
     """
 
-    def __init__(
-        self,
-        sc: SparkContext,
-        fn: DoFn,
-        number: int,
-        run_id: str,
-        given: Given,
-        batch_seconds: float,
-        quarantine: Quarantine | None = None,
-        in_tables: bool = True,
-    ) -> None:
-        self.fn = fn
-        self.number = number
-        self._in_tables = in_tables and not fn.scans and keeps_default(fn, *_ASKED)
-        self.catch_up = CatchUp(batch_seconds)
-        self._batch_seconds = batch_seconds
+    _sc: SparkContext
+    fn: DoFn
+    number: int
+    _run_id: str
+    _given: Given
+    _batch_seconds: float
+    _quarantine: Quarantine | None
+    _in_tables: bool
+
+    def __attrs_post_init__(self) -> None:
+        self._in_tables = self._in_tables and not self.fn.scans and keeps_default(self.fn, *_ASKED)
+        self.catch_up = CatchUp(self._batch_seconds)
         self._set_up = False
-        self.name = type(fn).__name__
-        self._sc = sc
-        self._run_id = f"{run_id}-{number}"
-        self._tags = given.tags
-        self.side_inputs = dict(given.side_inputs[number])
-        self._payload = Payload.send(sc, self._run_id, fn, self.side_inputs)
-        self._jobs = StageJobs(sc, self._payload, self.name, tags=self._tags, called="batch", quarantine=quarantine)
+        self.name = type(self.fn).__name__
+        self._tags = self._given.tags
+        self.side_inputs = dict(self._given.side_inputs[self.number])
+        self._payload = Payload.send(self._sc, self._run_id, self.fn, self.side_inputs)
+        self._jobs = StageJobs(
+            self._sc, self._payload, self.name, tags=self._tags, called="batch", quarantine=self._quarantine
+        )
         self._stored: RDD[Any] | None = None
         self._stamps: tuple[Stamp, ...] = ()
         self._contents: Broadcast[list[Content]] | None = None
