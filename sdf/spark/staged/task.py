@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator
@@ -28,9 +26,9 @@ from sdf.spark.staged.contained import attempts, bundle_of, convicting
 from sdf.spark.staged.contents import Content
 from sdf.spark.staged.outlets import Outlet
 from sdf.spark.staged.stored_blocks import Receipt, Stamp, read_blocks
-from sdf.spark.task_start import task_starts
+from sdf.spark.task_start import task_starts, worker_name
 
-__all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "TimekeeperThread", "stage_mark", "worker_name"]
+__all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "TimekeeperThread", "stage_mark"]
 
 STAGE_PROPERTY = "sdf.stage"  # local property of the jobs whose tasks run and split by the clock
 
@@ -97,11 +95,6 @@ class StageTask:
             if isinstance(given, Receipt) and self._receipts is not None:
                 self._receipts.add([given])
             yield given
-
-
-def worker_name() -> str:
-    """Return the host and process id of this worker."""
-    return f"{socket.gethostname()}/{os.getpid()}"
 
 
 def stage_mark(run_id: str, stage: int) -> str:
