@@ -32,8 +32,10 @@ from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import expanded
 from sdf.spark.jobs import Ended, arrived, explain, lost_task
 from sdf.spark.payload import Payload
+from sdf.spark.staged.outlets import Saved
 from sdf.spark.staged.receipts import given_up
 from sdf.spark.staged.stored_blocks import Receipt
+from sdf.spark.staged.task import StageTask
 
 __all__ = ["ConnectJobs"]
 
@@ -116,11 +118,11 @@ class ConnectJobs:
         self, number: int, bundles: Sequence[tuple[tuple[WorkItem, ...], float]], *, min_piece_seconds: float
     ) -> None:
         """Start the tasks of a stage; see `Stages`. There are no stored blocks: the sinks hold the records."""
+        save = StageTask(self._payload, number, Saved(self._targets), min_piece_seconds, quarantine=self._quarantine)
         for task, bundle in enumerate(bundles):
             sent = carried(self._spark, serde.dumps(bundle, f"the work items of {self._name}"))
             key = _Task(number, task, time.monotonic())
-            run = SegmentTask(self._payload, number, task, self._targets, min_piece_seconds, sent, self._quarantine)
-            self._start(key, f"{self._name}: stage {number}, task {task}", run)
+            self._start(key, f"{self._name}: stage {number}, task {task}", SegmentTask(save, task, sent))
 
     def _start(self, key: Any, what: str, task: ExpandTask | SegmentTask) -> None:
         def run() -> None:

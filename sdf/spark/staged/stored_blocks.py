@@ -89,11 +89,12 @@ class Receipt:
         counts = (0,) * (1 + len(tags))
         return cls(stamp, Outcome(0), counts, 0, worker, began, seconds, retries=retries, failure=failure)
 
-    def task_run(self, *, stage: int, task: int, unstarted: int) -> TaskRun:
-        """Return for the report what the attempt did; ``unstarted``: how many work items it gave back whole."""
+    def task_run(self, items: int) -> TaskRun:
+        """Return for the report what the attempt did; ``items``: how many work items it was given."""
+        unstarted = items - self.outcome.started
         return TaskRun(
-            stage=stage,
-            task=task,
+            stage=self.stamp.stage,
+            task=self.stamp.task,
             worker=self.worker,
             began=self.began,
             seconds=self.seconds,

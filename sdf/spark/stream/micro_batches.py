@@ -273,7 +273,12 @@ class Stream:
                 raise self.checkpoint.journal.fenced()
             key = self.checkpoint.journal.key([pin.content() for pin in pins])
             for_each = self._gives(there) and not self.losses.skips
-            self._outlets.give(number, key, there, self.checkpoint.watermark, lost, failed, life, for_each=for_each)
+            outputs = self._outlets.outputs(there, life)
+            batch = Batch(number, outputs["main"], self.checkpoint.watermark, key, outputs, lost, failed)
+            try:
+                self._outlets.give(batch, next(pin.by for pin in reversed(there) if pin.by), for_each=for_each)
+            finally:
+                life.is_over = True
         life.is_over = True
         self.checkpoint.commit(there, lost)
         self._marked = time.monotonic()
