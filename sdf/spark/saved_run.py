@@ -24,7 +24,7 @@ from sdf.saving.run_log import RunLog
 from sdf.saving.saving import Saving
 from sdf.sinks.sink import Sink
 from sdf.spark.call import Call
-from sdf.spark.connect.run import save_on_connect
+from sdf.spark.connect.jobs import save_on_connect
 from sdf.spark.display import display
 from sdf.spark.identity import identity_of
 from sdf.spark.live.runner import LiveRunner

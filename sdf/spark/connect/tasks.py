@@ -5,7 +5,6 @@ The row that comes in says nothing. What is to be done comes with the function.
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from sdf.errors import SdfError
 from sdf.spark import serde
 from sdf.spark.connect.session import SentFile
 from sdf.spark.expansion_job import Expand
-from sdf.spark.payload import Carried, Payload
+from sdf.spark.payload import Carried, Payload, described
 from sdf.spark.staged.task import StageTask
 
 __all__ = ["RESULT", "ExpandTask", "SegmentTask", "results_of", "unescaped"]
@@ -73,9 +72,7 @@ def _telling() -> Iterator[None]:
     try:
         yield
     except SdfError as error:
-        trace = "" if error.__cause__ is None else "".join(traceback.format_exception(error.__cause__))
-        told = f"{error}\n{trace}" if trace else str(error)
-        escaped = told.replace("\\", r"\\").encode("ascii", "backslashreplace").decode()
+        escaped = described(error).replace("\\", r"\\").encode("ascii", "backslashreplace").decode()
         raise type(error)(escaped) from error.__cause__
 
 

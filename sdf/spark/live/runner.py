@@ -15,7 +15,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -23,7 +24,7 @@ from pyspark import RDD, SparkContext
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.lanes.coordinator import Coordinator
-from sdf.lanes.messages import SegmentDone, ToLane
+from sdf.lanes.messages import SegmentDone
 from sdf.limits.rate_limit import limits_of
 from sdf.numbers import as_integer, is_integer
 from sdf.reporting.progress import RunProgress
@@ -171,17 +172,8 @@ class LiveRunner:
         ``options`` are further ones of `Coordinator`.
         """
         shares = deal(backlog, work.costs, lanes, cut=work.cut)
-
-        def coordinator(send: Callable[[Hashable, ToLane], None]) -> Coordinator:
-            return Coordinator(
-                work,
-                shares,
-                send=send,
-                min_piece_seconds=self.min_piece_seconds,
-                patience_seconds=self.patience_seconds,
-                **options,
-            )
-
+        options |= {"min_piece_seconds": self.min_piece_seconds, "patience_seconds": self.patience_seconds}
+        coordinator = partial(Coordinator, work, shares, **options)
         alive, watch = broadcasts.use_of(payload.broadcast), None if display is None else _Watch(display)
         bind, host = self._where(sc)
         first, last = self.port if isinstance(self.port, tuple) else (self.port, self.port)

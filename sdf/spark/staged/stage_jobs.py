@@ -162,7 +162,8 @@ class StageJobs:
             self._expansion.received(event)
             return []
         if event.error is not None:
-            lost = lost_task(event.error) if self._sets_aside(event.key) else None
+            sets_aside = self._quarantine is not None and not self._stages[event.key].is_over
+            lost = lost_task(event.error) if sets_aside else None
             if lost is None:
                 raise event.error
             unended = self._stages.pop(event.key).missing
@@ -180,10 +181,6 @@ class StageJobs:
         else:
             self._stages.pop(event.key, None)
         return list(event.value)
-
-    def _sets_aside(self, key: Any) -> bool:
-        """Return whether a job that failed was one in which blocks that fail are set aside."""
-        return self._quarantine is not None and not self._stages[key].is_over
 
     def _arrived(self, receipt: Receipt) -> None:
         stage = self._stages.get(receipt.stamp.stage)

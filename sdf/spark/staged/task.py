@@ -24,7 +24,7 @@ from sdf.spark.child import Child
 from sdf.spark.payload import Payload, marked
 from sdf.spark.staged.contained import attempts, bundle_of, convicting
 from sdf.spark.staged.contents import Content
-from sdf.spark.staged.outlets import Outlet
+from sdf.spark.staged.outlets import Saved, Stored
 from sdf.spark.staged.stored_blocks import Receipt, Stamp, read_blocks
 from sdf.spark.task_start import task_starts, worker_name
 
@@ -52,7 +52,7 @@ class StageTask:
 
     _payload: Payload
     _stage: int
-    _outlet: Outlet
+    _outlet: Stored | Saved
     _min_piece_seconds: float
     _receipts: Accumulator[list[Receipt]] | None = None
     _quarantine: Quarantine | None = attrs.field(default=None, kw_only=True)
