@@ -84,8 +84,7 @@ class StagedRunner:
             run = self.staged(jobs, call)
             report = run.run_stages()
             log.info("%s", report)
-            blocks = run.stages.blocks()
-            return results(sc, payload, tags, blocks, run.committed(), report, run.failed(), slots=report.slots)
+            return results(sc, payload, tags, run, report)
 
     def save(self, call: Call, saving: Saving) -> RunReport:
         """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""

@@ -7,7 +7,6 @@ content if the stored block is not that of the committed attempt.
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -20,12 +19,10 @@ from pyspark import RDD, Broadcast, SparkContext
 
 from sdf.errors import WatermarkError, blame, show
 from sdf.execution.bulk.table import Table
-from sdf.execution.executor import run_to_end
 from sdf.execution.expansion import Expanded, keeps_default
 from sdf.execution.work_items import SUSPECT
 from sdf.journal.pending import Pending
-from sdf.limits.rate_limit import paced
-from sdf.model.dofn import DoFn, TaggedOutput, call_hook
+from sdf.model.dofn import DoFn, call_hook
 from sdf.quarantine.options import Quarantine
 from sdf.scheduling.even_shares import part_with, pinned_items
 from sdf.scheduling.run_state import RunState
@@ -35,7 +32,7 @@ from sdf.spark.payload import Marked, Payload
 from sdf.spark.staged.contents import Content
 from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
-from sdf.spark.staged.task import ReadCommitted
+from sdf.spark.staged.task import ReadCommitted, replayed
 from sdf.spark.stream.batch import BatchRDD, Life
 from sdf.spark.stream.catch_up import CatchUp, Plan
 from sdf.spark.stream.failures import settle
@@ -296,16 +293,11 @@ def _recount(
     payload: Payload, committed: Broadcast[list[Content]], tags: tuple[str, ...], task: int, partition: Iterable[Any]
 ) -> Iterator[tuple[int, ...]]:
     """Count the records that the committed work items of a task give now; for ``mapPartitionsWithIndex``."""
-    fn, side_inputs = payload.load()
-    items = committed.value[task].items()
-    outputs = run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep)
-    numbers = {tag: number for number, tag in enumerate(tags, start=1)}
-    counts = [0] * (1 + len(tags))
-    with paced(side_inputs):
-        for output in outputs:
-            counts[numbers[output.tag] if isinstance(output, TaggedOutput) else 0] += 1
+    counts: dict[str | None, int] = dict.fromkeys((None, *tags), 0)
+    for tag, _ in replayed(payload, committed.value[task].items()):
+        counts[tag] += 1
     for _ in partition:  # read to the end, else Spark does not reuse the worker
-        yield tuple(counts)
+        yield tuple(counts.values())
 
 
 def _with(one: Pending, restriction: Any) -> Pending:
