@@ -117,9 +117,8 @@ class LiveRunner:
                 lanes = self.lanes or count_slots()  # not before: executors may start during the expansion
                 base = sc.parallelize(list(range(lanes)), lanes)
                 more_comes = expansion.left > 0
-                served = self._serve(
-                    sc, work, backlog, lanes, payload, call.display, limits=limits, more_comes=more_comes
-                )
+                coordinator = self._coordinator(work, backlog, lanes, limits=limits, more_comes=more_comes)
+                served = self._serve(sc, coordinator, payload, call.display)
             except BaseException:
                 expansion.cancel()
                 raise
@@ -147,9 +146,8 @@ class LiveRunner:
                 else:
                     backlog.push(item)
             lanes = self.lanes or slot_counter(sc)()
-            served = self._serve(
-                sc, work, backlog, lanes, payload, None, limits=limits, saved=saved, commit_seconds=commit_seconds
-            )
+            options = {"limits": limits, "saved": saved, "commit_seconds": commit_seconds}
+            served = self._serve(sc, self._coordinator(work, backlog, lanes, **options), payload, None)
             for item, due in later:
                 served.coordinator.delay(item, due)
             task = SaveLaneTask(payload, served.address, saving.targets, commit_seconds)
@@ -157,23 +155,18 @@ class LiveRunner:
         broadcasts.free(payload.broadcast)
         return report
 
-    def _serve(
-        self,
-        sc: SparkContext,
-        work: RunState,
-        backlog: WorkQueue,
-        lanes: int,
-        payload: Payload,
-        display: Display | None,
-        **options: Any,
-    ) -> ContainedRun:
-        """Deal the backlog out to the lanes, and serve them, on the server already at that address if there is one.
-
-        ``options`` are further ones of `Coordinator`.
-        """
+    def _coordinator(
+        self, work: RunState, backlog: WorkQueue, lanes: int, **options: Any
+    ) -> Callable[..., Coordinator]:
+        """Deal the backlog out to the lanes; return what makes their coordinator, with further ``options`` of it."""
         shares = deal(backlog, work.costs, lanes, cut=work.cut)
         options |= {"min_piece_seconds": self.min_piece_seconds, "patience_seconds": self.patience_seconds}
-        coordinator = partial(Coordinator, work, shares, **options)
+        return partial(Coordinator, work, shares, **options)
+
+    def _serve(
+        self, sc: SparkContext, coordinator: Callable[..., Coordinator], payload: Payload, display: Display | None
+    ) -> ContainedRun:
+        """Serve the lanes, on the server already at that address if there is one."""
         alive, watch = broadcasts.use_of(payload.broadcast), None if display is None else _Watch(display)
         bind, host = self._where(sc)
         first, last = self.port if isinstance(self.port, tuple) else (self.port, self.port)

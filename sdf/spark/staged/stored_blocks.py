@@ -75,19 +75,10 @@ class Receipt:
 
     @classmethod
     def failed(
-        cls,
-        stamp: Stamp,
-        tags: tuple[str, ...],
-        failure: Failure,
-        *,
-        began: float,
-        worker: str = "",
-        seconds: float = 0.0,
-        retries: int = 0,
+        cls, failure: Failure, stamp: Stamp, tags: tuple[str, ...], worker: str, began: float, seconds: float
     ) -> Receipt:
         """Return the receipt of an attempt that failed; ``tags`` are the declared ones."""
-        counts = (0,) * (1 + len(tags))
-        return cls(stamp, Outcome(0), counts, 0, worker, began, seconds, retries=retries, failure=failure)
+        return cls(stamp, Outcome(0), (0,) * (1 + len(tags)), 0, worker, began, seconds, failure=failure)
 
     def task_run(self, items: int) -> TaskRun:
         """Return for the report what the attempt did; ``items``: how many work items it was given."""

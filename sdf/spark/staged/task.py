@@ -87,9 +87,8 @@ class StageTask:
 
         def failed(failure: Failure) -> Receipt:
             seconds = time.monotonic() - began
-            return Receipt.failed(
-                stamp, self._outlet.tags, failure, worker=worker_name(), began=wall, seconds=seconds, retries=retries
-            )  # fmt: skip
+            receipt = Receipt.failed(failure, stamp, self._outlet.tags, worker_name(), wall, seconds)
+            return attrs.evolve(receipt, retries=retries)
 
         for given in attempts(run, self._quarantine, failed):
             if isinstance(given, Receipt) and self._receipts is not None:
