@@ -10,7 +10,7 @@ from typing import Any
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.numbers import as_number, is_number
-from sdf.reporting.progress import RunProgress
+from sdf.reporting.progress import RunProgress, is_terminal
 
 __all__ = ["Budget", "SpentError", "as_seconds", "as_shown"]
 
@@ -154,17 +154,10 @@ def as_shown(progress: Any, who: str) -> Callable[[RunProgress], Any] | None:
     if callable(progress):
         return progress  # type: ignore[no-any-return]
     if progress is None:
-        return _Line(who, _QUIET_SECONDS) if _is_terminal() else None
+        return _Line(who, _QUIET_SECONDS) if is_terminal(sys.stderr) else None
     if progress is not True:
         raise InvalidTypeError(f"{who} progress must be True, False, None or a function (got {show(progress)}).")
     return _Line(who, 0.0)
-
-
-def _is_terminal() -> bool:
-    try:
-        return sys.stderr.isatty()
-    except (AttributeError, ValueError, OSError):  # stderr may be None, closed, or replaced by any object
-        return False
 
 
 class _Line:
@@ -173,7 +166,7 @@ class _Line:
     def __init__(self, who: str, quiet_seconds: float) -> None:
         self._who = who
         self._quiet_seconds = quiet_seconds
-        self._end = "\r" if _is_terminal() else "\n"
+        self._end = "\r" if is_terminal(sys.stderr) else "\n"
 
     def __call__(self, progress: RunProgress) -> None:
         if progress.seconds < self._quiet_seconds:

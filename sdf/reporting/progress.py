@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["RunProgress", "StreamProgress"]
+__all__ = ["RunProgress", "StreamProgress", "is_terminal"]
 
 
 @attrs.frozen
@@ -78,3 +78,11 @@ class StreamProgress:
     behind_records: int | None = None
     behind_bytes: int | None = None
     late: int = 0
+
+
+def is_terminal(stream: Any) -> bool:
+    """Tell whether a stream is a terminal; it may be None, closed, or any object that a program put there."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError, OSError):
+        return False

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sdf.errors import InvalidTypeError, MissingExtraError, how_to_install, show
-from sdf.reporting.progress import RunProgress, StreamProgress
+from sdf.reporting.progress import RunProgress, StreamProgress, is_terminal
 
 __all__ = ["Display", "display"]
 
@@ -101,7 +101,7 @@ def display(progress: bool | Callable[[Any], Any] | None, who: str) -> Display |
         return Display(progress)
     if progress is not None and progress is not True:
         raise InvalidTypeError(f"{who} progress must be True, False, None or a function (got {show(progress)}).")
-    if progress is None and not (_is_terminal(sys.stderr) or _is_notebook()):
+    if progress is None and not (is_terminal(sys.stderr) or _is_notebook()):
         return None
     # tqdm.auto takes each program that has imported ipykernel for a notebook
     try:
@@ -116,14 +116,6 @@ def display(progress: bool | Callable[[Any], Any] | None, who: str) -> Display |
             f"(on the driver), or pass a function."
         ) from error
     return Display(_Bar(tqdm))
-
-
-def _is_terminal(stream: Any) -> bool:
-    """Tell whether a stream is a terminal; it may be None, closed, or any object that a program put there."""
-    try:
-        return bool(stream.isatty())
-    except (AttributeError, ValueError, OSError):
-        return False
 
 
 def _is_notebook() -> bool:
