@@ -33,7 +33,7 @@ from sdf.spark import serde
 from sdf.spark.call import Call
 from sdf.spark.connect.session import carried, interrupt
 from sdf.spark.connect.slots import FoundSlots, configured_slots
-from sdf.spark.connect.tasks import RESULT, ExpandTask, SegmentTask, results_of, unescaped
+from sdf.spark.connect.tasks import RESULT, ExpandTask, SegmentTask, unescaped
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import expanded
 from sdf.spark.jobs import Ended, arrived, explain, lost_task
@@ -136,7 +136,7 @@ class ConnectJobs:
                 self._spark.addTag(self._tag)  # of this thread
                 if not self._cancelled:
                     rows = self._spark.range(0, 1, 1, 1).mapInArrow(task, RESULT).collect()
-                    self._events.put(Ended(key, value=results_of(rows)))
+                    self._events.put(Ended(key, value=[bytes(row[0]) for row in rows]))
             except BaseException as error:  # of any kind: the waiting thread must get it
                 self._events.put(Ended(key, error=self._explained(error, what)))
 

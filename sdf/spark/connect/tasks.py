@@ -6,7 +6,7 @@ The row that comes in says nothing. What is to be done comes with the function.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from sdf.spark.expansion_job import Expand
 from sdf.spark.payload import Carried, Payload, described
 from sdf.spark.staged.task import StageTask
 
-__all__ = ["RESULT", "ExpandTask", "SegmentTask", "results_of", "unescaped"]
+__all__ = ["RESULT", "ExpandTask", "SegmentTask", "unescaped"]
 
 RESULT = "result binary"
 
@@ -85,8 +85,3 @@ def _row(data: bytes) -> Any:
     import pyarrow  # type: ignore[import-untyped]
 
     return pyarrow.RecordBatch.from_pydict({"result": [data]}, schema=pyarrow.schema([("result", pyarrow.binary())]))
-
-
-def results_of(rows: Sequence[Any]) -> list[bytes]:
-    """Return the bytes of collected rows; called on the driver."""
-    return [bytes(row[0]) for row in rows]
