@@ -12,7 +12,7 @@ import itertools
 import pickle
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing
 from typing import Any
 
 import attrs
@@ -90,14 +90,9 @@ class Pairs:
         """How many row groups there are."""
         return sum(number for _, number in self.files)
 
-    @contextmanager
-    def reader(self) -> Iterator[Reader]:
+    def reader(self) -> closing[Reader]:
         """Return a context manager for what reads row groups."""
-        reader = Reader(self)
-        try:
-            yield reader
-        finally:
-            reader.close()
+        return closing(Reader(self))
 
 
 class Reader:
@@ -120,11 +115,8 @@ class Reader:
 
     def last_key(self, number: int) -> Any:
         """Return the last key of a row group."""
-        return _keys(self._table(number, "key").slice(self._rows(number) - 1))[0]
-
-    def _rows(self, number: int) -> int:
-        file, inside = self._at(number)
-        return int(file.metadata.row_group(inside).num_rows)
+        table = self._table(number, "key")
+        return _keys(table.slice(table.num_rows - 1))[0]
 
     def _table(self, number: int, prefix: str | None) -> Any:
         file, inside = self._at(number)

@@ -39,6 +39,7 @@ _TOGETHER = 10_000  # elements
 _MOST_BYTES = 1 << 20  # Spark itself sends larger results another way (spark.task.maxDirectResultSize)
 
 
+@attrs.frozen(eq=False)
 class Expand:
     """Expands elements into pickled tuples of `Expanded`, for ``mapPartitions``; `expanded` reads them.
 
@@ -52,13 +53,10 @@ class Expand:
         in_tables: whether small elements are rows of tables.
     """
 
-    def __init__(
-        self, payload: Payload, *, unbounded: bool = False, kept: bool = False, in_tables: bool = True
-    ) -> None:
-        self._payload = payload
-        self._unbounded = unbounded
-        self._kept = kept
-        self._in_tables = in_tables
+    _payload: Payload
+    _unbounded: bool = False
+    _kept: bool = False
+    _in_tables: bool = True
 
     def __call__(self, elements: Iterable[Any]) -> Iterator[Any]:
         task_starts()

@@ -13,20 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-import attrs
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
-from sdf.model.dofn import DoFn
 from sdf.quarantine.failures import FAILED
-from sdf.quarantine.options import Quarantine
-from sdf.reporting.progress import RunProgress
 from sdf.sinks import ParquetFiles
-from sdf.spark.live.runner import LiveRunner
-from sdf.spark.save import save_sdf
-from sdf.spark.staged.runner import StagedRunner
+from sdf.sinks.sink import Sink
+from sdf.spark.saved_run import SaveSummary
 
 __all__ = ["run_on_frame"]
 
@@ -34,47 +29,43 @@ _FAILED = "element string, restriction string, error string, attempts int"
 
 
 def run_on_frame(
-    frame: Any,
-    fn: DoFn,
-    *,
+    spark: Any,
+    name: str,
     schema: Any,
     staging: Any,
-    element: Callable[[Any], Any] | None,
-    runner: StagedRunner | LiveRunner | None,
-    side_inputs: Mapping[str, Any] | None,
     tags: tuple[str, ...],
-    quarantine: Quarantine | None,
-    progress: bool | Callable[[RunProgress], Any] | None,
+    save: Callable[[Mapping[str, Sink]], SaveSummary],
+    *,
+    sets_aside: bool,
 ) -> dict[str, Any]:
     """Run a DoFn over the rows of a DataFrame; return a DataFrame per output, each with a ``report``.
 
     With quarantine the blocks that were set aside are one of them, with `_FAILED` as its schema: elements and
     restrictions may be of types that Spark has no column for.
 
+    Args:
+        spark: the session of the DataFrame.
+        name: the name of the DoFn.
+        schema, staging: as for `run_sdf`.
+        tags: the declared tags.
+        save: runs the DoFn as a saved run, given a sink for each output.
+        sets_aside: whether it is a run with quarantine.
+
     Raises:
         InvalidTypeError, InvalidValueError: for a schema or a place that is missing or wrong.
     """
-    spark = frame.sparkSession
     names = ("main", *tags)
-    schemas = {name: _as_struct(spark, one) for name, one in _by_output(schema, names).items()}
+    schemas = {output: _as_struct(spark, one) for output, one in _by_output(schema, names).items()}
     if not isinstance(staging, (str, os.PathLike)) or not os.fspath(staging):
         raise InvalidTypeError(
             f"run_sdf() over a DataFrame needs staging=, a directory or URL that this client, the executors and Spark "
             f"can reach (got {show(staging)}). The results are staged there, and the DataFrame reads them."
         )
-    place = f"{_root(os.fspath(staging))}/{type(fn).__name__}-{uuid.uuid4().hex}"
+    place = f"{_root(os.fspath(staging))}/{name}-{uuid.uuid4().hex}"
     places = {"main": f"{place}/main", **{tag: f"{place}/tag-{quote(tag, safe='')}" for tag in tags}}
-    sinks = {name: ParquetFiles(places[name], schema=_arrow(one)) for name, one in schemas.items()}
-    options: dict[str, Any] = {}
-    if quarantine is not None:
-        options = {"on_failure": "quarantine", **attrs.asdict(quarantine)}
-    summary = save_sdf(
-        frame, fn, sinks, runner=runner, side_inputs=side_inputs, element=element, progress=progress, **options
-    )
-    found: dict[str, Any] = {}
-    for name in names:
-        found[name] = spark.read.schema(schemas[name]).parquet(_for_spark(places[name]))
-    if quarantine is not None:
+    summary = save({output: ParquetFiles(places[output], schema=_arrow(one)) for output, one in schemas.items()})
+    found = {output: spark.read.schema(one).parquet(_for_spark(places[output])) for output, one in schemas.items()}
+    if sets_aside:
         rows = [(show(one.element), show(one.restriction), one.error, one.attempts) for one in summary.failures]
         found[FAILED] = spark.createDataFrame(rows, _FAILED)
     for outputs in found.values():

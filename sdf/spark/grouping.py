@@ -197,19 +197,14 @@ def _salt(repeated: frozenset[int], partition: int, pairs: Iterable[Any]) -> Ite
         yield (key, salt), data
 
 
+@attrs.define
 class _Place:
     """Tells the file of a key with its salt."""
 
-    def __init__(self, cuts: list[Salted]) -> None:
-        self._cuts = cuts
+    _cuts: list[Salted]
 
     def __call__(self, salted: Salted) -> int:
         return bisect_right(self._cuts, salted)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Place) and self._cuts == other._cuts
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def _write(

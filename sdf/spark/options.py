@@ -56,26 +56,18 @@ def _meant(name: str, names: list[str]) -> str:
 
 def positive(default: float | None) -> Any:
     """Return a field for a positive, finite number; None is valid if it is the default."""
-    return _field(default, as_number, _is_positive)
+    return _field(default, as_number, lambda value: is_number(value) and 0 < value < math.inf, "a positive number")
 
 
 def count(default: int | None) -> Any:
     """Return a field for an integer >= 1; None is valid if it is the default."""
-    return _field(default, as_integer, _is_count)
+    return _field(default, as_integer, lambda value: is_integer(value) and value >= 1, "an integer >= 1")
 
 
-def _field(default: Any, converter: Any, validator: Any) -> Any:
-    checked = attrs.validators.optional(validator) if default is None else validator
-    return attrs.field(default=default, converter=converter, validator=checked)
+def _field(default: Any, converter: Any, fits: Callable[[Any], bool], what: str) -> Any:
+    def check(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if not fits(value) and not (value is None and default is None):
+            who = type(instance).__name__
+            raise InvalidValueError(f"{who} {attribute.name} must be {what} (got {show(value)}).")
 
-
-def _is_positive(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not is_number(value) or not 0 < value < math.inf:
-        who = type(instance).__name__
-        raise InvalidValueError(f"{who} {attribute.name} must be a positive number (got {show(value)}).")
-
-
-def _is_count(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not is_integer(value) or value < 1:
-        who = type(instance).__name__
-        raise InvalidValueError(f"{who} {attribute.name} must be an integer >= 1 (got {show(value)}).")
+    return attrs.field(default=default, converter=converter, validator=check)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
-
-from pyspark import RDD
+from functools import partial
+from typing import Any
 
 from sdf.errors import InvalidTypeError, show
 from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.quarantine.options import check_quarantine
 from sdf.reporting.progress import RunProgress
+from sdf.spark.call import Call
 from sdf.spark.display import display
 from sdf.spark.elements import is_dataframe
 from sdf.spark.frames import run_on_frame
@@ -19,6 +19,7 @@ from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.row_elements import as_elements, collected
 from sdf.spark.runners import check_runner
+from sdf.spark.save import save_sdf
 from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["run_sdf"]
@@ -90,30 +91,18 @@ def run_sdf(
     quarantine = check_quarantine(on_failure, max_failures, block_seconds, "run_sdf()", tags=names)
     check_runner(runner, elements, "run_sdf()", quarantine)
     if is_dataframe(rdd):
-        outputs = run_on_frame(
-            rdd,
-            fn,
-            schema=schema,
-            staging=staging,
-            element=element,
-            runner=runner,
-            side_inputs=side_inputs,
-            tags=names,
-            quarantine=quarantine,
-            progress=progress,
-        )
+        save = partial(save_sdf, rdd, fn, runner=runner, side_inputs=side_inputs, element=element, progress=progress)
+        save = partial(save, on_failure=on_failure, max_failures=max_failures, block_seconds=block_seconds)
+        sets_aside, name = quarantine is not None, type(fn).__name__
+        outputs = run_on_frame(rdd.sparkSession, name, schema, staging, names, save, sets_aside=sets_aside)
         return outputs if len(outputs) > 1 else outputs["main"]
     for name, given in {"schema": schema, "staging": staging}.items():
         if given is not None:
             raise InvalidTypeError(f"run_sdf() {name}= is for a DataFrame of elements (got {show(given)} and an RDD).")
     values = {name: collected(value) for name, value in (side_inputs or {}).items()}
-    shown = display(progress, "run_sdf()")
+    call = Call(elements, fn, values, display(progress, "run_sdf()"), quarantine)
     try:
-        if isinstance(runner, LiveRunner):
-            outputs = runner.run(cast("RDD[Any]", elements), fn, values, names, shown)
-        else:
-            runner = runner or StagedRunner()
-            outputs = runner.run(cast("RDD[Any]", elements), fn, values, names, shown, quarantine)
+        outputs = (runner or StagedRunner()).run(call, names)
     except Exception as error:
         raise unwound(error) from error.__cause__
     return outputs if len(outputs) > 1 else outputs["main"]

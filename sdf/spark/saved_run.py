@@ -23,7 +23,8 @@ from sdf.saving.outputs import checkpoint_of
 from sdf.saving.run_log import RunLog
 from sdf.saving.saving import Saving
 from sdf.sinks.sink import Sink
-from sdf.spark.connect.run import save_on_connect
+from sdf.spark.call import Call
+from sdf.spark.connect.jobs import save_on_connect
 from sdf.spark.display import display
 from sdf.spark.identity import identity_of
 from sdf.spark.live.runner import LiveRunner
@@ -104,6 +105,7 @@ def run_saved(
     shown = display(progress, who)
     storage = checkpoint_of(checkpoint, sinks, who)
     values = {name: collected(value) for name, value in (side_inputs or {}).items()}
+    call = Call(elements, fn, values, shown, quarantine)
     identity = identity_of(fn, values, sinks)
     if retry:  # the DoFn was mended, so that its fields and the side inputs may differ
         identity = {name: identity[name] for name in ("the DoFn", "the sinks")}
@@ -122,11 +124,11 @@ def run_saved(
 
     def run() -> RunReport:
         if isinstance(runner, LiveRunner):
-            return runner.save(elements, fn, values, saving, shown)
+            return runner.save(call, saving)
         staged = runner or StagedRunner()
         if isinstance(elements, ConnectElements):
-            return save_on_connect(staged, elements, fn, values, saving, shown, quarantine)
-        return staged.save(elements, fn, values, saving, shown, quarantine)
+            return save_on_connect(staged, call, saving)
+        return staged.save(call, saving)
 
     try:
         begun = saving.history.expanded is not None
@@ -136,7 +138,7 @@ def run_saved(
     finally:
         saving.close()
     summary = _summary_of(saving, report, time.monotonic() - began)
-    log.info("%s: %s; the log took %.2f s", type(fn).__name__, summary, saving.log_seconds)
+    log.info("%s: %s; the log took %.2f s", call.name, summary, saving.log_seconds)
     return summary
 
 

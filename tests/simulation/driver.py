@@ -14,6 +14,7 @@ from sdf.saving.saving import Saving
 from sdf.scheduling.factoring import deal
 from sdf.scheduling.run_state import RunState
 from sdf.scheduling.work_queue import WorkQueue
+from sdf.spark.call import Call
 from sdf.spark.staged.receipts import given_up
 from simulation.executor import Task
 from simulation.faults import LANE_STEP, RECEIPT, STAGE_STEP, Fault
@@ -287,9 +288,7 @@ class StagesDriver:
         self._receipts, self._arrives = [], False
         self._stages = {}  # by number, until it is given up: its tasks, and the numbers of those without a receipt
         quarantine = Quarantine(MOST_FAILURES, HANG_SECONDS) if world.plan.quarantine else None
-        self.run = StagedRunner().staged(
-            self, world.plan.elements, world.fn, None, saving=saving, quarantine=quarantine
-        )
+        self.run = StagedRunner().staged(self, Call(world.plan.elements, world.fn, {}, None, quarantine), saving)
 
     def save(self):
         """Run until all work is committed."""

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from sdf.spark.acknowledge import acknowledge
+from sdf.spark.task_start import acknowledge
 
 
 @pytest.mark.parametrize("timeout_seconds", [None, 5.0])

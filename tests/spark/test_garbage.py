@@ -11,7 +11,7 @@ from sdf import run_sdf
 
 TWICE = """
 import gc
-from sdf.spark.garbage import freeze_once
+from sdf.spark.task_start import freeze_once
 assert gc.get_freeze_count() == 0
 freeze_once()
 frozen = gc.get_freeze_count()

@@ -1,4 +1,4 @@
-"""ConnectJobs: the jobs of a saved run on Spark Connect; each task of a stage is a DataFrame job of its own.
+"""A saved run of StagedRunner on Spark Connect; each task of a stage is a DataFrame job of its own.
 
 Spark Connect gives the rows of a job in the order of its partitions, and none if one task fails. In one job per stage
 the receipts would wait for each other. A job takes about 0.2 s before its task begins; jobs start side by side.
@@ -13,29 +13,38 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import attrs
+from pyspark import Broadcast
 from pyspark.errors import PySparkException
 
-from sdf.errors import StageError
+from sdf.errors import InvalidValueError, StageError
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
+from sdf.limits.rate_limit import limits_of, shared
 from sdf.quarantine.options import Quarantine
+from sdf.reporting.run_report import RunReport
+from sdf.saving.saving import Saving
 from sdf.saving.segments import Targets
 from sdf.spark import serde
-from sdf.spark.connect.session import carried
+from sdf.spark.call import Call
+from sdf.spark.connect.session import carried, interrupt
 from sdf.spark.connect.slots import FoundSlots, configured_slots
-from sdf.spark.connect.tasks import RESULT, ExpandTask, SegmentTask, results_of, unescaped
+from sdf.spark.connect.tasks import RESULT, ExpandTask, SegmentTask, unescaped
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import expanded
 from sdf.spark.jobs import Ended, arrived, explain, lost_task
-from sdf.spark.payload import Payload
+from sdf.spark.payload import Payload, pickled_payload
+from sdf.spark.staged.outlets import Saved
 from sdf.spark.staged.receipts import given_up
+from sdf.spark.staged.runner import StagedRunner
 from sdf.spark.staged.stored_blocks import Receipt
+from sdf.spark.staged.task import StageTask
 
-__all__ = ["ConnectJobs"]
+__all__ = ["save_on_connect"]
 
 _ELEMENTS_PER_TASK = 10_000
 _UNREACHABLE = re.compile(r"<\w+ of RPC that terminated with:\s+status = StatusCode\.UNAVAILABLE")  # not a user's error
@@ -50,8 +59,9 @@ class _Task:
     submitted: float
 
 
+@attrs.define(eq=False, slots=False)
 class ConnectJobs:
-    """See the module's docstring. Call `close` at the end.
+    """The jobs of a run, as `Stages` has them. Call `close` at the end.
 
     Args:
         spark: the session.
@@ -60,31 +70,27 @@ class ConnectJobs:
         targets: the sinks.
         tag: the tag of the jobs.
         quarantine: its options; None for a run without.
+
+    Attributes:
+        unexpanded: how many parts of the elements are not expanded yet: none after `start_expanding`.
     """
 
-    def __init__(
-        self,
-        spark: Any,
-        payload: Payload,
-        name: str,
-        targets: Targets,
-        tag: str,
-        *,
-        quarantine: Quarantine | None = None,
-    ) -> None:
-        self._quarantine = quarantine
-        self._spark = spark
-        self._payload = payload
-        self._name = name
-        self._targets = targets
-        self._tag = tag
-        self._warn = WarnsOnce(name)
+    unexpanded = 0
+    _spark: Any
+    _payload: Payload
+    _name: str
+    _targets: Targets
+    _tag: str
+    _quarantine: Quarantine | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self._warn = WarnsOnce(self._name)
         self._events: queue.SimpleQueue[Ended] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._cancelled = False
         self._expanded: Iterator[Expanded] = iter(())
         self._gone = False  # the server
-        self._configured = configured_slots(spark)
+        self._configured = configured_slots(self._spark)
         self._found = FoundSlots(time.monotonic)
 
     def count_slots(self) -> int:
@@ -110,11 +116,6 @@ class ConnectJobs:
         """Expand elements; see `Stages`. Here all of them are waited for."""
         self._expanded = self.expand(elements)
 
-    @property
-    def unexpanded(self) -> int:
-        """How many parts of the elements are not expanded yet: none after `start_expanding`."""
-        return 0
-
     def take_expanded(self) -> Iterator[Expanded]:
         """Return the elements that were expanded since the last call."""
         return self._expanded
@@ -123,11 +124,11 @@ class ConnectJobs:
         self, number: int, bundles: Sequence[tuple[tuple[WorkItem, ...], float]], *, min_piece_seconds: float
     ) -> None:
         """Start the tasks of a stage; see `Stages`. There are no stored blocks: the sinks hold the records."""
+        save = StageTask(self._payload, number, Saved(self._targets), min_piece_seconds, quarantine=self._quarantine)
         for task, bundle in enumerate(bundles):
             sent = carried(self._spark, serde.dumps(bundle, f"the work items of {self._name}"))
             key = _Task(number, task, time.monotonic())
-            run = SegmentTask(self._payload, number, task, self._targets, min_piece_seconds, sent, self._quarantine)
-            self._start(key, f"{self._name}: stage {number}, task {task}", run)
+            self._start(key, f"{self._name}: stage {number}, task {task}", SegmentTask(save, task, sent))
 
     def _start(self, key: Any, what: str, task: ExpandTask | SegmentTask) -> None:
         def run() -> None:
@@ -135,7 +136,7 @@ class ConnectJobs:
                 self._spark.addTag(self._tag)  # of this thread
                 if not self._cancelled:
                     rows = self._spark.range(0, 1, 1, 1).mapInArrow(task, RESULT).collect()
-                    self._events.put(Ended(key, value=results_of(rows)))
+                    self._events.put(Ended(key, value=[bytes(row[0]) for row in rows]))
             except BaseException as error:  # of any kind: the waiting thread must get it
                 self._events.put(Ended(key, error=self._explained(error, what)))
 
@@ -186,3 +187,28 @@ class ConnectJobs:
 
     def close(self) -> None:
         """Nothing is left to free."""
+
+
+def save_on_connect(runner: StagedRunner, call: Call, saving: Saving) -> RunReport:
+    """Run all that is not committed yet, and write its records to the sinks; see `StagedRunner.save`."""
+    spark = call.elements.spark
+    for orphans in saving.history.operations:
+        interrupt(spark, *orphans)
+    tag = f"sdf-{uuid.uuid4().hex}"
+    saving.note_operations(spark.session_id, spark.client._user_id or "", tag)
+    sent = carried(spark, pickled_payload(call.fn, _shared(call.side_inputs, runner, spark)))
+    payload = Payload(uuid.uuid4().hex, cast("Broadcast[bytes]", sent))
+    jobs = ConnectJobs(spark, payload, call.name, saving.targets, tag, quarantine=call.quarantine)
+    return runner.staged(jobs, attrs.evolve(call, elements=call.elements.collect()), saving).run_stages()
+
+
+def _shared(side_inputs: Mapping[str, Any], runner: StagedRunner, spark: Any) -> dict[str, Any]:
+    """Return side inputs whose rate limits are for one of the tasks that run at once; Spark may run each task twice."""
+    limits = limits_of(side_inputs)
+    if limits and runner.max_tasks is None:
+        raise InvalidValueError(
+            f"StagedRunner needs max_tasks for {limits[0]!r}: each task has an equal share of it, and Spark Connect "
+            f"does not tell how many can run at once. slots= is no bound: a task may wait for a slot. Set max_tasks."
+        )
+    copies = 2 if limits and spark.conf.get("spark.speculation", "false") == "true" else 1
+    return shared(side_inputs, (runner.max_tasks or 1) * copies, "StagedRunner")

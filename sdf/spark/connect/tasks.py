@@ -5,25 +5,21 @@ The row that comes in says nothing. What is to be done comes with the function.
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import attrs
 
 from sdf.errors import SdfError
-from sdf.quarantine.options import Quarantine
-from sdf.saving.segments import Targets
 from sdf.spark import serde
 from sdf.spark.connect.session import SentFile
 from sdf.spark.expansion_job import Expand
-from sdf.spark.payload import Carried, Payload
-from sdf.spark.staged.outlets import Saved
+from sdf.spark.payload import Carried, Payload, described
 from sdf.spark.staged.task import StageTask
 
-__all__ = ["RESULT", "ExpandTask", "SegmentTask", "results_of", "unescaped"]
+__all__ = ["RESULT", "ExpandTask", "SegmentTask", "unescaped"]
 
 RESULT = "result binary"
 
@@ -49,28 +45,19 @@ class SegmentTask:
     """Runs one task of a stage of a saved run; its one row is the pickled receipt.
 
     Attributes:
-        payload: the run's DoFn.
-        stage, task: numbers of the stage, and of the task in it.
-        targets: the sinks.
-        min_piece_seconds: when the budget is spent, give back the remaining work only if it takes longer than this.
+        save: runs the tasks of the stage.
+        task: number of the task.
         bundle: the work items and the budget in seconds, pickled.
-        quarantine: its options; None for a run without.
     """
 
-    payload: Payload
-    stage: int
+    save: StageTask
     task: int
-    targets: Targets
-    min_piece_seconds: float
     bundle: Carried | SentFile
-    quarantine: Quarantine | None = None
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[Any]:
         deque(rows, maxlen=0)  # read to the end
-        outlet = Saved(self.targets)
-        save = StageTask(self.payload, self.stage, outlet, self.min_piece_seconds, quarantine=self.quarantine)
         with _telling():
-            (receipt,) = save(self.task, [serde.loads(self.bundle.value)])
+            (receipt,) = self.save(self.task, [serde.loads(self.bundle.value)])
         yield _row(serde.dumps(receipt, "a receipt"))
 
 
@@ -85,9 +72,7 @@ def _telling() -> Iterator[None]:
     try:
         yield
     except SdfError as error:
-        trace = "" if error.__cause__ is None else "".join(traceback.format_exception(error.__cause__))
-        told = f"{error}\n{trace}" if trace else str(error)
-        escaped = told.replace("\\", r"\\").encode("ascii", "backslashreplace").decode()
+        escaped = described(error).replace("\\", r"\\").encode("ascii", "backslashreplace").decode()
         raise type(error)(escaped) from error.__cause__
 
 
@@ -100,8 +85,3 @@ def _row(data: bytes) -> Any:
     import pyarrow  # type: ignore[import-untyped]
 
     return pyarrow.RecordBatch.from_pydict({"result": [data]}, schema=pyarrow.schema([("result", pyarrow.binary())]))
-
-
-def results_of(rows: Sequence[Any]) -> list[bytes]:
-    """Return the bytes of collected rows; called on the driver."""
-    return [bytes(row[0]) for row in rows]

@@ -20,7 +20,7 @@ from typing import TypeVar
 import attrs
 
 from sdf import errors
-from sdf.errors import LedgerError, SdfError
+from sdf.errors import LedgerError, SdfError, text_of
 from sdf.execution.expansion import Expanded
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import Fail, FromLane, Hello, ToLane
@@ -178,12 +178,9 @@ class ContainedRun:
 
 def _explained(name: str, error: BaseException, *, expanding: bool = False) -> SdfError:
     """Return the error to send to the attempts: a class of `sdf.errors` made from one text of bounded length."""
-    try:
-        text = str(error)
-        if isinstance(error.__cause__, WorkerTraceback):
-            text += f"\n{error.__cause__}"  # the cause itself is not sent
-    except Exception as failure:
-        text = f"<a message that cannot be shown, {type(failure).__name__}>"
+    text = text_of(error)
+    if isinstance(error.__cause__, WorkerTraceback):
+        text += f"\n{error.__cause__}"  # the cause itself is not sent
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[: _MOST_CHARACTERS // 2]} ... {text[-_MOST_CHARACTERS // 2 :]}"
     if isinstance(error, RaisedError):  # by the attempts, not on the driver

@@ -6,7 +6,6 @@ of a generator and one of a counter in C. With tags, a second generator picks th
 
 from __future__ import annotations
 
-import os
 import selectors
 import socket
 import threading
@@ -31,7 +30,7 @@ from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.spark import serde
 from sdf.spark.live.preemption import told_to_end
 from sdf.spark.payload import Payload, described, marked
-from sdf.spark.task_start import task_starts
+from sdf.spark.task_start import task_starts, worker_name
 
 __all__ = ["Address", "LaneTask", "SaveLaneTask"]
 
@@ -176,14 +175,8 @@ def _connected(
 def _hello(number: int) -> Hello:
     context = TaskContext.get()
     assert context is not None
-    return Hello(
-        number,
-        f"{socket.gethostname()}/{os.getpid()}",
-        time.time(),
-        context.stageId(),
-        context.attemptNumber(),
-        context.taskAttemptId(),
-    )
+    task = context.stageId(), context.attemptNumber(), context.taskAttemptId()
+    return Hello(number, worker_name(), time.time(), *task)
 
 
 def _next(lane: Lane) -> Running | Waiting | None:

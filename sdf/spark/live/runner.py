@@ -15,7 +15,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -23,9 +24,8 @@ from pyspark import RDD, SparkContext
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.lanes.coordinator import Coordinator
-from sdf.lanes.messages import SegmentDone, ToLane
+from sdf.lanes.messages import SegmentDone
 from sdf.limits.rate_limit import limits_of
-from sdf.model.dofn import DoFn
 from sdf.numbers import as_integer, is_integer
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
@@ -35,6 +35,7 @@ from sdf.scheduling.run_state import RunState, enter
 from sdf.scheduling.work_queue import WorkQueue
 from sdf.spark import broadcasts, serde
 from sdf.spark.actions import InterruptiblePipelinedRDD
+from sdf.spark.call import Call
 from sdf.spark.display import Display
 from sdf.spark.jobs import slot_counter
 from sdf.spark.live.contained_run import ContainedRun
@@ -104,26 +105,20 @@ class LiveRunner:
     min_piece_seconds: float = positive(0.05)
     patience_seconds: float = positive(60.0)
 
-    def run(
-        self,
-        rdd: RDD[Any],
-        fn: DoFn,
-        side_inputs: Mapping[str, Any],
-        tags: tuple[str, ...],
-        display: Display | None,
-    ) -> dict[str, RDD[Any]]:
+    def run(self, call: Call, tags: tuple[str, ...]) -> dict[str, RDD[Any]]:
         """Expand the elements now and return one lazy RDD per output, each with its ``report``. Called by `run_sdf`."""
-        sc, work = rdd.context, RunState(fn)
-        with sending(sc, fn, side_inputs) as payload:
-            backlog, limits = WorkQueue(work.costs), limits_of(side_inputs)
+        sc, work = call.elements.context, RunState(call.fn)
+        with sending(sc, call.fn, call.side_inputs) as payload:
+            backlog, limits = WorkQueue(work.costs), limits_of(call.side_inputs)
             count_slots = slot_counter(sc)
-            expansion = Expansion(rdd, payload, work.name)
+            expansion = Expansion(call.elements, payload, work.name)
             try:
                 enter(work, backlog, expansion.first(count_slots))
                 lanes = self.lanes or count_slots()  # not before: executors may start during the expansion
                 base = sc.parallelize(list(range(lanes)), lanes)
                 more_comes = expansion.left > 0
-                served = self._serve(sc, work, backlog, lanes, payload, display, limits=limits, more_comes=more_comes)
+                coordinator = self._coordinator(work, backlog, lanes, limits=limits, more_comes=more_comes)
+                served = self._serve(sc, coordinator, payload, call.display)
             except BaseException:
                 expansion.cancel()
                 raise
@@ -134,66 +129,44 @@ class LiveRunner:
                 for tag, name in enumerate(("main", *tags))
             }
 
-    def save(
-        self,
-        rdd: RDD[Any],
-        fn: DoFn,
-        side_inputs: Mapping[str, Any],
-        saving: Saving,
-        display: Display | None,
-    ) -> RunReport:
+    def save(self, call: Call, saving: Saving) -> RunReport:
         """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
-        sc, work, commit_seconds = rdd.context, RunState(fn), saving.commit_seconds
+        sc, work, commit_seconds = call.elements.context, RunState(call.fn), saving.commit_seconds
 
         def saved(item_ids: list[int], done: SegmentDone) -> None:
             saving.commit(item_ids, done.messages, done.records, done.seconds)
 
-        with sending(sc, fn, side_inputs) as payload:
-            backlog, later, limits = WorkQueue(work.costs), [], limits_of(side_inputs)
+        with sending(sc, call.fn, call.side_inputs) as payload:
+            backlog, later, limits = WorkQueue(work.costs), [], limits_of(call.side_inputs)
             for item, delay_seconds in saving.begin(
-                work, lambda: Expansion(rdd, payload, work.name, kept=True).whole()
+                work, lambda: Expansion(call.elements, payload, work.name, kept=True).whole()
             ):
                 if delay_seconds > 0:
                     later.append((item, time.monotonic() + delay_seconds))
                 else:
                     backlog.push(item)
             lanes = self.lanes or slot_counter(sc)()
-            served = self._serve(
-                sc, work, backlog, lanes, payload, None, limits=limits, saved=saved, commit_seconds=commit_seconds
-            )
+            options = {"limits": limits, "saved": saved, "commit_seconds": commit_seconds}
+            served = self._serve(sc, self._coordinator(work, backlog, lanes, **options), payload, None)
             for item, due in later:
                 served.coordinator.delay(item, due)
             task = SaveLaneTask(payload, served.address, saving.targets, commit_seconds)
-            report = Rounds(sc, task, lanes, self.lanes is None, work, served, saving, payload, display).run()
+            report = Rounds(sc, task, lanes, self.lanes is None, work, served, saving, payload, call.display).run()
         broadcasts.free(payload.broadcast)
         return report
 
-    def _serve(
-        self,
-        sc: SparkContext,
-        work: RunState,
-        backlog: WorkQueue,
-        lanes: int,
-        payload: Payload,
-        display: Display | None,
-        **options: Any,
-    ) -> ContainedRun:
-        """Deal the backlog out to the lanes, and serve them, on the server already at that address if there is one.
-
-        ``options`` are further ones of `Coordinator`.
-        """
+    def _coordinator(
+        self, work: RunState, backlog: WorkQueue, lanes: int, **options: Any
+    ) -> Callable[..., Coordinator]:
+        """Deal the backlog out to the lanes; return what makes their coordinator, with further ``options`` of it."""
         shares = deal(backlog, work.costs, lanes, cut=work.cut)
+        options |= {"min_piece_seconds": self.min_piece_seconds, "patience_seconds": self.patience_seconds}
+        return partial(Coordinator, work, shares, **options)
 
-        def coordinator(send: Callable[[Hashable, ToLane], None]) -> Coordinator:
-            return Coordinator(
-                work,
-                shares,
-                send=send,
-                min_piece_seconds=self.min_piece_seconds,
-                patience_seconds=self.patience_seconds,
-                **options,
-            )
-
+    def _serve(
+        self, sc: SparkContext, coordinator: Callable[..., Coordinator], payload: Payload, display: Display | None
+    ) -> ContainedRun:
+        """Serve the lanes, on the server already at that address if there is one."""
         alive, watch = broadcasts.use_of(payload.broadcast), None if display is None else _Watch(display)
         bind, host = self._where(sc)
         first, last = self.port if isinstance(self.port, tuple) else (self.port, self.port)

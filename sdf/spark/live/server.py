@@ -103,14 +103,14 @@ class Server:
 
     def open(
         self,
-        coordinator: Callable[[Callable[[Hashable, ToLane], None]], Coordinator],
+        coordinator: Callable[..., Coordinator],
         alive: Callable[[], bool],
         watch: Callable[[Coordinator, float], None] | None = None,
     ) -> ContainedRun | None:
         """Serve a run; call this from any thread.
 
         Args:
-            coordinator: makes the run's coordinator, given the function that sends a message.
+            coordinator: makes the run's coordinator, given ``send``, the function that sends a message.
             alive: called now and then in the server's thread; once it returns False the server forgets the run.
             watch: called often with the coordinator and monotonic seconds, to show progress; or None.
 
@@ -118,7 +118,7 @@ class Server:
             The run; None if the server has closed, as no runs were left.
         """
         address = Address(*self._where, secrets.token_bytes(RUN_BYTES), secrets.token_bytes(32))
-        run = ContainedRun(address, coordinator(self._send), self._send, alive, watch)
+        run = ContainedRun(address, coordinator(send=self._send), self._send, alive, watch)
         with self._lock:
             if self._closed:
                 return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from itertools import count
 from typing import Any
 
@@ -16,6 +16,7 @@ from pyspark.sql.types import ArrayType, DoubleType, FloatType, StringType, Stru
 
 from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, show
 from sdf.model.dofn import TaggedOutput
+from sdf.sinks.columns import names_of
 from sdf.spark.source.texts import Texts
 
 __all__ = ["ArrowRows"]
@@ -153,12 +154,8 @@ class ArrowRows:
             if len(record) != len(self._columns):
                 raise self._misfit(record, f"it has {len(record)} values")
             return tuple(record)
-        if attrs.has(type(record)):
-            names = [field.name for field in attrs.fields(type(record))]
-            return self._by_name(record, names, lambda name: getattr(record, name, None))
-        if is_dataclass(record):
-            names = [field.name for field in fields(record)]
-            return self._by_name(record, names, lambda name: getattr(record, name, None))
+        if attrs.has(type(record)) or is_dataclass(record):
+            return self._by_name(record, names_of(record), lambda name: getattr(record, name, None))
         if len(self._columns) != 1:
             raise self._misfit(record, "it is one value")
         return (record,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -16,7 +16,7 @@ from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.scheduling.commit_interval import budget_of_retry
 from sdf.spark.staged.stored_blocks import batches
 
-__all__ = ["Given", "Outlet", "Saved", "Stored"]
+__all__ = ["Given", "Saved", "Stored"]
 
 
 @attrs.frozen
@@ -34,21 +34,6 @@ class Given:
     messages: tuple[Any, ...] = ()
 
 
-class Outlet(Protocol):
-    """Where the records go."""
-
-    tags: tuple[str, ...]
-    stores: bool  # whether the task leaves a block, which its stamp begins
-
-    def budget_seconds(self, budget_seconds: float, retries: int) -> float:
-        """Return the budget of an attempt; ``retries`` attempts came before it."""
-
-    def give(
-        self, bundle: Bundle, fn: DoFn, side_inputs: Mapping[str, Any], timekeeper: Timekeeper
-    ) -> Generator[Any, None, Given]:
-        """Run the bundle; yield what goes into the block."""
-
-
 class Stored:
     """Records are stored, in batches.
 
@@ -57,18 +42,20 @@ class Stored:
         most: a number of records, and a number of bytes. A task that has given either has spent its budget.
     """
 
-    stores = True
+    stores = True  # the task leaves a block, which its stamp begins
 
     def __init__(self, tags: tuple[str, ...], most: tuple[float, float] = (math.inf, math.inf)) -> None:
         self.tags = tags
         self._most = most
 
     def budget_seconds(self, budget_seconds: float, retries: int) -> float:
+        """Return the budget of an attempt; ``retries`` attempts came before it."""
         return budget_seconds
 
     def give(
         self, bundle: Bundle, fn: DoFn, side_inputs: Mapping[str, Any], timekeeper: Timekeeper
     ) -> Generator[Any, None, Given]:
+        """Run the bundle; yield what goes into the block."""
         counts, size = [0] * (1 + len(self.tags)), 0
         for batch in batches(bundle.outputs(), self.tags, counts, type(fn).__name__):
             size += len(batch[1])
@@ -88,11 +75,13 @@ class Saved:
         self._targets = targets
 
     def budget_seconds(self, budget_seconds: float, retries: int) -> float:
+        """See `Stored.budget_seconds`."""
         return budget_of_retry(budget_seconds, retries)
 
     def give(
         self, bundle: Bundle, fn: DoFn, side_inputs: Mapping[str, Any], timekeeper: Timekeeper
     ) -> Generator[Any, None, Given]:
+        """Run the bundle; nothing goes into a block."""
         yield from ()
         try:
             messages, counts = write_segment(bundle.outputs(), self._targets, type(fn).__name__)

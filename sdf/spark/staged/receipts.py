@@ -45,5 +45,5 @@ def given_up(
     receipts = []
     for task in sorted(tasks, key=lambda task: task != lost):  # as long as others are in flight, it had company
         failure = Failure(None, KILLED if task == lost else WITHDRAWN, said)
-        receipts.append(Receipt.failed(Stamp(run_id, stage, task, -1), tags, failure, began=began))
+        receipts.append(Receipt.failed(failure, Stamp(run_id, stage, task, -1), tags, "", began, 0.0))
     return receipts

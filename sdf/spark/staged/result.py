@@ -8,13 +8,13 @@ from typing import Any
 
 from pyspark import RDD, SparkContext
 
-from sdf.execution.work_items import WorkItem
-from sdf.quarantine.failures import FAILED, FailedBlock
+from sdf.quarantine.failures import FAILED
 from sdf.reporting.run_report import RunReport
 from sdf.spark import broadcasts
 from sdf.spark.actions import InterruptiblePipelinedRDD
 from sdf.spark.payload import Payload
 from sdf.spark.staged.contents import Content
+from sdf.spark.staged.run import StagedRun
 from sdf.spark.staged.stored_blocks import Receipt
 from sdf.spark.staged.task import ReadCommitted
 
@@ -26,15 +26,7 @@ _PARTITION_BYTES = 64 << 20  # more partitions, if their mean would be larger th
 
 
 def results(
-    sc: SparkContext,
-    payload: Payload,
-    tags: tuple[str, ...],
-    stages: list[RDD[Any]],
-    committed: list[tuple[Receipt, list[WorkItem]]],
-    report: RunReport,
-    failed: list[FailedBlock] | None = None,
-    *,
-    slots: int,
+    sc: SparkContext, payload: Payload, tags: tuple[str, ...], run: StagedRun, report: RunReport
 ) -> dict[str, RDD[Any]]:
     """Return the RDD of each output, by its name.
 
@@ -42,18 +34,16 @@ def results(
         sc: the SparkContext.
         payload: the DoFn as sent to workers, for replays of lost blocks.
         tags: the declared tags.
-        stages: the stored blocks of each stage.
-        committed: for each task its receipt and the content that it committed, in the order of stages and tasks.
-        report: the report of the run.
-        failed: in a run with quarantine the blocks that were set aside: the output "failed".
-        slots: how many tasks Spark runs at once.
+        run: the run, which has ended; with quarantine the blocks that it has set aside are the output "failed".
+        report: its report.
     """
+    stages, committed, failed = run.stages.blocks(), run.committed(), run.failed()
     names = ("main", *tags)
     aside = {} if failed is None else {FAILED: StagedRDD(sc.parallelize(failed, 1), _as_it_is, report, ())}
     if not committed:
         return {**{name: StagedRDD(sc.parallelize([], 1), _as_it_is, report, ()) for name in names}, **aside}
     receipts = [receipt for receipt, _ in committed]
-    blocks = _together(sc.union(stages), receipts, slots, report.seconds)
+    blocks = _together(sc.union(stages), receipts, report.slots, report.seconds)
     stamps = tuple(receipt.stamp for receipt in receipts)
     contents = broadcasts.send(sc, [Content.of(content) for _, content in committed])
     found: dict[str, RDD[Any]] = {}

@@ -20,14 +20,11 @@ import logging
 import math
 import time
 from collections import Counter
-from typing import Any
 
 import attrs
 
 from sdf.execution.work_items import SUSPECT, WorkItem
-from sdf.model.dofn import DoFn
 from sdf.quarantine.failures import FailedBlock, Failure
-from sdf.quarantine.options import Quarantine
 from sdf.quarantine.suspects import STAY_ASIDE, Suspects
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
@@ -36,7 +33,7 @@ from sdf.scheduling.commit_interval import CommitInterval
 from sdf.scheduling.factoring import Limits, Tuning
 from sdf.scheduling.run_state import RunState, enter
 from sdf.scheduling.stage_planner import PlannedStage, StagePlanner
-from sdf.spark.display import Display
+from sdf.spark.call import Call
 from sdf.spark.staged.stages import StageBook, Stages, StartedStage
 from sdf.spark.staged.stored_blocks import Receipt
 
@@ -54,14 +51,11 @@ class StagedRun:
 
     Args:
         jobs: runs the stages.
-        elements: the elements, of the kind that ``jobs`` expands.
-        fn: the DoFn.
-        display: shows the progress, or None.
+        call: the user's call; its elements are of the kind that ``jobs`` expands.
         tuning, limits, tasks_per_slot: see `StagePlanner`.
         slots: the number of slots; None to ask ``jobs``.
         saving: the log and the sinks of a saved run, else None. A task is then a segment, so its budget is at most
             `Saving.commit_seconds`, and less where tasks are lost (`CommitInterval`).
-        quarantine: its options; None for a run without.
 
     Attributes:
         stages: the stages so far.
@@ -70,37 +64,34 @@ class StagedRun:
     def __init__(
         self,
         jobs: Stages,
-        elements: Any,
-        fn: DoFn,
-        display: Display | None,
+        call: Call,
         *,
         tuning: Tuning,
         limits: Limits,
         slots: int | None,
         tasks_per_slot: int,
         saving: Saving | None = None,
-        quarantine: Quarantine | None = None,
     ) -> None:
         self._saving = saving
         self._interval = CommitInterval(math.inf if saving is None else saving.commit_seconds)
         self._lost_seconds = 0.0
-        self._elements = elements
-        self._name = type(fn).__name__
+        self._elements = call.elements
+        self._name = call.name
         self._jobs = jobs
-        self._work = RunState(fn)
+        self._work = RunState(call.fn)
         self._max_tasks = limits.max_tasks
         self._suspects = None
-        if quarantine is not None and saving is not None:
+        if call.quarantine is not None and saving is not None:
             self._suspects = Suspects(
-                self._work, quarantine.max_failures,
+                self._work, call.quarantine.max_failures,
                 failed=saving.failures, way_out=STAY_ASIDE, noted=saving.set_aside,
             )  # fmt: skip
-        elif quarantine is not None:
-            self._suspects = Suspects(self._work, quarantine.max_failures)
+        elif call.quarantine is not None:
+            self._suspects = Suspects(self._work, call.quarantine.max_failures)
         self._planner = StagePlanner(self._work, tuning, limits, tasks_per_slot=tasks_per_slot)
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self.stages = StageBook()
-        self._display = display
+        self._display = call.display
         self._done_units = 0.0
         self._count_slots = jobs.count_slots if slots is None else lambda: slots
         self._slots = self._most_slots = self._count_slots()

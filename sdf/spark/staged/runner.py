@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
 from pyspark import RDD, StorageLevel
 
 from sdf.errors import InvalidTypeError, InvalidValueError
-from sdf.model.dofn import DoFn
-from sdf.quarantine.options import Quarantine
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
 from sdf.scheduling.factoring import Limits, Tuning
 from sdf.spark import broadcasts
-from sdf.spark.display import Display
+from sdf.spark.call import Call
 from sdf.spark.options import count, positive, runner
 from sdf.spark.payload import sending
 from sdf.spark.staged.rate_limits import shared_by_tasks
@@ -78,69 +75,34 @@ class StagedRunner:
                 f"(got {self.storage_level!r})."
             )
 
-    def run(
-        self,
-        rdd: RDD[Any],
-        fn: DoFn,
-        side_inputs: Mapping[str, Any],
-        tags: tuple[str, ...],
-        display: Display | None,
-        quarantine: Quarantine | None,
-    ) -> dict[str, RDD[Any]]:
+    def run(self, call: Call, tags: tuple[str, ...]) -> dict[str, RDD[Any]]:
         """Run all of it now and return one RDD per output, each with its ``report``. Called by `run_sdf`."""
-        sc = rdd.context
-        with sending(sc, fn, shared_by_tasks(side_inputs, self.max_tasks, sc, "StagedRunner")) as payload:
-            jobs = StageJobs(
-                sc,
-                payload,
-                type(fn).__name__,
-                tags=tags,
-                storage_level=self.storage_level,
-                quarantine=quarantine,
-            )
-            run = self.staged(jobs, rdd, fn, display, quarantine=quarantine)
+        sc = call.elements.context
+        with sending(sc, call.fn, shared_by_tasks(call.side_inputs, self.max_tasks, sc, "StagedRunner")) as payload:
+            level, quarantine = self.storage_level, call.quarantine
+            jobs = StageJobs(sc, payload, call.name, tags=tags, storage_level=level, quarantine=quarantine)
+            run = self.staged(jobs, call)
             report = run.run_stages()
             log.info("%s", report)
-            blocks = run.stages.blocks()
-            return results(sc, payload, tags, blocks, run.committed(), report, run.failed(), slots=report.slots)
+            return results(sc, payload, tags, run, report)
 
-    def save(
-        self,
-        rdd: RDD[Any],
-        fn: DoFn,
-        side_inputs: Mapping[str, Any],
-        saving: Saving,
-        display: Display | None,
-        quarantine: Quarantine | None,
-    ) -> RunReport:
+    def save(self, call: Call, saving: Saving) -> RunReport:
         """Run all that is not committed yet, and write its records to the sinks. Called by `save_sdf`."""
-        sc = rdd.context
-        with sending(sc, fn, shared_by_tasks(side_inputs, self.max_tasks, sc, "StagedRunner")) as payload:
-            jobs = StageJobs(sc, payload, type(fn).__name__, targets=saving.targets, quarantine=quarantine)
-            report = self.staged(jobs, rdd, fn, display, saving=saving, quarantine=quarantine).run_stages()
+        sc = call.elements.context
+        with sending(sc, call.fn, shared_by_tasks(call.side_inputs, self.max_tasks, sc, "StagedRunner")) as payload:
+            jobs = StageJobs(sc, payload, call.name, targets=saving.targets, quarantine=call.quarantine)
+            report = self.staged(jobs, call, saving).run_stages()
         broadcasts.free(payload.broadcast)
         return report
 
-    def staged(
-        self,
-        jobs: Stages,
-        elements: Any,
-        fn: DoFn,
-        display: Display | None,
-        *,
-        saving: Saving | None = None,
-        quarantine: Quarantine | None = None,
-    ) -> StagedRun:
+    def staged(self, jobs: Stages, call: Call, saving: Saving | None = None) -> StagedRun:
         """Return a run with these options; see `StagedRun`."""
         return StagedRun(
             jobs,
-            elements,
-            fn,
-            display,
+            call,
             tuning=Tuning(_FIRST_BUDGET_SECONDS, self.min_piece_seconds, self.budget_seconds),
             limits=Limits(self.min_tasks, self.max_tasks, self.max_items_per_stage),
             slots=self.slots,
             tasks_per_slot=self.tasks_per_slot,
             saving=saving,
-            quarantine=quarantine,
         )

@@ -46,6 +46,7 @@ class _StageJob:
     is_over: bool = False  # its job is; if receipts are missing, another job reads them
 
 
+@attrs.define(eq=False, slots=False)
 class StageJobs:
     """See the module's docstring. Call `close` at the end.
 
@@ -63,32 +64,24 @@ class StageJobs:
         count_slots: returns how many tasks Spark can run at once now.
     """
 
-    def __init__(
-        self,
-        sc: SparkContext,
-        payload: Payload,
-        name: str,
-        *,
-        tags: tuple[str, ...] = (),
-        called: str = "stage",
-        targets: Targets | None = None,
-        storage_level: StorageLevel = StorageLevel.MEMORY_AND_DISK,
-        quarantine: Quarantine | None = None,
-    ) -> None:
-        self._quarantine = quarantine
-        self._storage_level = storage_level
-        self.count_slots = slot_counter(sc)
-        self._sc = sc
-        self._payload = payload
-        self._name = name
-        self._tags = tags if targets is None else targets.tags
-        self._called = called
-        self._targets = targets
-        self._warn = WarnsOnce(name)
+    _sc: SparkContext
+    _payload: Payload
+    _name: str
+    _tags: tuple[str, ...] = ()
+    _called: str = "stage"
+    _targets: Targets | None = None
+    _storage_level: StorageLevel = StorageLevel.MEMORY_AND_DISK
+    _quarantine: Quarantine | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self._targets is not None:
+            self._tags = self._targets.tags
+        self.count_slots = slot_counter(self._sc)
+        self._warn = WarnsOnce(self._name)
         self._events: queue.SimpleQueue[Ended | Receipt | ExpandedPartition] = queue.SimpleQueue()
-        self._jobs = Jobs(sc, payload.run_id, self._events)
+        self._jobs = Jobs(self._sc, self._payload.run_id, self._events)
         self._param = AsTasksEnd(self._events.put)
-        self._receipts = sc.accumulator([], self._param)
+        self._receipts = self._sc.accumulator([], self._param)
         self._stages: dict[int, _StageJob] = {}  # those that have not ended
         self._expansion: ExpansionJob | None = None
 
@@ -169,7 +162,8 @@ class StageJobs:
             self._expansion.received(event)
             return []
         if event.error is not None:
-            lost = lost_task(event.error) if self._sets_aside(event.key) else None
+            sets_aside = self._quarantine is not None and not self._stages[event.key].is_over
+            lost = lost_task(event.error) if sets_aside else None
             if lost is None:
                 raise event.error
             unended = self._stages.pop(event.key).missing
@@ -187,10 +181,6 @@ class StageJobs:
         else:
             self._stages.pop(event.key, None)
         return list(event.value)
-
-    def _sets_aside(self, key: Any) -> bool:
-        """Return whether a job that failed was one in which blocks that fail are set aside."""
-        return self._quarantine is not None and not self._stages[key].is_over
 
     def _arrived(self, receipt: Receipt) -> None:
         stage = self._stages.get(receipt.stamp.stage)

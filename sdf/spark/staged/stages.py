@@ -103,12 +103,5 @@ class StageBook:
 
     def task_runs(self, receipts: Iterable[Receipt]) -> tuple[TaskRun, ...]:
         """Return for the report what the attempts with these receipts did."""
-        return tuple(
-            receipt.task_run(
-                stage=receipt.stamp.stage,
-                task=receipt.stamp.task,
-                unstarted=len(self._stages[receipt.stamp.stage].plan.tasks[receipt.stamp.task].items)
-                - receipt.outcome.started,
-            )
-            for receipt in receipts
-        )
+        stamped = ((receipt, self._stages[receipt.stamp.stage].plan) for receipt in receipts)
+        return tuple(receipt.task_run(len(plan.tasks[receipt.stamp.task].items)) for receipt, plan in stamped)

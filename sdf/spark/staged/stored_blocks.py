@@ -75,25 +75,17 @@ class Receipt:
 
     @classmethod
     def failed(
-        cls,
-        stamp: Stamp,
-        tags: tuple[str, ...],
-        failure: Failure,
-        *,
-        began: float,
-        worker: str = "",
-        seconds: float = 0.0,
-        retries: int = 0,
+        cls, failure: Failure, stamp: Stamp, tags: tuple[str, ...], worker: str, began: float, seconds: float
     ) -> Receipt:
         """Return the receipt of an attempt that failed; ``tags`` are the declared ones."""
-        counts = (0,) * (1 + len(tags))
-        return cls(stamp, Outcome(0), counts, 0, worker, began, seconds, retries=retries, failure=failure)
+        return cls(stamp, Outcome(0), (0,) * (1 + len(tags)), 0, worker, began, seconds, failure=failure)
 
-    def task_run(self, *, stage: int, task: int, unstarted: int) -> TaskRun:
-        """Return for the report what the attempt did; ``unstarted``: how many work items it gave back whole."""
+    def task_run(self, items: int) -> TaskRun:
+        """Return for the report what the attempt did; ``items``: how many work items it was given."""
+        unstarted = items - self.outcome.started
         return TaskRun(
-            stage=stage,
-            task=task,
+            stage=self.stamp.stage,
+            task=self.stamp.task,
             worker=self.worker,
             began=self.began,
             seconds=self.seconds,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator
@@ -26,11 +24,11 @@ from sdf.spark.child import Child
 from sdf.spark.payload import Payload, marked
 from sdf.spark.staged.contained import attempts, bundle_of, convicting
 from sdf.spark.staged.contents import Content
-from sdf.spark.staged.outlets import Outlet
+from sdf.spark.staged.outlets import Saved, Stored
 from sdf.spark.staged.stored_blocks import Receipt, Stamp, read_blocks
-from sdf.spark.task_start import task_starts
+from sdf.spark.task_start import task_starts, worker_name
 
-__all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "TimekeeperThread", "stage_mark", "worker_name"]
+__all__ = ["STAGE_PROPERTY", "ReadCommitted", "StageTask", "TimekeeperThread", "replayed", "stage_mark"]
 
 STAGE_PROPERTY = "sdf.stage"  # local property of the jobs whose tasks run and split by the clock
 
@@ -54,7 +52,7 @@ class StageTask:
 
     _payload: Payload
     _stage: int
-    _outlet: Outlet
+    _outlet: Stored | Saved
     _min_piece_seconds: float
     _receipts: Accumulator[list[Receipt]] | None = None
     _quarantine: Quarantine | None = attrs.field(default=None, kw_only=True)
@@ -89,19 +87,13 @@ class StageTask:
 
         def failed(failure: Failure) -> Receipt:
             seconds = time.monotonic() - began
-            return Receipt.failed(
-                stamp, self._outlet.tags, failure, worker=worker_name(), began=wall, seconds=seconds, retries=retries
-            )  # fmt: skip
+            receipt = Receipt.failed(failure, stamp, self._outlet.tags, worker_name(), wall, seconds)
+            return attrs.evolve(receipt, retries=retries)
 
         for given in attempts(run, self._quarantine, failed):
             if isinstance(given, Receipt) and self._receipts is not None:
                 self._receipts.add([given])
             yield given
-
-
-def worker_name() -> str:
-    """Return the host and process id of this worker."""
-    return f"{socket.gethostname()}/{os.getpid()}"
 
 
 def stage_mark(run_id: str, stage: int) -> str:
@@ -142,6 +134,14 @@ class TimekeeperThread:
             raise self._failure
 
 
+def replayed(payload: Payload, items: Iterable[WorkItem]) -> Iterator[tuple[str | None, Any]]:
+    """Run committed work items again, and yield each record with its tag, None for the main output."""
+    fn, side_inputs = payload.load()
+    with paced(side_inputs):
+        for output in run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep):
+            yield (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
+
+
 @attrs.frozen(eq=False)
 class ReadCommitted:
     """Gives the committed records of one output; a function for ``mapPartitionsWithIndex`` over all stages' blocks.
@@ -172,20 +172,17 @@ class ReadCommitted:
         if (lost.stage, lost.task) not in tasks:  # its attempt failed, and with quarantine nothing of it counts
             return
         number = tasks.index((lost.stage, lost.task))
-        fn, side_inputs = self._payload.load()
         items = self._contents.value[number].items()
         wanted = None if self._tag == 0 else self._tags[self._tag - 1]
         found = 0
-        with paced(side_inputs):
-            for output in run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep):
-                tag, value = (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
-                if tag == wanted:
-                    found += 1
-                    yield value
+        for tag, value in replayed(self._payload, items):
+            if tag == wanted:
+                found += 1
+                yield value
         if found != self._counts[number]:
-            parts = show([item.restriction for item in items])
+            name, parts = type(self._payload.load()[0]).__name__, show([item.restriction for item in items])
             raise ReplayError(
-                f"{type(fn).__name__}.process() is not deterministic: a stored block was lost, and running {parts} "
+                f"{name}.process() is not deterministic: a stored block was lost, and running {parts} "
                 f"again gave {found} records where {self._counts[number]} were committed. Make process() depend on "
                 f"nothing but element and restriction, or save the result before it is used twice."
             )

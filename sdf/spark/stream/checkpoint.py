@@ -127,7 +127,7 @@ class Checkpoint:
         self.remaining.add(map(from_json, changed["left"]), self._now())
         if changed["watermark"] is not None:
             self.watermark = changed["watermark"]
-        self._commit([], [])
+        self.commit()
 
     def pin(self, step: int) -> Pin | None:
         """Return the pin of a step of the next batch that a dead driver has written, None if there is none."""
@@ -197,28 +197,21 @@ class Checkpoint:
             return self.watermark
         return lowest if self.watermark is None else max(self.watermark, lowest)
 
-    def commit(self, pins: Sequence[Pin], lost: Sequence[str]) -> None:
-        """Commit a batch: what each step has read, what was lost, what came late, and the remaining work."""
-        parts = [part for pin in pins for parts in pin.tasks for part in parts]
-        failed = [failed_to_json(block) for pin in pins for block in pin.failed]
-        self._commit(parts, [pin.records() for pin in pins], lost, sum(pin.late for pin in pins), failed)
-
     def lowest(self, work: Iterable[Pending]) -> Any:
         """Return the lowest watermark of some work, None if it has none."""
         marks = (self._steps[one.step].watermark(one) for one in work)
         return min((mark for mark in marks if mark is not None), default=None)
 
-    def _commit(
-        self,
-        parts: list[Pending],
-        records: list[int],
-        lost: Sequence[str] = (),
-        late: int = 0,
-        failed: Sequence[Any] = (),
-    ) -> None:
-        """Commit the remaining work, with the parts that were read and the number of records of each step."""
+    def commit(self, pins: Sequence[Pin] = (), lost: Sequence[str] = ()) -> None:
+        """Commit a batch: what each step has read, what was lost, what came late, and the remaining work.
+
+        Without pins only the remaining work has changed.
+        """
+        parts = [part for pin in pins for parts in pin.tasks for part in parts]
         to_acknowledge = [part for part in parts if type(self._steps[part.step].fn).on_commit is not DoFn.on_commit]
-        records = records or [0] * len(self._steps)
+        records = [pin.records() for pin in pins] or [0] * len(self._steps)
+        late = sum(pin.late for pin in pins)
+        failed = [failed_to_json(block) for pin in pins for block in pin.failed]
         self.done = not self.remaining
         self.journal.advance(
             [self.fresh, *records[:-1]],
@@ -228,7 +221,7 @@ class Checkpoint:
             status="done" if self.done else "running",
             **({"lost": list(lost)} if lost else {}),
             **({"late": late} if late else {}),
-            **({"failed": list(failed)} if failed else {}),
+            **({"failed": failed} if failed else {}),
         )
         self.fresh, self._pinned, self.follows = 0, 0, False
         self.void()

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+import attrs
 from pyspark import RDD, SparkContext
 
 from sdf.errors import DeferError, show
@@ -57,6 +58,7 @@ _DAY_SECONDS = 86400.0
 _WATERMARK_SECONDS = 60.0  # from one commit to the next in which only the watermark has moved
 
 
+@attrs.define(eq=False, slots=False)
 class Stream:
     """One call of `stream_sdf`.
 
@@ -83,46 +85,41 @@ class Stream:
         history: progress after each of the latest `_MOST_HISTORY` batches.
     """
 
-    def __init__(
-        self,
-        sc: SparkContext,
-        fns: list[DoFn],
-        storage: Storage,
-        foreach_batch: Callable[[Batch], Any] | None,
-        sinks: Sequence[tuple[str, Sink]],
-        given: Given,
-        pace: Pace,
-        display: Display | None = None,
-        *,
-        skips_short: bool = True,
-        quarantine: Quarantine | None = None,
-    ) -> None:
-        self._given = given
-        self._display = display
-        self._pace = pace
+    _sc: SparkContext
+    _fns: list[DoFn]
+    _storage: Storage
+    _foreach_batch: Callable[[Batch], Any] | None
+    _sinks: Sequence[tuple[str, Sink]]
+    _given: Given
+    _pace: Pace
+    _display: Display | None
+    _skips_short: bool
+    _quarantine: Quarantine | None
+
+    def __attrs_post_init__(self) -> None:
         self._now = Clock()
-        self._name = ", ".join(type(fn).__name__ for fn in fns)
-        self._run_id = uuid.uuid4().hex
+        self._name = ", ".join(type(fn).__name__ for fn in self._fns)
         self._steps: list[Step] = []
+        run_id = uuid.uuid4().hex
+        sc, given, pace = self._sc, self._given, self._pace
         with ExitStack() as failing:
-            for number, fn in enumerate(fns):
-                self._steps.append(
-                    Step(sc, fn, number, self._run_id, given, pace.batch_seconds, quarantine, pace.max_items is None)
-                )
+            for number, fn in enumerate(self._fns):
+                limits = pace.batch_seconds, self._quarantine, pace.max_items is None
+                self._steps.append(Step(sc, fn, number, f"{run_id}-{number}", given, *limits))
                 failing.callback(self._steps[-1].close)
-            self.checkpoint = Checkpoint(storage, self._steps, given, self._now, pace.idle_seconds)
-            bound = [BatchSink(output, sink, self.checkpoint.journal, self._run_id) for output, sink in sinks]
+            self.checkpoint = Checkpoint(self._storage, self._steps, given, self._now, pace.idle_seconds)
+            bound = [BatchSink(output, sink, self.checkpoint.journal, run_id) for output, sink in self._sinks]
             outputs = ("main", *given.tags)
-            self._outlets = Outlets(sc, self._steps, bound, foreach_batch, outputs, self._name, self._run_id)
+            self._outlets = Outlets(sc, self._steps, bound, self._foreach_batch, outputs, self._name, run_id)
             self._slots = slot_counter(sc)
             failing.pop_all()
         self.changes = Changes(self.checkpoint, self._steps, self._outlets, tells=pace.watermark_seconds is not None)
-        self.losses = Losses(self.checkpoint.journal, skips_short=skips_short and foreach_batch is not None)
+        skips_short = self._skips_short and self._foreach_batch is not None
+        self.losses = Losses(self.checkpoint.journal, skips_short=skips_short)
         self._scans = Scans(self._now)
         self._backlog = Backlog(self._steps)
         self._marked = time.monotonic()
         self._has_run = False  # whether the last round has run a step
-        self._quarantine = quarantine
         self.failures: list[FailedBlock] = []
         self.batches = 0
         self.records = 0
@@ -276,7 +273,12 @@ class Stream:
                 raise self.checkpoint.journal.fenced()
             key = self.checkpoint.journal.key([pin.content() for pin in pins])
             for_each = self._gives(there) and not self.losses.skips
-            self._outlets.give(number, key, there, self.checkpoint.watermark, lost, failed, life, for_each=for_each)
+            outputs = self._outlets.outputs(there, life)
+            batch = Batch(number, outputs["main"], self.checkpoint.watermark, key, outputs, lost, failed)
+            try:
+                self._outlets.give(batch, next(pin.by for pin in reversed(there) if pin.by), for_each=for_each)
+            finally:
+                life.is_over = True
         life.is_over = True
         self.checkpoint.commit(there, lost)
         self._marked = time.monotonic()

@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 from pyspark import RDD, SparkContext
 
-from sdf.quarantine.failures import FailedBlock
 from sdf.spark.jobs import explaining
 from sdf.spark.stream.batch import Batch, Life
 from sdf.spark.stream.batch_sink import BatchSink
@@ -40,36 +39,23 @@ class Outlets:
     _name: str
     _run_id: str
 
-    def give(
-        self,
-        number: int,
-        key: str,
-        pins: Sequence[Pin],
-        watermark: Any,
-        lost: tuple[str, ...],
-        failures: tuple[FailedBlock, ...],
-        life: Life,
-        *,
-        for_each: bool,
-    ) -> None:
+    def outputs(self, pins: Sequence[Pin], life: Life) -> dict[str, RDD[Any]]:
+        """Return the outputs of a batch; ``pins``: what its steps read, with the numbers of records there are now."""
+        return {name: self._output(tag, pins, life) for tag, name in enumerate(self._outputs)}
+
+    def give(self, batch: Batch, by: str, *, for_each: bool) -> None:
         """Give a batch to the sinks; what a Spark job of one raises becomes an error of sdf that names the batch.
 
         Args:
-            number, key, watermark, lost, failures: as of `Batch`.
-            pins: what its steps read, with the numbers of records that are there now.
-            life: ends with this call.
+            batch: the batch.
+            by: the driver that pinned it.
             for_each: whether the user's function gets it, too.
         """
-        outputs = {name: self._output(tag, pins, life) for tag, name in enumerate(self._outputs)}
-        by = next(pin.by for pin in reversed(pins) if pin.by)
-        try:
-            with explaining(f"batch {number} of {self._name}, in the sink", self._run_id):
-                for sink in self._sinks:
-                    sink.give(number, by, outputs[sink.output])
-                if self._foreach_batch is not None and for_each:
-                    self._foreach_batch(Batch(number, outputs["main"], watermark, key, outputs, lost, failures))
-        finally:
-            life.is_over = True
+        with explaining(f"batch {batch.id} of {self._name}, in the sink", self._run_id):
+            for sink in self._sinks:
+                sink.give(batch.id, by, batch.outputs[sink.output])
+            if self._foreach_batch is not None and for_each:
+                self._foreach_batch(batch)
 
     def tell(self, number: int, key: str, watermark: Any) -> None:
         """Tell the user's function of a watermark that has moved, by a batch without records."""

@@ -26,16 +26,6 @@ _THREADS = 4
 _LEAVE_SECONDS = 10.0  # a scan that hangs longer, on a network say, does not keep a stream from ending
 
 
-@attrs.frozen
-class _Scan:
-    """A scan to make: of which work, and how."""
-
-    id: int
-    fn: DoFn
-    part: Pending
-    side_inputs: dict[str, Any]
-
-
 class Scans:
     """The scans of one stream, each of some remaining work.
 
@@ -45,7 +35,7 @@ class Scans:
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
-        self._todo: queue.SimpleQueue[_Scan | None] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[tuple[int, DoFn, Pending, dict[str, Any]] | None] = queue.SimpleQueue()
         self._ended: queue.SimpleQueue[tuple[int, Pending | None, Pending | None, BaseException | None]]
         self._ended = queue.SimpleQueue()
         self._in_flight: set[int] = set()
@@ -74,7 +64,7 @@ class Scans:
         if len(self._threads) < min(_THREADS, len(self._in_flight)):
             self._threads.append(threading.Thread(target=self._run, name="sdf-scan", daemon=True))
             self._threads[-1].start()
-        self._todo.put(_Scan(work.id, fn, work.now, side_inputs))
+        self._todo.put((work.id, fn, work.now, side_inputs))
 
     def take(self, work_of: Callable[[int], Work]) -> None:
         """Enter what has come of the scans that have ended.
@@ -111,17 +101,15 @@ class Scans:
 
     def _run(self) -> None:
         while (scan := self._todo.get()) is not None:
+            number, fn, part, side_inputs = scan
             try:
-                self._ended.put((scan.id, *self._scan(scan), None))
+                self._ended.put((number, *self._scan(fn, part, side_inputs), None))
             except BaseException as error:  # of any kind: the driver's thread raises it
-                self._ended.put((scan.id, None, None, error))
+                self._ended.put((number, None, None, error))
 
-    def _scan(self, scan: _Scan) -> tuple[Pending | None, Pending | None]:
+    def _scan(self, fn: DoFn, part: Pending, side_inputs: dict[str, Any]) -> tuple[Pending | None, Pending | None]:
         """Return the part in which something was found, None for none, and what is left of the work."""
-        part = scan.part
-        attempt = Invoker(
-            scan.fn, part.element, part.restriction, side_inputs=scan.side_inputs, watermark=part.watermark
-        )
+        attempt = Invoker(fn, part.element, part.restriction, side_inputs=side_inputs, watermark=part.watermark)
         deque(attempt.run(), maxlen=0)  # keeps no outputs: running the first part again gives them, in the batch
         primary, residuals = attempt.parts()
         rest = None

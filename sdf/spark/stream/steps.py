@@ -7,7 +7,6 @@ content if the stored block is not that of the committed attempt.
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -20,12 +19,10 @@ from pyspark import RDD, Broadcast, SparkContext
 
 from sdf.errors import WatermarkError, blame, show
 from sdf.execution.bulk.table import Table
-from sdf.execution.executor import run_to_end
 from sdf.execution.expansion import Expanded, keeps_default
 from sdf.execution.work_items import SUSPECT
 from sdf.journal.pending import Pending
-from sdf.limits.rate_limit import paced
-from sdf.model.dofn import DoFn, TaggedOutput, call_hook
+from sdf.model.dofn import DoFn, call_hook
 from sdf.quarantine.options import Quarantine
 from sdf.scheduling.even_shares import part_with, pinned_items
 from sdf.scheduling.run_state import RunState
@@ -35,7 +32,7 @@ from sdf.spark.payload import Marked, Payload
 from sdf.spark.staged.contents import Content
 from sdf.spark.staged.stage_jobs import StageJobs
 from sdf.spark.staged.stored_blocks import Receipt, Stamp
-from sdf.spark.staged.task import ReadCommitted
+from sdf.spark.staged.task import ReadCommitted, replayed
 from sdf.spark.stream.batch import BatchRDD, Life
 from sdf.spark.stream.catch_up import CatchUp, Plan
 from sdf.spark.stream.failures import settle
@@ -48,6 +45,7 @@ __all__ = ["Step"]
 _ASKED = "peek", "backlog", "truncate", "split_backlog", "on_commit", "create_watermark_estimator"
 
 
+@attrs.define(eq=False, slots=False)
 class Step:
     """A DoFn of the chain, as the driver of a stream runs it, batch after batch.
 
@@ -55,7 +53,7 @@ class Step:
         sc: runs the jobs.
         fn: the DoFn.
         number: its index in the chain.
-        run_id: id of the stream's run.
+        run_id: id of the stream's run, and the number.
         given: tags and side inputs.
         batch_seconds: as of `stream_sdf`.
         quarantine: its options; None for a stream without.
@@ -65,30 +63,26 @@ class Step:
         catch_up: divides its work if it is behind.
     """
 
-    def __init__(
-        self,
-        sc: SparkContext,
-        fn: DoFn,
-        number: int,
-        run_id: str,
-        given: Given,
-        batch_seconds: float,
-        quarantine: Quarantine | None = None,
-        in_tables: bool = True,
-    ) -> None:
-        self.fn = fn
-        self.number = number
-        self._in_tables = in_tables and not fn.scans and keeps_default(fn, *_ASKED)
-        self.catch_up = CatchUp(batch_seconds)
-        self._batch_seconds = batch_seconds
+    _sc: SparkContext
+    fn: DoFn
+    number: int
+    _run_id: str
+    _given: Given
+    _batch_seconds: float
+    _quarantine: Quarantine | None
+    _in_tables: bool
+
+    def __attrs_post_init__(self) -> None:
+        self._in_tables = self._in_tables and not self.fn.scans and keeps_default(self.fn, *_ASKED)
+        self.catch_up = CatchUp(self._batch_seconds)
         self._set_up = False
-        self.name = type(fn).__name__
-        self._sc = sc
-        self._run_id = f"{run_id}-{number}"
-        self._tags = given.tags
-        self.side_inputs = dict(given.side_inputs[number])
-        self._payload = Payload.send(sc, self._run_id, fn, self.side_inputs)
-        self._jobs = StageJobs(sc, self._payload, self.name, tags=self._tags, called="batch", quarantine=quarantine)
+        self.name = type(self.fn).__name__
+        self._tags = self._given.tags
+        self.side_inputs = dict(self._given.side_inputs[self.number])
+        self._payload = Payload.send(self._sc, self._run_id, self.fn, self.side_inputs)
+        self._jobs = StageJobs(
+            self._sc, self._payload, self.name, tags=self._tags, called="batch", quarantine=self._quarantine
+        )
         self._stored: RDD[Any] | None = None
         self._stamps: tuple[Stamp, ...] = ()
         self._contents: Broadcast[list[Content]] | None = None
@@ -299,16 +293,11 @@ def _recount(
     payload: Payload, committed: Broadcast[list[Content]], tags: tuple[str, ...], task: int, partition: Iterable[Any]
 ) -> Iterator[tuple[int, ...]]:
     """Count the records that the committed work items of a task give now; for ``mapPartitionsWithIndex``."""
-    fn, side_inputs = payload.load()
-    items = committed.value[task].items()
-    outputs = run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep)
-    numbers = {tag: number for number, tag in enumerate(tags, start=1)}
-    counts = [0] * (1 + len(tags))
-    with paced(side_inputs):
-        for output in outputs:
-            counts[numbers[output.tag] if isinstance(output, TaggedOutput) else 0] += 1
+    counts: dict[str | None, int] = dict.fromkeys((None, *tags), 0)
+    for tag, _ in replayed(payload, committed.value[task].items()):
+        counts[tag] += 1
     for _ in partition:  # read to the end, else Spark does not reuse the worker
-        yield tuple(counts)
+        yield tuple(counts.values())
 
 
 def _with(one: Pending, restriction: Any) -> Pending:

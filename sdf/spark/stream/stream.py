@@ -215,18 +215,7 @@ def stream_sdf(
             **waits,
         )
         skips_short = short_batches == "skip"
-        stream = Stream(
-            rdd.context,
-            chain,
-            storage,
-            foreach_batch,
-            sinks,
-            given,
-            pace,
-            shown,
-            skips_short=skips_short,
-            quarantine=quarantine,
-        )
+        stream = Stream(rdd.context, chain, storage, foreach_batch, sinks, given, pace, shown, skips_short, quarantine)
         try:
             stream.checkpoint.begin(rdd)
             stream.changes.take_elements(rdd)

@@ -762,14 +762,14 @@ def test_a_drain_commits_nothing_where_another_driver_has_begun(stream, tmp_path
 
 def test_a_drain_that_died_before_its_commit_is_gone_on_with(stream, monkeypatch):
     """As it was planned: the endless work has an end."""
-    elements, sink, commit = ["x"], Sink(), Checkpoint._commit
+    elements, sink, commit = ["x"], Sink(), Checkpoint.commit
 
-    def die(at, parts, *more):
-        if not parts:
+    def die(at, pins=(), *more):
+        if not pins:
             raise KeyboardInterrupt
-        commit(at, parts, *more)
+        commit(at, pins, *more)
 
-    monkeypatch.setattr(Checkpoint, "_commit", die)
+    monkeypatch.setattr(Checkpoint, "commit", die)
     with pytest.raises(KeyboardInterrupt):
         stream(elements, EndlessFn(), sink, max_batches=1, drain=True)
     monkeypatch.undo()
