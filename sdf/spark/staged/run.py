@@ -46,6 +46,7 @@ _STRAGGLER_SECONDS = 0.25  # the first stage waits so long for further elements;
 _LONGEST_WAIT_SECONDS = 3600.0  # a deferral for centuries would overflow the clock
 
 
+@attrs.define(eq=False, slots=False)
 class StagedRun:
     """One call of `StagedRunner.run` or `StagedRunner.save`. Call `run_stages`, and then the other methods.
 
@@ -53,7 +54,7 @@ class StagedRun:
         jobs: runs the stages.
         call: the user's call; its elements are of the kind that ``jobs`` expands.
         tuning, limits, tasks_per_slot: see `StagePlanner`.
-        slots: the number of slots; None to ask ``jobs``.
+        fixed_slots: the number of slots; None to ask ``jobs``.
         saving: the log and the sinks of a saved run, else None. A task is then a segment, so its budget is at most
             `Saving.commit_seconds`, and less where tasks are lost (`CommitInterval`).
 
@@ -61,39 +62,35 @@ class StagedRun:
         stages: the stages so far.
     """
 
-    def __init__(
-        self,
-        jobs: Stages,
-        call: Call,
-        *,
-        tuning: Tuning,
-        limits: Limits,
-        slots: int | None,
-        tasks_per_slot: int,
-        saving: Saving | None = None,
-    ) -> None:
-        self._saving = saving
+    _jobs: Stages
+    _call: Call
+    _tuning: Tuning
+    _limits: Limits
+    _fixed_slots: int | None
+    _tasks_per_slot: int
+    _saving: Saving | None
+
+    def __attrs_post_init__(self) -> None:
+        saving, quarantine = self._saving, self._call.quarantine
         self._interval = CommitInterval(math.inf if saving is None else saving.commit_seconds)
         self._lost_seconds = 0.0
-        self._elements = call.elements
-        self._name = call.name
-        self._jobs = jobs
-        self._work = RunState(call.fn)
-        self._max_tasks = limits.max_tasks
+        self._name = self._call.name
+        self._display = self._call.display
+        self._work = RunState(self._call.fn)
         self._suspects = None
-        if call.quarantine is not None and saving is not None:
+        if quarantine is not None and saving is not None:
             self._suspects = Suspects(
-                self._work, call.quarantine.max_failures,
+                self._work, quarantine.max_failures,
                 failed=saving.failures, way_out=STAY_ASIDE, noted=saving.set_aside,
             )  # fmt: skip
-        elif call.quarantine is not None:
-            self._suspects = Suspects(self._work, call.quarantine.max_failures)
-        self._planner = StagePlanner(self._work, tuning, limits, tasks_per_slot=tasks_per_slot)
+        elif quarantine is not None:
+            self._suspects = Suspects(self._work, quarantine.max_failures)
+        self._planner = StagePlanner(self._work, self._tuning, self._limits, tasks_per_slot=self._tasks_per_slot)
         self._delayed: list[tuple[float, int, WorkItem]] = []
         self.stages = StageBook()
-        self._display = call.display
         self._done_units = 0.0
-        self._count_slots = jobs.count_slots if slots is None else lambda: slots
+        slots = self._fixed_slots
+        self._count_slots = self._jobs.count_slots if slots is None else lambda: slots
         self._slots = self._most_slots = self._count_slots()
         self._slots_over_time = [(0.0, self._slots)]
         self._called_at = time.time()
@@ -161,11 +158,11 @@ class StagedRun:
         """
         if self._saving is None:
             self._stages_from = math.inf
-            self._jobs.start_expanding(self._elements)
+            self._jobs.start_expanding(self._call.elements)
             self._partitions = self._jobs.unexpanded
             self._enter_expanded()
             return
-        for item, delay_seconds in self._saving.begin(self._work, lambda: self._jobs.expand(self._elements)):
+        for item, delay_seconds in self._saving.begin(self._work, lambda: self._jobs.expand(self._call.elements)):
             self._queue(item, delay_seconds)
         self._done_units = self._work.done_before
 
@@ -266,7 +263,7 @@ class StagedRun:
         if self._suspects is None or self._jobs.unexpanded:
             return
         busy = len(self._planner.in_flight)
-        width = self._slots if self._max_tasks is None else min(self._slots, self._max_tasks)
+        width = self._slots if self._limits.max_tasks is None else min(self._slots, self._limits.max_tasks)
         items = [self._suspects.waiting.popleft() for _ in range(min(len(self._suspects.waiting), width - busy))]
         if self._suspects.for_idle and not (items or busy or len(self._planner.backlog)):
             items.append(self._suspects.for_idle.popleft())

@@ -97,12 +97,6 @@ class StagedRunner:
 
     def staged(self, jobs: Stages, call: Call, saving: Saving | None = None) -> StagedRun:
         """Return a run with these options; see `StagedRun`."""
-        return StagedRun(
-            jobs,
-            call,
-            tuning=Tuning(_FIRST_BUDGET_SECONDS, self.min_piece_seconds, self.budget_seconds),
-            limits=Limits(self.min_tasks, self.max_tasks, self.max_items_per_stage),
-            slots=self.slots,
-            tasks_per_slot=self.tasks_per_slot,
-            saving=saving,
-        )
+        tuning = Tuning(_FIRST_BUDGET_SECONDS, self.min_piece_seconds, self.budget_seconds)
+        limits = Limits(self.min_tasks, self.max_tasks, self.max_items_per_stage)
+        return StagedRun(jobs, call, tuning, limits, self.slots, self.tasks_per_slot, saving)
