@@ -17,7 +17,7 @@ import attrs
 from sdf.errors import JournalError, show
 from sdf.journal.pending import Pending, from_json, to_json
 
-__all__ = ["Remaining", "Work"]
+__all__ = ["Remaining", "RemainingPart"]
 
 _VERSION = 4
 _WHOLE = (2, 3)  # versions without ids, all in one file; 2 named all types by their modules at that time
@@ -26,7 +26,7 @@ _HEAD_BYTES = 80
 
 
 @attrs.define(eq=False)
-class Work:
+class RemainingPart:
     """Some remaining work, as this driver knows it. What changes while it is not read is not in the journal.
 
     Attributes:
@@ -79,7 +79,7 @@ class Remaining:
     """The remaining work of a stream; see the module's docstring. Iterating gives it in the order of ids."""
 
     def __init__(self) -> None:
-        self._work: dict[int, Work] = {}
+        self._work: dict[int, RemainingPart] = {}
         self._next = 0
         self._levels: list[_Level] = []
         self._added: set[int] = set()  # since it was last stored
@@ -88,10 +88,10 @@ class Remaining:
     def __len__(self) -> int:
         return len(self._work)
 
-    def __iter__(self) -> Iterator[Work]:
+    def __iter__(self) -> Iterator[RemainingPart]:
         return iter(self._work.values())
 
-    def __getitem__(self, number: int) -> Work:
+    def __getitem__(self, number: int) -> RemainingPart:
         return self._work[number]
 
     def add(self, parts: Iterable[Pending], now: int) -> None:
@@ -113,7 +113,7 @@ class Remaining:
     def _enter(self, part: Pending, now: int, line: bytes | None = None) -> None:
         assert part.id is not None
         line = _line(to_json(part)) if line is None else line
-        self._work[part.id] = Work(
+        self._work[part.id] = RemainingPart(
             part, line, part.due, max(0, part.due - now), now, part.watermark, part.seen, part.due <= now
         )
 

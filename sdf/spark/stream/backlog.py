@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
-from sdf.journal.remaining import Work
+from sdf.journal.remaining import RemainingPart
 from sdf.model.dofn import DoFn
 from sdf.spark.stream.steps import Step
 
@@ -31,7 +31,7 @@ class Backlog:
         self.records: int | None = None
         self.bytes: int | None = None
 
-    def look(self, remaining: Iterable[Work], *, now: bool = False) -> None:
+    def look(self, remaining: Iterable[RemainingPart], *, now: bool = False) -> None:
         """Look, unless that was done a moment ago; ``now``: all the same."""
         if not any(self._steps) or (not now and time.monotonic() < self._looked + _LOOK_SECONDS):
             return

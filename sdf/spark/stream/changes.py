@@ -13,7 +13,7 @@ import attrs
 from pyspark import RDD
 
 from sdf.errors import show
-from sdf.journal.remaining import Work
+from sdf.journal.remaining import RemainingPart
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.outlets import Outlets
 from sdf.spark.stream.steps import Step
@@ -54,7 +54,7 @@ class Changes:
         if reached != self._checkpoint.watermark:
             self.commit(self._checkpoint.plan_change(watermark=reached))
 
-    def truncate(self, works: Iterable[Work]) -> None:
+    def truncate(self, works: Iterable[RemainingPart]) -> None:
         """Commit what `truncate` keeps of some remaining work, if that is not all of it."""
         gone, left = [], []
         for one in works:

@@ -17,7 +17,7 @@ import attrs
 
 from sdf.execution.invoker import Invoker
 from sdf.journal.pending import Pending
-from sdf.journal.remaining import Work
+from sdf.journal.remaining import RemainingPart
 from sdf.model.dofn import DoFn
 
 __all__ = ["Scans"]
@@ -42,7 +42,7 @@ class Scans:
         self._stale: set[int] = set()
         self._threads: list[threading.Thread] = []
 
-    def __contains__(self, work: Work) -> bool:
+    def __contains__(self, work: RemainingPart) -> bool:
         """Tell whether some work is being scanned."""
         return work.id in self._in_flight
 
@@ -58,7 +58,7 @@ class Scans:
         """Whether a scan has ended since `take` was called."""
         return not self._ended.empty()
 
-    def begin(self, work: Work, fn: DoFn, side_inputs: dict[str, Any]) -> None:
+    def begin(self, work: RemainingPart, fn: DoFn, side_inputs: dict[str, Any]) -> None:
         """Begin to scan; ``fn`` is set up."""
         self._in_flight.add(work.id)
         if len(self._threads) < min(_THREADS, len(self._in_flight)):
@@ -66,7 +66,7 @@ class Scans:
             self._threads[-1].start()
         self._todo.put((work.id, fn, work.now, side_inputs))
 
-    def take(self, work_of: Callable[[int], Work]) -> None:
+    def take(self, work_of: Callable[[int], RemainingPart]) -> None:
         """Enter what has come of the scans that have ended.
 
         Raises:
@@ -86,7 +86,7 @@ class Scans:
                 work.due, work.delay, work.watermark, work.tried = rest.due, rest.due - now, rest.watermark, True
             self._stale.discard(number)
 
-    def wait(self, work_of: Callable[[int], Work]) -> None:
+    def wait(self, work_of: Callable[[int], RemainingPart]) -> None:
         """Wait until all scans have ended, and enter what came of them."""
         while self._in_flight:
             self._ended.put(self._ended.get())

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from sdf.journal.pending import Pending
-from sdf.journal.remaining import Remaining, Work
+from sdf.journal.remaining import Remaining, RemainingPart
 from sdf.model.dofn import DoFn
 from sdf.quarantine.trials import front_of
 from sdf.scheduling.even_shares import even_shares
@@ -38,7 +38,9 @@ class Share:
     kept: tuple[Pending, ...]
 
 
-def share_of(step: Step, remaining: Iterable[Work], fresh: Sequence[Pending], now: int, max_items: int | None) -> Share:
+def share_of(
+    step: Step, remaining: Iterable[RemainingPart], fresh: Sequence[Pending], now: int, max_items: int | None
+) -> Share:
     """Choose what a step does in a batch. Work that is to be scanned beside the batches is never run in one.
 
     Args:
@@ -63,7 +65,7 @@ def share_of(step: Step, remaining: Iterable[Work], fresh: Sequence[Pending], no
     return Share(parts, after, (*runs[room:], *(part for part in fresh if step.is_scan(part))))
 
 
-def _part(step: Step, work: Work, now: int) -> Pending | None:
+def _part(step: Step, work: RemainingPart, now: int) -> Pending | None:
     """Return what to run of some due work; None if nothing has changed since it was last run: then it waits again."""
     if work.found is not None:
         return work.found[0]
