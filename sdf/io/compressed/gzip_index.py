@@ -128,8 +128,8 @@ class SeekIndices:
         file.seek(max(0, info.size - 8))
         end = file.read(8)
         with closing(self._rapidgzip.RapidgzipFile(file, parallelization=threads, chunk_size=_CHUNK_BYTES)) as text:
-            text.block_offsets()
-            if not _is_whole(text, end):
+            is_read = max(text.block_offsets()) == 8 * info.size
+            if not (is_read and _is_whole(text, end)):
                 raise ValueError("it is cut off")
             index = io.BytesIO()
             text.export_index(index, self._rapidgzip.IndexFormat.GZTOOL)
@@ -185,6 +185,7 @@ def _line(key: str, index: bytes) -> bytes:
 def _is_whole(text: Any, end: bytes) -> bool:
     """Return whether the text agrees with the last 8 bytes of its file: rapidgzip does not report a truncated file.
 
+    So a file that ends between two blocks of a member is found. One that ends inside a block is not read to its end.
     Those bytes hold the checksum of the last member, and its size modulo 2**32. If the size is that of the whole text,
     and the text is larger than a chunk, the size is enough. Otherwise the checksum is compared.
     """

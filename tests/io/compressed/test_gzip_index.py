@@ -195,6 +195,24 @@ def test_a_file_that_is_cut_off_gets_no_index(path, monkeypatch, tmp_path, threa
         read_part(fn_with(), path, whole)
 
 
+@pytest.mark.parametrize(
+    "tail", [bytes(8), bytes(4096), gzip.compress(b""), gzip.compress(b"short\n")], ids=["8", "4096", "empty", "short"]
+)
+def test_a_file_that_is_torn_and_goes_on_gets_no_index(path, tmp_path, tail):
+    """With zeros, as a disk that has lost power leaves it, or with another member, as an appending writer does."""
+    packed = gzip.compress(TEXT)
+    accepted = []
+    for cut in range(1000, len(packed), len(packed) // 50):
+        Path(path).write_bytes(packed[:cut] + tail)
+        whole = restriction_of(fn_with(), path)
+        try:
+            accepted.append((cut, whole.codec, len(read_part(fn_with(), path, whole))))
+        except ReadError:
+            assert whole.codec == "gzip"
+    assert accepted == []
+    assert not indices_in(tmp_path / f"sdf-gzip-index-{os.getuid()}")
+
+
 @pytest.mark.parametrize("flaw", ["file", "below a file", "name too long"])
 def test_a_directory_that_cannot_be_is_an_error_that_names_it(path, tmp_path, flaw):
     """And says which would do."""
