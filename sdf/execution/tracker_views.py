@@ -138,7 +138,7 @@ class Held:
 
 
 def _locked(name: str) -> Callable[..., Any]:
-    """Return a method of a `LockedTracker` that calls that of the user's tracker under the lock."""
+    """Return a method for `LockedTracker`. It takes the lock and calls the user's method of this name."""
 
     def call(tracker: LockedTracker, *arguments: Any) -> Any:
         with tracker._lock:

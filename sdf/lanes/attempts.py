@@ -174,7 +174,7 @@ class Attempt:
             self.most_items = min(MOST_ITEMS, sent + sent // 8 + 1)
 
     def ready(self, message: Ready, now: float, known_items: int) -> Outcome:
-        """It has run all that it held; return what it has done since its last `Ready`.
+        """The attempt has run its work items; return the outcome since its last `Ready`.
 
         Args:
             message: its totals.

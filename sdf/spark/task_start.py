@@ -49,7 +49,7 @@ def acknowledge() -> None:
                 set_option(number, socket.IPPROTO_TCP, socket.TCP_QUICKACK, ctypes.byref(_YES), ctypes.sizeof(_YES))
 
 
-@functools.cache  # gc.get_freeze_count() would tell, too, but it takes 2 ms: it counts all that is frozen
+@functools.cache  # gc.get_freeze_count() would tell, too, but it takes 2 ms: it counts each frozen object
 def freeze_once() -> None:
     """Freeze the objects of this process, unless that was done before."""
     gc.freeze()

@@ -128,8 +128,7 @@ class SeekIndices:
         file.seek(max(0, info.size - 8))
         end = file.read(8)
         with closing(self._rapidgzip.RapidgzipFile(file, parallelization=threads, chunk_size=_CHUNK_BYTES)) as text:
-            is_read = max(text.block_offsets()) == 8 * info.size
-            if not (is_read and _is_whole(text, end)):
+            if not _is_whole(text, info.size, end):
                 raise ValueError("it is cut off")
             index = io.BytesIO()
             text.export_index(index, self._rapidgzip.IndexFormat.GZTOOL)
@@ -137,7 +136,7 @@ class SeekIndices:
 
 
 def has_short_text(info: FileInfo, file: io.BufferedReader, most_bytes: int) -> bool:
-    """Return whether a gzip file has at most so many bytes of text; one that is damaged before that counts, too.
+    """Return whether a gzip file has at most so many bytes of text; also True if the file is damaged before that byte.
 
     Args:
         info: identifies the file.
@@ -182,13 +181,16 @@ def _line(key: str, index: bytes) -> bytes:
     return f"{key} {zlib.crc32(index):08x}\n".encode()
 
 
-def _is_whole(text: Any, end: bytes) -> bool:
-    """Return whether the text agrees with the last 8 bytes of its file: rapidgzip does not report a truncated file.
+def _is_whole(text: Any, file_bytes: int, end: bytes) -> bool:
+    """Return whether rapidgzip has read a whole file: it does not report a truncated one.
 
-    So a file that ends between two blocks of a member is found. One that ends inside a block is not read to its end.
-    Those bytes hold the checksum of the last member, and its size modulo 2**32. If the size is that of the whole text,
-    and the text is larger than a chunk, the size is enough. Otherwise the checksum is compared.
+    If the file ends inside a block of a member, rapidgzip stops before the end of the file. If the file ends between
+    two blocks, the text does not agree with the last 8 bytes of the file. In a whole file these hold the checksum of
+    the last member, and its size modulo 2**32. If the size is that of the whole text, and the text is larger than a
+    chunk, the size is enough. Otherwise the checksum is compared.
     """
+    if max(text.block_offsets()) != 8 * file_bytes:  # the offsets are in bits
+        return False
     size = text.size()
     checksum, last_size = struct.unpack("<II", end)
     if size % (1 << 32) == last_size and size > _CHUNK_BYTES:

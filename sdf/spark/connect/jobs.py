@@ -190,7 +190,7 @@ class ConnectJobs:
 
 
 def save_on_connect(runner: StagedRunner, call: Call, saving: Saving) -> RunReport:
-    """Run all that is not committed yet, and write its records to the sinks; see `StagedRunner.save`."""
+    """Run the work that is not committed yet, and write its records to the sinks; see `StagedRunner.save`."""
     spark = call.elements.spark
     for orphans in saving.history.operations:
         interrupt(spark, *orphans)
