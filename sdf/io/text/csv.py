@@ -179,6 +179,8 @@ class ReadCsv(TextFn):
         return self.named(element, restriction, 0, outputs) if self.with_block_id else outputs
 
     def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
+        if offset == 0 and not self.has_text(path, data):
+            return ()
         if self.header and offset == 0:
             end = data.find(b"\n") + 1 or len(data)
             self.names = self._names_in(path, data[:end])
@@ -259,16 +261,16 @@ class ReadCsv(TextFn):
                 return records if self.columns is None else map(self._chosen, records)
         return self._outputs(path, self._parser.one_by_one(path, offset, data, rows))
 
-    def _rows_of(self, restriction: FileRange) -> Iterator[tuple[int, list[bytes], Any]]:
-        """Yield the rows of a whole file, each with its offset and its lines."""
+    def _rows_of(self, restriction: FileRange) -> Iterator[tuple[int, tuple[bytearray], Any]]:
+        """Yield the rows of a whole file, each with its offset and its bytes, which hold until the next one."""
         path, longest = restriction.file.path, self.max_record_bytes
         start = end = 0  # offsets of the part of the present row that was read
-        row_lines: list[bytes] = []
+        read = bytearray()  # of the present row: if a quote is missing these may be many lines
 
         def lines() -> Iterator[str]:
             nonlocal end
             while line := file.readline(longest + 1):
-                row_lines.append(line)
+                read.extend(line)
                 end += len(line)
                 if end - start > longest:
                     raise ReadError(
@@ -278,18 +280,20 @@ class ReadCsv(TextFn):
                 yield self._parser.text(end - len(line), line)
 
         with self.open_text(restriction) as file:
+            if not self.has_text(path, file.peek()):
+                return
             try:
                 for row in csv.reader(lines(), **self.dialect):
                     if self.header and self.names is None:
                         self.names = self._as_columns(path, row)
                     else:
-                        yield start, row_lines, row
-                    row_lines.clear()
+                        yield start, (read,), row
+                    read.clear()
                     start = end
             except UNREADABLE as error:
-                read = b"".join(row_lines)[:200]
+                head = bytes(read[:200])
                 raise ReadError(
-                    f"{path} at byte {start}: {error} (in {show(read)}). {self.advice(error, start, read)}"
+                    f"{path} at byte {start}: {self.flaw(error)} (in {show(head)}). {self.advice(error, start, head)}"
                     f"With quoted_newlines this leaves open where the next row starts, so it is an error whatever "
                     f"on_error says."
                 ) from error
@@ -315,6 +319,17 @@ class ReadCsv(TextFn):
     def _chosen(self, record: dict[str, str]) -> dict[str, str]:
         return record if self.columns is None else {name: record[name] for name in self.columns}
 
+    def flaw(self, error: Exception) -> str:
+        return str(error).partition(" - do you need")[0]  # a question to those who open files for the parser
+
+    def advice(self, error: Exception, offset: int, data: bytes) -> str:
+        if isinstance(error, csv.Error) and b"\r" in data.removesuffix(b"\n").removesuffix(b"\r"):
+            return (
+                "A row ends in LF or CRLF, and here is a CR alone. If all rows end so convert the file, as with "
+                "tr '\\r' '\\n'; if fields hold CRs quote them. "
+            )
+        return super().advice(error, offset, data)
+
     def _first_line(self) -> bytes:
         with self.open_text(self._restriction) as file:
             line: bytes = file.readline(self.max_record_bytes + 1)
@@ -329,7 +344,7 @@ class ReadCsv(TextFn):
         row = self._parser.row(path, 0, line.removesuffix(b"\n"))
         if isinstance(row, Exception):
             raise ReadError(
-                f"{path}: its first line, which should name the columns, cannot be read: {row}. "
+                f"{path}: its first line, which should name the columns, cannot be read: {self.flaw(row)}. "
                 f"{self.advice(row, 0, line)}".rstrip()
             ) from row
         return self._as_columns(path, row)

@@ -56,19 +56,33 @@ class CsvLines:
         """Return the row of a line, or the error that parsing it raised.
 
         Raises:
-            ReadError: if the row goes on in the next line.
+            ReadError: if the row goes on in the next line; also if it may, where a flaw ends parsing before that shows.
         """
         try:
             row: list[str] = next(csv.reader(_one_line(self.text(offset, line)), **self._dialect))
         except UNREADABLE as error:
-            return error
+            if not self._may_go_on(line):
+                return error
         except _GoesOnError:
-            raise ReadError(
-                f"{path} at byte {offset}: this row does not end with its line, since a quoted field holds a newline "
-                f"or a quote is missing (in {show(line)}). If fields may hold newlines pass quoted_newlines=True to "
-                f"ReadCsv; files are not split then."
-            ) from None
-        return row
+            pass
+        else:
+            return row
+        raise ReadError(
+            f"{path} at byte {offset}: this row does not end with its line, since a quoted field holds a newline "
+            f"or a quote is missing (in {show(line)}). If fields may hold newlines pass quoted_newlines=True to "
+            f"ReadCsv; files are not split then."
+        )
+
+    def _may_go_on(self, line: bytes) -> bool:
+        """Return whether a line that is no row ends inside a quoted field, with its lone CRs as letters or line ends."""
+        text = line.decode(self._encoding, "replace").replace("\0", " ").replace("\n", "\r")
+        lenient = {**self._dialect, "strict": False}
+        try:
+            for part in (text.replace("\r", " "), *text.split("\r")):
+                next(csv.reader(_one_line(part), **lenient))
+        except (_GoesOnError, csv.Error):
+            return True
+        return False
 
     def text(self, offset: int, data: bytes) -> str:
         text = data.decode(self._encoding, self._errors)

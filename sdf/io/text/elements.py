@@ -19,6 +19,7 @@ __all__ = ["ElementText", "Tag", "too_long"]
 
 _SPACE = rb"[ \t\r\n]"
 _CHUNK_BYTES = 1 << 16
+_IN_TAG = re.compile(rb"""(?:[^<>"']+|"[^"<]*"|'[^'<]*'){0,100}""")
 
 
 class Tag:
@@ -32,7 +33,6 @@ class Tag:
         escaped = re.escape(name.encode())
         self.look_bytes = len(name.encode()) + 2
         self._begin = re.compile(b"<" + escaped + b"(?=" + _SPACE + b"|[/>])")
-        self._start_tag = re.compile(b"<" + escaped + rb"""(?:[^<>"']|"[^"<]*"|'[^'<]*')*>""")
         self._mark = re.compile(  # an end tag; or what may hold one, without its end if that is missing
             b"</" + escaped + _SPACE + rb"*>|<!--(?:.*?-->)?|<!\[CDATA\[(?:.*?\]\]>)?|<\?(?:.*?\?>)?", re.DOTALL
         )
@@ -43,8 +43,10 @@ class Tag:
 
     def start_tag(self, data: bytes, start: int, stop: int) -> int | None:
         """Return where the start tag of the element that begins at ``start`` ends; None if it does not end."""
-        found = self._start_tag.match(data, start, stop)
-        return None if found is None else found.end()
+        at, before = start + self.look_bytes - 1, start
+        while at > before:  # in small steps: the pattern keeps a way back for each part of a step
+            before, at = at, _IN_TAG.match(data, at, stop).end()  # type: ignore[union-attr]
+        return at + 1 if data.startswith(b">", at, stop) else None
 
     def end(self, data: bytes, start: int, stop: int) -> int | None:
         """Return where the element that begins at ``start`` ends; None if it does not end before ``stop``."""

@@ -46,6 +46,11 @@ class ReadJsonLines(TextFn):
             return super().flaw(error)
         return f"{error.msg} at character {error.pos}"  # str(error) has line and column too
 
+    def advice(self, error: Exception, offset: int, data: bytes) -> str:
+        if isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip()) > 0:
+            return "Each line must be a whole JSON value; ReadJson reads a file that is one array. "
+        return super().advice(error, offset, data)
+
     def encoding_advice(self) -> str:
         return (
             "JSON lines are UTF-8: convert the file, or read it with ReadLines(encoding='latin-1'), say, and map "

@@ -54,6 +54,8 @@ class ReadLines(TextFn):
 
     def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
         encoding = self.encoding
+        if offset == 0 and encoding is not None and not self.has_text(path, data):
+            return ()
         if encoding == "utf-8" and offset == 0 and data.startswith(_BOM):
             return self._carefully(path, offset, data)
         if self.with_position or (

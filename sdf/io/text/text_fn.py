@@ -23,6 +23,7 @@ from sdf import TaggedOutput
 from sdf.errors import InvalidValueError, ReadError, show
 from sdf.io.compressed.compression import BLOCKS, GZIP_INDEX, CompressedFn
 from sdf.io.files.file_fn import FileBlock, FileRange
+from sdf.io.files.signatures import signature, unmarked_wide
 from sdf.io.options import as_size
 from sdf.io.text.block_text import read_blocks
 from sdf.io.text.delimited import Delimited, check_delimiter
@@ -156,12 +157,21 @@ class TextFn(CompressedFn):
         return str(error)
 
     def advice(self, error: Exception, offset: int, data: bytes) -> str:
-        """Return advice on bytes that are no text, as a sentence and a space; "" for other errors."""
-        if not isinstance(error, UnicodeDecodeError):
-            return ""
-        if offset == 0 and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return "It begins as text in UTF-16 does, which cannot be split: convert the file to UTF-8. "
-        return self.encoding_advice()
+        """Return advice on bytes that are not this kind of text, as a sentence and a space; "" for other errors."""
+        if offset == 0 and (sentence := signature(data)):
+            return f"{sentence} "
+        return self.encoding_advice() if isinstance(error, UnicodeDecodeError) else ""
+
+    def has_text(self, path: str, data: bytes) -> bool:
+        """Return whether records at the start of a file hold more than a byte order mark.
+
+        Raises:
+            ReadError: if it is UTF-16 or UTF-32 without a mark. Letters of ASCII would be read with NULs between them.
+        """
+        strict = getattr(self, "errors", "strict") == "strict" and b"\0" not in self.delimiter
+        if strict and unmarked_wide(data):
+            raise ReadError(f"{path}: {signature(data)} To read its NULs as characters pass errors='replace'.")
+        return data != codecs.BOM_UTF8 or getattr(self, "encoding", None) != "utf-8"
 
     def encoding_advice(self) -> str:
         """Return advice on other encodings, as a sentence and a space; "" if the reader has no option ``encoding``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from xml.sax.saxutils import quoteattr
 from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, show
 from sdf.io.compressed.compression import BLOCKS
 from sdf.io.files.file_fn import FileRange
+from sdf.io.files.signatures import signature
 from sdf.io.text.block_text import BlockText
 from sdf.io.text.delimited import Stream
 from sdf.io.text.elements import ElementText, Tag, too_long
@@ -25,7 +27,7 @@ _NAME = re.compile(r"[^\W\d][\w.\-]*")
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, expat.ExpatError)  # a ParseError is a SyntaxError
 _TOGETHER = 64  # records that one parser reads: to make one costs more than a short record
 _HEAD_BYTES = 1 << 10
-_WIDE = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff", b"<\0", b"\0<")  # how text in UTF-16 or UTF-32 begins
+_PAGE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<!doctype\s+html|<html)[\s>]", re.IGNORECASE)
 _ENCODING = re.compile(rb"""(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\bencoding\s*=\s*["']([^"']*)""")
 _ENCODINGS = ("utf-8", "utf8", "us-ascii", "ascii")
 _QUOTED = re.compile(rb""""[^"]*"|'[^']*'""")
@@ -199,15 +201,29 @@ class ReadXml(TextFn):
         text = ElementText(stream, at, self._tag, self.max_record_bytes, path)
         if is_first:
             head = text.peek(_HEAD_BYTES)
-            declared = _ENCODING.match(head)
-            name = "UTF-16 or UTF-32" if head.startswith(_WIDE) else declared and declared[1].decode("latin-1")
-            if name and name.lower() not in _ENCODINGS:
-                raise ReadError(f"{path}: it is XML in {name}, ReadXml reads UTF-8. Convert the file.")
+            if flaw := _flaw(head):
+                raise ReadError(f"{path} cannot be read by ReadXml, which reads XML in UTF-8. {flaw}")
         return text
 
 
 class _NoEndError(ValueError):
     """An element does not end where it should."""
+
+
+def _flaw(head: bytes) -> str:
+    """Return why a file that begins with these bytes is not XML in UTF-8, as a sentence; "" if it may be."""
+    declared = _ENCODING.match(head)
+    if declared and (name := declared[1].decode("latin-1")).lower() not in _ENCODINGS:
+        return f"It is XML in {name}: convert the file, as with iconv -f {name} -t UTF-8."
+    if _PAGE.match(head) and b"xmlns" not in head:
+        return "It is an HTML page, such as a server sends in place of a file."
+    known = signature(head)
+    if not known:
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(head)
+        except UnicodeDecodeError as error:
+            known = f"It begins with {show(head[:40])}: {error.reason} at byte {error.start}."
+    return known
 
 
 def _as_namespaces(namespaces: Any) -> dict[str, str]:

@@ -166,6 +166,23 @@ def test_quoted_newline_is_an_error_whatever_on_error_says(on_error):
                     fn.read(cut)
 
 
+@pytest.mark.parametrize("flaw", ["\udcff", "\r"])
+def test_a_flaw_in_a_line_hides_no_open_quote(flaw):
+    """A line that cannot be read may end in a quoted field, whose second half would pass for a row."""
+    fn = FromMemory(header=False, on_error="tag")
+    refused = 0
+    for text in texts(f'a",{flaw}\n', 6):
+        if flaw not in text:
+            continue
+        mended = csv.reader(io.StringIO(text.replace("\r\n", "\n").replace(flaw, "a"), newline=""), strict=False)
+        if has_newline(mended):
+            refused += 1
+            fn.data = text.encode(errors="surrogateescape")
+            with pytest.raises(ReadError, match="pass quoted_newlines=True to ReadCsv"):
+                fn.read()
+    assert refused > 1000
+
+
 @pytest.mark.parametrize("header", [False, True])
 def test_quoted_newlines_in_one_piece_give_the_rows_of_csv_reader(header):
     """All small texts: its rows, or an error where it has one."""

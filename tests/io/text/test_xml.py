@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import io
 import itertools
+import lzma
 import random
 import re
 import tracemalloc
@@ -462,21 +463,38 @@ def test_a_part_does_not_look_far_for_an_end_that_is_not_there():
 
 
 @pytest.mark.parametrize(
-    ("head", "name"),
+    ("head", "flaw"),
     [
-        (b"<?xml version='1.0' encoding='ISO-8859-1'?><a><b/></a>", "ISO-8859-1"),
-        ('\ufeff<?xml version="1.0"\n encoding = "latin-1" ?><a><b/></a>'.encode(), "latin-1"),
-        ("<a><b/></a>".encode("utf-16"), "UTF-16 or UTF-32"),
-        ("<a><b/></a>".encode("utf-16-le"), "UTF-16 or UTF-32"),
-        ("<a><b/></a>".encode("utf-32"), "UTF-16 or UTF-32"),
+        (b"<?xml version='1.0' encoding='ISO-8859-1'?><a><b/></a>", "It is XML in ISO-8859-1: convert the file"),
+        ('\ufeff<?xml version="1.0"\n encoding = "latin-1" ?><a><b/></a>'.encode(), "It is XML in latin-1: convert"),
+        ("<a><b/></a>".encode("utf-16"), "It is text in UTF-16, which cannot be split: convert"),
+        ("\n<a><b/></a>".encode("utf-16-le"), "It is text in UTF-16LE, which cannot"),
+        ("<a><b/></a>".encode("utf-32"), "It is text in UTF-32, which cannot"),
+        ("<a><b/></a>".encode("cp037"), "It begins with b'L"),
+        (gzip.compress(b"<a><b/></a>"), "It is gzip: pass compression='gzip'."),
+        (bz2.compress(b"<a><b/></a>"), "It is bzip2: pass compression='bzip2'."),
+        (lzma.compress(b"<a><b/></a>"), "It is xz, which cannot be split"),
+        (b"\n<!DOCTYPE html><body>503</body>", "It is an HTML page"),
+        (b"<HTML><b/>", "It is an HTML page"),
     ],
 )
 @pytest.mark.parametrize("compressed", [False, True])
-def test_other_encodings_are_an_error(write, head, name, compressed):
+def test_bytes_that_are_not_xml_in_utf_8_are_an_error(write, head, flaw, compressed):
     """Whatever on_error says: the first part tells."""
     path = write(bz2.compress(head), "f.bz2") if compressed else write(head)
-    with pytest.raises(ReadError, match=re.escape(path) + f".*: it is XML in {name}, ReadXml reads UTF-8."):
+    with pytest.raises(ReadError, match=re.escape(path) + ".* cannot be read by ReadXml, which .*" + re.escape(flaw)):
         run_direct([path], ReadXml("b", on_error="tag"), tags=("bad",))
+
+
+def test_a_start_tag_takes_memory_in_proportion_to_its_length(write):
+    """30 MB of attributes took 2.7 GB: the pattern kept a way back for each character."""
+    data = b"<t><row " + b"a='1' " * 200_000 + b"/></t>"
+    tracemalloc.start()
+    try:
+        assert run_direct([write(data)], ReadXml("row", parse=len)) == [len(data) - 7]
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(data)
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_looks_like_a_declaration_in_the_middle_of_a_file_is_none():
