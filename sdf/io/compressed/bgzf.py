@@ -11,14 +11,16 @@ Source: the SAM/BAM specification, "The BGZF compression format".
 
 from __future__ import annotations
 
+import io
 import zlib
 
 from sdf.io.compressed.blocks import CompressedBlocks
 
-__all__ = ["BgzfBlocks", "block_size"]
+__all__ = ["BgzfBlocks", "block_size", "has_end_marker"]
 
 _MAGIC = b"\x1f\x8b\x08\x04"  # gzip, deflate, with an extra field
 _MOST_BYTES = 1 << 16
+_END_MARKER = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")  # a block of no text
 _USUAL_HEAD_BYTES = 18  # of a header with BGZF's extra field only
 
 
@@ -94,6 +96,12 @@ def block_size(data: bytes, at: int = 0) -> int | None:
             return size if size > stop - at else None
         field += 4 + length
     return None
+
+
+def has_end_marker(file: io.BufferedReader, size: int) -> bool:
+    """Return whether a file ends in the block of no text that whoever writes BGZF adds at the end."""
+    file.seek(max(0, size - len(_END_MARKER)))
+    return file.read() == _END_MARKER
 
 
 def _head_size(data: bytes, at: int) -> int:

@@ -8,7 +8,11 @@ from typing import NoReturn
 
 from sdf.errors import ReadError
 
-__all__ = ["CompressedBlocks"]
+__all__ = ["NOT_PACKED", "CompressedBlocks"]
+
+_UNREADABLE = "it is not {} as its name says: compression=None reads a file as it is"
+NOT_PACKED = {kind: _UNREADABLE.format(kind) for kind in ("bzip2", "gzip", "zstd")}
+NOT_PACKED["zstd"] = f"it needs a dictionary, which no reader takes, or {NOT_PACKED['zstd']}"
 
 
 class CompressedBlocks(ABC):

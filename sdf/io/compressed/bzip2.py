@@ -17,7 +17,7 @@ import bz2
 from collections.abc import Iterator
 
 from sdf.errors import ReadError
-from sdf.io.compressed.blocks import CompressedBlocks
+from sdf.io.compressed.blocks import NOT_PACKED, CompressedBlocks
 
 __all__ = ["Bzip2Blocks"]
 
@@ -25,7 +25,7 @@ _BLOCK = 0x314159265359
 _END = 0x177245385090
 _MAGIC_BITS = 48
 _EMPTY_STREAM_BITS = 8 * 14  # a header of 4 bytes, an end mark of 6, a checksum of 4
-_LEAST_BYTES = 1 << 12
+_LEAST_BYTES = 1 << 8  # appended batches may be small streams: of more bytes, most is searched for each of them
 _SCAN_BYTES = 1 << 20
 _MOST_BYTES = 3 << 20  # no block is longer: it has at most 900,000 symbols of at most 20 bits
 _MOST_ENDS = 8  # false ends, after the first, that make a block count as damaged; one is expected every 2**48 bits
@@ -80,7 +80,7 @@ class Bzip2Blocks(CompressedBlocks):
         if start:
             flaw = "bytes behind the last stream, which are no bzip2 stream"
             return self._damaged(start, flaw, besides=", or something was appended to it")
-        besides = ", or it is not one of bzip2; compression=None reads a file as it is"
+        besides = f", or {NOT_PACKED['bzip2']}"
         return self._damaged(start, "no bzip2 stream begins here", besides=besides)
 
     def _after(self, bit: int) -> int:

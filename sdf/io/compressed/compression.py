@@ -28,7 +28,7 @@ import attrs
 
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, how_to_install, show
 from sdf.extras import need
-from sdf.io.compressed.bgzf import BgzfBlocks, block_size
+from sdf.io.compressed.bgzf import BgzfBlocks, block_size, has_end_marker
 from sdf.io.compressed.blocks import CompressedBlocks
 from sdf.io.compressed.bzip2 import Bzip2Blocks
 from sdf.io.compressed.gzip_index import SeekIndices, has_short_text, indexed_text
@@ -102,6 +102,8 @@ class CompressedFn(FileFn):
         with self.open(attrs.evolve(plain, codec=kind)) as file:
             if self.compression == "infer" and kind == "gzip" and block_size(file.read(_BGZF_HEAD_BYTES)) is not None:
                 kind = "bgzf"
+            if kind == "bgzf" and plain.stop == plain.file.size and not has_end_marker(file, plain.stop):
+                return attrs.evolve(plain, codec=kind, note="bgzf: no end marker, the file may be cut off")
             if kind in BLOCKS:
                 return attrs.evolve(plain, codec=kind)
             if kind == "zstd":

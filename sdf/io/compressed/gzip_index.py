@@ -156,7 +156,7 @@ def indexed_text(file: io.BufferedReader, index: bytes, path: str, who: str) -> 
     """Return the text of a gzip file as a seekable file, and its size."""
     inner = need("rapidgzip", who).RapidgzipFile(file, parallelization=1, chunk_size=_CHUNK_BYTES)
     inner.import_index(io.BytesIO(index))
-    return io.BufferedReader(Unpacked(inner, _NO_GZIP, path), _BUFFER_BYTES), inner.size()
+    return io.BufferedReader(Unpacked(inner, _NO_GZIP, path, "gzip"), _BUFFER_BYTES), inner.size()
 
 
 def default_directory() -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from sdf.errors import ReadError
 from sdf.extras import need
+from sdf.io.compressed.blocks import NOT_PACKED
 from sdf.io.compressed.zstd import ZSTD_WINDOW_BYTES
 
 __all__ = ["Unpacked", "unpack"]
@@ -26,12 +27,14 @@ class Unpacked(io.RawIOBase):
         inner: the decompressor's file object.
         errors: the exceptions that ``inner`` raises for a damaged file.
         path: of the compressed file.
+        kind: its compression.
     """
 
-    def __init__(self, inner: Any, errors: tuple[type[Exception], ...], path: str) -> None:
+    def __init__(self, inner: Any, errors: tuple[type[Exception], ...], path: str, kind: str) -> None:
         self._inner = inner
         self._errors = errors
         self._path = path
+        self._kind = kind
 
     def readable(self) -> bool:
         return True
@@ -43,9 +46,11 @@ class Unpacked(io.RawIOBase):
         try:
             count: int = self._inner.readinto(buffer)
         except self._errors as error:
+            at = self._inner.tell()
+            besides = "something was appended to it" if at else NOT_PACKED[self._kind]
             raise ReadError(
-                f"{self._path} cannot be decompressed after byte {self._inner.tell()} of its text: {error}. The file "
-                f"is damaged or cut off."
+                f"{self._path} cannot be decompressed after byte {at} of its text: {error}. The file is damaged or cut "
+                f"off, or {besides}."
             ) from error
         return count
 
@@ -79,7 +84,7 @@ def unpack(file: io.BufferedReader, kind: str, path: str, who: str) -> io.Buffer
     else:
         zstandard = need("zstandard", who)
         inner, errors = _Frames(file, zstandard), (zstandard.ZstdError, EOFError)
-    return io.BufferedReader(Unpacked(inner, errors, path), _BUFFER_BYTES)
+    return io.BufferedReader(Unpacked(inner, errors, path, kind), _BUFFER_BYTES)
 
 
 class _Frames(io.RawIOBase):

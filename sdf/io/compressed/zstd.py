@@ -25,7 +25,7 @@ from typing import Any
 
 from sdf.errors import ReadError
 from sdf.extras import need
-from sdf.io.compressed.blocks import CompressedBlocks
+from sdf.io.compressed.blocks import NOT_PACKED, CompressedBlocks
 from sdf.io.files.search import occurrences
 
 __all__ = ["ZSTD_WINDOW_BYTES", "ZstdFrames"]
@@ -53,7 +53,7 @@ class ZstdFrames(CompressedBlocks):
     """The blocks of a zstd file. Position: the first byte of a frame, or of a later block in it, which is no start."""
 
     shift = 17
-    besides = ", or it is not one of zstd; compression=None reads a file as it is"
+    besides = f", or {NOT_PACKED['zstd']}"
 
     def __init__(self, file: io.BufferedReader, size: int, path: str) -> None:
         super().__init__(file, size, path)

@@ -52,7 +52,8 @@ class BlockText:
         self._after = position
         self._known: deque[Block] = deque()  # decompressed blocks, from the last claimed one on
         self._stop = 0
-        self._ahead = b""  # decompressed but not read yet
+        self._text = b""  # what was decompressed last
+        self._read = 0  # bytes of it that were read: to cut them off at each read would copy the rest each time
 
     def claimed(self, tracker: Any) -> Iterator[Block]:
         """Yield the blocks of a part, each after the claim that it belongs to."""
@@ -70,7 +71,8 @@ class BlockText:
         if self._known:
             self._known.popleft()
         if not self._known:
-            self._ahead += self._decompress()
+            self._text = self._text[self._read :] + self._decompress()
+            self._read = 0
         return self._known[0]
 
     def _decompress(self) -> bytes:
@@ -92,25 +94,27 @@ class BlockText:
 
     def peek(self, size: int) -> bytes:
         """Return the bytes that `read` would return, without consuming them."""
-        pieces = [self._ahead]
-        known = len(self._ahead)
-        while known < size and self._after < self._blocks.size:
-            pieces.append(self._decompress())
-            known += len(pieces[-1])
-        self._ahead = b"".join(pieces)
-        return self._ahead[:size]
+        known = len(self._text) - self._read
+        if known < size and self._after < self._blocks.size:
+            pieces = [self._text[self._read :]]
+            while known < size and self._after < self._blocks.size:
+                pieces.append(self._decompress())
+                known += len(pieces[-1])
+            self._text, self._read = b"".join(pieces), 0
+        return self._text[self._read : self._read + size]
 
     def read(self, size: int, /) -> bytes:
         data = self.peek(size)
-        self._ahead = self._ahead[len(data) :]
+        self._read += len(data)
         return data
 
     def readline(self, size: int, /) -> bytes:
         pieces = []
         while size and self.peek(1):
-            end = self._ahead.find(b"\n", 0, size) + 1 or min(size, len(self._ahead))
-            pieces.append(self.read(end))
-            size -= end
+            stop = min(self._read + size, len(self._text))
+            end = self._text.find(b"\n", self._read, stop) + 1 or stop
+            pieces.append(self.read(end - self._read))
+            size -= len(pieces[-1])
             if pieces[-1].endswith(b"\n"):
                 break
         return b"".join(pieces)

@@ -149,3 +149,11 @@ def test_damage_before_or_after_a_start_is_an_error():
     data[starts[5]] = 0
     with pytest.raises(ReadError, match="no unbroken chain of blocks leads here"):
         at_or_after(bytes(data), starts[4] + 1)
+
+
+@pytest.mark.parametrize(("end", "note"), [(BGZF_END, ""), (b"", "bgzf: no end marker, the file may be cut off")])
+def test_a_file_without_the_end_marker_is_noted(write, end, note):
+    """A writer that died between two blocks leaves a file that is whole as far as it goes."""
+    path = write(bgzf([b"a\n", b"b\n"], end=end))
+    assert restriction_of(FN, path).note == note
+    assert read_part(FN, path, restriction_of(FN, path)) == [b"a", b"b"]

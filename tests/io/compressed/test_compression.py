@@ -379,3 +379,32 @@ def test_zstd_of_long_distances_is_read(tmp_path, window):
     path.write_bytes(compressor.compress(b"a\nb\n") + compressor.flush())
     assert zstandard.get_frame_parameters(path.read_bytes()).window_size == 1 << window
     assert run_direct([str(path)], ReadLines()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("suffix", "kind"), [(".gz", "gzip"), (".bz2", "bzip2"), (".zst", "zstd")])
+def test_text_that_only_has_the_name_of_a_compressed_file_is_told_apart(tmp_path, suffix, kind):
+    """With the option that reads it."""
+    path = tmp_path / f"f{suffix}"
+    path.write_bytes(b"id,v\n1,x\n")
+    with pytest.raises(ReadError, match=f"or it is not {kind} as its name says: compression=None reads a file as it is"):
+        run_direct([str(path)], ReadLines())
+    assert run_direct([str(path)], ReadLines(compression=None)) == ["id,v", "1,x"]
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_bytes_after_the_end_of_a_compressed_file_are_told_apart(tmp_path, suffix, pack):
+    """Such as the newline of a program that copied it as text."""
+    path = tmp_path / f"f{suffix}"
+    path.write_bytes(pack(b"1\n") + b"\r\n")
+    with pytest.raises(ReadError, match="or something was appended to it"):
+        run_direct([str(path)], ReadLines())
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+def test_zstd_with_a_dictionary_is_told_apart(tmp_path, frames):
+    """In one piece, and in frames."""
+    words = [b"line %d some words to learn %d\n" % (i, i % 7) * 3 for i in range(3000)]
+    packed = zstandard.ZstdCompressor(dict_data=zstandard.train_dictionary(2000, words)).compress(words[0])
+    (tmp_path / "f.zst").write_bytes(packed * frames)
+    with pytest.raises(ReadError, match="or it needs a dictionary, which no reader takes"):
+        run_direct([str(tmp_path / "f.zst")], ReadLines())
