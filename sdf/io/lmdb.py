@@ -6,7 +6,10 @@ or one that runs a part while another waits. So readers share the open environme
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -20,6 +23,18 @@ from sdf.io.options import as_size
 
 __all__ = ["ReadLmdb"]
 
+_READ_ALL = """
+import json, lmdb, sys
+with lmdb.open(sys.argv[1], max_dbs=128, **json.loads(sys.argv[2])) as environment, environment.begin() as reading:
+    names = [name for name, value in reading.cursor() if len(value) == 48]  # of a named database
+    for name in names:
+        try:
+            database = environment.open_db(name, reading, create=False)
+        except lmdb.Error:
+            continue
+        for _ in reading.cursor(database):
+            pass
+"""
 _MOST_DATABASES = 128  # named databases that may be open at a time in one environment
 _opened: dict[str, tuple[Any, int]] = {}  # by real path: the environment, and how many read it
 _opening = Lock()
@@ -144,12 +159,28 @@ def _environment(lmdb: Any, path: str, lock: bool) -> Iterator[Any]:
 def _open(lmdb: Any, path: str, lock: bool) -> Any:
     if not os.path.exists(path):
         raise SourceError(f"ReadLmdb: there is no environment {path!r} on this host.")
+    options = {"subdir": os.path.isdir(path), "readonly": True, "create": False, "lock": lock}
     try:
-        return lmdb.open(
-            path, subdir=os.path.isdir(path), readonly=True, create=False, lock=lock, max_dbs=_MOST_DATABASES
-        )
+        environment = lmdb.open(path, max_dbs=_MOST_DATABASES, **options)
     except lmdb.Error as error:
         raise SourceError(
             f"ReadLmdb cannot open {path!r} ({error}). It must be an environment that this process does not hold open "
             f"itself; where no lock file can be written, pass lock=False."
         ) from error
+    _check_size(path, options, environment)
+    return environment
+
+
+def _check_size(path: str, options: dict[str, Any], environment: Any) -> None:
+    """Raise SourceError if pages are missing that the environment needs: to read one would end the process.
+
+    A file may be shorter than its last page says, if the pages at its end are free. So such a file is tried, by another
+    process, which reads all of it.
+    """
+    file = os.path.join(path, "data.mdb") if options["subdir"] else path
+    found, expected = os.path.getsize(file), (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    if found < expected and subprocess.run([sys.executable, "-c", _READ_ALL, path, json.dumps(options)]).returncode < 0:
+        environment.close()
+        raise SourceError(
+            f"ReadLmdb cannot read {path!r}: {file!r} is cut off. It has {found} bytes, and should have {expected}."
+        )

@@ -19,6 +19,8 @@ from sdf.io.options import as_size
 __all__ = ["ReadTar"]
 
 _CHUNK_BYTES = 1 << 20
+_CONTINUED = b"M"
+_NO_FILES = (b"D", b"V")  # GNU's directories and labels of volumes; other unknown types are files, as for GNU tar
 
 
 class ReadTar(OpenedFn):
@@ -26,7 +28,8 @@ class ReadTar(OpenedFn):
 
     Position: the first byte of a member's header. A part owns the members that start in it; to find the first, it reads
     the headers of all before it, at some 15 µs each. Memory holds one member. Members that are no files, such as
-    directories and links, are passed over. An empty file has no members. The archive must not be compressed.
+    directories and symbolic links, are passed over. A hard link is given as the file that it stands for: then memory
+    also holds the names of all members before. An empty file has no members. The archive must not be compressed.
 
     A name that occurs twice is given twice. Names are UTF-8; other bytes in them become lone surrogates.
 
@@ -37,7 +40,8 @@ class ReadTar(OpenedFn):
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
-        ReadError: when it runs, if a file is no tar archive, or damaged, or cut off, or if another one follows in it.
+        ReadError: when it runs, if a file is no tar archive, or damaged, or cut off, or one of several volumes, or if
+            another archive follows in it.
     """
 
     def __init__(
@@ -53,7 +57,7 @@ class ReadTar(OpenedFn):
 
     def _read(self, file: io.BufferedReader, part: FileRange, tracker: Any) -> Iterator[Iterable[Any]]:
         archive = _Archive(file, part.file)
-        members = (one for one in archive.members() if one.offset >= part.start and one.isreg())
+        members = (one for one in archive.members() if one.offset >= part.start and _is_file(one))
         for member in tracker.claims(members, position=lambda member: member.offset):
             output = member.name, archive.content(member, self.max_member_bytes)
             yield (((part.file.path, member.offset), output) if self.with_position else output,)
@@ -71,6 +75,7 @@ class _Archive:
         self._file = file
         self._info = info
         self._tar: Any = None
+        self._known: dict[str, tarfile.TarInfo] | None = None  # files by name, from the first hard link on
 
     def members(self) -> Iterator[tarfile.TarInfo]:
         """Yield all members in order.
@@ -83,14 +88,19 @@ class _Archive:
             self._tar = tarfile.TarFile(fileobj=self._file, encoding="utf-8")
             while member := self._tar.next():
                 at = member.offset
+                if member.type == _CONTINUED:
+                    raise self._broken(at, "it goes on from another volume; join the volumes first")
                 self._tar.members.clear()  # it would keep them all
+                if self._known is not None and _is_file(member):
+                    self._known[member.name] = self._target(member)
                 yield member
         except tarfile.TarError as error:
             raise self._broken(at, str(error)) from error
         self._check_end(self._tar.offset)
 
     def content(self, member: tarfile.TarInfo, most: int) -> bytes:
-        """Return the content of a member that is a file."""
+        """Return the content of a member that is a file, or a hard link to one."""
+        member = self._target(member)
         if member.size > most:
             raise self._broken(
                 member.offset,
@@ -102,6 +112,22 @@ class _Archive:
         except tarfile.TarError as error:
             raise self._broken(member.offset, str(error)) from error
         return content
+
+    def _target(self, member: tarfile.TarInfo) -> tarfile.TarInfo:
+        """Return the file that a member stands for: another one if it is a hard link, else itself."""
+        if not member.islnk():
+            return member
+        if self._known is None:
+            before, self._known = _Archive(self._file, self._info), {}
+            before._known = self._known
+            self._file.seek(0)
+            for each in before.members():
+                if each.offset >= member.offset:
+                    break
+        target = self._known.get(member.linkname)
+        if target is None:
+            raise self._broken(member.offset, f"it is a link to {member.linkname!r}, and no such file comes before it")
+        return target
 
     def _check_end(self, at: int) -> None:
         """Raise ReadError unless an archive ends at a position: there is a block of zeros, and nothing else follows."""
@@ -120,3 +146,8 @@ class _Archive:
         is_packed = self._file.read(2) in (b"\x1f\x8b", b"BZ", b"\x28\xb5", b"\xfd7")
         advice = "seems to be compressed: unpack it first" if is_packed else "is damaged or cut off, or no tar archive"
         return ReadError(f"{self._info.path}: the member at byte {at} cannot be read: {flaw}. The file {advice}.")
+
+
+def _is_file(member: tarfile.TarInfo) -> bool:
+    unknown = member.type not in tarfile.SUPPORTED_TYPES and member.type not in _NO_FILES
+    return member.isreg() or member.islnk() or unknown

@@ -269,6 +269,42 @@ def test_a_large_copy_in_a_record_is_not_read_as_blocks(write):
     assert [cut for cut in cuts if read_cut(ReadAvro(), path, cut) != records] == []
 
 
+@pytest.mark.parametrize("sync_interval", [1, 10_000])
+def test_copied_blocks_that_are_believed_are_an_error(write, monkeypatch, sync_interval):
+    """From the part before, which knows where the block ends; here whoever begins in the middle believes one block."""
+    monkeypatch.setattr(avro_module, "_BELIEVED_BYTES", 1)
+    refused = 0
+    for records in copies().values():
+        path = write(avro("bytes", records, sync_interval))
+        for cut in range(os.path.getsize(path) + 1):
+            try:
+                assert read_cut(ReadAvro(), path, cut) == records
+            except ReadError as error:
+                assert "holds a copy of blocks of this very file" in str(error)
+                assert read_cut(ReadAvro(walk=True), path, cut) == records
+                refused += 1
+    assert refused > 100
+
+
+def test_a_walk_from_the_header_goes_on_from_the_one_before(write, monkeypatch):
+    """Parts of a file with its marker in every record: their walks together read each block a few times, not n times."""
+    monkeypatch.setattr(avro_module, "_BELIEVED_BYTES", 1000)
+    records = [MARKER + b"x" * 80] * 1000
+    path = write(avro("bytes", records, 1))
+    read, original = [], avro_module._AvroFile.read
+    monkeypatch.setattr(avro_module._AvroFile, "read", lambda self, at: read.append(at) or original(self, at))
+    assert run_direct([path], ReadAvro(block_size=1000)) == records
+    assert len(read) < 20_000
+
+
+def test_a_snappy_block_has_the_checksum_of_its_text(write):
+    """fastavro does not compare it."""
+    data = bytearray(avro("bytes", [bytes(range(256))], 1, "snappy"))
+    data[data.index(bytes(range(50, 60)))] ^= 1
+    with pytest.raises(ReadError, match="the Avro block at byte .* its CRC-32 is 0x.*, but should be 0x"):
+        run_direct([write(bytes(data))], ReadAvro())
+
+
 def test_a_part_in_the_middle_reads_nothing_before_it(write, monkeypatch):
     """Blocks that follow each other for long enough are believed without the way from the header."""
     data = avro("bytes", [b"x" * 1000] * 4000, 1)
@@ -362,6 +398,8 @@ def damaged_files():
         "a union that has no such branch": put(data, at + 4, b"\x08"),
         "more records than it has": put(data, at, b"\x08"),
         "fewer than no records": put(data, at, b"\x01"),
+        "fewer records than it has": put(data, at, b"\x00"),
+        "fewer compressed records": put(packed, packed_at, b"\x00"),
         "compressed bytes": put(packed, packed_at + 2, b"\xff\xff"),
         "a size that is too small": put(data, at + 1, b"\x02"),
         "a size beyond the file": put(data, at + 1, b"\x7e"),
@@ -384,7 +422,7 @@ def test_a_damaged_block_is_tagged_once_and_the_others_are_read(write, flaw):
     bad = [out[1] for out in whole if isinstance(out, tuple)]
     lost = 2 if flaw in ("its marker", "all of it") else 1  # the next block cannot be found without the marker
     assert [out for out in whole if not isinstance(out, tuple)] == rows(6)[:2] + rows(6)[2 + lost :]
-    starts = [at for at, _ in blocks_of(avro(ROWS, rows(6), 1, "deflate" if flaw == "compressed bytes" else "null"))]
+    starts = [at for at, _ in blocks_of(avro(ROWS, rows(6), 1, "deflate" if "compressed" in flaw else "null"))]
     start, stop = starts[2], starts[2 + lost]
     assert bad == [BadRecord(path, start, DAMAGED[flaw][start:stop], bad[0].error)]
     cuts = range(os.path.getsize(path) + 1)
@@ -585,6 +623,13 @@ def test_on_error_must_be_known(on_error):
     message = f"ReadAvro on_error must be 'raise' or 'tag' (got {on_error!r})."
     with pytest.raises(InvalidValueError, match=re.escape(message)):
         ReadAvro(on_error=on_error)
+
+
+@pytest.mark.parametrize("walk", [1, None, "yes"])
+def test_walk_must_be_true_or_false(walk):
+    """A mistake shows where it is made."""
+    with pytest.raises(InvalidTypeError, match="ReadAvro walk must be True or False"):
+        ReadAvro(walk=walk)
 
 
 @pytest.mark.parametrize("schema", [5, {}, {"type": "nope"}], ids=str)

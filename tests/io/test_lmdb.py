@@ -227,6 +227,33 @@ def test_name_that_is_none_of_a_database(tmp_path, name):
         run_direct([(path, name)], ReadLmdb())
 
 
+@pytest.mark.parametrize("name", [None, "b"])
+def test_an_environment_that_is_cut_off_is_an_error(tmp_path, name):
+    """To read a page that is missing would end the process."""
+    path = str(tmp_path / "e")
+    with lmdb.open(path, map_size=1 << 24, max_dbs=2) as environment:
+        database = environment.open_db(name and name.encode())
+        with environment.begin(database, write=True) as writing:
+            for key in range(30):
+                writing.put(b"%05d" % key, bytes(5000))
+    size = os.path.getsize(f"{path}/data.mdb")
+    assert len(run_direct([(path, name)], ReadLmdb())) == 30
+    os.truncate(f"{path}/data.mdb", 40_000)
+    with pytest.raises(SourceError, match=f"data.mdb' is cut off. It has 40000 bytes, and should have {size}"):
+        run_direct([(path, name)], ReadLmdb())
+
+
+def test_free_pages_at_the_end_may_be_missing(tmp_path):
+    """Nobody reads them, and LMDB does not always write them."""
+    path = str(tmp_path / "e")
+    with lmdb.open(path, map_size=1 << 24) as environment:
+        for value in (b"1", bytes(400_000), *(b"%d" % number for number in range(2, 9))):
+            with environment.begin(write=True) as writing:
+                writing.put(b"key", value)
+    os.truncate(f"{path}/data.mdb", os.path.getsize(f"{path}/data.mdb") - 40_000)
+    assert run_direct([path], ReadLmdb()) == [(b"key", b"8")]
+
+
 def test_something_else_than_lmdb(tmp_path):
     """The words of the library, and which file."""
     (tmp_path / "text").write_text("text" * 5000)

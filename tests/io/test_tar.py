@@ -28,7 +28,7 @@ def path(tmp_path):
     return str(tmp_path / "a.tar")
 
 
-def write(path, files, form=tarfile.PAX_FORMAT, others=(tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE)):
+def write(path, files, form=tarfile.PAX_FORMAT, others=(tarfile.DIRTYPE, tarfile.SYMTYPE, b"V", b"D")):
     """Write an archive that ends in one block of zeros, with members of other kinds between the files."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=form, pax_headers={"comment": "for all"}) as archive:
@@ -48,6 +48,19 @@ def write(path, files, form=tarfile.PAX_FORMAT, others=(tarfile.DIRTYPE, tarfile
 def theirs(path):
     with tarfile.open(path) as archive:
         return [(member.name, archive.extractfile(member).read()) for member in archive if member.isreg()]
+
+
+def linked(path, members):
+    """Write an archive of files and of hard links, from names to bytes, or to the name of a file."""
+    with tarfile.open(path, mode="w") as archive:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                member.type, member.linkname = tarfile.LNKTYPE, content
+            else:
+                member.size = len(content)
+            archive.addfile(member, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return path
 
 
 def part(fn, path, start, stop):
@@ -166,6 +179,35 @@ def test_a_name_that_occurs_twice(path):
     assert run_direct([path], ReadTar()) == [("a", b"old"), ("a", b"new")]
 
 
+def test_a_hard_link_is_the_file_that_it_stands_for(path):
+    """As tar extracts it, at every cut: of the last file of that name before it, or of what another link stands for."""
+    members = [("a", b"old"), ("l1", "a"), ("a", b"new"), ("l2", "a"), ("l3", "l1"), ("b", b""), ("l4", "b")]
+    size = os.path.getsize(linked(path, members))
+    expected = [*members[:1], ("l1", b"old"), ("a", b"new"), ("l2", b"new"), ("l3", b"old"), ("b", b""), ("l4", b"")]
+    cuts = range(0, size + 1, 512)
+    assert [cut for cut in cuts if part(ReadTar(), path, 0, cut) + part(ReadTar(), path, cut, size) != expected] == []
+
+
+def test_a_hard_link_to_nothing_is_an_error(path):
+    """Its file is in another archive, say."""
+    with pytest.raises(ReadError, match="it is a link to 'lost', and no such file comes before it"):
+        run_direct([linked(path, [("l", "lost")])], ReadTar())
+
+
+def test_a_member_of_an_unknown_type_is_a_file(path):
+    """As for GNU tar; but the rest of one that began in another volume is an error."""
+    member = tarfile.TarInfo("a")
+    for member.type in (b"Z", b"M"):
+        member.size = 3
+        with tarfile.open(path, mode="w") as archive:
+            archive.addfile(member, io.BytesIO(b"one"))
+        if member.type == b"Z":
+            assert run_direct([path], ReadTar()) == [("a", b"one")]
+        else:
+            with pytest.raises(ReadError, match="it goes on from another volume; join the volumes first"):
+                run_direct([path], ReadTar())
+
+
 def test_an_empty_file_has_no_members(path):
     """An archive without members neither."""
     Path(path).write_bytes(b"")
@@ -179,7 +221,7 @@ def test_members_that_were_passed_are_forgotten(path):
     file = FileInfo(write(path, FILES), os.path.getsize(path))
     with open_file(file) as opened:
         archive = _Archive(opened, file)
-        assert [len(archive._tar.members) for _ in archive.members()] == [0] * 16
+        assert [len(archive._tar.members) for _ in archive.members()] == [0] * 20
 
 
 def test_a_member_that_is_too_long(path):

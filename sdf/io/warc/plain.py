@@ -19,6 +19,7 @@ import attrs
 from sdf.errors import ReadError
 from sdf.io.files.pinned import FileInfo
 from sdf.io.files.search import occurrences
+from sdf.io.files.signatures import signature
 from sdf.io.warc.records import START, START_BYTES, WarcRecord, read_content, read_head, skip_line_ends
 
 __all__ = ["PlainRecords"]
@@ -50,7 +51,7 @@ class PlainRecords:
         if start == 0:
             return 0
         found = self._find(start, stop)
-        if found < stop and (self._walk or not self._goes_on(found)):
+        if found < stop and (self._walk or not self._goes_on(found, {})):
             found = 0
             while found < start:
                 self._file.seek(found)
@@ -95,8 +96,9 @@ class PlainRecords:
 
     def _check_inside(self, at: int, begin: int, content: bytes) -> None:
         """Raise ReadError if a part that begins inside a record would trust what it finds there."""
+        broken: dict[int, int] = {}
         for inside in _starts(content):
-            if self._goes_on(begin + inside):
+            if self._goes_on(begin + inside, broken):
                 raise ReadError(
                     f"{self._info.path}: the WARC record at byte {at} holds WARC records itself, at byte "
                     f"{begin + inside}, which a part that begins there would take for records of the file. Pass "
@@ -112,27 +114,47 @@ class PlainRecords:
         self._file.seek(at)
         return START.fullmatch(self._file.readline(START_BYTES)) is not None
 
-    def _goes_on(self, at: int) -> bool:
-        """Return whether records follow each other from a position on, each ended as the standard wants it."""
+    def _goes_on(self, at: int, broken: dict[int, int]) -> bool:
+        """Return whether records follow each other from a position on, each ended as the standard wants it.
+
+        Args:
+            at: the position.
+            broken: where earlier chains led, and at which position they broke; those of this chain are added, so that
+                no record is looked at twice.
+        """
         end = min(at + _BELIEVED_BYTES, self._info.size)
+        passed = []
         while at < end:
-            self._file.seek(at)
-            try:
-                _, size = read_head(self._file)
-            except ValueError:
-                return False
-            at = self._file.tell() + size + len(_TRAILER)
-            if at > self._info.size:  # no file system seeks to where a wild number leads
-                return False
-            self._file.seek(at - len(_TRAILER))
-            if self._file.read(len(_TRAILER)) != _TRAILER:
-                return False
+            passed.append(at)
+            following = None if at in broken else self._following(at)
+            if following is None:
+                broken.update(dict.fromkeys(passed, broken.get(at, at)))
+                return broken[at] >= end
+            at = following
         return True
+
+    def _following(self, at: int) -> int | None:
+        """Return where the record at a position ends, if it ends as the standard wants it; else None."""
+        self._file.seek(at)
+        try:
+            _, size = read_head(self._file)
+        except ValueError:
+            return None
+        end = self._file.tell() + size + len(_TRAILER)
+        if end > self._info.size:  # no file system seeks to where a wild number leads
+            return None
+        self._file.seek(end - len(_TRAILER))
+        return end if self._file.read(len(_TRAILER)) == _TRAILER else None
 
     def _broken(self, at: int, flaw: str) -> ReadError:
         self._file.seek(0)
-        is_gzip = at == 0 and self._file.read(2) == b"\x1f\x8b"
-        advice = "It begins as gzip does: pass compression='gzip'" if is_gzip else "The file is damaged or cut off"
+        known = signature(self._file.read(START_BYTES)) if at == 0 else ""
+        advice = "The file is damaged or cut off"
+        if known:
+            advice = known.removesuffix(".") if "gzip" in known else (
+                f"{known.partition(':')[0]}, and ReadWarc reads plain files and gzip with a member for each record: "
+                f"unpack it, and write it with 'warcio recompress'"
+            )
         return ReadError(f"{self._info.path}: the WARC record at byte {at} cannot be read: {flaw}. {advice}.")
 
 

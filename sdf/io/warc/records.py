@@ -52,8 +52,10 @@ def read_head(text: io.BufferedReader) -> tuple[WarcRecord, int]:
         left -= len(line)
         if line[:1] in (b" ", b"\t") and lines:  # the line before it goes on
             lines[-1] += b" " + line.strip()
-        else:
+        elif b":" in line:
             lines.append(line.strip())
+        else:  # at once: what only begins as a record does may go on for long
+            raise ValueError(f"its header {show(line.strip())} has no colon")
     if not line.endswith(b"\n"):
         raise ValueError("its headers do not end" + (f" within {_MOST_HEAD_BYTES} bytes" if left <= len(line) else ""))
     record = WarcRecord(first[5:].decode().strip(), tuple(map(_header, lines)), b"")
@@ -64,9 +66,7 @@ def read_head(text: io.BufferedReader) -> tuple[WarcRecord, int]:
 
 
 def _header(line: bytes) -> tuple[str, str]:
-    name, colon, value = line.partition(b":")
-    if not colon:
-        raise ValueError(f"its header {show(line)} has no colon")
+    name, _, value = line.partition(b":")
     return _text(name.strip()), _text(value.strip())
 
 

@@ -1,5 +1,6 @@
 """ReadWarc: the records of a whole read, wherever a file is cut, and whatever its records hold; against warcio."""
 
+import bz2
 import gzip
 import io
 import random
@@ -228,6 +229,18 @@ def test_an_inner_file_longer_than_what_is_trusted_is_an_error(tmp_path, monkeyp
         run_direct([path], ReadWarc())
 
 
+def test_each_of_many_beginnings_in_a_record_is_looked_at_once(tmp_path, monkeypatch):
+    """Lines that only begin as records do, and records that follow each other for almost as long as would be trusted."""
+    inner = b"".join(record(b"%d" % number) for number in range(100)) + b"no record"
+    path = write(tmp_path, [record(inner), record(b"WARC/1.0\r\n" * 500)], "plain")
+    monkeypatch.setattr(plain, "_BELIEVED_BYTES", len(inner))
+    heads = []
+    read_head = plain.read_head
+    monkeypatch.setattr(plain, "read_head", lambda file: heads.append(file.tell()) or read_head(file))
+    assert run_direct([path], ReadWarc())[0].content == inner
+    assert len(heads) == 2 + 100 + 1 + 500
+
+
 # Members with more than a record, or less
 
 
@@ -298,7 +311,8 @@ def test_a_file_that_is_cut_off_is_told_wherever_it_is_cut(tmp_path, kind):
         (b"WARC/1.0\r\nContent-Length\r\n\r\n", "its header b'Content-Length' has no colon"),
         (record(b"one")[:-5], "its content should have 3 bytes, but ends after 2"),
         (record(b"one") + b"two", "no record follows it, at byte 38"),
-        (packed(record(b"one")), r"It begins as gzip does: pass compression='gzip'."),
+        (packed(record(b"one")), "It is gzip: pass compression='gzip'."),
+        (bz2.compress(record(b"one")), "It is bzip2, and ReadWarc reads plain files and gzip with a member for each"),
     ],
 )
 def test_errors_say_what_is_wrong(tmp_path, data, flaw):
