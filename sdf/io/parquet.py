@@ -95,7 +95,7 @@ class ReadParquet(OpenedFn):
     def _read(self, file: io.BufferedReader, part: FileRange, tracker: Any) -> Iterator[Iterable[Any]]:
         path = part.file.path
         with _blame(path):
-            opened = need("pyarrow.parquet", "ReadParquet").ParquetFile(file)
+            opened = need("pyarrow.parquet", "ReadParquet").ParquetFile(file, page_checksum_verification=True)
             signed = _is_signed(file, opened.metadata)
         if signed:
             raise ReadError(f"{path} has encrypted columns, which ReadParquet cannot read. Write it without.")

@@ -397,3 +397,15 @@ def test_planning_opens_no_file():
     restriction = fn.get_initial_restriction(file)
     parts = [(part.start, part.stop) for part in fn.split_restriction(file, restriction)]
     assert parts == [(0, 30), (30, 60), (60, 90), (90, 100)]
+
+
+def test_pages_have_the_checksums_that_the_file_gives(tmp_path):
+    """pyarrow compares them only where it is told to."""
+    path = tmp_path / "a.parquet"
+    table = pa.table({"a": range(1000, 3000)})
+    pq.write_table(table, path, write_page_checksum=True, compression="none", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    data[data.index((1234).to_bytes(8, "little")) + 3] ^= 64
+    path.write_bytes(data)
+    with pytest.raises(ReadError, match="row group 0 .* CRC checksum verification failed"):
+        run_direct([str(path)], ReadParquet())
