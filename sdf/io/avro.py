@@ -242,7 +242,7 @@ class _AvroFile:
         try:
             opened: Any = next(self._blocks)
             if opened.codec == "snappy":
-                _check_snappy(block[: -_MARKER_BYTES], opened.bytes_.getvalue())
+                _check_snappy(block[:-_MARKER_BYTES], opened.bytes_.getvalue())
             records = iter(opened)
             while some := list(islice(records, _AT_ONCE)):
                 yield some

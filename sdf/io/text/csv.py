@@ -14,11 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
-import attrs
-
 from sdf import TaggedOutput
 from sdf.errors import InvalidTypeError, InvalidValueError, ReadError, show
-from sdf.io.files.file_fn import FileBlock, FileRange
+from sdf.io.files.file_fn import FileRange
 from sdf.io.text.csv_batches import CsvColumns, Misfit, Texts
 from sdf.io.text.csv_lines import UNREADABLE, CsvLines
 from sdf.io.text.csv_options import as_names, check_signs
@@ -86,8 +84,8 @@ class ReadCsv(TextFn):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        if quoted_newlines and self.block_size is not None:
-            raise InvalidValueError("ReadCsv block_size is of no use with quoted_newlines: files are not split then.")
+        if quoted_newlines:
+            self.read_whole("quoted_newlines")
         check_signs(separator=separator, quotechar=quotechar, escapechar=escapechar)
         self.header = header is True
         self.names = None if isinstance(header, bool) else as_names(header, "header must be True, False")
@@ -153,19 +151,6 @@ class ReadCsv(TextFn):
     def setup(self) -> None:
         # The parser's limit, 131,072 characters a field, is per process; max_record_bytes is checked here, per row.
         csv.field_size_limit(max(csv.field_size_limit(), min(self.max_record_bytes, _LONGEST_FIELD)))
-
-    def get_initial_restriction(self, element: Any) -> FileRange:
-        if not self.quoted_newlines:
-            return super().get_initial_restriction(element)
-        if isinstance(element, FileBlock):
-            raise InvalidValueError(
-                f"ReadCsv with quoted_newlines reads files from their start, not blocks of them (got {show(element)}). "
-                f"Leave out FileBlocks."
-            )
-        return attrs.evolve(self.in_one_piece(element), note="csv: quoted newlines, read in one piece")
-
-    def restriction_size(self, element: Any, restriction: FileRange) -> float | None:
-        return restriction.file.size if self.quoted_newlines else super().restriction_size(element, restriction)
 
     def process(self, element: Any, tracker: Any) -> Iterator[Any]:
         restriction: FileRange = tracker.current_restriction()

@@ -74,7 +74,7 @@ class CsvLines:
         )
 
     def _may_go_on(self, line: bytes) -> bool:
-        """Return whether a line that is no row ends inside a quoted field, with its lone CRs as letters or line ends."""
+        """Return whether a line that is no row may end in a quoted field, its lone CRs being letters or line ends."""
         text = line.decode(self._encoding, "replace").replace("\0", " ").replace("\n", "\r")
         lenient = {**self._dialect, "strict": False}
         try:

@@ -107,6 +107,7 @@ class TextFn(CompressedFn):
     """
 
     cell_bytes = CELL_BYTES
+    _whole_for = ""  # the option that demands that files are read in one piece
 
     def __init__(
         self,
@@ -128,6 +129,27 @@ class TextFn(CompressedFn):
         self.with_block_id = with_block_id
         self.on_error = on_error
         self.max_record_bytes = as_size(max_record_bytes, f"{who} max_record_bytes")
+
+    def read_whole(self, option: str) -> None:
+        """Read each file in one piece, from its start, because an option demands that; called by ``__init__``."""
+        if self.block_size is not None:
+            raise InvalidValueError(
+                f"{type(self).__name__} block_size is of no use with {option}: files are not split then."
+            )
+        self._whole_for = option
+
+    def get_initial_restriction(self, element: Any) -> FileRange:
+        if not self._whole_for:
+            return super().get_initial_restriction(element)
+        if isinstance(element, FileBlock):
+            raise InvalidValueError(
+                f"{type(self).__name__} with {self._whole_for} reads files from their start, not blocks of them (got "
+                f"{show(element)}). Leave out FileBlocks."
+            )
+        return attrs.evolve(self.in_one_piece(element), note=f"{self._whole_for}: read in one piece")
+
+    def restriction_size(self, element: Any, restriction: FileRange) -> float | None:
+        return restriction.file.size if self._whole_for else super().restriction_size(element, restriction)
 
     def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
         """Return the outputs for whole records.

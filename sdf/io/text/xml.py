@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import islice, repeat
 from typing import Any
 from xml.etree import ElementTree
@@ -42,11 +42,12 @@ class ReadXml(TextFn):
     a start tag. Since a part that starts in the middle of a file does not see what is around that, these rules hold:
 
     - An element that holds another one of its name is a bad record; the inner one is a record.
-    - Comments and CDATA sections of a record may hold its end tag. If they hold its start tag, it is a bad record.
-    - A comment that holds a whole element is not known as one: the element is a record.
-    - The entities that a DOCTYPE defines are unknown. So are namespaces that are declared around a record.
+    - A comment, a CDATA section, a processing instruction or a DOCTYPE must not hold a start tag of the name, in a
+      record or outside: that is an error. It may hold an end tag.
+    - The entities, and default values of attributes, that a DOCTYPE defines are unknown. So are namespaces that are
+      declared around a record.
 
-    Nothing checks the rest of the file.
+    Nothing else checks the rest of the file.
 
     Args:
         tag: the name of the elements, as the files have it, with its prefix.
@@ -54,6 +55,8 @@ class ReadXml(TextFn):
             for the record as it is, will do. It must be picklable. None: a record is an ``Element`` of xml.etree.
         namespaces: prefixes and URIs that are declared around the records, such as ``{"dc": "http://..."}``; "" for the
             default. Records are given with these declarations. Without the default one, names have no URI.
+        hidden_tags: comments, CDATA sections, processing instructions and a DOCTYPE may hold start tags, which begin no
+            record. Only reading from the start shows that: each file is read in one piece, and the report says so.
         options: as for `TextFn`: ``with_position``, ``with_block_id``, ``on_error``, ``max_record_bytes``,
             ``compression``, ``index_dir``, ``block_size``, ``storage_options``.
 
@@ -71,9 +74,14 @@ class ReadXml(TextFn):
         *,
         parse: Callable[[bytes], Any] | None = None,
         namespaces: Mapping[str, str] | None = None,
+        hidden_tags: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        if not isinstance(hidden_tags, bool):
+            raise InvalidTypeError(f"ReadXml hidden_tags must be True or False (got {show(hidden_tags)}).")
+        if hidden_tags:
+            self.read_whole("hidden_tags")
         if not isinstance(tag, str):
             raise InvalidTypeError(f"ReadXml tag must be the name of an element, such as 'page' (got {show(tag)}).")
         if not all(map(_NAME.fullmatch, tag.split(":"))) or tag.count(":") > 1:
@@ -88,6 +96,7 @@ class ReadXml(TextFn):
         self.tag = tag
         self.parse = parse
         self.namespaces = _as_namespaces(namespaces)
+        self.hidden_tags = hidden_tags
         self._tag = Tag(tag)
 
     @classmethod
@@ -101,10 +110,7 @@ class ReadXml(TextFn):
 
     def advice(self, error: Exception, offset: int, data: bytes) -> str:
         if isinstance(error, _NoEndError):
-            return (
-                "It is cut off, or it holds another element of its name, or its own start tag in a comment or a CDATA "
-                "section: then it cannot be read. "
-            )
+            return "It is cut off, or it holds another element of its name: then it cannot be read. "
         code = error.code if isinstance(error, (ElementTree.ParseError, expat.ExpatError)) else None
         if code == _UNBOUND:
             return (
@@ -167,13 +173,19 @@ class ReadXml(TextFn):
         after = self._tag.look_bytes - 1
         return record[:after] + b"".join(wanted) + record[after:]
 
+    def _pieces(self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
+        if self.hidden_tags:
+            return self._in_one_piece(restriction, tracker, file)
+        return super()._pieces(element, restriction, tracker, file)
+
     def _blocks(self, element: Any, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         cells = Cells.of(element, restriction, self.block_size)
-        first = cells.at_or_after(restriction.start)
+        first = end = cells.at_or_after(restriction.start)
         file.seek(first)
         text = self._text(file, first, restriction.file.path, is_first=first == 0)
         for cell, end in cells.claimed(restriction.start, tracker):
             yield from text.starting_in(cell, end)
+        text.check_after(end)
 
     def _packed(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         blocks = BLOCKS[restriction.codec](file, restriction.file.size, restriction.file.path)
@@ -185,20 +197,26 @@ class ReadXml(TextFn):
             text = text or self._text(unpacked, 0, where, blocks.is_first)
             for offset, data in text.starting_in(block.start, block.stop):
                 yield unpacked.position(offset), data
+        if text is not None:
+            text.check_after(block.stop)
 
     def _in_one_piece(self, restriction: FileRange, tracker: Any, file: io.BufferedReader) -> Pieces:
         if not tracker.try_claim(restriction.start):
             return
-        with self.unpack(restriction, file) as unpacked:
+        with self.unpack(restriction, file) if restriction.codec else nullcontext(file) as unpacked:
             text = self._text(unpacked, 0, restriction.file.path, is_first=True)
             cell = 0
             while text.goes_on_at(cell):
                 yield from text.starting_in(cell, cell + CELL_BYTES)
                 cell += CELL_BYTES
+            if self.hidden_tags:
+                text.check_end()
 
     def _text(self, stream: Stream, at: int, path: str, is_first: bool) -> ElementText:
         """Return the text of a part; check the encoding if that is the first of its file."""
-        text = ElementText(stream, at, self._tag, self.max_record_bytes, path)
+        text = ElementText(
+            stream, at, self._tag, self.max_record_bytes, path, is_first=is_first, may_hide=self.hidden_tags
+        )
         if is_first:
             head = text.peek(_HEAD_BYTES)
             if flaw := _flaw(head):
@@ -218,11 +236,8 @@ def _flaw(head: bytes) -> str:
     if _PAGE.match(head) and b"xmlns" not in head:
         return "It is an HTML page, such as a server sends in place of a file."
     known = signature(head)
-    if not known:
-        try:
-            codecs.getincrementaldecoder("utf-8")().decode(head)
-        except UnicodeDecodeError as error:
-            known = f"It begins with {show(head[:40])}: {error.reason} at byte {error.start}."
+    if not known and (b"\0" in head or (head.strip() and not head.isascii() and b"<" not in head)):
+        return f"It begins with {show(head[:40])}, which is no XML."
     return known
 
 

@@ -269,7 +269,7 @@ def test_compressed_files_may_hold_quoted_newlines(write, suffix, compress):
     path = write(compress(b'a\n"1\n2"\n3\n'), "file.csv" + suffix)
     fn = ReadCsv(quoted_newlines=True)
     assert run_direct([path], fn) == [{"a": "1\n2"}, {"a": "3"}]
-    assert expand(fn, path).note == "csv: quoted newlines, read in one piece"
+    assert expand(fn, path).note == "quoted_newlines: read in one piece"
 
 
 # What a row is
@@ -543,7 +543,7 @@ def test_file_in_one_piece_says_so_in_the_report(write):
     """Its note; and its size is that of the file."""
     fn, path = ReadCsv(quoted_newlines=True), write(TABLE)
     expanded = expand(fn, path)
-    assert expanded.note == "csv: quoted newlines, read in one piece"
+    assert expanded.note == "quoted_newlines: read in one piece"
     assert [size for _, size in expanded.pieces] == [len(TABLE.encode())]
 
 

@@ -115,7 +115,9 @@ def test_a_byte_order_mark_alone_is_an_empty_file(tmp_path, fn):
 @pytest.mark.parametrize("data", [b'[{"a":1},\n{"a":2}]\n', b'{\n "a": 1\n}\n', b'{"a":\n'])
 def test_a_value_that_goes_on_in_the_next_line_is_told_apart(said, data):
     """A file of one JSON value is for another reader."""
-    assert "Each line must be a whole JSON value; ReadJson reads a file that is one array." in said(ReadJsonLines(), data)
+    assert "Each line must be a whole JSON value; ReadJson reads a file that is one array." in said(
+        ReadJsonLines(), data
+    )
 
 
 def test_rows_that_end_in_a_cr_alone_are_told_apart(said):

@@ -67,11 +67,27 @@ def elements_of(text, tag):
     return found
 
 
+HIDING = ((b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>"))
+
+
+def begins(data, at):
+    return data[at : at + 2] == b"<p" and data[at + 2 : at + 3] in (b">", b"/", b" ")
+
+
 def by_the_rules(data):
-    """Return the elements ``p`` of a text, each with its offset, character by character."""
-    starts = [
-        at for at in range(len(data)) if data[at : at + 2] == b"<p" and data[at + 2 : at + 3] in (b">", b"/", b" ")
-    ]
+    """Return the elements ``p`` of a text, each with its offset, character by character; None if one is hidden."""
+    starts, at = [], 0
+    while at < len(data):
+        closing = next((closing for opening, closing in HIDING if data.startswith(opening, at)), None)
+        if closing:
+            begin, end = at, data.find(closing, at + 2)
+            at = len(data) if end < 0 else end + len(closing)
+            if any(begins(data, inside) for inside in range(begin, at)):
+                return None
+        else:
+            if begins(data, at):
+                starts.append(at)
+            at += 1
     found = []
     for start, stop in itertools.pairwise([*starts, len(data)]):
         end = _end_by_the_rules(data, start, stop)
@@ -88,7 +104,7 @@ def _end_by_the_rules(data, start, stop):
     while at < stop:
         if data.startswith(b"</p>", at, stop):
             return at + 4
-        for opening, closing in ((b"<!--", b"-->"), (b"<![CDATA[", b"]]>")):
+        for opening, closing in HIDING:
             if data.startswith(opening, at, stop):
                 at = data.find(closing, at + len(opening), stop)
                 if at < 0:
@@ -134,7 +150,57 @@ def test_all_small_files_are_read_by_the_rules_at_every_cut(length):
         fn.data = "".join(text).encode()
         expected = by_the_rules(fn.data)
         for cut in range(len(fn.data) + 1):
-            assert told(fn.read(cut)) == expected, (fn.data, cut)
+            if expected is None:
+                with pytest.raises(ReadError, match="pass hidden_tags=True to ReadXml"):
+                    fn.read(cut)
+            else:
+                assert told(fn.read(cut)) == expected, (fn.data, cut)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?x ", "?>"), ("<!DOCTYPE t [<!ENTITY x '", "'>]>")],
+)
+def test_hidden_start_tags_are_an_error_or_begin_no_record(write, opening, closing, hidden):
+    """Wherever the file is cut, and whatever the markup that hides them holds else; as by xml.etree where asked for."""
+    text = "<t><p>1</p>" + opening + "<p>0</p>" + closing + "<p>2" + ("" if "DOCTYPE" in opening else opening) + "</p>"
+    text += ("" if "DOCTYPE" in opening else closing) + "</p><p>3</p></t>"
+    if "DOCTYPE" in opening:
+        text = text.replace("<t><p>1</p>", "").replace("<p>2", "<t><p>1</p><p>2")
+    fn = FromMemory("p", hidden_tags=hidden, parse=lambda record: ElementTree.fromstring(record).text[:1])
+    fn.data = text.encode()
+    if hidden:
+        path = write(fn.data)
+        assert run_direct([path], ReadXml("p", hidden_tags=True, parse=fn.parse)) == ["1", "2", "3"]
+        assert restriction_of(fn, path).note == "hidden_tags: read in one piece"
+        packed = write(gzip.compress(fn.data), "f.gz")
+        assert run_direct([packed], ReadXml("p", hidden_tags=True, parse=fn.parse)) == ["1", "2", "3"]
+    else:
+        path = write(bgzf([fn.data[at : at + 11] for at in range(0, len(fn.data), 11)]), "f.bgz")
+        with pytest.raises(ReadError, match="this start tag lies in a comment"):
+            run_direct([path], ReadXml("p"), split_every=1)
+        for one, two in itertools.combinations_with_replacement(range(len(fn.data) + 1), 2):
+            with pytest.raises(
+                ReadError, match="this start tag lies in a comment, .* pass hidden_tags=True to ReadXml"
+            ):
+                fn.read(one, two)
+
+
+def test_markup_that_does_not_end_is_an_error(write):
+    """It would hide all records that follow."""
+    with pytest.raises(ReadError, match="what begins at byte 7 does not end in '-->'. The file is damaged or cut off"):
+        run_direct([write("<t><p/><!-- <p/></t>")], ReadXml("p", hidden_tags=True))
+
+
+def test_hidden_tags_go_with_whole_files():
+    """A block of a file does not show what hides it."""
+    with pytest.raises(InvalidValueError, match="ReadXml block_size is of no use with hidden_tags"):
+        ReadXml("p", hidden_tags=True, block_size=100)
+    with pytest.raises(InvalidTypeError, match="ReadXml hidden_tags must be True or False"):
+        ReadXml("p", hidden_tags=1)
+    with pytest.raises(InvalidValueError, match="ReadXml with hidden_tags reads files from their start"):
+        run_direct([FileBlock(FileInfo("f", 10), 0, 5)], ReadXml("p", hidden_tags=True))
 
 
 @pytest.mark.parametrize("tag", ["page", "b", "pagesize"])
@@ -159,11 +225,14 @@ def test_records_that_are_parsed_together_are_those_that_are_parsed_alone(length
         texts = [("<p>", "<!--", "<p>", "-->", "</p>"), *random.Random(length).sample(texts, 3000)]
     for text in texts:
         together.data = alone.data = "".join(text).encode()
-        given = [
-            [out if isinstance(out, BadRecord) else (out[0], ElementTree.tostring(out[1])) for out in fn.read()]
-            for fn in (together, alone)
-        ]
-        assert given[0] == given[1], together.data
+        assert values_of(together) == values_of(alone), together.data
+
+
+def values_of(fn):
+    try:
+        return [out if isinstance(out, BadRecord) else (out[0], ElementTree.tostring(out[1])) for out in fn.read()]
+    except ReadError as error:
+        return str(error)
 
 
 def random_xml(draw):
