@@ -278,16 +278,16 @@ def test_copied_blocks_that_are_believed_are_an_error(write, monkeypatch, sync_i
         path = write(avro("bytes", records, sync_interval))
         for cut in range(os.path.getsize(path) + 1):
             try:
-                assert read_cut(ReadAvro(), path, cut) == records
-            except ReadError as error:
-                assert "holds a copy of blocks of this very file" in str(error)
-                assert read_cut(ReadAvro(walk=True), path, cut) == records
+                found = read_cut(ReadAvro(), path, cut)
+            except ReadError:
+                found = read_cut(ReadAvro(walk=True), path, cut)
                 refused += 1
+            assert found == records
     assert refused > 100
 
 
 def test_a_walk_from_the_header_goes_on_from_the_one_before(write, monkeypatch):
-    """Parts of a file with its marker in every record: their walks together read each block a few times, not n times."""
+    """Parts of a file with its marker in every record: together they read each block a few times."""
     monkeypatch.setattr(avro_module, "_BELIEVED_BYTES", 1000)
     records = [MARKER + b"x" * 80] * 1000
     path = write(avro("bytes", records, 1))
@@ -301,7 +301,7 @@ def test_a_snappy_block_has_the_checksum_of_its_text(write):
     """fastavro does not compare it."""
     data = bytearray(avro("bytes", [bytes(range(256))], 1, "snappy"))
     data[data.index(bytes(range(50, 60)))] ^= 1
-    with pytest.raises(ReadError, match="the Avro block at byte .* its CRC-32 is 0x.*, but should be 0x"):
+    with pytest.raises(ReadError, match=r"the Avro block at byte .* its CRC-32 is 0x.*, but should be 0x"):
         run_direct([write(bytes(data))], ReadAvro())
 
 

@@ -407,5 +407,5 @@ def test_pages_have_the_checksums_that_the_file_gives(tmp_path):
     data = bytearray(path.read_bytes())
     data[data.index((1234).to_bytes(8, "little")) + 3] ^= 64
     path.write_bytes(data)
-    with pytest.raises(ReadError, match="row group 0 .* CRC checksum verification failed"):
+    with pytest.raises(ReadError, match=r"row group 0 .* CRC checksum verification failed"):
         run_direct([str(path)], ReadParquet())

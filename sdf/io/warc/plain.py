@@ -149,17 +149,13 @@ class PlainRecords:
     def _broken(self, at: int, flaw: str) -> ReadError:
         self._file.seek(0)
         known = signature(self._file.read(START_BYTES)) if at == 0 else ""
-        advice = "The file is damaged or cut off"
-        if known:
-            advice = (
-                known.removesuffix(".")
-                if "gzip" in known
-                else (
-                    f"{known.partition(':')[0]}, and ReadWarc reads plain files and gzip with a member for each record: "
-                    f"unpack it, and write it with 'warcio recompress'"
-                )
+        if known and "gzip" not in known:
+            known = (
+                f"{known.partition(':')[0]}, and ReadWarc reads plain files and gzip with a member for each record: "
+                f"unpack it, and write it with 'warcio recompress'."
             )
-        return ReadError(f"{self._info.path}: the WARC record at byte {at} cannot be read: {flaw}. {advice}.")
+        advice = known or "The file is damaged or cut off."
+        return ReadError(f"{self._info.path}: the WARC record at byte {at} cannot be read: {flaw}. {advice}")
 
 
 def _starts(data: bytes) -> Iterator[int]:
