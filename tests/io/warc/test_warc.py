@@ -230,7 +230,7 @@ def test_an_inner_file_longer_than_what_is_trusted_is_an_error(tmp_path, monkeyp
 
 
 def test_each_of_many_beginnings_in_a_record_is_looked_at_once(tmp_path, monkeypatch):
-    """Lines that only begin as records do, and records that follow each other for almost as long as would be trusted."""
+    """Lines that only begin as records do, and records that follow each other for almost as long as is trusted."""
     inner = b"".join(record(b"%d" % number) for number in range(100)) + b"no record"
     path = write(tmp_path, [record(inner), record(b"WARC/1.0\r\n" * 500)], "plain")
     monkeypatch.setattr(plain, "_BELIEVED_BYTES", len(inner))
