@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -15,6 +16,8 @@ from sdf.sinks.lines import LineFiles
 __all__ = ["JsonLinesFiles"]
 
 
+_STRINGS = {str}
+_PLAIN = {str, int, float, bool, type(None)}
 _DEPTH = 20  # how deep a message looks into a record, which may contain itself
 
 
@@ -32,8 +35,9 @@ class JsonLinesFiles(LineFiles):
         target_bytes: begin a new file when one has this size.
 
     Raises:
-        BadRecordError: when it runs, for a record that is not JSON: NaN and infinity, a lone surrogate, or a value of
-            another type, such as bytes or a datetime; the message names the field.
+        BadRecordError: when it runs, for a record that is not JSON: NaN and infinity, a lone surrogate, keys that
+            become one, such as 1 and "1", or a value of another type, such as bytes or a datetime; the message names
+            the field.
         InvalidTypeError, InvalidValueError: for a wrong option.
         SinkError: when it runs, if the target is not empty or cannot be written.
     """
@@ -44,6 +48,7 @@ class JsonLinesFiles(LineFiles):
         try:
             if any(issubclass(kind, tuple) for kind in set(map(type, records))):
                 records = list(map(_record, records))
+            _check_keys(records)
             return "".join([f"{_encode(record)}\n" for record in records]).encode()
         except (TypeError, ValueError, RecursionError) as error:
             path, value = _flaw(records[0])
@@ -51,6 +56,25 @@ class JsonLinesFiles(LineFiles):
                 f"JsonLinesFiles cannot write {show(value)}{path and f' in field {path!r}'} as JSON: {error}. Make it "
                 f"a str, a number, a bool, None, or a list or dict of these."
             ) from error
+
+
+def _check_keys(values: Iterable[Any]) -> None:
+    """Raise ValueError if keys of a dict that differ, such as 1 and "1", have one name in JSON."""
+    for value in values:
+        if isinstance(value, dict):
+            if not _STRINGS.issuperset(map(type, value)):
+                names = [key if isinstance(key, str) else json.dumps(key) for key in value]
+                if len(set(names)) < len(names):
+                    raise ValueError(f"a value would be lost, as two keys become {twice(names)!r}")
+            inner: Iterable[Any] = value.values()
+        elif isinstance(value, (list, tuple)):
+            inner = value
+        elif type(value) not in _PLAIN and (attrs.has(type(value)) or dataclasses.is_dataclass(type(value))):
+            inner = _fields(value).values()
+        else:
+            continue
+        if not _PLAIN.issuperset(map(type, inner)):
+            _check_keys(inner)
 
 
 def _fields(value: Any) -> dict[str, Any]:

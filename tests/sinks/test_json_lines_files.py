@@ -113,6 +113,18 @@ def test_a_record_that_is_no_json(sink, record, error):
     assert raised.value.number == 500
 
 
+@pytest.mark.parametrize(
+    ("keys", "name"), [((1, "1"), "1"), ((None, "null"), "null"), ((True, "true"), "true"), ((1.5, "1.5"), "1.5")]
+)
+@pytest.mark.parametrize("around", [lambda value: value, lambda value: {"a": [value]}, lambda value: Attrs(1, value)])
+def test_keys_that_become_one_are_an_error(sink, keys, name, around):
+    """One of their values would be lost, at any depth."""
+    prepare(sink)
+    records = [around({keys[0]: "x"}), around({"y": 1, **dict.fromkeys(keys, "x")})]
+    with pytest.raises(BadRecordError, match=f"record 1 .* a value would be lost, as two keys become '{name}'"):
+        sink.write(iter(records), place())
+
+
 def test_a_field_that_is_there_twice_is_not_dropped(sink):
     """As a Row of a join can have it."""
     row = Row(x=1, other=2)

@@ -335,10 +335,10 @@ class ReadCsv(TextFn):
         return self._as_columns(path, row)
 
     def _as_columns(self, path: str, row: list[str]) -> tuple[str, ...]:
-        if not row or len(set(row)) < len(row):
+        if not row or len(set(row)) < len(row) or any("\0" in name for name in row):
             raise ReadError(
-                f"{path}: its first line must name each column, no two alike (got {show(row)}). If it is a row "
-                f"like the others pass header=['a', 'b', ...] or header=False to ReadCsv."
+                f"{path}: its first line must name each column, no two alike, without NULs (got {show(row)}). If it is "
+                f"a row like the others pass header=['a', 'b', ...] or header=False to ReadCsv."
             )
         lacking = [name for name in self.columns or () if name not in row]
         if lacking:

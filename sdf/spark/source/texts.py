@@ -95,6 +95,13 @@ class Texts:
             return None
 
     def _cast(self, texts: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array:
+        if pyarrow.types.is_integer(kind):
+            _refuse(pyarrow.compute.match_substring(texts, "x", ignore_case=True))  # 0x1F, which is no number elsewhere
+        if pyarrow.types.is_floating(kind):
+            values = texts.cast(kind)
+            named = pyarrow.compute.match_substring(texts, "inf", ignore_case=True)
+            _refuse(pyarrow.compute.and_not(pyarrow.compute.is_inf(values), named))  # a number that is too large
+            return values
         if not pyarrow.types.is_timestamp(kind) or kind.tz is None:
             return texts.cast(kind)
         local = pyarrow.timestamp(kind.unit)
@@ -108,6 +115,11 @@ class Texts:
             return pyarrow.array([None if one is None else one.astimezone() for one in times.to_pylist()], kind)
         at = pyarrow.compute.assume_timezone(times, zone, ambiguous="earliest", nonexistent="latest")
         return at.cast(kind)
+
+
+def _refuse(texts: pyarrow.BooleanArray) -> None:
+    if texts.true_count:
+        raise pyarrow.ArrowInvalid("a text that other programs do not take for a number")
 
 
 def _without(texts: pyarrow.Array, text: str) -> pyarrow.Array:

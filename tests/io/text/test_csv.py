@@ -424,11 +424,11 @@ def test_each_file_has_its_own_header(write):
 
 
 @pytest.mark.parametrize("quoted_newlines", [False, True])
-@pytest.mark.parametrize("text", ["\n1\n", "a,a\n1,2\n", "a,b,a"])
+@pytest.mark.parametrize("text", ["\n1\n", "a,a\n1,2\n", "a,b,a", "a,b\0,c\n1,2,3\n"])
 def test_header_must_name_each_column(write, text, quoted_newlines):
-    """Nothing blank, and no two alike: one of their fields would be lost."""
+    """Nothing blank, no two alike, as one of their fields would be lost, and no NUL, where other tools end a name."""
     path, got = write(text), text.split("\n")[0].split(",") if text[0] != "\n" else []
-    message = f"{path}: its first line must name each column, no two alike (got {got!r})."
+    message = f"{path}: its first line must name each column, no two alike, without NULs (got {got!r})."
     with pytest.raises(ReadError, match=re.escape(message)):
         run_direct([path], ReadCsv(quoted_newlines=quoted_newlines, on_error="tag"), tags=("bad",))
 
