@@ -85,9 +85,9 @@ class CsvColumns:
 
     def of_rows(self, rows: Sequence[Sequence[str]], names: Sequence[str]) -> Any:
         """Return the columns of parsed rows as strings."""
-        places = [names.index(name) for name in self.names]
+        places = {name: place for place, name in enumerate(names)}
         return arrow.RecordBatch.from_arrays(
-            [arrow.array([row[place] for row in rows], arrow.string()) for place in places], self.names
+            [arrow.array([row[places[name]] for row in rows], arrow.string()) for name in self.names], self.names
         )
 
     def cast(self, batch: Any) -> tuple[Any, dict[int, Misfit]]:

@@ -124,14 +124,12 @@ class Markup:
                 at = end + len(self.closing)
                 self.closing = b""
             else:
-                places = [place for mark in _MARKS if (place := data.find(mark, at, stop + 1)) >= 0]
-                if not places:
+                found = _OPENING.search(data, at)
+                if found is None or found.start() >= stop:
                     at = stop
-                elif found := _OPENING.match(data, min(places)):
+                else:
                     self.begin, at = offset + found.start(), found.end()
                     self.closing = _CLOSING[found.lastindex or 0]
-                else:
-                    at = min(places) + 2
         self._at = offset + at
 
 

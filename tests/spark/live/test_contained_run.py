@@ -134,8 +134,8 @@ def test_a_bug_fails_its_run_and_no_other(entry, error):
             with pytest.raises(LedgerError, match=rf"CountFn failed on the driver.*{type(error).__name__}: .*a bug"):
                 run_lane(ill.address, number, CountFn(), [])
         assert ill.report().records == 0
-        assert run_all(well, SlowCountFn())[0] == expected(ELEMENTS)
-        assert run_all(open_run(well.server, CountFn()), CountFn())[0] == expected(ELEMENTS)
+        assert run_all(well, SlowCountFn()) == expected(ELEMENTS)
+        assert run_all(open_run(well.server, CountFn()), CountFn()) == expected(ELEMENTS)
 
 
 def test_a_run_of_which_nobody_can_say_whether_it_is_used_fails():
@@ -145,15 +145,15 @@ def test_a_run_of_which_nobody_can_say_whether_it_is_used_fails():
         until(lambda: ill.failure is not None)
         with pytest.raises(LedgerError, match=r"CountFn failed on the driver.*RuntimeError: gone"):
             run_lane(ill.address, 0, CountFn(), [])
-        assert run_all(well, CountFn())[0] == expected(ELEMENTS)
+        assert run_all(well, CountFn()) == expected(ELEMENTS)
 
 
 def test_progress_that_cannot_be_shown_hurts_nobody(caplog):
     """It is said once, and the run goes on."""
     with serving(CountFn()) as well:
         blind = open_run(well.server, CountFn(), watch=raises(RuntimeError("no terminal")))
-        assert run_all(blind, CountFn())[0] == expected(ELEMENTS)
-        assert run_all(well, CountFn())[0] == expected(ELEMENTS)
+        assert run_all(blind, CountFn()) == expected(ELEMENTS)
+        assert run_all(well, CountFn()) == expected(ELEMENTS)
     assert caplog.text.count("progress of CountFn cannot be shown any more") == 1
 
 
@@ -165,7 +165,7 @@ def test_a_report_that_fails_fails_whoever_asked_for_it():
         with pytest.raises(KeyError, match="a bug"):
             run.report()
         run.coordinator.report = report
-        assert run_all(run, CountFn())[0] == expected(ELEMENTS)
+        assert run_all(run, CountFn()) == expected(ELEMENTS)
         assert run.report().records == 63
 
 
@@ -190,7 +190,7 @@ def test_a_connection_that_cannot_be_served_is_cut_off_by_itself(method, error):
         peer.socket = Broken(peer.socket, method, error)
         link.send(Ready(0, 0, 0.0, 0.0))
         until(lambda: not run.coordinator._attempts)
-        assert run_all(run, CountFn())[0] == expected(ELEMENTS)
+        assert run_all(run, CountFn()) == expected(ELEMENTS)
 
 
 def test_a_connection_that_the_selector_has_forgotten_is_cut_off_by_itself():
@@ -201,7 +201,7 @@ def test_a_connection_that_the_selector_has_forgotten_is_cut_off_by_itself():
         run.server._selector.unregister(peer.file)
         run.server._send(name, Wait())
         until(lambda: not run.coordinator._attempts)
-        assert run_all(run, CountFn())[0] == expected(ELEMENTS)
+        assert run_all(run, CountFn()) == expected(ELEMENTS)
 
 
 class UnspeakableError(Exception):
