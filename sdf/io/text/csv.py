@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 from sdf import TaggedOutput
@@ -46,6 +46,7 @@ class ReadCsv(TextFn):
         quotechar: the character around a field that holds separators; None if there are no quotes.
         doublequote: a quote inside a quoted field is written twice.
         escapechar: removes the special meaning of the character after it.
+        comment: lines that begin with this character are left out, also before the header; None: there are none.
         skipinitialspace: spaces after a separator do not belong to the field.
         quoted_newlines: quoted fields may hold newlines. Then only reading from the start shows where rows start: each
             file is read in one piece, and the report says so. False: such a field is an error.
@@ -64,6 +65,7 @@ class ReadCsv(TextFn):
     """
 
     _restriction: FileRange  # of an attempt; see process()
+    _header_end = 0
     _schema: Any = None  # of the batches; see for_schema()
     _texts: Texts | None = None
 
@@ -77,6 +79,7 @@ class ReadCsv(TextFn):
         quotechar: str | None = '"',
         doublequote: bool = True,
         escapechar: str | None = None,
+        comment: str | None = None,
         skipinitialspace: bool = False,
         quoted_newlines: bool = False,
         encoding: str = "utf-8",
@@ -86,7 +89,8 @@ class ReadCsv(TextFn):
         super().__init__(**options)
         if quoted_newlines:
             self.read_whole("quoted_newlines")
-        check_signs(separator=separator, quotechar=quotechar, escapechar=escapechar)
+        check_signs(separator=separator, quotechar=quotechar, escapechar=escapechar, comment=comment)
+        self.comment = comment
         self.header = header is True
         self.names = None if isinstance(header, bool) else as_names(header, "header must be True, False")
         self.columns = None if columns is None else as_names(columns, "columns must be None")
@@ -111,7 +115,7 @@ class ReadCsv(TextFn):
             raise InvalidTypeError(f"ReadCsv encoding must be a name such as 'utf-8' (got {show(encoding)}).")
         self.encoding = as_encoding(encoding, self.delimiter, "ReadCsv")
         self.errors = as_errors(errors, "ReadCsv")
-        self._parser = CsvLines(self.dialect, self.encoding, self.errors)
+        self._parser = CsvLines(self.dialect, self.encoding, self.errors, comment)
         if self.names is not None and not set(self.columns or ()) <= set(self.names):
             raise _not_in_header(self.columns, self.names)
 
@@ -166,13 +170,24 @@ class ReadCsv(TextFn):
     def records(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
         if offset == 0 and not self.has_text(path, data):
             return ()
-        if self.header and offset == 0:
-            end = data.find(b"\n") + 1 or len(data)
-            self.names = self._names_in(path, data[:end])
-            offset, data = end, data[end:]
-        elif self.header and self.names is None:
-            self.names = self._names_in(path, self._first_line())
-        return self._batches(path, offset, data) if self.batches else self._chunks(path, offset, data)
+        if self.header:
+            end = self._end_of_header(path, offset, data)
+            offset, data = max(offset, end), data[max(0, end - offset) :]
+        parse = self._batches if self.batches else self._chunks
+        if self.comment is None:
+            return parse(path, offset, data)
+        return chain.from_iterable(parse(path, *lines) for lines in self._parser.without_comments(offset, data))
+
+    def _end_of_header(self, path: str, offset: int, data: bytes) -> int:
+        """Return the offset after the line that names the columns; read it, from the file if it is not in the data."""
+        if offset == 0 and self.comment is None:
+            self._header_end = data.find(b"\n") + 1 or len(data)
+            self.names = self._names_in(path, 0, data[: self._header_end])
+        elif self.names is None:
+            at, line = self._first_line()
+            self._header_end = at + len(line)
+            self.names = self._names_in(path, at, line) if line else ()
+        return self._header_end
 
     def _batches(self, path: str, offset: int, data: bytes) -> Iterable[Any]:
         """Return the batch of the lines of a cell; several, and bad rows, if that is not known to be right."""
@@ -253,8 +268,11 @@ class ReadCsv(TextFn):
         read = bytearray()  # of the present row: if a quote is missing these may be many lines
 
         def lines() -> Iterator[str]:
-            nonlocal end
+            nonlocal start, end
             while line := file.readline(longest + 1):
+                if not read and self._parser.is_comment(end, line):
+                    start = end = end + len(line)
+                    continue
                 read.extend(line)
                 end += len(line)
                 if end - start > longest:
@@ -315,18 +333,21 @@ class ReadCsv(TextFn):
             )
         return super().advice(error, offset, data)
 
-    def _first_line(self) -> bytes:
+    def _first_line(self) -> tuple[int, bytes]:
+        """Return the first line that is no comment, and its offset."""
+        at = 0
         with self.open_text(self._restriction) as file:
-            line: bytes = file.readline(self.max_record_bytes + 1)
+            while self._parser.is_comment(at, line := file.readline(self.max_record_bytes + 1)):
+                at += len(line)
         if len(line) > self.max_record_bytes:
             raise ReadError(
                 f"{self._restriction.file.path}: its first line has more than {self.max_record_bytes} bytes. If it "
                 f"should have, allow more with max_record_bytes."
             )
-        return line
+        return at, line
 
-    def _names_in(self, path: str, line: bytes) -> tuple[str, ...]:
-        row = self._parser.row(path, 0, line.removesuffix(b"\n"))
+    def _names_in(self, path: str, at: int, line: bytes) -> tuple[str, ...]:
+        row = self._parser.row(path, at, line.removesuffix(b"\n"))
         if isinstance(row, Exception):
             raise ReadError(
                 f"{path}: its first line, which should name the columns, cannot be read: {self.flaw(row)}. "

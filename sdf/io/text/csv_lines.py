@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections.abc import Iterator, Mapping
 from itertools import accumulate, repeat
@@ -22,12 +23,33 @@ class CsvLines:
         dialect: as for `csv.reader`.
         encoding: encoding of the text.
         errors: as for `bytes.decode`.
+        comment: what lines that are no rows begin with; None if all are.
     """
 
-    def __init__(self, dialect: Mapping[str, Any], encoding: str, errors: str) -> None:
+    def __init__(self, dialect: Mapping[str, Any], encoding: str, errors: str, comment: str | None) -> None:
         self._dialect = dialect
         self._encoding = encoding
         self._errors = errors
+        self._comment = None if comment is None else comment.encode(encoding)
+
+    def is_comment(self, offset: int, line: bytes) -> bool:
+        """Return whether a line of a file is a comment; at its start a byte order mark may come first."""
+        if self._comment is None:
+            return False
+        return (line.removeprefix(codecs.BOM_UTF8) if offset == 0 else line).startswith(self._comment)
+
+    def without_comments(self, offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines between comments, with the offset of the first."""
+        begin = at = 0
+        while at < len(data):
+            end = data.find(b"\n", at) + 1 or len(data)
+            if self.is_comment(offset + at, data[at:end]):
+                if begin < at:
+                    yield offset + begin, data[begin:at]
+                begin = end
+            at = end
+        if begin < len(data):
+            yield offset + begin, data[begin:]
 
     def rows(self, offset: int, data: bytes) -> list[list[str]] | None:
         """Return the rows of all lines; None if a line is no row by itself, so that each has to be parsed alone."""

@@ -577,7 +577,7 @@ def test_file_block_cannot_be_read_in_one_piece():
         (
             {"escapechar": '"'},
             InvalidValueError,
-            "ReadCsv needs different characters for separator, quotechar, escapechar",
+            "ReadCsv needs different characters for separator, quotechar, escapechar, comment",
         ),
         ({"header": "ab"}, InvalidTypeError, "ReadCsv header must be True, False or a list of names (got 'ab')."),
         ({"header": 1}, InvalidTypeError, "ReadCsv header must be True, False or a list of names (got 1)."),
@@ -602,3 +602,42 @@ def test_pickles(write, options):
     fn, path = ReadCsv(on_error="tag", **options), write("a,b\n1,2\n")
     copy = cloudpickle.loads(cloudpickle.dumps(fn))
     assert run_direct([path], copy, tags=("bad",)) == run_direct([path], fn, tags=("bad",))
+
+
+# Comments
+
+
+@pytest.mark.parametrize("header", [True, False, ["x", "y"]])
+def test_lines_that_begin_with_the_comment_are_left_out_at_every_cut(header):
+    """All small texts: the rows of a text without these lines; a header may come after some of them."""
+    fn = FromMemory(header=header, comment="#")
+    plain = FromMemory(header=header)
+    for text in texts("a#\n", 6):
+        fn.data = text.encode()
+        plain.data = re.sub("^#.*\n?", "", text, flags=re.MULTILINE).encode()
+        expected = read(plain)
+        for cut in range(len(text) + 1):
+            assert read(fn, cut) == expected, (text, cut)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"batches": True}, {"quoted_newlines": True}, {"with_position": True}], ids=str
+)
+def test_comments_are_left_out_whatever_else_is_asked_for(write, options):
+    """Also after a byte order mark; in a quoted field there are none."""
+    path = write("\ufeff# made today\n#\nn,t\n1,a\n# 2,b\n3,#c\n")
+    found = run_direct([path], ReadCsv(comment="#", **options))
+    if "batches" in options:
+        found = [row for batch in found for row in batch.to_pylist()]
+    rows = [row[1] if "with_position" in options else row for row in found]
+    assert rows == [{"n": "1", "t": "a"}, {"n": "3", "t": "#c"}]
+    if "with_position" in options:
+        assert [at for (_, at), _ in found] == [22, 32]
+    if "quoted_newlines" in options:
+        path = write('#"\nn,t\n1,"a\n# b"\n')
+        assert run_direct([path], ReadCsv(comment="#", **options)) == [{"n": "1", "t": "a\n# b"}]
+
+
+def test_a_file_of_comments_has_no_rows(write):
+    """Nor does it lack a header."""
+    assert run_direct([write("# a\n# b")], ReadCsv(comment="#")) == []
