@@ -93,9 +93,10 @@ LAYERS = {
         "spark.staged",
     },
     "spark.runners": {"errors", "quarantine", "spark", "spark.live", "spark.staged"},
-    "spark.identity": {"errors", "journal", "limits", "model", "saving", "sinks", "spark"},
+    "spark.identity": {"journal", "limits", "model", "saving", "sinks", "spark"},
     "spark.saved_run": {
         "errors",
+        "journal",
         "model",
         "numbers",
         "quarantine",
@@ -111,6 +112,7 @@ LAYERS = {
     },
     "spark.save": {
         "errors",
+        "journal",
         "model",
         "quarantine",
         "reporting",

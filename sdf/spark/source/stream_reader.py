@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 from sdf.errors import JournalError, OutputError, blame, show
 from sdf.execution.expansion import checked_size
 from sdf.execution.invoker import Invoker
+from sdf.journal.clock import Clock
 from sdf.journal.pending import Pending, from_json, to_json
 from sdf.model.dofn import DoFn, TaggedOutput
 from sdf.model.restrictions import UNBOUNDED, OffsetRange
@@ -66,6 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._fns: list[DoFn] = []
         self._start: Any = None  # the offset that `_waiting` belongs to
         self._waiting: list[Waiting] = []
+        self._now = Clock()
         self._only_now = False  # Trigger.AvailableNow: read what is there now, then end
         self._looked = False
 
@@ -98,6 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._set_up()
         if start != self._start:
             self._check(start)
+            self._now.reach(start.get("time", 0))  # offsets had none before
             self._waiting = [_waiting_from_json(one) for one in start["left"]]
             self._start = start
         room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else math.inf
@@ -131,6 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return an offset: the parts that its batch reads, the remaining work, and the parts only `commit` needs."""
         return {
             "fns": list(self._chain.names),
+            "time": self._now(),
             "read": [self._waiting_to_json(one) for one in taken],
             "left": [self._waiting_to_json(one) for one in left],
             "passed": [self._waiting_to_json(Waiting(one)) for one in passed],
@@ -179,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             ends = time.monotonic() + _LOOK_SECONDS
         self._looked = True
-        now = int(time.time() * 1000)
+        now = self._now()
         later: list[Pending] = []
         passed: list[Pending] = []
         moved = False
@@ -252,7 +256,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         done = invoker.primary
         delay = max((residual.delay_seconds for residual in invoker.residuals), default=0)
         more = done is not None and (stopped or delay == 0)  # a delay of 0 means that there is more
-        due = 0 if more else int((time.time() + max(delay, _IDLE_SECONDS)) * 1000)
+        due = 0 if more else self._now() + int(max(delay, _IDLE_SECONDS) * 1000)
         left = [Pending(part.step, part.element, one.restriction, one.watermark, due) for one in invoker.residuals]
         pinned = None if done is None else attrs.evolve(part, restriction=done, due=0)
         return Found(pinned, records if last else None, elements, left, more=more)

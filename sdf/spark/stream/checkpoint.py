@@ -15,11 +15,11 @@ from pyspark import RDD
 
 from sdf.errors import blame, show
 from sdf.journal.chain import blobs_of
+from sdf.journal.clock import Clock
 from sdf.journal.journal import START, Journal
 from sdf.journal.pending import Pending, from_json, to_json
 from sdf.journal.remaining import Remaining
 from sdf.model.dofn import DoFn
-from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.given import Given
 from sdf.spark.stream.pins import Pin, failed_to_json
 from sdf.spark.stream.steps import Step
@@ -38,7 +38,7 @@ class Checkpoint:
         storage: holds the journal.
         steps: the steps of the chain.
         given: tags and side inputs.
-        now: the clock; it is set to the time of the journal's last block if it is behind.
+        now: the clock; it is set to the time of the journal's last block, or of a pin, if it is behind.
         idle_seconds: work that has read nothing for so long does not hold the watermark; None: it always does.
 
     Attributes:
@@ -150,7 +150,7 @@ class Checkpoint:
         """
         pin = pins[-1]
         for step in range(self._pinned, len(pins)):
-            mine = {**pins[step].to_json(), "given": self._given.facts(step)}
+            mine = {**pins[step].to_json(), "given": self._given.facts(step), "time": self._now()}
             written = self.journal.write_ahead(f"pin-{step}", mine)
             if written != mine:
                 if step + 1 < len(pins):
@@ -162,6 +162,7 @@ class Checkpoint:
     def _pin(self, step: int, pin: dict[str, Any]) -> Pin:
         if _CHANGED in pin:
             raise self.journal.fenced()
+        self._now.reach(pin.get("time", 0))  # pins had none before
         return Pin.from_json(self._given.admit(step, pin, self.journal.next_seq))
 
     def note(self, pins: Sequence[Pin]) -> None:
