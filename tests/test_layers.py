@@ -202,6 +202,7 @@ LAYERS = {
 IMPURE = {"grouping", "spark", "io", "sinks", "storage", "testing", "beam", "__main__", "__init__"}
 DOORS = {
     "checking.budget": {"time"},
+    "journal.clock": {"time"},
     "lanes.assignment": {"logging"},
     "lanes.coordinator": {"logging"},
     "lanes.lane": {"logging"},

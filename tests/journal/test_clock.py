@@ -63,8 +63,9 @@ def checkpoint(path, left=()):
 @pytest.mark.parametrize("later", STEPS)
 def test_what_a_dead_driver_has_deferred_is_due_after_that_delay(wall, tmp_path, step, later):
     """Its clock was wrong, or that of the next driver is; nothing of its batch was committed."""
-    wall.now += step
     part = Pending(0, "a", None)
+    checkpoint(tmp_path, [part])
+    wall.now += step
     first, now = checkpoint(tmp_path, [part])
     first.write_pins([Pin(((part,),), ((1,),), taken=(0,), left=(Pending(0, "a", 1, due=now() + DELAY),))])
     wall.now += later
