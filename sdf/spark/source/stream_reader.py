@@ -33,6 +33,7 @@ from sdf.model.dofn import DoFn, TaggedOutput
 from sdf.model.restrictions import UNBOUNDED, OffsetRange
 from sdf.scheduling.even_shares import as_work_item, even_shares
 from sdf.scheduling.run_state import RunState
+from sdf.spark.payload import telling
 from sdf.spark.source.chain import Chain, Settings, expanded, read, started
 
 __all__ = ["StreamReader"]
@@ -79,6 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._fns = self._opened.enter_context(self._chain.set_up())
         return self._fns
 
+    @telling()
     def stop(self) -> None:
         self._opened.close()
         self._fns = []
@@ -88,6 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802, Spark's name
         self._only_now = True
 
+    @telling()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         work = started(self._set_up(), self._chain, self._settings, unbounded=True)
         return self._offset([], [Waiting(one) for one in work], [])
@@ -96,6 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._settings.max_size
         return ReadAllAvailable() if most is None else ReadMaxBytes(most)
 
+    @telling()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         self._set_up()
         if start != self._start:
@@ -110,6 +114,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start  # `_waiting` keeps the new due times
         return self._offset(taken, self._waiting, passed)
 
+    @telling()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
@@ -120,6 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read(self._chain, self._schema, self._settings.texts, partition)
 
+    @telling()
     def commit(self, end: dict[str, Any]) -> None:
         fns = self._set_up()
         for one in [*end["passed"], *end["read"]]:

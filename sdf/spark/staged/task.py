@@ -21,7 +21,7 @@ from sdf.model.dofn import TaggedOutput
 from sdf.quarantine.failures import Failure
 from sdf.quarantine.options import Quarantine
 from sdf.spark.child import Child
-from sdf.spark.payload import Payload, marked
+from sdf.spark.payload import Payload, marked, telling
 from sdf.spark.staged.contained import attempts, bundle_of, convicting
 from sdf.spark.staged.contents import Content
 from sdf.spark.staged.outlets import Saved, Stored
@@ -136,10 +136,11 @@ class TimekeeperThread:
 
 def replayed(payload: Payload, items: Iterable[WorkItem]) -> Iterator[tuple[str | None, Any]]:
     """Run committed work items again, and yield each record with its tag, None for the main output."""
-    fn, side_inputs = payload.load()
-    with paced(side_inputs):
-        for output in run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep):
-            yield (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
+    with telling():
+        fn, side_inputs = payload.load()
+        with paced(side_inputs):
+            for output in run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep):
+                yield (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
 
 
 @attrs.frozen(eq=False)
