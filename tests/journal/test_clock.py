@@ -48,6 +48,7 @@ def test_a_clock_goes_on_from_what_it_has_reached(wall):
 
 class Fn:
     on_commit = None
+    scans = True
 
 
 def checkpoint(path, left=()):

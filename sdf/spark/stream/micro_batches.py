@@ -115,7 +115,8 @@ class Stream:
             failing.pop_all()
         self.changes = Changes(self.checkpoint, self._steps, self._outlets, tells=pace.watermark_seconds is not None)
         skips_short = self._skips_short and self._foreach_batch is not None
-        self.losses = Losses(self.checkpoint.journal, skips_short=skips_short)
+        is_out = lambda: self._skips_short and self._outlets.is_out()  # noqa: E731
+        self.losses = Losses(self.checkpoint.journal, skips_short=skips_short, is_out=is_out)
         self._scans = Scans(self._now)
         self._backlog = Backlog(self._steps)
         self._marked = time.monotonic()
