@@ -93,9 +93,10 @@ LAYERS = {
         "spark.staged",
     },
     "spark.runners": {"errors", "quarantine", "spark", "spark.live", "spark.staged"},
-    "spark.identity": {"errors", "journal", "limits", "model", "saving", "sinks", "spark"},
+    "spark.identity": {"journal", "limits", "model", "saving", "sinks", "spark"},
     "spark.saved_run": {
         "errors",
+        "journal",
         "model",
         "numbers",
         "quarantine",
@@ -111,6 +112,7 @@ LAYERS = {
     },
     "spark.save": {
         "errors",
+        "journal",
         "model",
         "quarantine",
         "reporting",
@@ -200,6 +202,7 @@ LAYERS = {
 IMPURE = {"grouping", "spark", "io", "sinks", "storage", "testing", "beam", "__main__", "__init__"}
 DOORS = {
     "checking.budget": {"time"},
+    "journal.clock": {"time"},
     "lanes.assignment": {"logging"},
     "lanes.coordinator": {"logging"},
     "lanes.lane": {"logging"},

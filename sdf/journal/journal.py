@@ -110,6 +110,11 @@ class Journal(FencedFiles):
         return read_block(self._storage, 0).hash[:16]
 
     @property
+    def root(self) -> object:
+        """The place of the journal, for messages."""
+        return self._storage.root
+
+    @property
     def driver(self) -> str:
         """The name of the driver that has this journal open; each has another."""
         return self._storage.writer[:16]

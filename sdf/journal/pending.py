@@ -17,12 +17,13 @@ import attrs
 import cloudpickle
 
 from sdf.errors import JournalCorruptError, show
+from sdf.journal.chain import sha256
 from sdf.model.restrictions import UNBOUNDED
 from sdf.serialization import pickling
 from sdf.serialization.stored_types import located, module_of, stored_name, tag
 from sdf.serialization.values import ValuesError, describe, read
 
-__all__ = ["Pending", "from_data", "from_json", "to_data", "to_json"]
+__all__ = ["Pending", "from_data", "from_json", "steady", "to_data", "to_json"]
 
 _BIG_CHARACTERS = 1 << 16
 
@@ -64,6 +65,33 @@ def to_data(value: Any) -> Any:
     if len(text) > _BIG_CHARACTERS:  # such as all files that a scan has seen: much alike
         return ["packed", base64.b64encode(zlib.compress(text.encode(), 1)).decode()]
     return description
+
+
+def steady(value: Any) -> Any:
+    """Return JSON data that every process makes of equal values, to compare them by; a hash if they are long.
+
+    A pickle is not such data, as its bytes depend on the process: of a value that must be pickled it is only the type.
+    """
+    kind = f"a {type(value).__name__}"
+    try:
+        data = _in_order(describe(value, _name))
+        text = json.dumps(data)
+    except Exception:  # of any kind: the value has no description
+        return kind
+    if len(text) > _BIG_CHARACTERS or "NaN" in text or "Infinity" in text:  # the latter two are not JSON
+        return f"{kind} with the hash {sha256(text.encode())[:32]}"
+    return data
+
+
+def _in_order(data: Any) -> Any:
+    """Return described data with what is in dicts in one order: it may come from a set, whose order is no rule."""
+    if not isinstance(data, list):
+        return data
+    kind, *parts = map(_in_order, data) if data else (None,)
+    if kind == "filled":  # a subclass of dict
+        made, entries, (_, *pairs) = parts
+        return [kind, made, entries, sorted(pairs, key=json.dumps)]
+    return [kind, *(sorted(parts, key=json.dumps) if kind == "dict" else parts)]
 
 
 def _pickled(value: Any) -> bytes:

@@ -39,7 +39,11 @@ class FailedBlock:
 
 
 def cut_error(error: str) -> str:
-    """Return the text of an error, cut in the middle if it is very long."""
+    """Return the text of an error, cut in the middle if it is very long, and with lone surrogates escaped.
+
+    Sinks, sockets and files take it, none of which need take those.
+    """
+    error = error.encode("utf-8", "backslashreplace").decode()
     return error if len(error) <= _MOST else f"{error[: _MOST - 1_003]}...{error[-1_000:]}"
 
 

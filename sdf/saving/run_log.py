@@ -148,6 +148,13 @@ class RunLog(FencedFiles):
         self._before, self.time = sha256(content), time
         self.next_number += 1
 
+    def now(self) -> int:
+        """Return the time, in milliseconds since the epoch; that of the last entry if the clock is behind it.
+
+        So a time to come in the log is never further away than it was when it was logged.
+        """
+        return max(self._clock(), self.time)
+
     def append(self, records: Sequence[Any]) -> None:
         """Write an entry; on return it is durable.
 
@@ -156,7 +163,7 @@ class RunLog(FencedFiles):
             JournalDiskError: if it cannot be written.
         """
         number = self.next_number
-        time = max(self._clock(), self.time)  # the clock may have been set back
+        time = self.now()
         content = canonical(
             {
                 "before": self._before,

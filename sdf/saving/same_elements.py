@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from sdf.journal.pending import to_data
+from sdf.journal.pending import steady
 
 __all__ = ["difference", "is_same"]
 
@@ -20,7 +20,7 @@ def difference(before: Iterable[Any], now: Sequence[Any]) -> tuple[str, str] | N
     old, new = list(before), list(now)
     if len(old) != len(new):
         return f"{len(old):,} elements", f"{len(new):,}"
-    for key in (_by_value, lambda element: json.dumps(to_data(element))):
+    for key in (_by_value, lambda element: json.dumps(steady(element))):
         old, new = _unmatched(old, new, key)
     for one, other in zip(old, new, strict=True):
         if not is_same(one, other):
@@ -34,7 +34,7 @@ def is_same(before: Any, now: Any) -> bool:
         same = bool(before == now)
     except Exception:  # of any kind: to compare two arrays gives no bool
         same = False
-    return same or to_data(before) == to_data(now)
+    return same or steady(before) == steady(now)
 
 
 def _unmatched(old: list[Any], new: list[Any], key: Callable[[Any], Any]) -> tuple[list[Any], list[Any]]:

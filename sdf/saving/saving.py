@@ -38,7 +38,6 @@ class Saving:
         app: the app of the token if the run is new.
         commit_seconds: how long a segment may last.
         clock: monotonic seconds.
-        wall: seconds since the epoch.
         retry: run again what a run that is done has set aside, and add its records to the result.
 
     Raises:
@@ -65,12 +64,10 @@ class Saving:
         driver: str,
         commit_seconds: float,
         clock: Callable[[], float],
-        wall: Callable[[], float],
         retry: bool = False,
     ) -> None:
         self._log = run_log
         self._clock = clock
-        self._wall = wall
         self.history = History(run_log)
         if self.history.aborted:
             self.history.reset()
@@ -134,14 +131,14 @@ class Saving:
             todo = [(item, 0.0) for item in work.add(elements)]
             self._writer.flush()
         else:
-            now = self._wall()
-            todo = [(item, max(0.0, due / 1000 - now)) for item, due in self.history.replay(work)]
+            now = self._log.now()
+            todo = [(item, max(0, due - now) / 1000) for item, due in self.history.replay(work)]
             log.info("%s: %d work items of %d are not committed yet", work.name, len(todo), len(work.ledger))
         work.ledger.on_split = self._split
         return todo
 
     def _split(self, item_id: int, primary: Any, residuals: Sequence[Residual]) -> None:
-        self._writer.add(split_record(item_id, primary, residuals, lambda: int(self._wall() * 1000)))
+        self._writer.add(split_record(item_id, primary, residuals, self._log.now))
 
     def commit(self, item_ids: Iterable[int], messages: Sequence[Any], records: Sequence[int], seconds: float) -> None:
         """Log a segment: the ledger holds its work items as committed."""

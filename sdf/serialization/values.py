@@ -17,6 +17,7 @@ import datetime
 import decimal
 import enum
 import fractions
+import json
 import types
 import uuid
 from collections.abc import Callable
@@ -68,9 +69,9 @@ def describe(value: Any, name: Callable[[Any, str], Any]) -> Any:
         return value
     if kind is bytes:
         return ["bytes", value.hex()]
+    if kind in (set, frozenset):  # their order differs between processes, and numbers depend on order
+        return [kind.__name__, *sorted((describe(entry, _nothing) for entry in value), key=json.dumps)]
     if kind.__name__ in _COLLECTIONS and kind is _COLLECTIONS[kind.__name__]:
-        if kind in (set, frozenset):
-            name = _nothing  # the order of a set differs between processes, and numbers depend on order
         return [kind.__name__, *(describe(entry, name) for entry in value)]
     if kind is dict:
         return ["dict", *([describe(key, name), describe(entry, name)] for key, entry in value.items())]
@@ -88,11 +89,14 @@ def describe(value: Any, name: Callable[[Any, str], Any]) -> Any:
         isinstance(make, types.BuiltinFunctionType) and make.__module__ == "builtins"  # getattr, of a bound method
     )
     loses = setter is not None or getattr(value, "fold", None) == 1  # a datetime's fold, which protocol 2 leaves out
-    if entries is not None or pairs is not None or unusual or loses:
+    if isinstance(value, (set, frozenset)) or unusual or loses:  # a subclass of set pickles as a list, in its order
         raise ValuesError(f"{show(value)} of type {kind.__name__} has no description as data.")
     new = make is copyreg.__newobj__  # type: ignore[attr-defined]
     parts = [describe(part, name) for part in (arguments if new else (make, *arguments))]
-    return ["new" if new else "call", describe(state, name), *parts]
+    described = ["new" if new else "call", describe(state, name), *parts]
+    if entries is None and pairs is None:
+        return described
+    return ["filled", described, describe(list(entries or ()), name), describe(list(pairs or ()), name)]
 
 
 def read(description: Any, named: Callable[[Any], Any]) -> Any:
@@ -125,6 +129,13 @@ def _read(description: Any, named: Callable[[Any], Any]) -> Any:
         return {_read(key, named): _read(entry, named) for key, entry in parts}
     if kind == "name":
         return _KNOWN[parts[0]] if parts[0] in _KNOWN else named(parts[0])
+    if kind == "filled":
+        value, entries, pairs = (_read(part, named) for part in parts)
+        for entry in entries:
+            value.append(entry)
+        for key, entry in pairs:
+            value[key] = entry
+        return value
     if kind not in ("new", "call"):
         raise ValuesError(f"{show(description)} describes no value.")
     state, maker, *arguments = (_read(part, named) for part in parts)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from sdf.errors import UnpicklableError
-from sdf.journal.pending import to_data
+from sdf.journal.pending import steady
 from sdf.limits.rate_limit import RateLimit
 from sdf.model.dofn import DoFn
 from sdf.saving.outputs import told
@@ -38,23 +36,12 @@ def _fields(fn: DoFn) -> dict[str, Any]:
 
 
 def _described(value: Any, whole: Any, who: str) -> Any:
-    """Return a value as JSON data if that is always the same for equal values, else only its type.
+    """Return what to compare a value by, as `steady` does.
 
     Raises:
         UnpicklableError: naming ``who``, which is what ``whole`` is called, if that does not pickle.
     """
-    try:
-        data = to_data(value)
-    except UnpicklableError:
+    data = steady(value)
+    if isinstance(data, str) and data == f"a {type(value).__name__}":
         serde.dumps(whole, who)  # says where in it
-        raise
-    pickled = isinstance(data, list) and data and data[0] == "pickle"
-    return f"a {type(value).__name__}" if pickled else _ordered(data)
-
-
-def _ordered(data: Any) -> Any:
-    """Return described data with what is in sets and dicts in one order: that of a set differs between processes."""
-    if not isinstance(data, list):
-        return data
-    kind, *parts = map(_ordered, data) if data else (None,)
-    return [kind, *(sorted(parts, key=json.dumps) if kind in ("set", "frozenset", "dict") else parts)]
+    return data

@@ -22,11 +22,11 @@ from typing import Any, NoReturn
 import attrs
 from pyspark import Broadcast, SparkContext
 
-from sdf.errors import SdfError
+from sdf.errors import SdfError, StageError, text_of
 from sdf.model.dofn import DoFn, call_hook
 from sdf.spark import broadcasts, serde
 
-__all__ = ["Carried", "Marked", "Payload", "described", "marked", "pickled_payload", "sending"]
+__all__ = ["Carried", "Marked", "Payload", "described", "marked", "pickled_payload", "sending", "telling"]
 
 _KEPT = 8
 
@@ -126,17 +126,28 @@ def _tear_down_at_the_end() -> None:
 
 def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
     """Yield the outputs; put the run id around the message of an sdf error, so that the driver finds it."""
+    with telling():
+        try:
+            yield from outputs
+        except SdfError as error:
+            if str(error).startswith(f"[{_run_of(run_id)}"):  # another step of the stream has done so
+                raise
+            told = type(error)(f"[{run_id}] {error} [{run_id}]").with_traceback(error.__traceback__)
+            raise told from _from_users_code(error.__cause__)
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Escape lone surrogates in an error, and in what caused it: PySpark could not send it, and the job would hang."""
     try:
-        yield from outputs
-    except SdfError as error:
-        if str(error).startswith(f"[{_run_of(run_id)}"):  # another step of the stream has done so
+        yield
+    except Exception as error:  # of any kind: the user's code may call what raises it
+        trace = "".join(traceback.format_exception(error))
+        if trace == _as_utf8(trace):
             raise
-        told = type(error)(_as_utf8(f"[{run_id}] {error} [{run_id}]")).with_traceback(error.__traceback__)
-        cause = _from_users_code(error.__cause__)
-        trace = _trace(cause)
-        if trace != _as_utf8(trace):  # PySpark could not send it, and the job would hang
-            raise type(error)(f"{told}\n{_as_utf8(trace)}") from None
-        raise told from cause
+        if isinstance(error, SdfError):
+            raise type(error)(described(error)) from None
+        raise StageError(_as_utf8(f"{type(error).__name__}: {text_of(error)}\n{trace}")) from None
 
 
 @attrs.frozen

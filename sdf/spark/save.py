@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sdf.errors import JournalError
+from sdf.journal.clock import Clock
 from sdf.model.dofn import DoFn, check_fn, check_tags
 from sdf.quarantine.options import check_quarantine
 from sdf.reporting.progress import RunProgress
@@ -21,7 +22,7 @@ from sdf.sinks.sink import Sink, Token
 from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.row_elements import as_elements
-from sdf.spark.saved_run import SaveSummary, milliseconds, run_saved
+from sdf.spark.saved_run import SaveSummary, run_saved
 from sdf.spark.staged.runner import StagedRunner
 
 __all__ = ["abort_save", "save_sdf"]
@@ -107,7 +108,7 @@ def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike
         SinkError: if a sink cannot remove what was written, or has made it visible already.
     """
     sinks = sinks_by_output(sink, (), "abort_save()")
-    run_log = RunLog(checkpoint_of(checkpoint, sinks, "abort_save()"), driver=uuid.uuid4().hex, clock=milliseconds)
+    run_log = RunLog(checkpoint_of(checkpoint, sinks, "abort_save()"), driver=uuid.uuid4().hex, clock=Clock())
     history = History(run_log)
     if history.app is None:
         raise JournalError(f"abort_save() found no run to give up in {run_log.root}. Pass the checkpoint of the run.")

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import InvalidValueError, show
+from sdf.journal.clock import Clock
 from sdf.model.dofn import DoFn
 from sdf.numbers import is_number
 from sdf.quarantine.failures import FailedBlock
@@ -32,7 +33,7 @@ from sdf.spark.row_elements import ConnectElements, collected
 from sdf.spark.runners import check_runner
 from sdf.spark.staged.runner import StagedRunner
 
-__all__ = ["SaveSummary", "milliseconds", "run_saved"]
+__all__ = ["SaveSummary", "run_saved"]
 
 log = logging.getLogger("sdf.saving")
 
@@ -111,14 +112,13 @@ def run_saved(
         identity = {name: identity[name] for name in ("the DoFn", "the sinks")}
     driver = uuid.uuid4().hex
     saving = Saving(
-        RunLog(storage, driver=driver, clock=milliseconds),
+        RunLog(storage, driver=driver, clock=Clock()),
         identity,
         sinks,
         app=f"sdf-{uuid.uuid4().hex[:16]}",
         driver=driver,
         commit_seconds=float(commit_seconds),
         clock=time.monotonic,
-        wall=time.time,
         retry=retry,
     )
 
@@ -171,10 +171,6 @@ def _run_and_commit(saving: Saving, run: Callable[[], RunReport], *, raises: boo
             raise
     saving.finish()
     return report
-
-
-def milliseconds() -> int:
-    return int(time.time() * 1000)
 
 
 def _summary_of(saving: Saving, report: RunReport | None, seconds: float) -> SaveSummary:

@@ -25,16 +25,17 @@ class Disk:
     """Files below a directory, named by paths relative to it. Every error of the system is raised as it is.
 
     Args:
-        root: the directory; the first write makes it if it is not there.
+        root: the directory; the first write makes it if it is not there. A relative one counts from the working
+            directory of now, wherever the program goes later.
         makes: False: a directory that is not there is not made, and a write into it raises FileNotFoundError.
 
     Attributes:
-        root: the directory.
+        root: the directory, as an absolute path.
         writer: a name that no other `Disk` has.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, makes: bool = True) -> None:
-        self.root = Path(root)
+        self.root = Path(root).absolute()
         self._makes = makes
         self.writer = uuid.uuid4().hex
 

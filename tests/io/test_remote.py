@@ -143,6 +143,34 @@ def test_what_an_element_names_in_a_bucket(s3, element, options, expected):
     assert s3.read(*s3.match(element, **options)) == expected
 
 
+@pytest.mark.parametrize(
+    ("element", "options", "expected"),
+    [
+        ("s3://bucket/m", {}, ["m/f", "m/n/in", "m/obj", "m/obj/in"]),
+        ("s3://bucket/m/", {}, ["m/f", "m/n/in", "m/obj", "m/obj/in"]),
+        ("s3://bucket/m", {"recursive": False}, ["m/f", "m/obj"]),
+        ("s3://bucket/m/*", {}, ["m/f", "m/obj"]),
+        ("s3://bucket/m/**", {}, ["m/f", "m/n/in", "m/obj", "m/obj/in"]),
+        ("s3://bucket/m/*/*", {}, ["m/n/in", "m/obj/in"]),
+        ("s3://bucket/*/o*", {}, ["m/obj"]),
+        ("s3://bucket/m/obj", {}, ["m/obj"]),
+        ("s3://bucket/m/obj/", {}, ["m/obj/in"]),
+        ("s3://bucket/c::d", {}, ["c::d"]),
+        ("s3://bucket/c::*", {}, ["c::d", "c::e::f"]),
+        ("s3://bucket/c*", {}, ["c::d", "c::e::f"]),
+        ("s3://bucket/e::g", {}, ["e::g/h"]),
+        ("s3://bucket/e::g/*", {}, ["e::g/h"]),
+        ("s3://bucket/z.gz::y", {}, ["z.gz::y"]),
+    ],
+)
+def test_objects_below_and_beside_a_directory_of_their_name(s3, element, options, expected):
+    """A store has no directories: any text may be a key. What stands for a directory is no file."""
+    for name in ("m/", "m/f", "m/n/", "m/n/in", "m/obj", "m/obj/in", "c::d", "c::e::f", "e::g/h", "z.gz::y"):
+        s3.put(name, b"" if name.endswith("/") else name.encode())
+    assert s3.names(element, **options) == expected
+    assert s3.read(*s3.match(element, **options)) == expected
+
+
 def test_an_object_takes_one_request(s3):
     """That for its bytes: the listing has told all else. An object that nobody listed is looked at once."""
     s3.put("a.txt", b"a")

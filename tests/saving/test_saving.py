@@ -8,6 +8,7 @@ from support.memory import Memory
 
 from sdf.errors import JournalError, SinkError
 from sdf.execution.expansion import expand
+from sdf.execution.invoker import Residual
 from sdf.quarantine.failures import FailedBlock
 from sdf.saving.run_log import RunLog
 from sdf.saving.saving import Saving
@@ -60,7 +61,7 @@ class Runs:
             RunLog(self.storage, driver=name, clock=lambda: int(self.clock.now * 1000)),
             {"fn": identity},
             [("main", ToldSink("main", self.told, self.fails)), ("bad", ToldSink("bad", self.told))],
-            app="app", driver=name, commit_seconds=60.0, clock=self.clock, wall=self.clock, retry=retry,
+            app="app", driver=name, commit_seconds=60.0, clock=self.clock, retry=retry,
         )  # fmt: skip
 
     def begun(self, saving, elements=2):
@@ -124,6 +125,24 @@ def test_what_is_committed_is_not_to_do_again():
     (left,) = again.begin(work, lambda: pytest.fail("they are in the log"))
     assert left[0].element == todo[1][0].element
     again.close()
+
+
+@pytest.mark.parametrize("step", [-(10**9), -3600, -1, 0, 2, 3600, 10**9])
+@pytest.mark.parametrize("asked", [0.5, 3.0])
+def test_deferred_work_waits_no_longer_than_was_asked_whatever_the_next_drivers_clock_says(step, asked):
+    """It may be that of another host, or one that was set meanwhile."""
+    runs = Runs()
+    runs.clock.now = 2e9
+    saving = runs.driver()
+    _, todo = runs.begun(saving)
+    saving._split(todo[0][0].id, None, [Residual(todo[0][0].restriction, asked, deferred=True)])
+    saving.close()
+    runs.clock.now += step
+    again = runs.driver()
+    waits = {item.element: seconds for item, seconds in again.begin(RunState(CountFn()), list)}
+    again.close()
+    assert waits[todo[1][0].element] == 0
+    assert waits[todo[0][0].element] == pytest.approx(max(0, min(asked, asked - step)))
 
 
 def test_at_the_end_the_sinks_commit_all_messages_and_the_main_output_comes_last():

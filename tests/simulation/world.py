@@ -108,7 +108,7 @@ class World:
             name = f"driver {number}"
             saving = CheckedSaving(
                 self.storage.log(name), {}, [("main", self.messages)], app="app", driver=name,
-                commit_seconds=self.plan.commit_seconds, clock=self.clock.monotonic, wall=self.clock.time,
+                commit_seconds=self.plan.commit_seconds, clock=self.clock.monotonic,
             )  # fmt: skip
             saving.world, saving.known = self, known
             try:

@@ -103,3 +103,17 @@ def test_names_of_more_than_a_page(storage, place, s3_server):
             (storage.root / "blocks").mkdir(parents=True, exist_ok=True)
             (storage.root / name).write_bytes(b"x")
     assert storage.names("blocks") == names
+
+
+def test_a_relative_directory_stays_where_it_was(tmp_path, monkeypatch):
+    """The program may change its working directory meanwhile: one journal must not become two."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    storage = storage_at("state", "test")
+    storage.create("blocks/1", b"one")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(FileExistsError):
+        storage.create("blocks/1", b"two")
+    storage.replace("blocks/2", b"two")
+    assert storage.names("blocks") == ["blocks/1", "blocks/2"]
+    assert str(storage.root) == str(tmp_path / "state")

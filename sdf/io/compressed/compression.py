@@ -35,6 +35,7 @@ from sdf.io.compressed.gzip_index import SeekIndices, has_short_text, indexed_te
 from sdf.io.compressed.unpacked import unpack
 from sdf.io.compressed.zstd import ZstdFrames
 from sdf.io.files.file_fn import FileFn, FileRange
+from sdf.io.files.file_systems import is_chain
 
 __all__ = ["BLOCKS", "GZIP_INDEX", "CompressedFn", "named_kind"]
 
@@ -58,7 +59,7 @@ def named_kind(path: str) -> str:
 
     In a chain of URLs, such as ``tar://a.csv.gz::s3://logs/a.tar``, it is the name of the first file, the innermost.
     """
-    links = path.split("::")[:-1]  # one without a path, such as simplecache, is no file
+    links = path.split("::")[:-1] if is_chain(path) else []  # one without a path, such as simplecache, is no file
     inner = next((link for link in links if link.partition("://")[2]), path)
     return _SUFFIXES.get(os.path.splitext(inner)[1].lower(), "")
 

@@ -7,13 +7,16 @@ cache listings; here the cache is cleared before each use.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from sdf.errors import MissingExtraError, SdfError, SourceError, without
 from sdf.extras import class_names, need
 
-__all__ = ["disk", "file_system", "is_conditional", "is_local", "reaching"]
+__all__ = ["disk", "file_system", "is_chain", "is_conditional", "is_local", "reaching"]
+
+_OUTERMOST = re.compile("s3a?|gc?s|abfss?|az|adl|(web)?hdfs|https?|sftp|file")  # what comes from them is in no other
 
 
 def file_system(path: str, storage_options: Mapping[str, Any], who: str) -> tuple[Any, str]:
@@ -27,7 +30,12 @@ def file_system(path: str, storage_options: Mapping[str, Any], who: str) -> tupl
         if "://" in path:
             fsspec = need("fsspec.core", who)
             with reaching(path, who):
-                fs, inner = fsspec.url_to_fs(path, **storage_options)
+                if "::" not in path or is_chain(path):
+                    fs, inner = fsspec.url_to_fs(path, **storage_options)
+                else:
+                    kind = fsspec.get_filesystem_class(path.partition("://")[0])
+                    fs = kind(**{**kind._get_kwargs_from_urls(path), **storage_options})
+                    inner = kind._strip_protocol(path)
         else:  # not url_to_fs(): it takes a :: in a name for a chain of two file systems
             fs = need("fsspec.core", who).filesystem("file", **storage_options) if storage_options else disk(who)
             inner = fs._strip_protocol(path)
@@ -35,6 +43,14 @@ def file_system(path: str, storage_options: Mapping[str, Any], who: str) -> tupl
         raise SourceError(f"{who}: there is no file in which {path!r} could be: {error}.") from error
     fs.invalidate_cache()  # instances are shared and live long; their cached listings may be out of date
     return fs, inner
+
+
+def is_chain(path: str) -> bool:
+    """Return whether a path goes through several file systems, as in ``zip://a.txt::s3://b/c.zip``.
+
+    What comes from a store goes through no other one: a ``::`` is part of its name.
+    """
+    return "::" in path and _OUTERMOST.fullmatch(path.partition("://")[0]) is None
 
 
 @functools.cache  # fsspec takes as long to look for its instance as this host's disk for a file

@@ -13,13 +13,14 @@ from sdf import OffsetRange
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
 from sdf.extras import need
 from sdf.io.connector import Connector
-from sdf.io.files.file_systems import file_system, reaching
+from sdf.io.files.file_systems import file_system, is_chain, reaching
 from sdf.io.files.pinned import FileInfo, as_file_info
 from sdf.io.options import as_options
 
 __all__ = ["MatchFiles", "pattern_root"]
 
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)  # errors that mean that no such file exists
+_STORES = frozenset({"s3", "gs", "abfs"})
 
 
 class MatchFiles(Connector):
@@ -141,7 +142,12 @@ def _look(fs: Any, name: str) -> Any:
 
 
 def _as_file(fs: Any, name: str, entry: Mapping[str, Any]) -> Any:
-    """Return the info of a listed file, looked up again if the listing has too little; None if it is no file."""
+    """Return the info of a listed file, looked up again if the listing has too little; None if it is no file.
+
+    Nor is what stands in an object store for a directory: an object, mostly empty, whose name ends in ``/``.
+    """
+    if name.endswith("/"):
+        return None
     if entry.get("islink") or (entry["type"] == "file" and entry.get("size") is None):
         entry = _look(fs, name)  # the listing describes the link, not the file, or lacks the size
     return entry if entry is not None and entry["type"] == "file" else None
@@ -153,7 +159,7 @@ def _glob(fs: Any, pattern: str, root: str) -> dict[str, Any]:
         matches = re.compile(need("fsspec.utils", "MatchFiles").glob_translate(pattern)).match
     except ValueError as error:
         raise InvalidValueError(f"MatchFiles cannot make anything of the pattern {pattern!r}: {error}.") from error
-    if not _walks(fs):
+    if not (_walks(fs) or _is_store(fs)):
         with reaching(pattern, "MatchFiles"):
             found: dict[str, Any] = fs.glob(pattern, detail=True)
         return found
@@ -162,10 +168,14 @@ def _glob(fs: Any, pattern: str, root: str) -> dict[str, Any]:
 
 
 def _find(fs: Any, root: str, depth: int | None) -> dict[str, Any]:
-    """Return the entries of a directory and, up to a depth, of the directories below it."""
-    if not _walks(fs):
+    """Return the entries of a directory and, up to a depth, of the directories below it.
+
+    Of an object and a directory of the same name, in an object store, it is the object.
+    """
+    found: dict[str, Any]
+    if not _walks(fs) and not (depth and _is_store(fs)):
         with reaching(root, "MatchFiles"):
-            found: dict[str, Any] = fs.find(root, maxdepth=depth, detail=True)
+            found = fs.find(root, maxdepth=depth, detail=True)
         return found
     found, todo = {}, [(root, 1)]
     while todo:
@@ -180,9 +190,13 @@ def _find(fs: Any, root: str, depth: int | None) -> dict[str, Any]:
                 raise
             continue
         for entry in entries:
-            if entry["type"] == "directory" and entry["name"] not in found and (depth is None or level < depth):
-                todo.append((entry["name"], level + 1))
-            found[entry["name"]] = entry
+            before = found.get(entry["name"], {"type": ""})["type"]
+            if entry["type"] != "directory":
+                found[entry["name"]] = entry
+            elif before != "directory":
+                if depth is None or level < depth:
+                    todo.append((entry["name"], level + 1))
+                found.setdefault(entry["name"], entry)
     return found
 
 
@@ -192,11 +206,16 @@ def _walks(fs: Any) -> bool:
     return getattr(fs.find, "__func__", None) is own
 
 
+def _is_store(fs: Any) -> bool:
+    """Return whether a file system is an object store: `find` and `glob` hide an object below a directory's name."""
+    return not _STORES.isdisjoint((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
+
+
 def _outer(fs: Any, path: str, name: str) -> str:
     """Return a name inside a file system as a full path, with the protocols of the element's path."""
     if "://" not in path:
         return name
-    head, chain, rest = path.partition("::")
+    head, chain, rest = path.partition("::") if is_chain(path) else (path, "", "")
     if "://" in head:
         return f"{fs.unstrip_protocol(name)}{chain}{rest}"
     return f"{head}{chain}{_outer(fs, rest, name)}"  # such as simplecache::s3://...

@@ -73,7 +73,7 @@ def _telling() -> Iterator[None]:
         yield
     except SdfError as error:
         escaped = described(error).replace("\\", r"\\").encode("ascii", "backslashreplace").decode()
-        raise type(error)(escaped) from error.__cause__
+        raise type(error)(escaped) from None  # Spark could not send a cause with lone surrogates
 
 
 def unescaped(text: str) -> str:

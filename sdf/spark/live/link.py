@@ -29,7 +29,7 @@ from sdf.quarantine.failures import cut_error
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.spark import serde
 from sdf.spark.live.preemption import told_to_end
-from sdf.spark.payload import Payload, described, marked
+from sdf.spark.payload import Payload, described, marked, telling
 from sdf.spark.task_start import task_starts, worker_name
 
 __all__ = ["Address", "LaneTask", "SaveLaneTask"]
@@ -90,19 +90,20 @@ class LaneTask:
         """Yield the outputs of one work item after the other, until the coordinator seals the lane."""
         TaggedOutput.declared = self._tags  # before any user code runs here
         try:
-            fn, side_inputs = self._payload.load()
-            tagged = lambda: tuple(counts.values())  # noqa: E731
-            with _connected(fn, side_inputs, self._address, number, tagged=tagged) as (link, lane):
-                call_hook(fn, "start_bundle")
-                try:
-                    while isinstance(running := _next(lane), Running):
-                        with running.outputs() as outputs:
-                            yield from outputs
-                except GeneratorExit:  # the action has read enough records
-                    with suppress(CoordinatorError):
-                        link.send(Bye())
-                    raise
-                call_hook(fn, "finish_bundle")
+            with telling():
+                fn, side_inputs = self._payload.load()
+                tagged = lambda: tuple(counts.values())  # noqa: E731
+                with _connected(fn, side_inputs, self._address, number, tagged=tagged) as (link, lane):
+                    call_hook(fn, "start_bundle")
+                    try:
+                        while isinstance(running := _next(lane), Running):
+                            with running.outputs() as outputs:
+                                yield from outputs
+                    except GeneratorExit:  # the action has read enough records
+                        with suppress(CoordinatorError):
+                            link.send(Bye())
+                        raise
+                    call_hook(fn, "finish_bundle")
         finally:
             TaggedOutput.declared = None
 

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from sdf.scheduling.even_shares import even_shares
+from sdf.spark.payload import telling
 from sdf.spark.source.chain import Chain, Settings, expanded, finished, read, started
 from sdf.spark.source.filters import ranges_of
 
@@ -28,6 +29,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         self._settings = settings
 
+    @telling()
     def partitions(self) -> Sequence[InputPartition]:
         with self._chain.set_up() as fns:
             work = started(fns, self._chain, self._settings, unbounded=False)
@@ -46,6 +48,7 @@ class BatchReader(DataSourceReader):
 class FilteringReader(BatchReader):
     """Reads less where the last DoFn has ``for_ranges()``. Spark applies all filters again, as ranges are coarse."""
 
+    @telling()
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802, Spark's name
         self._chain = self._chain.within(ranges_of(filters, self._schema))
         return filters

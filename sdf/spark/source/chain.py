@@ -24,7 +24,7 @@ from sdf.journal.pending import Pending
 from sdf.model.dofn import DoFn, call_hook
 from sdf.scheduling.even_shares import pinned_items
 from sdf.spark import serde
-from sdf.spark.payload import Carried, Payload
+from sdf.spark.payload import Carried, Payload, telling
 from sdf.spark.source.rows import ArrowRows
 from sdf.spark.source.texts import Texts
 
@@ -186,6 +186,7 @@ def finished(fn: DoFn, parts: Iterable[Pending]) -> Iterator[Any]:
 
 def read(chain: Chain, schema: StructType, texts: Texts, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
     """Yield the records of a partition; called on executors."""
-    fn = chain.last()
-    parts = partition.value or ()  # None: if there are no partitions, Spark makes one
-    return ArrowRows(schema, type(fn).__name__, texts).batches(finished(fn, parts))
+    with telling():
+        fn = chain.last()
+        parts = partition.value or ()  # None: if there are no partitions, Spark makes one
+        yield from ArrowRows(schema, type(fn).__name__, texts).batches(finished(fn, parts))

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
 from sdf.spark import serde
+from sdf.spark.payload import telling
 
 __all__ = ["SdfDataSink", "data_sink"]
 
@@ -68,6 +69,7 @@ class SdfDataSink(DataSource):
     def name(cls) -> str:
         return cls._format_name
 
+    @telling()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         sink: Sink = serde.loads(self._sink)
         if overwrite:
@@ -95,6 +97,7 @@ class SinkWriter(DataSourceArrowWriter):
         self._sink = sink
         self._token = token
 
+    @telling()
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Written:
         filled = (batch for batch in iterator if batch.num_rows)
         records: Iterator[Any] = filled
@@ -102,11 +105,13 @@ class SinkWriter(DataSourceArrowWriter):
             records = chain.from_iterable(map(_rows, filled))
         return Written(self._sink.write(records, Place(self._token, "main", uuid.uuid4().hex)))
 
+    @telling()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         written = [one.message for one in messages if isinstance(one, Written)]
         self._sink.commit([one for one in written if one is not None], self._token)
         self._sink.clean(self._token)
 
+    @telling()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         if messages and None not in messages:
             return  # all tasks have ended, so a commit has failed, which may have been made all the same

@@ -12,6 +12,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.dofn import DoFn, check_fn
 from sdf.numbers import as_integer, is_integer
 from sdf.spark import serde
+from sdf.spark.payload import telling
 from sdf.spark.source.batch_reader import BatchReader, FilteringReader
 from sdf.spark.source.chain import Chain, Settings
 from sdf.spark.source.filters import hands_over_filters
@@ -97,11 +98,13 @@ class SdfDataSource(DataSource):
     def schema(self) -> StructType | str:
         return self._schema
 
+    @telling()
     def reader(self, schema: StructType) -> DataSourceReader:
         settings = self._settings()
         kind = FilteringReader if hands_over_filters() else BatchReader
         return kind(self._chain.reading(schema, settings.texts), schema, settings)
 
+    @telling()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, Spark's name
         from sdf.spark.source.stream_reader import StreamReader  # needs a later Spark than batch reads do
 

@@ -27,11 +27,13 @@ from pyspark.sql.types import StructType
 from sdf.errors import JournalError, OutputError, blame, show
 from sdf.execution.expansion import checked_size
 from sdf.execution.invoker import Invoker
+from sdf.journal.clock import Clock
 from sdf.journal.pending import Pending, from_json, to_json
 from sdf.model.dofn import DoFn, TaggedOutput
 from sdf.model.restrictions import UNBOUNDED, OffsetRange
 from sdf.scheduling.even_shares import as_work_item, even_shares
 from sdf.scheduling.run_state import RunState
+from sdf.spark.payload import telling
 from sdf.spark.source.chain import Chain, Settings, expanded, read, started
 
 __all__ = ["StreamReader"]
@@ -66,6 +68,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._fns: list[DoFn] = []
         self._start: Any = None  # the offset that `_waiting` belongs to
         self._waiting: list[Waiting] = []
+        self._now = Clock()
         self._only_now = False  # Trigger.AvailableNow: read what is there now, then end
         self._looked = False
 
@@ -77,6 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._fns = self._opened.enter_context(self._chain.set_up())
         return self._fns
 
+    @telling()
     def stop(self) -> None:
         self._opened.close()
         self._fns = []
@@ -86,6 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802, Spark's name
         self._only_now = True
 
+    @telling()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         work = started(self._set_up(), self._chain, self._settings, unbounded=True)
         return self._offset([], [Waiting(one) for one in work], [])
@@ -94,10 +99,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._settings.max_size
         return ReadAllAvailable() if most is None else ReadMaxBytes(most)
 
+    @telling()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         self._set_up()
         if start != self._start:
             self._check(start)
+            self._now.reach(start.get("time", 0))  # offsets had none before
             self._waiting = [_waiting_from_json(one) for one in start["left"]]
             self._start = start
         room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else math.inf
@@ -107,6 +114,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start  # `_waiting` keeps the new due times
         return self._offset(taken, self._waiting, passed)
 
+    @telling()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:
             return []
@@ -117,6 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read(self._chain, self._schema, self._settings.texts, partition)
 
+    @telling()
     def commit(self, end: dict[str, Any]) -> None:
         fns = self._set_up()
         for one in [*end["passed"], *end["read"]]:
@@ -131,6 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return an offset: the parts that its batch reads, the remaining work, and the parts only `commit` needs."""
         return {
             "fns": list(self._chain.names),
+            "time": self._now(),
             "read": [self._waiting_to_json(one) for one in taken],
             "left": [self._waiting_to_json(one) for one in left],
             "passed": [self._waiting_to_json(Waiting(one)) for one in passed],
@@ -179,7 +189,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             ends = time.monotonic() + _LOOK_SECONDS
         self._looked = True
-        now = int(time.time() * 1000)
+        now = self._now()
         later: list[Pending] = []
         passed: list[Pending] = []
         moved = False
@@ -252,7 +262,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         done = invoker.primary
         delay = max((residual.delay_seconds for residual in invoker.residuals), default=0)
         more = done is not None and (stopped or delay == 0)  # a delay of 0 means that there is more
-        due = 0 if more else int((time.time() + max(delay, _IDLE_SECONDS)) * 1000)
+        due = 0 if more else self._now() + int(max(delay, _IDLE_SECONDS) * 1000)
         left = [Pending(part.step, part.element, one.restriction, one.watermark, due) for one in invoker.residuals]
         pinned = None if done is None else attrs.evolve(part, restriction=done, due=0)
         return Found(pinned, records if last else None, elements, left, more=more)

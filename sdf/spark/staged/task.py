@@ -21,7 +21,7 @@ from sdf.model.dofn import TaggedOutput
 from sdf.quarantine.failures import Failure
 from sdf.quarantine.options import Quarantine
 from sdf.spark.child import Child
-from sdf.spark.payload import Payload, marked
+from sdf.spark.payload import Payload, marked, telling
 from sdf.spark.staged.contained import attempts, bundle_of, convicting
 from sdf.spark.staged.contents import Content
 from sdf.spark.staged.outlets import Saved, Stored
@@ -136,10 +136,11 @@ class TimekeeperThread:
 
 def replayed(payload: Payload, items: Iterable[WorkItem]) -> Iterator[tuple[str | None, Any]]:
     """Run committed work items again, and yield each record with its tag, None for the main output."""
-    fn, side_inputs = payload.load()
-    with paced(side_inputs):
-        for output in run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep):
-            yield (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
+    with telling():
+        fn, side_inputs = payload.load()
+        with paced(side_inputs):
+            for output in run_to_end(fn, items, side_inputs=side_inputs, clock=time.monotonic, sleep=time.sleep):
+                yield (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
 
 
 @attrs.frozen(eq=False)
@@ -154,6 +155,7 @@ class ReadCommitted:
             a lost block needs it.
         tag: number of the output, 0 for the main one.
         tags: the declared tags.
+        batch: of a stream, the number of its batch that comes again; else None.
     """
 
     _payload: Payload
@@ -162,6 +164,7 @@ class ReadCommitted:
     _contents: Broadcast[list[Content]]
     _tag: int
     _tags: tuple[str, ...]
+    _batch: int | None = None
 
     def __call__(self, partition: int, blocks: Iterable[Any]) -> Iterator[Any]:
         task_starts()
@@ -181,8 +184,12 @@ class ReadCommitted:
                 yield value
         if found != self._counts[number]:
             name, parts = type(self._payload.load()[0]).__name__, show([item.restriction for item in items])
+            gave = f"{parts} again gave {found} records where {self._counts[number]} were"
             raise ReplayError(
-                f"{name}.process() is not deterministic: a stored block was lost, and running {parts} "
-                f"again gave {found} records where {self._counts[number]} were committed. Make process() depend on "
-                f"nothing but element and restriction, or save the result before it is used twice."
+                f"{name}.process() is not deterministic: a stored block was lost, and running {gave} committed. Make "
+                f"process() depend on nothing but element and restriction, or save the result before it is used twice."
+                if self._batch is None
+                else f"batch {self._batch} comes again, and {name}.process() of {gave} read before: its code has "
+                f"changed, or is not deterministic. It is not committed, but foreach_batch or a sink may have it. Go "
+                f"on with the code that it was read with; or pass short_batches='give': it is given as it is now."
             )

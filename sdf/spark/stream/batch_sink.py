@@ -42,12 +42,17 @@ class BatchSink:
         self._journal = journal
         self._name = journal.name()
         self._run_id = run_id
+        self._tag = "" if output == "main" else f"-{quote(output, safe='')}"
+
+    @property
+    def has_written(self) -> bool:
+        """Whether the records of the next batch are written, and may be committed."""
+        return self._journal.ahead(f"{_WRITTEN}{self._tag}") is not None
 
     def give(self, batch: int, by: str, records: RDD[Any]) -> None:
         """Write the records of a batch, which the driver ``by`` has pinned, and commit them, unless that was done."""
-        tag = "" if self.output == "main" else f"-{quote(self.output, safe='')}"
-        token = Token(f"sdf-{self._name}-{by}{tag}", batch)
-        messages = self._journal.ahead(f"{_WRITTEN}{tag}")
+        token = Token(f"sdf-{self._name}-{by}{self._tag}", batch)
+        messages = self._journal.ahead(f"{_WRITTEN}{self._tag}")
         if messages is not None:
             self._sink.check_commit(token)
         self._sink.prepare(SinkRun(token, self.output, resumed=True))
@@ -55,7 +60,7 @@ class BatchSink:
             write = Marked(self._run_id, partial(_write, self._sink, self.output, token))
             written = records.mapPartitionsWithIndex(write).collect()
             written = [message for message in written if message is not None]
-            messages = self._journal.write_ahead(f"{_WRITTEN}{tag}", written)
+            messages = self._journal.write_ahead(f"{_WRITTEN}{self._tag}", written)
         self._sink.commit(messages, token)
         self._sink.clean(token)
 
@@ -65,4 +70,7 @@ def _write(sink: Sink, output: str, token: Token, partition: int, records: Itera
     try:
         yield sink.write(iter(records), Place(token, output, uuid.uuid4().hex))
     except BadRecordError as error:
-        raise BadRecordError(f"batch {token.version} has a bad record: {error}") from error
+        raise BadRecordError(
+            f"batch {token.version} has a bad record: {error} This sink has nothing of the batch: change the table, or "
+            f"the function so that it does not give such a record, and start the stream again."
+        ) from error

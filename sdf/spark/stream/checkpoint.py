@@ -7,6 +7,8 @@ at that batch, and only one of the two can go on.
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,18 +16,20 @@ from typing import Any
 from pyspark import RDD
 
 from sdf.errors import blame, show
-from sdf.journal.chain import blobs_of
+from sdf.journal.chain import blobs_of, canonical, sha256
+from sdf.journal.clock import Clock
 from sdf.journal.journal import START, Journal
-from sdf.journal.pending import Pending, from_json, to_json
+from sdf.journal.pending import Pending, from_json, steady, to_json
 from sdf.journal.remaining import Remaining
 from sdf.model.dofn import DoFn
-from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.given import Given
 from sdf.spark.stream.pins import Pin, failed_to_json
 from sdf.spark.stream.steps import Step
 from sdf.storage.places import Storage
 
 __all__ = ["Checkpoint"]
+
+log = logging.getLogger("sdf.stream")
 
 _FIRST = "pin-0"
 _CHANGED = "changed"
@@ -38,7 +42,7 @@ class Checkpoint:
         storage: holds the journal.
         steps: the steps of the chain.
         given: tags and side inputs.
-        now: the clock; it is set to the time of the journal's last block if it is behind.
+        now: the clock; it is set to the time of the journal's last block, or of a pin, if it is behind.
         idle_seconds: work that has read nothing for so long does not hold the watermark; None: it always does.
 
     Attributes:
@@ -65,6 +69,7 @@ class Checkpoint:
         )
         now.reach(self.journal.head.data["time"])
         self._now = now
+        self._elements: str | None = None  # names those that the stream began with; None for those of a scan
         self._pinned = 0  # pins of the next batch that are in the journal
         self.remaining = Remaining()
         self.fresh = 0
@@ -82,6 +87,7 @@ class Checkpoint:
         head = self.journal.head.data
         self.follows = self.journal.ahead(_FIRST) is not None
         if head["kind"] == "commit":
+            self._check_elements(rdd, head.get("elements"))
             self.watermark = head["watermark"]
             self.done = head["status"] == "done"
             if head["checkpoint"] is not None:
@@ -95,8 +101,20 @@ class Checkpoint:
         if start is None:
             start = [to_json(one) for one in self._steps[0].expand(rdd, 0)]
             start = self.journal.write_ahead(START, start)
+        if not self._steps[0].fn.scans:
+            self._elements = self.journal.write_ahead("elements", _named(rdd))
         self.remaining.add(map(from_json, start), self._now())
         self.fresh = len(self.remaining)
+
+    def _check_elements(self, rdd: RDD[Any], began_with: str | None) -> None:
+        """Warn if the elements are not those that the stream began with: it goes on with those, and no others."""
+        self._elements = began_with
+        if began_with is not None and _named(rdd) != began_with:
+            log.warning(
+                "the elements given now are not those that the stream in %s began with. It goes on with those, and "
+                "reads no other ones: give new elements a checkpoint of their own, or let WatchFiles find new files",
+                self.journal.root,
+            )
 
     def planned_change(self) -> dict[str, Any] | None:
         """Return the change that a dead driver has written in place of the next batch, None if there is none."""
@@ -150,7 +168,7 @@ class Checkpoint:
         """
         pin = pins[-1]
         for step in range(self._pinned, len(pins)):
-            mine = {**pins[step].to_json(), "given": self._given.facts(step)}
+            mine = {**pins[step].to_json(), "given": self._given.facts(step), "time": self._now()}
             written = self.journal.write_ahead(f"pin-{step}", mine)
             if written != mine:
                 if step + 1 < len(pins):
@@ -162,6 +180,7 @@ class Checkpoint:
     def _pin(self, step: int, pin: dict[str, Any]) -> Pin:
         if _CHANGED in pin:
             raise self.journal.fenced()
+        self._now.reach(pin.get("time", 0))  # pins had none before
         return Pin.from_json(self._given.admit(step, pin, self.journal.next_seq))
 
     def note(self, pins: Sequence[Pin]) -> None:
@@ -219,6 +238,7 @@ class Checkpoint:
             checkpoint=self.remaining.store(self.journal.put, to_acknowledge),
             watermark=self.watermark,
             status="done" if self.done else "running",
+            **({"elements": self._elements} if self._elements else {}),
             **({"lost": list(lost)} if lost else {}),
             **({"late": late} if late else {}),
             **({"failed": failed} if failed else {}),
@@ -233,3 +253,8 @@ class Checkpoint:
             step = self._steps[part.step]
             with blame(lambda step=step, part=part: f"{step.name}.on_commit() of {show(part.restriction)}"):  # type: ignore[misc]
                 step.here().on_commit(part.element, part.restriction)
+
+
+def _named(rdd: RDD[Any]) -> str:
+    """Return a name of some elements: of others it is another one, whatever their order."""
+    return sha256(canonical(sorted(map(steady, rdd.collect()), key=json.dumps)))[:16]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,10 +9,11 @@ import attrs
 from pyspark import RDD
 
 from sdf.errors import InvalidTypeError, JournalError, show
+from sdf.journal.chain import canonical, sha256
+from sdf.journal.pending import steady
 from sdf.limits.rate_limit import RateLimit
 from sdf.model.dofn import DoFn, check_fn
 from sdf.model.each import check_functions, side_inputs_of
-from sdf.spark import serde
 
 __all__ = ["Given", "given_to"]
 
@@ -26,7 +25,7 @@ class Given:
     Attributes:
         tags: the declared tags, in order.
         side_inputs: for each step its side inputs, by name.
-        hashes: a hash of each side input that records may depend on.
+        hashes: a hash of each side input that records may depend on, the same in each process (`steady`).
     """
 
     tags: tuple[str, ...]
@@ -88,22 +87,9 @@ def given_to(fns: Sequence[DoFn], side_inputs: Mapping[str, Any] | None, tags: t
     for fn, share in zip(fns, shares, strict=True):
         check_fn(fn, share, who)
         check_functions(fn, share, who)
-    hashes = {name: _hash(value) for name, value in values.items() if not isinstance(value, RateLimit)}
+    hashes = {
+        name: sha256(canonical(steady(value)))[:16]
+        for name, value in values.items()
+        if not isinstance(value, RateLimit)
+    }
     return Given(tags, shares, hashes)
-
-
-def _hash(value: Any) -> str:
-    """Return a hash of a value that is the same in another process, for sets too."""
-    return hashlib.sha256(_steady(value)).hexdigest()[:16]
-
-
-def _steady(value: Any) -> bytes:
-    if isinstance(value, (set, frozenset)):
-        return b"set" + b"".join(sorted(map(_steady, value)))
-    if isinstance(value, (dict, list, tuple)):
-        entries = value.items() if isinstance(value, dict) else value
-        return type(value).__name__.encode() + b"".join(hashlib.sha256(_steady(one)).digest() for one in entries)
-    try:
-        return pickle.dumps(value, protocol=4)
-    except Exception:  # such as a class without an importable name
-        return serde.dumps(value, "a side input")

@@ -22,6 +22,7 @@ import attrs
 from pyspark import RDD, SparkContext
 
 from sdf.errors import DeferError, show
+from sdf.journal.clock import Clock
 from sdf.model.dofn import DoFn
 from sdf.quarantine.failures import FailedBlock
 from sdf.quarantine.options import Quarantine
@@ -35,7 +36,6 @@ from sdf.spark.stream.batch import Batch, Life, Pace
 from sdf.spark.stream.batch_sink import BatchSink
 from sdf.spark.stream.changes import Changes
 from sdf.spark.stream.checkpoint import Checkpoint
-from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.given import Given
 from sdf.spark.stream.losses import Losses
 from sdf.spark.stream.outlets import Outlets
@@ -115,7 +115,8 @@ class Stream:
             failing.pop_all()
         self.changes = Changes(self.checkpoint, self._steps, self._outlets, tells=pace.watermark_seconds is not None)
         skips_short = self._skips_short and self._foreach_batch is not None
-        self.losses = Losses(self.checkpoint.journal, skips_short=skips_short)
+        is_out = lambda: self._skips_short and self._outlets.is_out()  # noqa: E731
+        self.losses = Losses(self.checkpoint.journal, skips_short=skips_short, is_out=is_out)
         self._scans = Scans(self._now)
         self._backlog = Backlog(self._steps)
         self._marked = time.monotonic()
@@ -310,7 +311,7 @@ class Stream:
         number, records, seconds = self._latest
         watermark = self.checkpoint.watermark
         self._backlog.look(self.checkpoint.remaining, now=ended)
-        age_seconds = None if watermark is None else now / 1000 - watermark
+        age_seconds = None if watermark is None else time.time() - watermark  # the stream's clock may be another
         return StreamProgress(
             name=self._name,
             batch=number,

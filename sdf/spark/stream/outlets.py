@@ -39,6 +39,10 @@ class Outlets:
     _name: str
     _run_id: str
 
+    def is_out(self) -> bool:
+        """Tell whether anyone outside may have records of the next batch, if it was begun."""
+        return self._foreach_batch is not None or any(sink.has_written for sink in self._sinks)
+
     def outputs(self, pins: Sequence[Pin], life: Life) -> dict[str, RDD[Any]]:
         """Return the outputs of a batch; ``pins``: what its steps read, with the numbers of records there are now."""
         return {name: self._output(tag, pins, life) for tag, name in enumerate(self._outputs)}

@@ -6,6 +6,7 @@ gave nothing stays in the journal as it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -68,6 +69,7 @@ class Pin:
         tried: how other work went; not in the journal, as nothing of that has changed.
         late: how many of its records have a time below the watermark that the stream had when the batch began.
         failed: the blocks that it set aside.
+        written: of a pin from the journal, what it says there of ``tasks`` and ``failed``; else None.
     """
 
     tasks: tuple[tuple[Pending, ...], ...] = ()
@@ -79,6 +81,7 @@ class Pin:
     tried: tuple[Tried, ...] = ()
     late: int = 0
     failed: tuple[FailedBlock, ...] = ()
+    written: Mapping[str, Any] | None = None
 
     def records(self, output: int = 0) -> int:
         """Return how many records there are of an output."""
@@ -90,10 +93,15 @@ class Pin:
         return not any(self.tasks) and not self.taken and not self.failed
 
     def content(self) -> dict[str, Any]:
-        """Return as JSON data what names its records: the parts that were read or set aside, and the numbers."""
-        tasks = [[to_json(part) for part in parts] for parts in self.tasks]
-        content: dict[str, Any] = {"tasks": tasks, "counts": [list(counts) for counts in self.counts]}
-        return {**content, "failed": [failed_to_json(block) for block in self.failed]} if self.failed else content
+        """Return as JSON data what names its records: the parts that were read or set aside, and the numbers.
+
+        In each process it is the same: a value that was pickled has other bytes when it is pickled again.
+        """
+        read = self.written
+        if read is None:
+            read = {"tasks": [[to_json(part) for part in parts] for parts in self.tasks]}
+            read |= {"failed": [failed_to_json(block) for block in self.failed]} if self.failed else {}
+        return {**read, "counts": [list(counts) for counts in self.counts]}
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -113,6 +121,7 @@ class Pin:
             data["by"],
             late=data.get("late", 0),  # pins had none before
             failed=tuple(map(failed_from_json, data.get("failed", ()))),
+            written={name: data[name] for name in ("tasks", "failed") if name in data},
         )
 
 

@@ -285,7 +285,8 @@ class Step:
             stored = self._sc.parallelize(unmatched, tasks)
             stamps = tuple(Stamp(self._run_id, -1, task, -1) for task in range(tasks))
         counts = tuple(counts[output] for counts in pin.counts)
-        read = ReadCommitted(self._payload, stamps, counts, committed, output, self._tags)
+        batch = life.batch if self._stored is None else None
+        read = ReadCommitted(self._payload, stamps, counts, committed, output, self._tags, batch)
         return BatchRDD(stored, Marked(self._run_id, read), life)
 
 

@@ -101,7 +101,8 @@ def stream_sdf(
     In the main thread, SIGINT and SIGTERM end the stream after the current batch; a second one ends it at once.
 
     Args:
-        rdd: the elements of a new stream. A resumed stream goes on with those it began with. But if the first DoFn only
+        rdd: the elements of a new stream. A resumed stream goes on with those it began with; if others are given, a
+            warning of the logger ``sdf.stream`` says so. But if the first DoFn only
             scans, as `WatchFiles` does, and elements have taken the place of as many others, such as a pattern that of
             another, its scans go on with them, and keep what they have seen.
         fns: a DoFn, or a chain of them: the outputs of one are the elements of the next, in the same batch. A function
@@ -136,7 +137,8 @@ def stream_sdf(
         short_batches: a batch that comes again after a crash may have fewer records than before, if data are gone and
             the DoFn has ``fail_on_data_loss=False``. ``"skip"``: ``foreach_batch`` does not get it, since to write it
             again would remove what is there. ``"give"``: it gets what is left, with the same key, and ``batch.lost``. A
-            ``sink`` commits what it had written before; else it gets what is left.
+            ``sink`` commits what it had written before; else it gets what is left. With ``"give"`` that also holds for
+            a batch that has other records since its functions have changed.
         on_failure: ``"raise"``: the first block that fails ends the stream. ``"quarantine"``: the stream goes on, finds
             the block in the batches that follow, and sets it aside; what comes after it in the same element waits
             until then. The batch, the summary, the journal and a warning tell of it.

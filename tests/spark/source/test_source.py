@@ -26,6 +26,7 @@ from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, OffsetRange, run_di
 from sdf.errors import DeferError, InvalidTypeError, JournalError, UnpicklableError
 from sdf.io import MatchFiles, ReadCsv, ReadJsonLines, ReadLines, ReadParquet, ReadTable, TailLines, WatchFiles
 from sdf.io.text.text_fn import CELL_BYTES
+from sdf.journal import clock
 from sdf.journal.pending import Pending, from_json
 from sdf.spark import serde
 from sdf.spark.source import data_source
@@ -712,6 +713,21 @@ def test_elements_take_turns(spark):
         seen.append([(one["element"], one["records"]) for one in offset["read"]])
     assert seen == [[(name, 10)] for name in "abcabc"]
     planner.stop()
+
+
+@pytest.mark.parametrize("step", [-(10**12), -3_600_000, 0, 10**12])
+def test_a_stream_that_goes_on_waits_no_longer_than_was_asked(spark, monkeypatch, step):
+    """Whatever its clock says now."""
+    first = reader(EndlessFn(delay_seconds=3), ["a"])
+    offset = next_offset(first, first.initialOffset())
+    first.stop()
+    monkeypatch.setattr(clock, "_wall", lambda real=clock._wall: real() + step)
+    again = reader(EndlessFn(delay_seconds=3), ["a"])
+    due = from_json(offset["left"][0]).due
+    assert due > 0
+    next_offset(again, offset)
+    assert due - again._now() <= 3000
+    again.stop()
 
 
 def test_what_has_no_importable_class_is_pickled_into_the_offset(spark):

@@ -28,12 +28,12 @@ from sdf.errors import (
     UnpicklableError,
 )
 from sdf.journal.chain import find_head, verify
+from sdf.journal.clock import Clock
 from sdf.journal.journal import Journal
 from sdf.journal.pending import from_data, to_data
 from sdf.journal.remaining import Remaining
 from sdf.spark.stream import micro_batches as batches
 from sdf.spark.stream.checkpoint import Checkpoint
-from sdf.spark.stream.clock import Clock
 from sdf.spark.stream.pins import Pin
 from sdf.storage.disk import Disk
 

@@ -1,4 +1,4 @@
-"""stream_sdf on a disk that is full, read-only, or has two drivers on it, and under a clock that is set back."""
+"""stream_sdf on a disk that is full, read-only, or has two drivers on it."""
 
 import itertools
 import subprocess
@@ -12,7 +12,6 @@ from support.watching import lines, sink
 from sdf import stream_sdf
 from sdf.errors import JournalDiskError, JournalFencedError
 from sdf.journal.chain import verify
-from sdf.spark.stream import clock
 from sdf.storage.disk import Disk
 
 ELEMENTS = [("a", 60), ("b", 90)]
@@ -94,31 +93,3 @@ def test_of_two_drivers_one_is_fenced_out(sc, stream, tmp_path):
     records = {**one, **two}
     assert sorted(list(record) for batch in records.values() for record in batch) == EXPECTED
     assert list(verify(Disk(tmp_path / "journal")))[-1].data["status"] == "done"
-
-
-def test_a_clock_that_jumps_back_stops_nobody(stream, tmp_path, monkeypatch):
-    """An hour at each look; the time in the journal does not go back."""
-    hours = itertools.count(100, -1)
-    monkeypatch.setattr(clock, "_wall", lambda: next(hours) * 3_600_000)
-    assert stream(tmp_path / "journal").done
-    assert sorted(lines(tmp_path / "out")) == EXPECTED
-    times = [block.data["time"] for block in verify(Disk(tmp_path / "journal"))]
-    assert times == sorted(times)
-    assert next(hours) < 99
-
-
-def test_the_clock_of_a_stream_goes_on_where_that_of_the_system_was_set_back(monkeypatch):
-    """So work that is deferred for a second is due in a second."""
-    wall = [50_000]
-    monkeypatch.setattr(clock, "_wall", lambda: wall[0])
-    ours = clock.Clock()
-    assert ours() == 50_000
-    wall[0] = 7
-    assert ours() == 50_000
-    wall[0] += 300
-    assert ours() == 50_300
-    wall[0] = 90_000
-    assert ours() == 90_000
-    resumed = clock.Clock()
-    resumed.reach(200_000)
-    assert resumed() == 200_000

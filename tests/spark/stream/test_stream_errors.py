@@ -5,7 +5,7 @@ from operator import add
 import pytest
 from support.following import GrowingFn
 
-from sdf import stream_sdf
+from sdf import DoFn, OffsetRange, stream_sdf
 from sdf.errors import SourceChangedError, StageError
 from sdf.io import ReadLines, WatchFiles
 
@@ -96,3 +96,21 @@ def test_a_file_that_is_gone_when_its_batch_comes_again_is_named(sc, tmp_path):
     (tmp_path / "logs" / "a.log").unlink()
     with pytest.raises(SourceChangedError, match=r"a\.log has gone; it had 6 bytes"):
         run(lambda batch: batch.rdd.collect())
+
+
+@pytest.mark.parametrize(("then", "warns"), [(["b", "a"], False), (["a"], True), (["a", "b", "c"], True)])
+def test_a_stream_that_is_started_again_with_other_elements_warns(sc, tmp_path, caplog, then, warns):
+    """It reads those that it began with, and nothing tells it what is to become of others."""
+    for elements in (["a", "b"], then):
+        caplog.clear()
+        stream_sdf(sc.parallelize(elements), NamesFn(), checkpoint=tmp_path / "journal", foreach_batch=print)
+    assert ("reads no other ones" in caplog.text) == warns
+
+
+class NamesFn(DoFn):
+    def get_initial_restriction(self, element):
+        return OffsetRange(0, 1)
+
+    def process(self, element, tracker):
+        for _ in tracker.claims():
+            yield element

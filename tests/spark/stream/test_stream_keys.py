@@ -1,5 +1,6 @@
 """The key of a batch: the same when the batch comes again, another for any other; sinks that keep keys lose nothing."""
 
+import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -10,7 +11,10 @@ from support.following import GrowingFn
 from sdf import stream_sdf
 from sdf.errors import JournalCorruptError
 from sdf.journal.chain import block_name
+from sdf.journal.pending import Pending
+from sdf.quarantine.failures import FailedBlock
 from sdf.sinks import DeltaTable, SqlTable
+from sdf.spark.stream.pins import Pin
 
 
 class Kept:
@@ -48,6 +52,26 @@ def stream(sc, tmp_path):
         )
 
     return run
+
+
+class Turning:
+    """Pickles to other bytes each time that it comes back, as sets in another process do."""
+
+    def __init__(self, times):
+        self.times = times
+
+    def __reduce_ex__(self, protocol):
+        return Turning, (self.times + 1,), None, None, None, print
+
+
+def test_a_pin_that_comes_back_names_its_records_as_before():
+    """Else the batch would come again under another key, and a sink that keeps keys would take its records twice."""
+    part, block = Pending(0, Turning(1), None), FailedBlock(Turning(1), None, "error", 3)
+    pin = Pin(((part,),), ((1,),), failed=(block,))
+    written = json.loads(json.dumps(pin.to_json()))
+    again = Pin.from_json(written)
+    assert again.content() == {name: written[name] for name in ("tasks", "counts", "failed")}
+    assert again.to_json() == {**written, "by": ""}
 
 
 def test_a_batch_that_comes_again_has_its_key(stream):

@@ -220,3 +220,35 @@ def query(url, text):
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
         done = connection.execute(text)
         return done.fetchall() if done.description else []
+
+
+class MixedFn(RowsFn):
+    """Gives one row that a table of numbers refuses, unless it was mended."""
+
+    def __init__(self, *, mended):
+        self.mended = mended
+
+    def process(self, element, tracker):
+        for row in super().process(element, tracker):
+            if row["i"] != 3:
+                yield row
+            elif not self.mended:
+                yield {"oops": 3}
+
+
+def test_a_batch_that_a_sink_has_refused_goes_on_once_the_function_is_mended(sc, tmp_path):
+    """Nobody has had a record of it. The summary tells that it was another one before."""
+    table = Sqlite(tmp_path)
+
+    def start(fn):
+        options = {"checkpoint": tmp_path / "checkpoint", "batch_seconds": 0.05}
+        return stream_sdf(sc.parallelize([(0, 7)], 1), fn, sink=table.sink, **options)
+
+    for _ in range(2):
+        with pytest.raises(BadRecordError, match="has nothing of the batch: change the table, or the function"):
+            start(MixedFn(mended=False))
+    summary = start(MixedFn(mended=True))
+    assert table.rows() == [(0, i) for i in range(7) if i != 3]
+    assert len(summary.lost) == 1
+    assert "MixedFn: of 7 records that were read, 6 were there" in summary.lost[0]
+    assert summary.done
