@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from sdf.errors import MissingExtraError, how_to_install
@@ -45,7 +46,7 @@ class Library:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # asked by whoever looks at objects of any kind, such as inspect
             raise AttributeError(name)
-        return getattr(need(*self._asked), name)
+        return getattr(sys.modules.get(self._asked[0]) or need(*self._asked), name)
 
 
 def class_names(value: Any) -> list[str]:

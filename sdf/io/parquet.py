@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
-from typing import Any
+from typing import Any, cast
 
 from sdf.errors import InvalidTypeError, ReadError, show
 from sdf.extras import Library, need
@@ -20,6 +20,7 @@ from sdf.io.files.file_fn import FileRange, OpenedFn
 
 __all__ = ["ReadParquet"]
 
+arrow = Library("pyarrow", "ReadParquet")
 types = Library("pyarrow.types", "ReadParquet")
 
 _ROWS_OF_BATCH = 1 << 14
@@ -29,9 +30,11 @@ _SIGNATURE_BYTES = 28  # after the metadata in a signed footer: a nonce of 12 by
 class ReadParquet(OpenedFn):
     """Reads Parquet. Element: a path, `FileInfo` or `FileBlock`. Position: the first page of a row group's column 0.
 
-    A row is a dict, as pyarrow makes it. A part owns the row groups that start in it. Memory holds the requested
-    columns of one row group, as they are stored, and one batch of rows. An empty file has no rows. Encrypted files are
-    an error, also if the footer and some columns are not encrypted.
+    A row is a dict, as pyarrow makes it; a time of day with nanoseconds, which Python does not have, is an error. INT96
+    times are in nanoseconds, or in microseconds in batches with a year that nanoseconds do not reach. A part owns the
+    row groups that start in it. Memory holds the requested columns of one row group, as they are stored, and one batch
+    of rows. An empty file has no rows. Encrypted files are an error, also if the footer and some columns are not
+    encrypted.
 
     Args:
         columns: read only these, as pyarrow names them (``"a.b"`` is the field b of a); None: all.
@@ -95,29 +98,53 @@ class ReadParquet(OpenedFn):
     def _read(self, file: io.BufferedReader, part: FileRange, tracker: Any) -> Iterator[Iterable[Any]]:
         path = part.file.path
         with _blame(path):
-            opened = need("pyarrow.parquet", "ReadParquet").ParquetFile(file, page_checksum_verification=True)
+            library = need("pyarrow.parquet", "ReadParquet")
+            opened = library.ParquetFile(file, page_checksum_verification=True)
             signed = _is_signed(file, opened.metadata)
         if signed:
             raise ReadError(f"{path} has encrypted columns, which ReadParquet cannot read. Write it without.")
         self._check_columns(path, opened)
+        legacy = any(opened.schema.column(at).physical_type == "INT96" for at in range(len(opened.schema)))
+        coarse = (
+            library.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+            if legacy
+            else None
+        )
         groups = [group for group in _row_groups(path, part.file.size, opened.metadata) if group[0] >= part.start]
         for at, number in tracker.claims(groups, position=lambda group: group[0]):
             if _is_outside(opened, number, self._ranges):
                 continue
             with _blame(f"{path}: row group {number} at byte {at}"):
-                for batch in opened.iter_batches(
-                    _ROWS_OF_BATCH,
-                    row_groups=[number],
-                    columns=self.columns,
-                    use_threads=False,  # a task has one core
-                ):
-                    outputs = [batch] if self.batches else batch.to_pylist()
+                batches = self._batches(opened, number)
+                if coarse is not None:
+                    batches = map(self._with_int96, batches, self._batches(coarse, number))
+                for batch in batches:
+                    outputs = [batch] if self.batches else _rows(batch)
                     yield zip(repeat((path, number)), outputs) if self.with_position else outputs
+
+    def _batches(self, file: Any, number: int) -> Iterator[Any]:
+        options = {"columns": self.columns, "use_threads": False}  # a task has one core
+        return cast(Iterator[Any], file.iter_batches(_ROWS_OF_BATCH, row_groups=[number], **options))
+
+    def _with_int96(self, fine: Any, coarse: Any) -> Any:
+        """Return a batch that is read in nanoseconds, with those of its INT96 columns in microseconds that need it."""
+        schema = fine.schema
+        columns = []
+        for place, (field, column, other) in enumerate(zip(schema, fine.columns, coarse.columns, strict=True)):
+            if column.type != other.type:
+                column = _int96(field.name, column, other)
+                wanted = None if self._schema is None else self._schema.field(field.name).type
+                if wanted is not None and types.is_timestamp(wanted) and types.is_timestamp(column.type):
+                    column = column.cast(arrow.timestamp(column.type.unit, wanted.tz))  # INT96 means UTC
+                schema = schema.set(place, field.with_type(column.type))
+            columns.append(column)
+        return arrow.RecordBatch.from_arrays(columns, schema=schema)
 
     def _check_columns(self, path: str, file: Any) -> None:
         """Raise ReadError if a requested column is missing (pyarrow would ignore that), or a dict would lose one."""
+        known = set(file.schema_arrow.names)
         for name in self.columns or ():
-            if not file.read_row_groups([], columns=[name]).num_columns:
+            if name not in known and not file.read_row_groups([], columns=[name]).num_columns:
                 raise ReadError(f"{path} has no column {name!r}; it has {show(file.schema_arrow.names)}.")
         names = file.read_row_groups([], columns=self.columns).column_names
         if not self.batches and len(set(names)) < len(names):
@@ -125,6 +152,64 @@ class ReadParquet(OpenedFn):
                 f"{path} has two columns of one name, and a dict would lose one of them; it has {show(names)}. Read "
                 f"it with batches=True."
             )
+
+
+def _int96(name: str, fine: Any, coarse: Any) -> Any:
+    """Return times as nanoseconds if these hold all of them, else as microseconds.
+
+    Args:
+        name: the name of the column.
+        fine: its times in nanoseconds; those before 1677 or after 2262 have overflowed.
+        coarse: its times in microseconds, whose fractions are cut.
+    """
+    try:
+        coarse.cast(fine.type)
+    except arrow.ArrowInvalid as error:
+        if not _is_whole(fine, coarse):
+            raise ValueError(
+                f"the column {name!r} has INT96 times outside of the years 1677 to 2262 beside times with "
+                f"nanoseconds, which no type of Arrow holds together. Write it without nanoseconds"
+            ) from error
+        return coarse
+    return fine
+
+
+def _is_whole(fine: Any, coarse: Any) -> bool:
+    """Return whether no time in microseconds has lost a fraction: as nanoseconds it overflows to the same number."""
+    if fine.type == coarse.type:
+        return True  # none of INT96
+    if types.is_struct(fine.type):
+        return all(map(_is_whole, fine.flatten(), coarse.flatten()))
+    if types.is_map(fine.type):
+        return _is_whole(fine.keys, coarse.keys) and _is_whole(fine.items, coarse.items)
+    if types.is_nested(fine.type):
+        return _is_whole(fine.values, coarse.values)
+    return bool(coarse.cast(fine.type, safe=False).equals(fine))
+
+
+def _rows(batch: Any) -> list[dict[str, Any]]:
+    """Return the rows of a batch. Python has no time of day with nanoseconds, and pyarrow would cut them in silence."""
+    schema = arrow.schema([_in_microseconds(field) for field in batch.schema])
+    if schema.types != batch.schema.types:
+        return list(arrow.Table.from_batches([batch]).cast(schema).to_pylist())
+    return list(batch.to_pylist())
+
+
+def _in_microseconds(field: Any) -> Any:
+    kind = field.type
+    if types.is_time64(kind):
+        kind = arrow.time64("us")
+    elif types.is_struct(kind):
+        kind = arrow.struct([_in_microseconds(kind.field(number)) for number in range(kind.num_fields)])
+    elif types.is_map(kind):
+        kind = arrow.map_(_in_microseconds(kind.key_field), _in_microseconds(kind.item_field))
+    elif types.is_list(kind):
+        kind = arrow.list_(_in_microseconds(kind.value_field))
+    elif types.is_large_list(kind):
+        kind = arrow.large_list(_in_microseconds(kind.value_field))
+    elif types.is_fixed_size_list(kind):
+        kind = arrow.list_(_in_microseconds(kind.value_field), kind.list_size)
+    return field.with_type(kind)
 
 
 def _is_signed(opened: Any, metadata: Any) -> bool:
@@ -173,11 +258,11 @@ def _is_outside(file: Any, number: int, ranges: Mapping[str, tuple[Any, Any, Any
         return False
     group = file.metadata.row_group(number)
     for place in range(group.num_columns):
-        column = group.column(place)
-        if column.path_in_schema in ranges:
-            kind, low, high = ranges[column.path_in_schema]
-            stored = file.schema_arrow.field(column.path_in_schema).type
-            if _keeps_order(stored, kind) and _lies_outside(column, stored, low, high):
+        name = file.schema.column(place).name
+        if name in ranges and name == file.schema.column(place).path:  # else it is a field of a column
+            kind, low, high = ranges[name]
+            stored = file.schema_arrow.field(name).type
+            if _keeps_order(stored, kind) and _lies_outside(group.column(place), stored, low, high):
                 return True
     return False
 

@@ -11,10 +11,11 @@ import attrs
 
 from sdf.errors import BadRecordError, InvalidValueError, show
 from sdf.extras import need
+from sdf.sinks.arrays import as_batch
 from sdf.sinks.arrow import arrow, parquet
-from sdf.sinks.columns import Misfit, as_batch
+from sdf.sinks.columns import Misfit
 from sdf.sinks.files import FileSink, as_count
-from sdf.sinks.schema import SCHEMA, as_schema, as_text, proposed
+from sdf.sinks.schema import SCHEMA, as_schema, as_text, nullable, proposed
 from sdf.sinks.segments import Batches, Segment
 from sdf.sinks.sink import Place, SinkRun
 from sdf.sinks.stage import Stage
@@ -55,8 +56,11 @@ class ParquetFiles(FileSink):
     A record is a dict, a named tuple, a Row of Spark, or an instance of an attrs class or a dataclass, by the names of
     its fields; a tuple or list, by position; any other value, in the only column; or a `pyarrow.RecordBatch` or Table,
     whose rows are written. A field that is missing is null. What a column cannot hold without loss does not fit: a
-    field that the schema does not have, 1.5 for an integer (1.0 fits), an integer beyond 2**53 for a float, bytes for a
-    str, a time with a zone for one without, a fraction smaller than the unit. NaN stays NaN, and is not null.
+    field that the schema does not have, null where it has ``nullable=False``, 1.5 for an integer (1.0 fits), an integer
+    beyond 2**53 for a float, bytes for a str, a time with a zone for one without, a fraction smaller than the unit.
+    The same holds for Arrow columns, and for what is nested. One exception: a column of 16 or 32 bits takes the number
+    that is nearest to a Python float; a float64 column of Arrow must have exactly its numbers. NaN stays NaN, and is
+    not null.
 
     Without a schema the first 1,000 records of whichever attempt is first decide: int becomes int64, int and float
     float64, a datetime timestamp[us] (in UTC if it has a zone), Decimal decimal128(38, 18), a dict or tuple a struct, a
@@ -66,7 +70,7 @@ class ParquetFiles(FileSink):
 
     Args:
         path: the directory to make, as a path or a URL; it must be empty or not there.
-        schema: a `pyarrow.Schema` or a dict of names to types of pyarrow; its fields are made nullable. None: find it.
+        schema: a `pyarrow.Schema` or a dict of names to types of pyarrow. None: find it.
         compression: None, "snappy", "gzip", "brotli", "lz4" or "zstd".
         target_bytes: begin a new file when one has this size; it may be larger by a row group.
         row_group_bytes: end a row group at this size in memory, before it is encoded.
@@ -99,7 +103,7 @@ class ParquetFiles(FileSink):
         return self.on_error == "tag"
 
     def for_schema(self, schema: Any) -> ParquetFiles:
-        return self if self.schema is not None else attrs.evolve(self, schema=schema)
+        return self if self.schema is not None else attrs.evolve(self, schema=nullable(schema))
 
     @property
     def ending(self) -> str:

@@ -1,7 +1,7 @@
 """Schema: the types of the columns of Parquet files, as given or as found from the first records.
 
-Fields are nullable and never of type null. Some attempt is first to propose what it found; all others take that, so
-that all files of a result have one schema.
+Fields are never of type null, and nullable unless a given schema says otherwise. Some attempt is first to propose what
+it found; all others take that, so that all files of a result have one schema.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.extras import need
 from sdf.sinks.arrow import arrow, types
+from sdf.sinks.casts import stored
 from sdf.sinks.columns import Misfit, is_bool, is_row, kinds_of, lists_of, names_of, spread
 from sdf.sinks.stage import Stage
 
@@ -26,12 +27,13 @@ SCHEMA = "schema"  # the file of staging that has it
 
 
 def as_schema(value: Any, who: str = "ParquetFiles", fit: Callable[[Any], Any] | None = None) -> Any:
-    """Return a schema that was given, with nullable fields, None for None.
+    """Return a schema that was given, None for None.
 
     Args:
         value: the schema.
         who: the sink it was given to, for messages.
-        fit: returns a schema with the types that the sink's tables have; raises Misfit for a type that they lack.
+        fit: for a table, whose columns are nullable: returns a schema with the types that the sink's tables have;
+            raises Misfit for a type that they lack.
 
     Raises:
         InvalidTypeError: if it is no schema.
@@ -61,7 +63,7 @@ def as_schema(value: Any, who: str = "ParquetFiles", fit: Callable[[Any], Any] |
             raise InvalidValueError(f"{who} schema: {field.name!r} has type {field.type}; null is no type of a column.")
     check_parquet(value, who)
     if fit is None:
-        return nullable(value)
+        return arrow.schema([stored(field) for field in value], metadata=value.metadata)
     try:
         return fit(nullable(value))
     except Misfit as misfit:
@@ -89,7 +91,7 @@ def as_text(schema: Any) -> list[str] | None:
 
 def nullable(schema: Any) -> Any:
     """Return a schema whose fields, nested ones too, are nullable, and of type string where they were of type null."""
-    return arrow.schema([_nullable(field) for field in schema], metadata=schema.metadata)
+    return arrow.schema([stored(field, nullable=True) for field in schema], metadata=schema.metadata)
 
 
 def required(schema: Any) -> list[str]:
@@ -103,24 +105,9 @@ def proposed(stage: Stage) -> Any:
     return None if data is None else arrow.ipc.read_schema(arrow.py_buffer(data))
 
 
-def _nullable(field: Any) -> Any:
-    kind = field.type
-    if types.is_null(kind):
-        kind = arrow.string()
-    elif types.is_struct(kind):
-        kind = arrow.struct([_nullable(kind.field(number)) for number in range(kind.num_fields)])
-    elif types.is_list(kind):
-        kind = arrow.list_(_nullable(kind.value_field))
-    elif types.is_large_list(kind):
-        kind = arrow.large_list(_nullable(kind.value_field))
-    elif types.is_fixed_size_list(kind):
-        kind = arrow.list_(_nullable(kind.value_field), kind.list_size)
-    elif types.is_map(kind):
-        kind = arrow.map_(kind.key_field, _nullable(kind.item_field))
-    return field.with_type(kind).with_nullable(True)
-
-
 def _has_null(kind: Any) -> bool:
+    if types.is_dictionary(kind):
+        return _has_null(kind.value_type)
     return types.is_null(kind) or any(_has_null(kind.field(number).type) for number in range(kind.num_fields))
 
 

@@ -8,8 +8,10 @@ from itertools import groupby
 from typing import Any
 
 from sdf.errors import InvalidValueError
-from sdf.sinks.arrow import arrow, types
-from sdf.sinks.columns import Misfit, as_batch
+from sdf.sinks.arrays import as_batch
+from sdf.sinks.arrow import arrow
+from sdf.sinks.casts import fitted
+from sdf.sinks.columns import Misfit
 from sdf.sinks.schema import check_parquet, found_schema, nullable
 
 __all__ = ["as_table", "runs", "schema_of_most", "tables_of"]
@@ -56,19 +58,12 @@ def _schema_of(records: Sequence[Any]) -> Any:
     tables, run = next(runs(list(records)))
     if not tables:
         return found_schema(run)
-    schema = nullable(_schema_of_table(run[0]))
+    schema = nullable(run[0].schema)
     try:
         check_parquet(schema)
     except InvalidValueError as error:
         raise Misfit("", run[0].schema, f"is no schema of a file: {error}") from error
     return schema
-
-
-def _schema_of_table(table: Any) -> Any:
-    """Return the schema of a table; columns of a dictionary have the type of its values."""
-    return arrow.schema(
-        field.with_type(field.type.value_type) if types.is_dictionary(field.type) else field for field in table.schema
-    )
 
 
 def as_table(tables: Sequence[Any], schema: Any) -> Any:
@@ -83,47 +78,11 @@ def as_table(tables: Sequence[Any], schema: Any) -> Any:
 def _fitted(table: Any, schema: Any) -> Any:
     if isinstance(table, arrow.RecordBatch):
         table = arrow.Table.from_batches([table])
-    names = table.column_names
-    for name in names:
-        if name not in schema.names or names.count(name) > 1:
+    found, known = {}, set(schema.names)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name not in known or name in found:
             raise Misfit(name, table.schema, f"is not one of the columns {', '.join(schema.names)}")
-    return arrow.Table.from_arrays([_column(table, field) for field in schema], schema=schema)
-
-
-def _column(table: Any, field: Any) -> Any:
-    if field.name not in table.column_names:
-        return arrow.nulls(table.num_rows, field.type)
-    column = table.column(field.name)
-    if column.type == field.type:
-        return column
-    if not _widens(column.type, field.type):
-        raise Misfit(field.name, table.schema, f"has type {column.type}, not {field.type}")
-    try:
-        return column.cast(field.type)
-    except arrow.ArrowException as error:
-        raise Misfit(field.name, table.schema, f"of type {column.type} does not fit {field.type}: {error}") from error
-
-
-def _widens(old: Any, new: Any) -> bool:
-    """Return whether a cast, where it succeeds, changes how a value is stored and not what it is."""
-    if types.is_dictionary(old):
-        old = old.value_type
-    alike = (
-        (types.is_integer, types.is_integer),
-        (types.is_integer, types.is_floating),
-        (types.is_floating, types.is_float64),
-        (_is_text, _is_text),
-        (_is_bytes, _is_bytes),
-        (types.is_decimal, types.is_decimal),
-        (types.is_nested, types.is_nested),
-    )
-    zones = types.is_timestamp(old) and types.is_timestamp(new) and (old.tz is None) == (new.tz is None)
-    return bool(types.is_null(old) or old == new or zones or any(a(old) and b(new) for a, b in alike))
-
-
-def _is_text(kind: Any) -> bool:
-    return bool(types.is_string(kind) or types.is_large_string(kind))
-
-
-def _is_bytes(kind: Any) -> bool:
-    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+        found[name] = column
+    nothing = arrow.chunked_array([arrow.nulls(table.num_rows)])
+    columns = [fitted(found.get(field.name, nothing), field, field.name) for field in schema]
+    return arrow.Table.from_arrays(columns, schema=schema)

@@ -1,10 +1,13 @@
 """ReadParquet: every row of every row group once, however a file is cut, and the rows that pyarrow reads."""
 
+import math
 import os
 import re
+import struct
 import subprocess
 import sys
 from collections import Counter
+from datetime import datetime, time
 
 import attrs
 import fsspec
@@ -409,3 +412,65 @@ def test_pages_have_the_checksums_that_the_file_gives(tmp_path):
     path.write_bytes(data)
     with pytest.raises(ReadError, match=r"row group 0 .* CRC checksum verification failed"):
         run_direct([str(path)], ReadParquet())
+
+
+FAR = datetime(9999, 12, 31)
+
+
+def int96(path, *times):
+    """Write nanoseconds since 1970 as INT96, in a column and in a struct; None for the last day of the year 9999."""
+    given = pa.array([0 if time is None else time for time in times], pa.timestamp("ns"))
+    nested = pa.StructArray.from_arrays([given, pa.array([math.nan] * len(times))], ["t", "x"])
+    options = {"compression": "none", "use_dictionary": False, "write_statistics": False, "store_schema": False}
+    pq.write_table(pa.table({"t": given, "s": nested}), path, use_deprecated_int96_timestamps=True, **options)
+    julian = 1721425
+    old, new = (struct.pack("<qI", 0, day.toordinal() + julian) for day in (datetime(1970, 1, 1), FAR))
+    path.write_bytes(path.read_bytes().replace(old, new))
+    return str(path)
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_int96_times_are_those_that_were_written(tmp_path, batches):
+    """Beyond the reach of nanoseconds too; beside nanoseconds that is an error."""
+
+    def read(*times):
+        found = run_direct([int96(tmp_path / "a.parquet", *times)], ReadParquet(batches=batches))
+        return [row for batch in found for row in batch.to_pylist()] if batches else found
+
+    assert [(row["t"], row["s"]["t"]) for row in read(10**9, None)] == [
+        (datetime(1970, 1, 1, 0, 0, 1),) * 2,
+        (FAR, FAR),
+    ]
+    assert [row["t"].nanosecond for row in read(1, 2)] == [1, 2]
+    with pytest.raises(ReadError, match="INT96 times outside of the years 1677 to 2262 beside times with nanoseconds"):
+        read(1, None)
+
+
+@pytest.mark.parametrize("nest", [lambda one: one, lambda one: [one], lambda one: {"f": one}, lambda one: [{"f": one}]])
+def test_a_time_of_day_that_python_cannot_hold_is_an_error(tmp_path, nest):
+    """pyarrow would cut its nanoseconds."""
+    kind = in_nanoseconds(pa.array([nest(1000)]).type)
+    storage = pa.array([nest(1000), nest(2001)])
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"t": storage.view(kind)}).slice(0, 1), path)
+    assert run_direct([path], ReadParquet()) == [{"t": nest(time(microsecond=1))}]
+    pq.write_table(pa.table({"t": storage.view(kind)}), path)
+    with pytest.raises(ReadError, match="would lose data: 2001"):
+        run_direct([path], ReadParquet())
+
+
+def in_nanoseconds(kind):
+    """Return a type whose leaves are times of day in nanoseconds."""
+    if pa.types.is_struct(kind):
+        return pa.struct([("f", in_nanoseconds(kind.field(0).type))])
+    return pa.list_(in_nanoseconds(kind.value_type)) if pa.types.is_list(kind) else pa.time64("ns")
+
+
+def test_statistics_of_a_nested_field_are_not_those_of_a_column_with_a_dot(tmp_path):
+    """Both are a.b in the footer."""
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"a": [{"b": 100}], "a.b": [1]}), path)
+    schema = pa.schema([("a.b", pa.int64())])
+    for low, count in ((1, 1), (50, 0)):
+        reader = ReadParquet().for_schema(schema, None).for_ranges({"a.b": (low, None)})
+        assert sum(batch.num_rows for batch in run_direct([path], reader)) == count
