@@ -11,6 +11,7 @@ import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import repeat
 from typing import Any, cast
 
@@ -98,18 +99,14 @@ class ReadParquet(OpenedFn):
     def _read(self, file: io.BufferedReader, part: FileRange, tracker: Any) -> Iterator[Iterable[Any]]:
         path = part.file.path
         with _blame(path):
-            library = need("pyarrow.parquet", "ReadParquet")
-            opened = library.ParquetFile(file, page_checksum_verification=True)
+            opening = partial(need("pyarrow.parquet", "ReadParquet").ParquetFile, file, page_checksum_verification=True)
+            opened = opening()
             signed = _is_signed(file, opened.metadata)
         if signed:
             raise ReadError(f"{path} has encrypted columns, which ReadParquet cannot read. Write it without.")
         self._check_columns(path, opened)
         legacy = any(opened.schema.column(at).physical_type == "INT96" for at in range(len(opened.schema)))
-        coarse = (
-            library.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
-            if legacy
-            else None
-        )
+        coarse = opening(coerce_int96_timestamp_unit="us") if legacy else None
         groups = [group for group in _row_groups(path, part.file.size, opened.metadata) if group[0] >= part.start]
         for at, number in tracker.claims(groups, position=lambda group: group[0]):
             if _is_outside(opened, number, self._ranges):

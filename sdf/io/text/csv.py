@@ -261,7 +261,7 @@ class ReadCsv(TextFn):
                 return records if self.columns is None else map(self._chosen, records)
         return self._outputs(path, self._parser.one_by_one(path, offset, data, rows))
 
-    def _rows_of(self, restriction: FileRange) -> Iterator[tuple[int, tuple[bytearray], Any]]:
+    def _rows_of(self, restriction: FileRange) -> Iterator[tuple[int, Iterable[Any], Any]]:
         """Yield the rows of a whole file, each with its offset and its bytes, which hold until the next one."""
         path, longest = restriction.file.path, self.max_record_bytes
         start = end = 0  # offsets of the part of the present row that was read
