@@ -544,6 +544,7 @@ def test_a_part_does_not_look_far_for_an_end_that_is_not_there():
         (b"\n<!DOCTYPE html><body>503</body>", "It is an HTML page"),
         (b"<HTML><b/>", "It is an HTML page"),
     ],
+    ids=["latin-1", "mark", "utf-16", "utf-16-le", "utf-32", "ebcdic", "gzip", "bzip2", "xz", "page", "HTML"],
 )
 @pytest.mark.parametrize("compressed", [False, True])
 def test_bytes_that_are_not_xml_in_utf_8_are_an_error(write, head, flaw, compressed):
