@@ -261,6 +261,19 @@ def show(value: object, limit: int = 200, path: str = "") -> str:
     return text
 
 
+def show_both(one: object, other: object, limit: int = 200) -> tuple[str, str]:
+    """Return two different values for use in a message: of dicts what differs, of long texts from there on."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = [name for name in {**one, **other} if name not in one or name not in other or one[name] != other[name]]
+        one, other = ({name: each[name] for name in names if name in each} for each in (one, other))
+    texts = tuple(show(value, 1 << 16) for value in (one, other))
+    same = next((at for at, (a, b) in enumerate(zip(*texts)) if a != b), min(map(len, texts)))  # noqa: B905
+    start = max(0, same - limit // 4) if max(map(len, texts)) > limit else 0
+    found = [f"{'...' * bool(start)}{text[start:]}" for text in texts]
+    first, second = (text if len(text) <= limit else f"{text[: limit - 3]}..." for text in found)
+    return first, second
+
+
 def without(path: str, text: str) -> str:
     """Return a text in which ``...`` replaces a path that the message already names elsewhere."""
     text = text.replace(repr(path), "...")

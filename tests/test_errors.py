@@ -18,6 +18,7 @@ from sdf.errors import (
     SplitError,
     blame,
     show,
+    show_both,
 )
 
 BUILTINS = {
@@ -292,3 +293,27 @@ def test_what_is_shown_stays_on_one_line_and_is_text():
             return "one\ntwo \x1b[31m \ud800 ü"
 
     assert show(Odd()) == r"one\ntwo \x1b[31m \ud800 ü"
+
+
+OPTIONS = {f"option_{n:02}": "value" for n in range(20)}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (OPTIONS, {**OPTIONS, "option_12": "other"}),
+        (OPTIONS, {**OPTIONS, "new": 1}),
+        (list(range(500)), [*range(250), 7, *range(251, 500)]),
+        ("a" * 1000 + "b" * 1000, "a" * 1000 + "c" * 1000),
+        ("a" * 1000, "a" * 1001),
+        ({"x": "a" * 900 + "b"}, {"x": "a" * 900 + "c"}),
+        (1, "1"),
+    ],
+    ids=str,
+)
+def test_two_values_that_differ_are_shown_where_they_do(one, other):
+    """Cut in the middle they may look the same."""
+    texts = show_both(one, other)
+    assert texts[0] != texts[1]
+    assert max(map(len, texts)) <= 200
+    assert "option_03" not in "".join(texts)

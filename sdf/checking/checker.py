@@ -275,6 +275,7 @@ class Check:
                     read.splits.append(residual.restriction)
                     on_split(residual)
 
+        last: dict[str | None, tuple[Any, Hashable]] = {}  # by tag, the output before and its key
         call_hook(self._fn, "start_bundle")
         invoker = Invoker(
             self._fn,
@@ -290,7 +291,17 @@ class Check:
                     f"process() gave {show(output)}, but the declared tags are {show(self._tags)}. Pass "
                     f"tags=({output.tag!r}, ...) to check_dofn()"
                 )
-            read.records[self._keep(output)] += 1
+            tag, value = (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
+            key = self._keep(output)
+            before, known = last.get(tag, (None, None))
+            if before is value and known != key:
+                raise OutputError(
+                    f"process() gave one object again with other content, {show(value)}. Runners keep records for a "
+                    f"while and send them together, so that all of them would have the last content: give a new object "
+                    f"each time"
+                )
+            last[tag] = value, key
+            read.records[key] += 1
         call_hook(self._fn, "finish_bundle")
         read.primary = invoker.primary
         read.deferred = invoker.residuals[len(read.splits) :]

@@ -28,7 +28,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sdf.errors import JournalCorruptError, JournalError, JournalRuleError, show
+from sdf.errors import JournalCorruptError, JournalError, JournalRuleError, show, show_both
 from sdf.journal.chain import (
     HEAD,
     VERSION,
@@ -96,10 +96,10 @@ class Journal(FencedFiles):
             seed = {"config": config, "inputs": inputs, "kind": "seed", "prev": None, "seq": 0, "time": clock()}
             head = self._append(0, {**seed, "v": VERSION})
         elif head.data["config"] != config:
+            was, now = show_both(head.data["config"], dict(config))
             raise JournalError(
-                f"the journal in {storage.root} belongs to another stream: it was begun with "
-                f"{show(head.data['config'])}, this is {show(dict(config))}. Use another checkpoint, or "
-                f"the DoFns that it was begun with."
+                f"the journal in {storage.root} belongs to another stream: it was begun with {was}, this is {now}. Use "
+                f"another checkpoint, or the DoFns that it was begun with."
             )
         self.head = head
         self._check_older_pins()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from sdf.errors import JournalError, SdfError, show
+from sdf.errors import JournalError, SdfError, show, show_both
 from sdf.execution.bulk.table import Table
 from sdf.execution.expansion import Expanded
 from sdf.execution.work import work_of
@@ -171,9 +171,10 @@ class History:
         for name, value in identity.items():
             before = self.identity.get(name)
             if before != value:
+                was, now = show_both(before, value)
                 raise JournalError(
                     f"the checkpoint in {self._log.root} belongs to another run: it was begun with {name} "
-                    f"{show(before)}, this call has {show(value)}. Make the same call, or use another checkpoint"
+                    f"{was}, this call has {now}. Make the same call, or use another checkpoint"
                     f"{'.' if self.done else '; or give that run up with abort_save.'}"
                 )
 

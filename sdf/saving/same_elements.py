@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from sdf.errors import show_both
 from sdf.journal.pending import steady
 
 __all__ = ["difference", "is_same"]
@@ -24,7 +25,8 @@ def difference(before: Iterable[Any], now: Sequence[Any]) -> tuple[str, str] | N
         old, new = _unmatched(old, new, key)
     for one, other in zip(old, new, strict=True):
         if not is_same(one, other):
-            return f"element {one!r:.200}", f"{other!r:.200} in its place"
+            before_it, now_it = show_both(one, other)
+            return f"element {before_it}", f"{now_it} in its place"
     return None
 
 

@@ -84,6 +84,7 @@ class ParquetFiles(FileSink):
     """
 
     takes_batches = True
+    advice = "With on_error='tag' such records go to the output 'bad'."  # for a record that does not fit
 
     schema: Any = attrs.field(default=None, kw_only=True, converter=as_schema)
     compression: str = attrs.field(default="zstd", kw_only=True, converter=_as_codec)
@@ -256,7 +257,7 @@ class _Writer:
         found = "" if self._sink.schema is not None else " The schema was found from the first records: give schema=."
         error = BadRecordError(
             f"{type(self._sink).__name__} cannot write record {number} of this segment:{field} {show(misfit.value)} "
-            f"{misfit.flaw}.{found} With on_error='tag' such records go to the output 'bad'."
+            f"{misfit.flaw}.{found} {self._sink.advice}"
         )
         error.number = number
         raise error from misfit

@@ -63,7 +63,7 @@ def run_on_frame(
         )
     place = f"{_root(os.fspath(staging))}/{name}-{uuid.uuid4().hex}"
     places = {"main": f"{place}/main", **{tag: f"{place}/tag-{quote(tag, safe='')}" for tag in tags}}
-    summary = save({output: ParquetFiles(places[output], schema=_arrow(one)) for output, one in schemas.items()})
+    summary = save({output: StagedRows(places[output], schema=_arrow(one)) for output, one in schemas.items()})
     found = {output: spark.read.schema(one).parquet(_for_spark(places[output])) for output, one in schemas.items()}
     if sets_aside:
         rows = [(show(one.element), show(one.restriction), one.error, one.attempts) for one in summary.failures]
@@ -71,6 +71,12 @@ def run_on_frame(
     for outputs in found.values():
         outputs.report = summary.report
     return found
+
+
+class StagedRows(ParquetFiles):
+    """Where the records of a run over a DataFrame are staged."""
+
+    advice = "Give schema= a type that holds it, or change process() so that it does not give it."
 
 
 def _by_output(schema: Any, names: tuple[str, ...]) -> dict[str, Any]:

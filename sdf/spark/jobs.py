@@ -223,9 +223,29 @@ def _with_source(frame: re.Match[str]) -> str:
     return f"{frame[0]}    {line}\n" if line else frame[0]
 
 
-def unwound(error: Exception) -> Exception:
-    """Return an error of a worker without the driver's frames, which say nothing of it; others unchanged."""
+def unwound(error: Exception, elements: Any = None) -> Exception:
+    """Return an error of a worker without the driver's frames, which say nothing of it; others unchanged.
+
+    What Spark, or its gateway, says when the context of ``elements`` was stopped meanwhile says nothing of that.
+    """
+    ours = isinstance(error, SdfError) and not isinstance(error, StageError)
+    if not ours and _is_stopped(getattr(elements, "context", None)):
+        stopped = StageError(
+            "the SparkContext was stopped while this call worked. Nothing that was running counts: make the same call "
+            "again with a new context, and stop a context only when the calls that use it have returned."
+        )
+        stopped.__cause__ = error
+        return stopped
     return error.with_traceback(None) if isinstance(error.__cause__, WorkerTraceback) else error
+
+
+def _is_stopped(context: Any) -> bool:
+    if not isinstance(context, SparkContext):
+        return False
+    try:
+        return bool(context._jsc is None or context._jsc.sc().isStopped())
+    except Exception:  # of any kind: it was stopped in between, or the JVM is gone
+        return context._jsc is None
 
 
 def slot_counter(sc: SparkContext) -> Callable[[], int]:

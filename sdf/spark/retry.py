@@ -79,7 +79,7 @@ def retry_failed(
     try:
         return run_saved("retry_failed()", elements, fn, sinks, *options, retry=True)
     except Exception as error:
-        raise unwound(error) from error.__cause__
+        raise (told := unwound(error, elements)) from told.__cause__
 
 
 def _nothing_of(spark: Any) -> RDD[Any] | ConnectElements:

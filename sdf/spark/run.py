@@ -104,5 +104,5 @@ def run_sdf(
     try:
         outputs = (runner or StagedRunner()).run(call, names)
     except Exception as error:
-        raise unwound(error) from error.__cause__
+        raise (told := unwound(error, elements)) from told.__cause__
     return outputs if len(outputs) > 1 else outputs["main"]

@@ -90,7 +90,7 @@ def save_sdf(
     try:
         return run_saved("save_sdf()", elements, fn, sinks, *options)
     except Exception as error:
-        raise unwound(error) from error.__cause__
+        raise (told := unwound(error, elements)) from told.__cause__
 
 
 def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike[str] | None = None) -> None:

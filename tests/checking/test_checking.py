@@ -15,7 +15,7 @@ from support.integers import NUMBER_KINDS
 from support.right_fns import DefersFn, OrderedFn, PiecesFn, RightFn, faults_of
 
 import sdf.testing
-from sdf import OffsetRange, RestrictionTracker
+from sdf import OffsetRange, RestrictionTracker, TaggedOutput
 from sdf.checking.budget import Budget
 from sdf.checking.cuts import cuts
 from sdf.errors import CheckError, InvalidTypeError, InvalidValueError, SourceError
@@ -465,3 +465,20 @@ def test_a_source_that_is_not_there_breaks_no_rule():
     pytest.importorskip("fsspec")
     with pytest.raises(SourceError, match="there is no file '/no/such'"):
         check_dofn(ReadLines(), "/no/such")
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+def test_one_object_given_again_with_other_content_is_an_error(tagged):
+    """All its records would have the last content; one that stays as it is may come as often as it likes."""
+
+    class SameFn(RightFn):
+        def process(self, element, tracker):
+            row, same = {}, {"same": 1}
+            for i in tracker.claims():
+                row["i"] = i if element == 5 else 0
+                yield TaggedOutput("t", row) if tagged else row
+                yield same if tagged else TaggedOutput("t", same)
+
+    with pytest.raises(CheckError, match=r"OutputError: .*gave one object again with other content"):
+        check_dofn(SameFn(), 5, tags=("t",))
+    assert check_dofn(SameFn(), 6, tags=("t",)).records

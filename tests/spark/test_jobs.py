@@ -2,11 +2,14 @@
 
 import queue
 import threading
+from types import SimpleNamespace
 
+import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
-from sdf.spark.jobs import Jobs
+from sdf.errors import ProcessError, StageError
+from sdf.spark.jobs import Jobs, unwound
 
 
 class GoneElsewhere:
@@ -40,3 +43,18 @@ def test_a_job_gives_its_value(sc):
     ended = events.get(timeout=60)
     assert (ended.key, ended.value, ended.error) == ("key", 2, None)
     assert events.empty()
+
+
+@pytest.mark.parametrize("error", [AttributeError("'NoneType'"), StageError("Job was cancelled"), ProcessError("x")])
+@pytest.mark.parametrize("context", ["stopped", "stopping", "there"])
+def test_an_error_says_that_the_context_was_stopped_meanwhile(error, context):
+    """What Spark says then is another thing each time. What the user's code has raised stays."""
+    sc = SparkContext.__new__(SparkContext)
+    java = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: context == "stopping"))
+    sc._jsc = None if context == "stopped" else java
+    told = unwound(error, SimpleNamespace(context=sc))
+    if context == "there" or isinstance(error, ProcessError):
+        assert told is error
+    else:
+        assert "the SparkContext was stopped while this call worked" in str(told)
+        assert told.__cause__ is error

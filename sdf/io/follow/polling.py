@@ -15,6 +15,13 @@ from sdf.io.stored import stored
 
 __all__ = ["Polled", "Polls", "Watch"]
 
+_ZERO = time.time() - time.monotonic()
+
+
+def _now() -> float:
+    """Return seconds since the epoch that no step of the system's clock moves: it would end a watch for ever."""
+    return _ZERO + time.monotonic()
+
 
 @stored
 @attrs.frozen
@@ -103,13 +110,13 @@ class Watch(ScanFn):
         self.key = key
 
     def get_initial_restriction(self, element: Any) -> Polls:
-        now = time.time()
+        now = _now()
         return Polls(0, began=now, news=now)
 
     def scan(self, element: Any, scans: Polls, tracker: Any) -> Iterator[Any]:
         if scans.ended:
             return
-        given, now = self.poll(element), time.time()
+        given, now = self.poll(element), _now()
         if not isinstance(given, Iterable):
             raise InvalidTypeError(f"Watch poll must return an iterable of outputs (got {show(given)}).")
         outputs = tuple(given)

@@ -86,7 +86,7 @@ def test_it_ends_when_it_is_told_to():
 def test_until_is_told_the_time(monkeypatch):
     """Since the element came, and since there was something new."""
     now, told = [100.0], []
-    monkeypatch.setattr(polling.time, "time", lambda: now[0])
+    monkeypatch.setattr(polling, "_now", lambda: now[0])
     watch = follow(["a"], ["a"], ["a", "b"], ["b"], until=lambda polled: told.append(polled) or polled.seconds > 35)
     while watch.left is not None:
         now[0] += 10
@@ -114,3 +114,11 @@ def test_wrong_options_are_named(make, error, message):
     """When the DoFn is made."""
     with pytest.raises(error, match=re.escape(message)):
         make()
+
+
+@pytest.mark.parametrize("step", [-(10**9), -3600, 3600, 10**9])
+def test_a_step_of_the_systems_clock_is_no_time_that_passes(monkeypatch, step):
+    """Else it would end a watch for ever."""
+    before = polling._now()
+    monkeypatch.setattr(polling.time, "time", lambda real=polling.time.time: real() + step)
+    assert abs(polling._now() - before) < 1000

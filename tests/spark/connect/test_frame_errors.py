@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from sdf import DoFn, OffsetRange, RateLimit, StagedRunner, TaggedOutput, run_sdf, save_sdf
-from sdf.errors import InvalidTypeError, InvalidValueError, ProcessError, UnpicklableError
-from sdf.sinks import JsonLinesFiles
+from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, ProcessError, UnpicklableError
+from sdf.sinks import JsonLinesFiles, ParquetFiles, Place, SinkRun, Token
+from sdf.spark.frames import StagedRows
 
 
 class OneFn(DoFn):
@@ -198,3 +199,17 @@ def test_a_rate_limit_needs_max_tasks(connect, tmp_path):
     with pytest.raises(InvalidValueError, match=r"needs max_tasks .* slots= is no bound"):
         saved(slots=2)
     assert saved(max_tasks=2).records == 1
+
+
+def test_a_record_that_does_not_fit_is_no_reason_for_an_option_that_run_sdf_does_not_have(tmp_path):
+    """It has no output for such records, so the advice is another one than that of a sink that the user gave."""
+    import pyarrow
+
+    for kind, advised in ((ParquetFiles, "With on_error='tag'"), (StagedRows, "Give schema= a type that holds it")):
+        sink = kind(tmp_path / kind.__name__, schema=pyarrow.schema([("a", pyarrow.int32())]))
+        token = Token("app", 0)
+        sink.prepare(SinkRun(token, "main", resumed=False))
+        with pytest.raises(BadRecordError, match="in field 'a'") as caught:
+            sink.write(iter([{"a": "x"}]), Place(token, "main", "seg-0", None))
+        assert advised in str(caught.value)
+        assert ("on_error" in str(caught.value)) == (kind is ParquetFiles)
