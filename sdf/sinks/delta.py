@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from typing import Any
@@ -37,7 +37,10 @@ _FEATURES = {
     "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns",
     "invariants", "timestampNtz", "v2Checkpoint", "variantType",
 }  # fmt: skip
-_CHECKED_BY_WRITERS = ("delta.constraints.", "delta.invariants", "delta.generationExpression", "delta.identity.")
+_CHECKED_BY_WRITERS = (
+    "delta.constraints.", "delta.invariants", "delta.generationExpression", "delta.identity.",
+    "__CHAR_VARCHAR_TYPE_STRING",
+)  # fmt: skip
 
 
 def _as_delta_schema(value: Any) -> Any:
@@ -47,9 +50,10 @@ def _as_delta_schema(value: Any) -> Any:
 def _delta_schema(schema: Any) -> Any:
     """Return a schema with the types that Delta has; raise Misfit for a type that it does not have."""
     fields: list[Any] = []
+    twins: dict[str, str] = {}
     for field in schema:
-        twin = next((other.name for other in fields if other.name.lower() == field.name.lower()), None)
-        if twin is not None:
+        twin = twins.setdefault(field.name.lower(), field.name)
+        if twin != field.name:
             raise Misfit(field.name, field.type, f"is the field {twin!r} in another case, which Delta ignores")
         if types.is_timestamp(field.type):  # values with a fraction of the unit do not fit
             field = field.with_type(arrow.timestamp("us", None if field.type.tz is None else "UTC"))
@@ -80,8 +84,9 @@ class DeltaTable(TableSink):
     object store. A VACUUM with a retention of zero may remove these in the moment before the version that names them is
     there; the commit looks after that, and puts them back.
 
-    Tables with partitions, constraints, generated columns, column mapping, or ``delta.setTransactionRetentionDuration``
-    are refused: delta-rs would not check the rows, or the table would forget which runs it holds.
+    Tables with partitions, constraints, ``varchar`` columns, generated columns, column mapping, or
+    ``delta.setTransactionRetentionDuration`` are refused: delta-rs would not check the rows, or the table would forget
+    which runs it holds.
 
     Args:
         path: the directory of the table, as a path or a URL (``s3://``, ``gs://``, ``abfs://``).
@@ -97,7 +102,7 @@ class DeltaTable(TableSink):
         SinkError: when it runs, if the table cannot take these records, or cannot be written.
     """
 
-    untold = ("storage_options",)  # secrets
+    untold = ("storage_options", "schema")  # secrets, and what the table says that counts
     not_null = "delta-rs does not"
 
     schema: Any = attrs.field(default=None, kw_only=True, converter=_as_delta_schema)
@@ -169,7 +174,7 @@ class DeltaTable(TableSink):
 
     def _shape(self, table: Any) -> tuple[Any, Sequence[str]]:
         config = table.metadata().configuration
-        marks = [*config, *(key for field in table.schema().fields for key in field.metadata)]
+        marks = [*config, *_metadata_keys(json.loads(table.schema().to_json()))]
         wrong = [key for key in marks if key.startswith(_CHECKED_BY_WRITERS)]
         wrong += [key for key in config if key == "delta.setTransactionRetentionDuration"]
         wrong += [key for key in config if key == "delta.columnMapping.mode" and config[key] != "none"]
@@ -185,6 +190,15 @@ class DeltaTable(TableSink):
 
     def _reason(self, error: Exception) -> str:
         return " ".join(_COLOUR.sub("", str(error)).split())
+
+
+def _metadata_keys(schema: Any) -> Iterator[str]:
+    """Yield the names in the metadata of all fields, nested ones too, of a schema as Delta's JSON."""
+    for value in schema.values() if isinstance(schema, dict) else schema:
+        if isinstance(value, (dict, list)):
+            yield from _metadata_keys(value)
+    if isinstance(schema, dict):
+        yield from schema.get("metadata", ())
 
 
 def _stats_of(messages: Sequence[Any]) -> dict[str, Any]:
@@ -207,10 +221,11 @@ def _stats_of_file(footer: Any) -> dict[str, Any]:
     high: dict[str, Any] = {}
     nulls: dict[str, int] = {}
     for number in range(footer.num_columns):
-        name = footer.schema.column(number).path
+        column = footer.schema.column(number)
+        name = column.name
         groups = [footer.row_group(group).column(number) for group in range(footer.num_row_groups)]
         stats = [group.statistics for group in groups]
-        if name not in footer.schema.to_arrow_schema().names or not all(one and one.has_null_count for one in stats):
+        if name != column.path or not all(one and one.has_null_count for one in stats):
             continue  # nested, or unknown
         nulls[name] = sum(one.null_count for one in stats)
         ends = [(one.min, one.max) for one in stats if one.has_min_max]

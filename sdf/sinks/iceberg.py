@@ -67,8 +67,11 @@ def _iceberg_schema(schema: Any) -> Any:
         except Exception as error:  # of no class of its own
             raise Misfit(field.name, field.type, "Iceberg does not have") from error
         fields.append(field)
-    found = convert._pyarrow_to_schema_without_ids(nullable(arrow.schema(fields)))
-    return nullable(convert.schema_to_pyarrow(schemas.assign_fresh_schema_ids(found)))
+    try:
+        found = schemas.assign_fresh_schema_ids(convert._pyarrow_to_schema_without_ids(nullable(arrow.schema(fields))))
+    except ValueError as error:  # as for a column a.b beside the field b of a
+        raise Misfit("", schema.names, f"Iceberg does not have together: {error}") from error
+    return nullable(convert.schema_to_pyarrow(found))
 
 
 @attrs.frozen
@@ -106,7 +109,7 @@ class IcebergTable(TableSink):
         SinkError: when it runs, if the table cannot take these records, or the catalog or storage does not answer.
     """
 
-    untold = ("catalog", "path")
+    untold = ("catalog", "path", "schema")  # what the table holds is what counts
     not_null = "nobody would"
 
     name: str = attrs.field(converter=_as_name)
@@ -174,7 +177,8 @@ class IcebergTable(TableSink):
         theirs = nullable(table.schema().as_arrow())
         if self.schema is None:
             return theirs
-        return arrow.schema([_numbered(field, theirs) for field in self.schema])
+        known = set(theirs.names)
+        return arrow.schema([_numbered(field, theirs) if field.name in known else field for field in self.schema])
 
     def _shape(self, table: Any) -> tuple[Any, Sequence[str]]:
         version = table.format_version
@@ -223,8 +227,7 @@ class IcebergTable(TableSink):
 
 def _numbered(field: Any, theirs: Any) -> Any:
     """Return a field with the number that it has in a table, if it is the same."""
-    same = field.name in theirs.names and theirs.field(field.name).type == field.type
-    return theirs.field(field.name) if same else field
+    return theirs.field(field.name) if theirs.field(field.name).type == field.type else field
 
 
 def _data_files(change: Any, paths: Sequence[str]) -> list[Any]:

@@ -84,7 +84,6 @@ class ParquetFiles(FileSink):
     """
 
     takes_batches = True
-    advice = "With on_error='tag' such records go to the output 'bad'."  # for a record that does not fit
 
     schema: Any = attrs.field(default=None, kw_only=True, converter=as_schema)
     compression: str = attrs.field(default="zstd", kw_only=True, converter=_as_codec)
@@ -102,6 +101,12 @@ class ParquetFiles(FileSink):
     @property
     def rejects(self) -> bool:
         return self.on_error == "tag"
+
+    @property
+    def advice(self) -> str:
+        """What to do about a record that does not fit, for messages."""
+        found = "" if self.schema is not None else "The schema was found from the first records: give schema=. "
+        return f"{found}With on_error='tag' such records go to the output 'bad'."
 
     def for_schema(self, schema: Any) -> ParquetFiles:
         return self if self.schema is not None else attrs.evolve(self, schema=nullable(schema))
@@ -254,10 +259,9 @@ class _Writer:
             self._place.reject(record)
             return
         field = f" in field {misfit.path!r}" if misfit.path else ""
-        found = "" if self._sink.schema is not None else " The schema was found from the first records: give schema=."
         error = BadRecordError(
             f"{type(self._sink).__name__} cannot write record {number} of this segment:{field} {show(misfit.value)} "
-            f"{misfit.flaw}.{found} {self._sink.advice}"
+            f"{misfit.flaw}. {self._sink.advice}"
         )
         error.number = number
         raise error from misfit

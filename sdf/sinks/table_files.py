@@ -50,9 +50,15 @@ class TableFiles:
         self._stage.check(run.tag)
 
     def propose(self, schema: Any) -> None:
-        """Make this the schema of all files, unless an earlier driver has made one."""
-        with suppress(FileExistsError):
-            self._staging.create(SCHEMA, schema.serialize().to_pybytes())
+        """Make this the schema of all files that are written from now on.
+
+        An earlier driver may have stopped because its schema did not fit the records.
+        """
+        self._staging.replace(SCHEMA, schema.serialize().to_pybytes())
+
+    def any_written(self) -> bool:
+        """Return whether staging has files for the table."""
+        return not {NONCE, SCHEMA} >= set(self._staging.names(""))
 
     def schema(self) -> Any:
         """Return the schema of the files, None if it is not known yet."""

@@ -74,6 +74,13 @@ class TableSink(ParquetFiles):
     def beside(self) -> str | None:
         return None
 
+    @property
+    def advice(self) -> str:
+        return (
+            "Change the table, or pass a schema=, so that such records fit, and make the same call again: the run goes "
+            "on. With on_error='tag' such records go to the output 'bad'."
+        )
+
     def prepare(self, run: SinkRun) -> None:
         with self._blaming("prepare"):
             table = self._load()
@@ -89,10 +96,10 @@ class TableSink(ParquetFiles):
                 )
             files = self._files(table, run.token)
             files.begin(run)
+            if files.any_written():  # by an earlier driver, when the table or the given schema was another one
+                self._check_columns(schema if table is None else self._shape(table)[0], files.schema())
             if schema is not None:
                 files.propose(schema)
-            if table is not None:
-                self._check(table, files.schema())  # an earlier driver may have proposed another one
 
     def commit(self, messages: Sequence[Any], token: Token) -> None:
         sizes = files_of(messages)
@@ -143,9 +150,12 @@ class TableSink(ParquetFiles):
 
     def _check_columns(self, theirs: Any, schema: Any) -> None:
         """Raise SinkError unless a table, given by its schema, has all columns of files as these have them."""
+        if theirs is None or schema is None:
+            return  # it is found from the records
         theirs = nullable(theirs)
-        for field in schema or ():
-            if field.name not in theirs.names:
+        known = set(theirs.names)
+        for field in schema:
+            if field.name not in known:
                 raise self._refused(f"it has no column {field.name!r}, only {show(theirs.names)}. Add the column to it")
             flaw = self._flaw_of(theirs.field(field.name), field)
             if flaw:

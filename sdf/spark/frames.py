@@ -76,7 +76,9 @@ def run_on_frame(
 class StagedRows(ParquetFiles):
     """Where the records of a run over a DataFrame are staged."""
 
-    advice = "Give schema= a type that holds it, or change process() so that it does not give it."
+    @property
+    def advice(self) -> str:
+        return "Give schema= a type that holds it, or change process() so that it does not give it."
 
 
 def _by_output(schema: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from sdf.storage.places import storage_at
 def test_a_path_is_a_directory(where, root):
     """Also as a URL, with as many slashes as Java or Python write, and with a colon in a name."""
     storage = storage_at(where, "job")
-    assert (type(storage), storage.root) == (Disk, Path(root))
+    assert (type(storage), storage.root) == (Disk, Path(root).absolute())
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/state/app", "s3://bucket/state/app/", "s3://bucket"])

@@ -43,7 +43,7 @@ class FromMemory(ReadCsv):
     @contextlib.contextmanager
     def open(self, restriction):
         FromMemory.opened += 1
-        FromMemory.file = io.BytesIO(self.data)
+        FromMemory.file = io.BufferedReader(io.BytesIO(self.data))
         yield FromMemory.file
 
     def read(self, *cuts):
