@@ -27,6 +27,7 @@ _BYTE_ORDER = {
     "postgresql": ("C", "SHOW server_encoding", "UTF8"),
     "sqlite": ("BINARY", "PRAGMA encoding", "UTF-8"),
 }
+_MOST = 1 << 63  # the least integer that many databases cannot compare with
 _SURROGATES = range(0xD800, 0xE000)  # code points that are no characters
 _CHARACTERS = 0x110000 - len(_SURROGATES)
 
@@ -50,7 +51,7 @@ class IntegerKeys:
     def whole(self, low: Any, high: Any) -> KeyRange:
         if low is None:
             return KeyRange(0, 0, 0, 0)
-        first, end = _checked(low, int, self.where), _checked(high, int, self.where) + 1
+        first, end = self.position(low), self.position(high) + 1
         return KeyRange(first, end, first, end)
 
     def plan(self, part: KeyRange, step: int) -> tuple[Any, Callable[[Any], int]]:
@@ -61,13 +62,23 @@ class IntegerKeys:
             return min(position + (first - position) % step, part.end)
 
         def block_of(key: Any) -> int:
-            number: int = _checked(key, int, self.where)
+            number = self.position(key)
             return number - (number - first) % step
 
-        low, high = block_at_or_after(part.start), block_at_or_after(part.stop) - 1
-        if low > high:
-            return sa.false(), block_of  # low may be one more than the largest integer of the database
-        return self.order.between(low, high), block_of
+        return self.within(block_at_or_after(part.start), block_at_or_after(part.stop)), block_of
+
+    def position(self, key: Any) -> int:
+        number: int = _checked(key, int, self.where)
+        return number
+
+    def within(self, start: int, stop: int) -> Any:
+        """Return the SQL condition for keys in ``[start, stop)``; between two integers too, where `position` refuses.
+
+        The largest integer of the database has none after it.
+        """
+        if start >= stop:
+            return sa.false()
+        return sa.and_(self.order >= start, self.order < stop if stop < _MOST else self.order <= stop - 1)
 
 
 class ByteKeys:

@@ -99,8 +99,9 @@ class TailTable(ReadTable):
     def _there(self, element: Any, start: int) -> tuple[int, int]:
         """Return the first key from ``start`` on, and the position after the last one; twice ``start`` for none."""
         with self._reading(self._query_of(element)) as (connection, table):
-            ends = [connection.scalar(end.where(table.keys.order >= start)) for end in table.ends()]
-        return (start, start) if None in ends else (ends[0], ends[1] + 1)
+            keys = table.keys
+            ends = [connection.scalar(end.where(keys.order >= start)) for end in table.ends()]
+        return (start, start) if None in ends else (keys.position(ends[0]), keys.position(ends[1]) + 1)
 
     def create_watermark_estimator(self, element: Any, restriction: Any) -> MonotonicWatermark | None:
         return watermark_of(self.timestamp)
@@ -112,10 +113,11 @@ class TailTable(ReadTable):
         query = self._query_of(element)
         start, stop = tracker.current_restriction()
         with self._reading(query) as (connection, table):
-            key_column = table.keys.order
-            condition = key_column >= start if stop is UNBOUNDED else key_column.between(start, stop - 1)
+            keys = table.keys
+            condition = keys.order >= start if stop is UNBOUNDED else keys.within(start, stop)
             last = None
-            for key, record in self._rows(query, connection, table, condition):
+            for found, record in self._rows(query, connection, table, condition):
+                key = keys.position(found)
                 if key == last:
                     raise ReadError(
                         f"TailTable: {query} in {self.shown_url} has two rows with the key {self.key} = {key}. Choose "

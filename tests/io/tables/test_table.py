@@ -442,6 +442,23 @@ def test_value_of_another_type_in_some_row(sqlite_url, kind, value):
     assert run_direct(["t"], ReadTable(url, key="k", columns=["k"])) == [{"k": 1}, {"k": 2}]
 
 
+def test_a_key_between_two_integers_is_refused_wherever_the_keys_are_cut(sqlite_url):
+    """SQLite keeps 2.5 in a column of integers: it lies in the part that ends in 3, and not between the parts."""
+    values = ", ".join(f"({key})" for key in (1, 2, 2.5, 3, 4, (1 << 63) - 1))
+    fn = ReadTable(sqlite_url(f"CREATE TABLE t (k INTEGER); INSERT INTO t VALUES {values}"), key="k", chunk_rows=1)
+    fn.setup()
+
+    def read(*cuts):
+        parts = [KeyRange(start, stop, 1, 1 << 63) for start, stop in pairwise(cuts)]
+        return [list(fn.process("t", fn.create_tracker("t", part))) for part in parts]
+
+    for cut in (2, 3, 4, (1 << 63) - 1):
+        with pytest.raises(ReadError, match="should be of type int only"):
+            read(1, cut, 1 << 63)
+    assert read(3, 1 << 63) == [[{"k": 3}, {"k": 4}, {"k": (1 << 63) - 1}]]
+    fn.teardown()
+
+
 def test_texts_in_another_encoding(sqlite_url):
     """UTF-16 has another order."""
     fn = ReadTable(sqlite_url("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t (k TEXT)"), key="k")

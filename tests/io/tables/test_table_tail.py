@@ -132,6 +132,23 @@ def test_a_key_of_another_type(url):
     table.close()
 
 
+@pytest.mark.parametrize("stop", [2, 3, 4])
+def test_a_key_between_two_integers_is_refused(tmp_path, stop):
+    """SQLite keeps 2.5 in a column of integers: it is seen by the part that it lies in."""
+    table = Table(f"sqlite:///{tmp_path}/test.db")
+    with table.engine.begin() as connection:
+        connection.exec_driver_sql(f"DROP TABLE {table.name}")
+        connection.exec_driver_sql(f"CREATE TABLE {table.name} (k INTEGER, t TEXT)")
+        connection.exec_driver_sql(f"INSERT INTO {table.name} VALUES (1, ''), (2.5, ''), (4, '')")
+    fn = TailTable(table.url, key="k")
+    fn.setup()
+    trackers = [fn.create_tracker(table.name, OffsetRange(*ends)) for ends in itertools.pairwise((1, stop, 5))]
+    with pytest.raises(ReadError, match="should be of type int only"):
+        _ = [list(fn.process(table.name, tracker)) for tracker in trackers]
+    fn.teardown()
+    table.close()
+
+
 def test_wrong_options():
     with pytest.raises(InvalidTypeError, match="TailTable after must be an integer"):
         TailTable("sqlite://", key="k", after="1")
