@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from sdf import UNBOUNDED, DoFn, MonotonicWatermark, OffsetRange, RestrictionTracker
 from sdf.errors import InvalidTypeError, ReadError, SourceError, show
 from sdf.io.options import as_seconds
-from sdf.io.tables.keys import KeyRange
+from sdf.io.tables.keys import IntegerKeys, KeyRange
 from sdf.io.tables.table import ReadTable
 from sdf.io.timestamps import Timestamp, as_timestamp, observed, watermark_of
 from sdf.numbers import as_integer, is_integer
@@ -99,7 +99,7 @@ class TailTable(ReadTable):
     def _there(self, element: Any, start: int) -> tuple[int, int]:
         """Return the first key from ``start`` on, and the position after the last one; twice ``start`` for none."""
         with self._reading(self._query_of(element)) as (connection, table):
-            keys = table.keys
+            keys = cast(IntegerKeys, table.keys)  # others have no restriction
             ends = [connection.scalar(end.where(keys.order >= start)) for end in table.ends()]
         return (start, start) if None in ends else (keys.position(ends[0]), keys.position(ends[1]) + 1)
 
@@ -113,7 +113,7 @@ class TailTable(ReadTable):
         query = self._query_of(element)
         start, stop = tracker.current_restriction()
         with self._reading(query) as (connection, table):
-            keys = table.keys
+            keys = cast(IntegerKeys, table.keys)  # others have no restriction
             condition = keys.order >= start if stop is UNBOUNDED else keys.within(start, stop)
             last = None
             for found, record in self._rows(query, connection, table, condition):
