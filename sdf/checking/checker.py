@@ -293,7 +293,7 @@ class Check:
                 )
             tag, value = (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
             key = self._keep(output)
-            before, known = last.get(tag, (None, None))
+            before, known = last.get(tag, (None, key))
             if before is value and known != key:
                 raise OutputError(
                     f"process() gave one object again with other content, {show(value)}. Runners keep records for a "

@@ -60,7 +60,8 @@ class Losses:
         counts, looks = pin.counts, 0
         while (known := self._journal.ahead(f"lost-{step.number}-{looks}")) is not None:
             counts, looks = tuple(map(tuple, known)), looks + 1
-        may_differ = not getattr(step.fn, "fail_on_data_loss", True) or not self._is_out()
+        must_be_same = getattr(step.fn, "fail_on_data_loss", None)  # None: what it reads is not followed
+        may_differ = not (self._is_out() if must_be_same is None else must_be_same)
         there = step.recount(pin) if may_differ else counts
         if there != counts:
             written = self._journal.write_ahead(f"lost-{step.number}-{looks}", list(map(list, there)))
