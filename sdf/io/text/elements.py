@@ -3,8 +3,9 @@
 A start tag of the name is where an element begins, wherever one begins to read. So none may be hidden in a comment, in
 a CDATA section, in a processing instruction or in a DOCTYPE: a part that begins in the middle of one would not see it.
 A hidden start tag is an error, and that is safe. The first part knows from the start of the file on what is hidden, and
-each other part from its first start tag on. Up to that tag the part before looks. So of all start tags the first that
-is hidden is seen as such; the run then fails, and nothing that other parts read wrongly is used.
+each other part from its first start tag on. Up to that tag the part before looks, but no further than a cell: between
+records that lie farther apart a hidden tag may go unnoticed where a part begins. Else, of all start tags, the first
+that is hidden is seen as such; the run then fails, and nothing that other parts read wrongly is used.
 
 What an element holds is read from its start on, so end tags may be hidden. An element without an end before the next
 start tag is no whole one.
