@@ -1,8 +1,8 @@
 """Do time and memory of every reader and sink grow with the input, and no faster?
 
 Each row reads or writes an input of size n, then one of 4 n, each in a process of its own: how often more seconds of
-CPU and more memory that took. The inputs are those that a reader finds hardest: one long record, many small parts,
-marks that only look like the start of something, many columns. 4 is linear; what does not depend on n is below.
+CPU and more memory that took. Each input is the hardest for its reader: one long record, many small parts,
+marks that only look like the start of something, many columns. 4 is linear; a cost that does not grow is below 4.
 
     python benchmarks/linear.py [--only WARC Avro]
 """

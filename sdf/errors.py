@@ -267,7 +267,7 @@ def show_both(one: object, other: object, limit: int = 200) -> tuple[str, str]:
         names = [name for name in {**one, **other} if name not in one or name not in other or one[name] != other[name]]
         one, other = ({name: each[name] for name in names if name in each} for each in (one, other))
     texts = tuple(show(value, 1 << 16) for value in (one, other))
-    same = next((at for at, (a, b) in enumerate(zip(*texts)) if a != b), min(map(len, texts)))  # noqa: B905
+    same = next((at for at, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
     start = max(0, same - limit // 4) if max(map(len, texts)) > limit else 0
     found = [f"{'...' * bool(start)}{text[start:]}" for text in texts]
     first, second = (text if len(text) <= limit else f"{text[: limit - 3]}..." for text in found)

@@ -89,7 +89,7 @@ class ReadAvro(OpenedFn):
             begin, block = at, avro.read(at)
             yield from self._records(part.file.path, avro, at, block)
             at = avro.after(at, block)
-        if not self.walk and block is not None and block.index(avro.marker) < len(block) - _MARKER_BYTES:
+        if not self.walk and block is not None:
             avro.check_parts_in(begin, block, tracker.current_restriction().stop)
 
     def _records(self, path: str, avro: _AvroFile, at: int, block: bytes | None) -> Iterator[Iterable[Any]]:
@@ -136,7 +136,7 @@ class _AvroFile:
             raise ReadError(f"{info.path} is not an Avro file: it does not begin with b'Obj\\x01'.")
         self._read_header()
         self._first = file.tell()
-        self.marker = self.slice(self._first - _MARKER_BYTES, self._first)
+        self._marker = self.slice(self._first - _MARKER_BYTES, self._first)
 
     def _read_header(self) -> None:
         self._file.seek(0)
@@ -165,7 +165,7 @@ class _AvroFile:
         if count < 0 or size < 0 or end > self.info.size:
             return None
         block = self.slice(at, end)
-        return block if block.endswith(self.marker) else None
+        return block if block.endswith(self._marker) else None
 
     def after(self, at: int, block: bytes | None) -> int:
         """Return the offset of the block after the one at ``at``; after the last, the size of the file.
@@ -203,7 +203,7 @@ class _AvroFile:
 
     def check_parts_in(self, at: int, block: bytes, stop: int) -> None:
         """Raise ReadError if a part that begins in a block, at ``stop`` or later, would take its content for blocks."""
-        inside = block.find(self.marker, max(0, stop - at - _MARKER_BYTES))
+        inside = block.find(self._marker, max(0, stop - at - _MARKER_BYTES))
         while 0 <= inside < len(block) - _MARKER_BYTES:
             copy = at + inside + _MARKER_BYTES
             if self._goes_on(copy):
@@ -212,14 +212,14 @@ class _AvroFile:
                     f"{copy}, which a part that begins there would take for blocks of the file. Pass walk=True: each "
                     f"part then goes from block to block from the start of the file."
                 )
-            inside = block.find(self.marker, inside + 1)
+            inside = block.find(self._marker, inside + 1)
 
     def _goes_on(self, at: int) -> bool:
         """Return whether blocks follow each other from an offset on, each with no marker except the one at its end."""
         end = min(at + _BELIEVED_BYTES, self.info.size)
         while at < end:
             block = self.read(at)
-            if block is None or block.index(self.marker) < len(block) - _MARKER_BYTES:
+            if block is None or block.index(self._marker) < len(block) - _MARKER_BYTES:
                 return False
             at += len(block)
         return True
@@ -227,7 +227,7 @@ class _AvroFile:
     def _find(self, start: int, stop: int) -> int:
         """Return the first offset in ``[start, stop)`` right after a marker; ``stop`` if there is none."""
         begin = max(start, self._first) - _MARKER_BYTES
-        found = occurrences(self._file, self.marker, begin, stop - _MARKER_BYTES)
+        found = occurrences(self._file, self._marker, begin, stop - _MARKER_BYTES)
         return next(found, stop - _MARKER_BYTES) + _MARKER_BYTES
 
     def decode(self, block: bytes | None) -> Iterator[list[Any]]:

@@ -40,8 +40,8 @@ class ReadTar(OpenedFn):
 
     Raises:
         InvalidTypeError, InvalidValueError: for an option of the wrong type or value.
-        ReadError: when it runs, if a file is no tar archive, or damaged, or cut off, or one of several volumes, or if
-            another archive follows in it.
+        ReadError: when it runs, if a file is not a tar archive, is damaged, is cut off, is one of several volumes, or
+            holds another archive behind its end.
     """
 
     def __init__(

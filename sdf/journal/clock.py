@@ -1,7 +1,7 @@
-"""The clock of a checkpoint: it goes on from the time of the journal, or the log, and no step of the system's moves it.
+"""The clock of a checkpoint: it continues from the time of the journal or log, and ignores steps of the system clock.
 
-A time to come, in a journal, is a duration that somebody has asked for, counted from then. Whoever resumes waits no
-longer than that, also if the clocks of the two differ by years: it lets its clock `reach` the time of what it reads.
+A due time in a journal is a requested delay, counted from the time of its entry. A driver that resumes lets its clock
+`reach` the time of the entry. So it waits at most the delay, even if the clocks of two hosts differ by years.
 """
 
 from __future__ import annotations

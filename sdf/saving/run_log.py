@@ -149,9 +149,9 @@ class RunLog(FencedFiles):
         self.next_number += 1
 
     def now(self) -> int:
-        """Return the time, in milliseconds since the epoch; that of the last entry if the clock is behind it.
+        """Return milliseconds since the epoch, but never less than the time of the last entry.
 
-        So a time to come in the log is never further away than it was when it was logged.
+        So a due time in the log never moves further away.
         """
         return max(self._clock(), self.time)
 

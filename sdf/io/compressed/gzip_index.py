@@ -136,7 +136,7 @@ class SeekIndices:
 
 
 def has_short_text(info: FileInfo, file: io.BufferedReader, most_bytes: int) -> bool:
-    """Return whether a gzip file has at most so many bytes of text; also True if the file is damaged before that byte.
+    """Return whether a gzip file has at most so many bytes of text; True, too, for damage before that byte.
 
     Args:
         info: identifies the file.
@@ -186,8 +186,8 @@ def _is_whole(text: Any, file_bytes: int, end: bytes) -> bool:
 
     If the file ends inside a block of a member, rapidgzip stops before the end of the file. If the file ends between
     two blocks, the text does not agree with the last 8 bytes of the file. In a whole file these hold the checksum of
-    the last member, and its size modulo 2**32. If the size is that of the whole text, and the text is larger than a
-    chunk, the size is enough. Otherwise the checksum is compared.
+    the last member, and its size modulo 2**32. A text larger than a chunk is whole if its size equals the stored size.
+    For any other text the function compares the checksum.
     """
     if max(text.block_offsets()) != 8 * file_bytes:  # the offsets are in bits
         return False

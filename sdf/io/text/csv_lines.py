@@ -96,7 +96,7 @@ class CsvLines:
         )
 
     def _may_go_on(self, line: bytes) -> bool:
-        """Return whether a line that is no row may end in a quoted field, its lone CRs being letters or line ends."""
+        """Return whether an unreadable line may end in a quoted field. A lone CR may be a letter or a line end."""
         text = line.decode(self._encoding, "replace").replace("\0", " ").replace("\n", "\r")
         lenient = {**self._dialect, "strict": False}
         try:

@@ -189,7 +189,7 @@ class ElementText:
                 break
 
     def check_end(self) -> None:
-        """Raise ReadError if the file ends in markup whose end is missing: it would hide all that follows."""
+        """Raise ReadError if the file ends inside markup, which would hide every later record."""
         if self._markup is not None and self._markup.closing:
             raise ReadError(
                 f"{self._path}: what begins at byte {self._markup.begin} does not end in "
@@ -210,8 +210,8 @@ class ElementText:
             return shown
         raise ReadError(
             f"{self._path} at byte {self._at + hidden[0]}: this start tag lies in a comment, a CDATA section, a "
-            f"processing instruction or a DOCTYPE, which begins at byte {hidden[1]}. Whoever reads a part of the "
-            f"file cannot see that: pass hidden_tags=True to ReadXml; files are not split then."
+            f"processing instruction or a DOCTYPE, which begins at byte {hidden[1]}. A task that reads a part "
+            f"of the file cannot see that: pass hidden_tags=True to ReadXml. sdf does not split files then."
         )
 
     def _end(self, start: int) -> int:

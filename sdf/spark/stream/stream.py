@@ -101,10 +101,10 @@ def stream_sdf(
     In the main thread, SIGINT and SIGTERM end the stream after the current batch; a second one ends it at once.
 
     Args:
-        rdd: the elements of a new stream. A resumed stream goes on with those it began with; if others are given, a
-            warning of the logger ``sdf.stream`` says so. But if the first DoFn only
-            scans, as `WatchFiles` does, and elements have taken the place of as many others, such as a pattern that of
-            another, its scans go on with them, and keep what they have seen.
+        rdd: the elements of a new stream. A resumed stream continues with its first elements. If the elements differ,
+            the logger ``sdf.stream`` warns. One exception: the first DoFn only scans, as `WatchFiles` does, and as many
+            elements were replaced, such as a changed pattern. Then its scans continue with the new elements, and skip
+            the files that they have seen.
         fns: a DoFn, or a chain of them: the outputs of one are the elements of the next, in the same batch. A function
             that yields outputs for an element may stand in place of a DoFn. At the end of the chain, after a DoFn, it
             is called with each output as that is given, in the same task; elsewhere each element is planned alone.
