@@ -17,11 +17,19 @@ from sdf.errors import SinkError, show
 from sdf.extras import Library
 from sdf.sinks.sink import SinkRun, Token
 
-__all__ = ["ATTEMPT", "SqlStage", "sa"]
+__all__ = ["ATTEMPT", "OWN", "ROW", "SqlStage", "sa"]
 
 sa = Library("sqlalchemy", "SqlTable")
 
 ATTEMPT = "sdf_attempt"
+ROW = "sdf_row"  # the number of a record within its attempt
+OWN = (ATTEMPT, ROW)
+
+
+_COLUMNS = """SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute
+WHERE attrelid = CAST(:table AS regclass) AND attnum > 0 AND NOT attisdropped"""
+_CHECKS = """SELECT pg_get_constraintdef(oid) FROM pg_constraint
+WHERE conrelid = CAST(:table AS regclass) AND contype = 'c'"""
 
 
 class SqlStage:
@@ -72,8 +80,9 @@ class SqlStage:
                 return
             tag = self._tag(connection)
         if tag is None:
-            with self._unless_there():
-                self._make_stage(run, columns)
+            with self._unless_there(), self._engine.begin() as connection:
+                self._make_stage(connection, columns)
+                connection.execute(self._stages.insert().values(name=self.name, tag=run.tag, **self._mark))
             with self._engine.begin() as connection:
                 tag = self._tag(connection)
         if tag != run.tag:
@@ -81,7 +90,9 @@ class SqlStage:
                 f"SqlTable cannot write output {run.tag!r} to {self._where}: the output {tag!r} of this run goes "
                 f"there. Give each output a table of its own."
             )
-        with self._engine.begin() as connection:  # fails without the right to, and for a view that takes no rows
+        with self._engine.begin() as connection:
+            self._follow_target(connection, columns)
+            # fails without the right to, and for a view that takes no rows
             connection.execute(self._copy(self.reflected(connection), sa.false()))
 
     @contextmanager
@@ -94,21 +105,65 @@ class SqlStage:
             if "already exists" not in str(error.orig) and not isinstance(error, errors.IntegrityError):
                 raise
 
-    def _make_stage(self, run: SinkRun, columns: tuple[str, ...] | None) -> None:
+    def _make_stage(self, connection: Any, columns: tuple[str, ...] | None) -> None:
         """Make the staging table, with the types and conditions of the target, so that what it refuses fails early."""
-        with self._engine.begin() as connection:
-            names, others = self._columns(connection, columns)
-            quote = self._engine.dialect.identifier_preparer
-            target = quote.format_table(sa.table(self._table, schema=self._schema))
-            stage = quote.format_table(sa.table(self.name, schema=self._schema))
-            if self._engine.dialect.name == "sqlite":
-                connection.exec_driver_sql(self._sqlite_ddl(connection, stage, names))
-            else:
-                connection.exec_driver_sql(f"CREATE TABLE {stage} (LIKE {target} INCLUDING CONSTRAINTS)")
-                for name in others:
-                    connection.exec_driver_sql(f"ALTER TABLE {stage} DROP COLUMN {quote.quote(name)}")
-                connection.exec_driver_sql(f"ALTER TABLE {stage} ADD COLUMN {ATTEMPT} TEXT NOT NULL")
-            connection.execute(self._stages.insert().values(name=self.name, tag=run.tag, **self._mark))
+        names, others = self._columns(connection, columns)
+        quote = self._engine.dialect.identifier_preparer
+        target = quote.format_table(sa.table(self._table, schema=self._schema))
+        stage = quote.format_table(sa.table(self.name, schema=self._schema))
+        if self._engine.dialect.name == "sqlite":
+            connection.exec_driver_sql(self._sqlite_ddl(connection, stage, names))
+        else:
+            connection.exec_driver_sql(f"CREATE TABLE {stage} (LIKE {target} INCLUDING CONSTRAINTS)")
+            for name in others:
+                connection.exec_driver_sql(f"ALTER TABLE {stage} DROP COLUMN {quote.quote(name)}")
+            connection.exec_driver_sql(f"ALTER TABLE {stage} ADD {ATTEMPT} TEXT NOT NULL, ADD {ROW} BIGINT NOT NULL")
+
+    def _follow_target(self, connection: Any, columns: tuple[str, ...] | None) -> None:
+        """Make the staging table anew, with its rows, if the target has other columns or conditions than it had."""
+        wanted, wanted_checks = self._shape(connection, self._table)
+        found, checks = self._shape(connection, self.name)
+        names = list(columns or wanted)
+        if found.keys() != set(names):
+            names = self._columns(connection, columns)[0]
+        if found == {name: wanted[name] for name in names} and checks <= wanted_checks:
+            return
+        quote = self._engine.dialect.identifier_preparer
+        old = sa.Table(f"{self.name}_old", sa.MetaData(), schema=self._schema)
+        stage = quote.format_table(sa.table(self.name, schema=self._schema))
+        connection.exec_driver_sql(f"ALTER TABLE {stage} RENAME TO {quote.quote(old.name)}")
+        self._make_stage(connection, columns)
+        old = sa.Table(old.name, sa.MetaData(), schema=self._schema, autoload_with=connection)
+        new = self.reflected(connection)
+        both = [column.name for column in old.c if column.name in new.c]
+        connection.execute(new.insert().from_select(both, sa.select(*(old.c[name] for name in both))))
+        lost = [column.is_not(None) for column in old.c if column.name not in new.c]
+        for name in both:
+            if name not in OWN and found[name][0] != wanted[name][0]:
+                lost.append(old.c[name].is_distinct_from(new.c[name]))
+                if self._engine.dialect.name == "sqlite":  # where 5 is not distinct from '5'
+                    lost.append(sa.func.typeof(old.c[name]) != sa.func.typeof(new.c[name]))
+        if lost:
+            same = (old.c[ATTEMPT] == new.c[ATTEMPT]) & (old.c[ROW] == new.c[ROW])
+            if connection.execute(sa.select(old.c[ROW]).join(new, same).where(sa.or_(*lost)).limit(1)).first():
+                raise SinkError(
+                    f"SqlTable cannot go on: the columns of {self._where} have changed, and records that were written "
+                    f"before do not fit them. Change them back, or start over with a new checkpoint."
+                )
+        old.drop(connection)
+
+    def _shape(self, connection: Any, table: str) -> tuple[dict[str, tuple[str, bool]], set[str]]:
+        """Return type and nullability of the columns of a table by their names, and its conditions."""
+        quote = self._engine.dialect.identifier_preparer
+        if self._engine.dialect.name == "sqlite":
+            schema = "" if self._schema is None else f"{quote.quote_identifier(self._schema)}."
+            rows = connection.exec_driver_sql(f"PRAGMA {schema}table_info({quote.quote_identifier(table)})").mappings()
+            found = {one["name"]: (one["type"], bool(one["notnull"])) for one in rows}
+            return {name: kind for name, kind in found.items() if name not in OWN}, set()
+        key = {"table": quote.format_table(sa.table(table, schema=self._schema))}
+        rows = connection.execute(sa.text(_COLUMNS), key)
+        found = {name: (kind, not_null) for name, kind, not_null in rows if name not in OWN}
+        return found, set(connection.scalars(sa.text(_CHECKS), key))
 
     def _columns(self, connection: Any, columns: tuple[str, ...] | None) -> tuple[list[str], list[str]]:
         """Return the names of the columns that get values, and of the others."""
@@ -126,8 +181,9 @@ class SqlStage:
                     f"SqlTable columns: {self._where} has no column {name!r} that takes values; it has {show(takes)}."
                 )
         names = list(columns or takes)
-        if ATTEMPT in takes:
-            raise SinkError(f"SqlTable needs the name {ATTEMPT!r} for itself, but {self._where} has such a column.")
+        for name in OWN:
+            if name in takes:
+                raise SinkError(f"SqlTable needs the name {name!r} for itself, but {self._where} has such a column.")
         for one in found:
             if one["name"] not in names and _needs_value(one, self._engine.dialect.name):
                 raise SinkError(
@@ -147,7 +203,8 @@ class SqlStage:
         ]
         [kind] = connection.exec_driver_sql(f"PRAGMA {schema}table_list({quote(self._table)})").mappings()
         return (
-            f"CREATE TABLE {stage} ({', '.join(lines)}, {ATTEMPT} TEXT NOT NULL){' STRICT' if kind['strict'] else ''}"
+            f"CREATE TABLE {stage} ({', '.join(lines)}, {ATTEMPT} TEXT NOT NULL, {ROW} INTEGER NOT NULL)"
+            f"{' STRICT' if kind['strict'] else ''}"
         )
 
     def _is_committed(self, connection: Any) -> bool:
@@ -228,7 +285,7 @@ class SqlStage:
 
     def _copy(self, stage: Any, condition: Any) -> Any:
         """Return the statement that copies rows of the staging table to the target."""
-        names = [column.name for column in stage.c if column.name != ATTEMPT]
+        names = [column.name for column in stage.c if column.name not in OWN]
         target = sa.table(self._table, *map(sa.column, names), schema=self._schema)
         rows = sa.select(*(stage.c[name] for name in names)).where(condition)
         return target.insert().from_select(names, rows)

@@ -197,7 +197,7 @@ def test_many_attempts(sink, database):
     stage = next(name for name in database.tables() if name.startswith("sdf_stage_"))
     numbers = "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 70000)"
     names = "'a' || n" if database.is_sqlite else "'a' || n::text"
-    database.ask(f"INSERT INTO {stage} (id, sdf_attempt) {numbers} SELECT n + 100, {names} FROM s")
+    database.ask(f"INSERT INTO {stage} (id, sdf_attempt, sdf_row) {numbers} SELECT n + 100, {names}, 0 FROM s")
     messages += [{"attempt": f"a{number}", "records": 1} for number in range(1, 70_001) if number % 2]
     sink.commit(messages, TOKEN)
     assert database.ask("SELECT count(*), sum(id % 2) FROM results") == [(35_001, 35_001)]
@@ -247,6 +247,62 @@ def test_prepared_again_the_run_goes_on(sink, database):
     prepare(sink, resumed=True)
     sink.commit([message, sink.write(iter(pairs(2)), place("after"))], TOKEN)
     assert [number for number, _ in database.rows()] == [1, 2]
+
+
+CHANGES = {
+    "a new column": ("ALTER TABLE results ADD COLUMN extra VARCHAR(5)", {"id": 2, "extra": "x"}),
+    "a wider column": ("ALTER TABLE results ALTER COLUMN id TYPE BIGINT", {"id": 2**40}),
+    "a column that takes NULL": ("ALTER TABLE results ALTER COLUMN id DROP NOT NULL", {"name": "x"}),
+    "a condition less": ("ALTER TABLE results DROP CONSTRAINT results_id_check", {"id": 13}),
+}
+
+
+@pytest.mark.parametrize(("server", "change"), [("sqlite", "a new column"), *(("postgres", one) for one in CHANGES)])
+def test_a_run_that_the_table_stopped_goes_on_once_the_table_fits(request, server, change):
+    """Prepared again, the staging table is as the target is now, and keeps its rows."""
+    database = request.getfixturevalue(server)
+    statement, record = CHANGES[change]
+    sink = SqlTable(database.url, "results")
+    prepare(sink)
+    first = sink.write(iter([{"id": 1, "name": "a", "at": datetime(2026, 1, 2)}]), place("before"))
+    with pytest.raises(BadRecordError):
+        sink.write(iter([record]), place("stopped"))
+    database.ask(statement)
+    for _ in range(2):
+        prepare(sink, resumed=True)
+    sink.commit([first, sink.write(iter([record]), place("after"))], TOKEN)
+    sink.clean(TOKEN)
+    key, value = list(record.items())[-1]
+    assert database.ask(f"SELECT count(*) FROM results WHERE {key} = '{value}'") == [(1,)]
+    assert database.ask("SELECT count(*) FROM results WHERE name = 'a' AND at IS NOT NULL") == [(1,)]
+    assert database.tables() == {"results", "sdf_commits", "sdf_stages"}
+
+
+@pytest.mark.parametrize(
+    ("server", "change"),
+    [
+        ("sqlite", "DROP COLUMN name"),
+        ("postgres", "DROP COLUMN name"),
+        ("postgres", "ALTER COLUMN n TYPE NUMERIC(9, 1)"),
+        ("postgres", "ALTER COLUMN name TYPE VARCHAR(1)"),
+    ],
+)
+def test_a_run_does_not_go_on_if_the_table_would_change_what_was_written(request, server, change):
+    """Nothing is lost: it goes on once the table is as before."""
+    database = request.getfixturevalue(server)
+    database.ask("DROP TABLE results")
+    database.ask("CREATE TABLE results (id INTEGER, name VARCHAR(9), n NUMERIC(9, 2))")
+    sink = SqlTable(database.url, "results")
+    prepare(sink)
+    message = sink.write(iter([{"name": "abc", "n": 1.25}]), place())
+    database.ask(f"ALTER TABLE results {change}")
+    with pytest.raises(SinkError, match=r"have changed, and records that were written before|value too long"):
+        prepare(sink, resumed=True)
+    database.ask("DROP TABLE results")
+    database.ask("CREATE TABLE results (id INTEGER, name VARCHAR(9), n NUMERIC(9, 2))")
+    prepare(sink, resumed=True)
+    sink.commit([message], TOKEN)
+    assert database.ask("SELECT count(*) FROM results WHERE name = 'abc' AND n = 1.25") == [(1,)]
 
 
 def test_two_outputs_of_a_run_go_to_two_tables(database):
