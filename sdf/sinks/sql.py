@@ -22,7 +22,7 @@ from sdf.sinks.sql_values import check_same, for_column, make_exact, plain
 __all__ = ["SqlTable"]
 
 _DIALECTS = ("postgresql", "sqlite")
-# Rows in a statement: psycopg takes 4.7 s for 80,000 rows of three columns by 100, 9.6 s by 1,000, which is the default.
+# Rows in a statement: psycopg takes 4.7 s for 80,000 rows of three columns by 100, and 9.6 s by 1,000, the default.
 _PAGES = {"insertmanyvalues_page_size": 100}
 _BUSY_SECONDS = 60  # SQLite lets one connection write at a time; the others wait
 # Of what psycopg calls ProgrammingError: a value of the wrong type. Without a state, the driver itself refused it.
