@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
-from pyspark.core.rdd import PipelinedRDD
+
+from sdf.spark.door.errors import GONE, GatewayError
+from sdf.spark.door.rdds import PipelinedRDD
 
 __all__ = ["InterruptiblePipelinedRDD", "cancel"]
 
@@ -53,7 +54,7 @@ def cancel(sc: SparkContext, tag: str) -> bool:
             sc.cancelJobsWithTag(tag)
         except AttributeError:  # the context was stopped
             return False
-        except (Py4JError, OSError):
+        except (GatewayError, OSError):
             time.sleep(_PAUSE_SECONDS)
         else:
             return True
@@ -80,11 +81,11 @@ def _cancelled_with_the_call(sc: SparkContext) -> Iterator[None]:
         cancelling = threading.Thread(target=cancel, args=(sc, tag), name="sdf-cancel", daemon=True)
         cancelling.start()
         cancelling.join()
-        if isinstance(error, Py4JError) and (interrupt := _interrupt_before(error)):
+        if isinstance(error, GatewayError) and (interrupt := _interrupt_before(error)):
             raise interrupt from None  # PySpark's cleanup failed on the connection that the interrupt broke
         raise
     finally:
-        with suppress(Py4JError, OSError, AttributeError):  # the tag is gone with the connection or the context
+        with suppress(*GONE):  # the tag is gone with the connection or the context
             sc.removeJobTag(tag)
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyspark import Accumulator, AccumulatorParam, accumulators
+from pyspark import Accumulator, AccumulatorParam
+
+from sdf.spark.door.rdds import forget
 
 __all__ = ["AsTasksEnd"]
 
@@ -37,4 +39,4 @@ class AsTasksEnd(AccumulatorParam[list[Any]]):
     def close(self, values: Accumulator[list[Any]]) -> None:
         """Remove the accumulator from PySpark, which would keep it and the run; later values are dropped."""
         self._deliver = lambda value: None
-        accumulators._accumulatorRegistry.pop(values.aid, None)
+        forget(values)

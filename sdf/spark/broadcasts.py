@@ -26,9 +26,11 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import attrs
-from py4j.java_gateway import JavaClass
-from py4j.protocol import Py4JError
 from pyspark import Broadcast, SparkContext
+
+from sdf.spark.door.broadcasts import destroy, file_of, presence_in_jvm
+from sdf.spark.door.context import collect_garbage, is_stopped
+from sdf.spark.door.errors import GONE
 
 __all__ = ["free", "send", "use_of"]
 
@@ -41,7 +43,6 @@ _COLLECT_SHARE = 0.05  # largest share of the time: a collection stops all threa
 _BACKOFF_SECONDS = 0.5  # doubled with each collection in vain
 _MOST_COLLECTIONS = 10
 _PY4J_SECONDS = 1.5  # for Py4J to release in the JVM what Python has dropped
-_JVM_GONE = (Py4JError, OSError, AttributeError)
 
 
 @attrs.define(eq=False)
@@ -52,7 +53,7 @@ class _Use:
         sc: the context that sent the broadcast.
         path: the file of the broadcast.
         size_bytes: size of the file.
-        in_jvm: a weak reference in the JVM to the broadcast.
+        is_in_jvm: says whether the JVM refers to the broadcast.
         forgotten_at: monotonic seconds when Python dropped the broadcast; infinity before.
         collections: number of garbage collections since then.
         freed: True once the broadcast is freed.
@@ -61,22 +62,20 @@ class _Use:
     sc: SparkContext
     path: str
     size_bytes: int
-    in_jvm: Any
+    is_in_jvm: Callable[[], bool]
     forgotten_at: float = math.inf
     collections: int = 0
     freed: bool = False
 
     def lasts(self) -> bool:
-        return not self.freed and self.sc._jsc is not None
+        return not self.freed and not is_stopped(self.sc)
 
 
 def send(sc: SparkContext, value: T) -> Broadcast[T]:
     """Broadcast a value until nobody can use it any more. PySpark pickles it with Python's own pickler, into a file."""
     sent = sc.broadcast(value)
-    # by its name: the JVM would look for a class java, then java.lang and so on, through all of Spark's jars
-    reference = JavaClass("java.lang.ref.WeakReference", sc._gateway._gateway_client)  # type: ignore[union-attr]
-    in_jvm = reference(sent._jbroadcast)
-    _cleaner.watch(sent, _Use(sc, sent._path, os.path.getsize(sent._path), in_jvm))
+    path = file_of(sent)
+    _cleaner.watch(sent, _Use(sc, path, os.path.getsize(path), presence_in_jvm(sc, sent)))
     return sent
 
 
@@ -91,10 +90,8 @@ def use_of(sent: Broadcast[Any]) -> Callable[[], bool]:
 def free(sent: Broadcast[Any]) -> None:
     """Free a broadcast at once. The caller knows that nobody uses it any more, for example after a failure."""
     use = _cleaner.uses[sent]
-    with suppress(*_JVM_GONE):
-        jsc = use.sc._jsc
-        if jsc is not None and not jsc.sc().isStopped():  # else the id may be that of a broadcast of the next context
-            sent._jbroadcast.destroy(False)
+    with suppress(*GONE):
+        destroy(use.sc, sent)
     _cleaner.free(use)
 
 
@@ -182,8 +179,8 @@ class _Cleaner:
         paused = time.monotonic()
         time.sleep(_PY4J_SECONDS)
         resumed = time.monotonic()
-        with suppress(*_JVM_GONE):
-            SparkContext._jvm.System.gc()  # type: ignore[union-attr]
+        with suppress(*GONE):
+            collect_garbage()
         self._collected_at = time.monotonic()
         self._collection_seconds = self._collected_at - resumed + paused - began
         for use in self._waiting:
@@ -192,8 +189,8 @@ class _Cleaner:
 
 def _is_in_jvm(use: _Use) -> bool:
     try:
-        return use.sc._jsc is not None and not use.in_jvm.refersTo(None)
-    except _JVM_GONE:
+        return not is_stopped(use.sc) and use.is_in_jvm()
+    except GONE:
         return False
 
 

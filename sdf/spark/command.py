@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 
 from sdf.errors import InvalidValueError, SdfError
 from sdf.model.dofn import DoFn
+from sdf.spark.door.errors import JavaError
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.run import run_sdf
 from sdf.spark.staged.runner import StagedRunner
@@ -43,7 +43,7 @@ def run(options: argparse.ArgumentParser, given: argparse.Namespace) -> int:
                 result.saveAsTextFile(given.output)
             else:
                 result.count()
-        except (SdfError, Py4JJavaError) as error:
+        except (SdfError, JavaError) as error:
             print(_said(error), file=sys.stderr)
             return 1
         report = result.report
@@ -55,7 +55,7 @@ def run(options: argparse.ArgumentParser, given: argparse.Namespace) -> int:
     return 0
 
 
-def _said(error: SdfError | Py4JJavaError) -> str:
+def _said(error: SdfError | JavaError) -> str:
     """Return an error as one line; an error from an action is wrapped in one of Spark's."""
     if isinstance(error, SdfError):
         return f"{type(error).__name__}: {error}"

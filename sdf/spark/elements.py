@@ -12,6 +12,7 @@ from pyspark import RDD, SparkContext
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.dofn import DoFn
 from sdf.spark import serde
+from sdf.spark.door.context import is_stopped
 
 __all__ = [
     "BIG_BYTES",
@@ -82,7 +83,7 @@ def check_context(context: SparkContext, who: str, needs: str, remedy: str) -> N
         needs: what the caller needs, for the message.
         remedy: what to do, for the message.
     """
-    if context._jsc is None:
+    if is_stopped(context):
         raise InvalidValueError(f"{who} needs {needs} (got one whose SparkContext was stopped). {remedy}.")
 
 

@@ -6,24 +6,21 @@ when it comes back. With two picklers (PySpark has its own copy of cloudpickle) 
 
 from __future__ import annotations
 
-import copy
 import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
-
-from pyspark import cloudpickle
-from pyspark.serializers import BatchedSerializer, CloudPickleSerializer
 
 from sdf.errors import SdfError, UnpicklableError, show
 from sdf.serialization import pickling
 from sdf.serialization.pickling import TooLongError
+from sdf.spark.door.pickling import Pickler, serializer_with
+from sdf.spark.door.pickling import dumps as _dumps
 
 __all__ = ["dump_records", "dumps", "dumps_at_most", "loads", "of_records"]
 
 loads = pickle.loads
-_dumps: Callable[[Any], bytes] = cloudpickle.dumps
 
 
 def dumps(value: Any, what: str) -> bytes:
@@ -38,7 +35,7 @@ def dumps_at_most(value: Any, what: str, most_bytes: int) -> bytes:
 
 def _dump_at_most(most_bytes: int, value: Any) -> bytes:
     file = _Limited(most_bytes)
-    cloudpickle.Pickler(file).dump(value)  # type: ignore[no-untyped-call]
+    Pickler(file).dump(value)
     return file.getvalue()
 
 
@@ -80,29 +77,6 @@ def _unpicklable(records: Sequence[Any]) -> Any:
     return records
 
 
-class _RecordPickler(CloudPickleSerializer):
-    """PySpark's pickler, with the same output, but an error that names the DoFn whose record does not pickle."""
-
-    def __init__(self, who: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._who = who
-
-    def dumps(self, obj: Sequence[Any]) -> bytes:
-        return dump_records(obj, self._who)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CloudPickleSerializer)
-
-    def __repr__(self) -> str:
-        return "CloudPickleSerializer()"
-
-    __hash__ = CloudPickleSerializer.__hash__
-
-
 def of_records(serializer: Any, who: str) -> Any:
     """Return a SparkContext's serializer, with errors that name the DoFn; unchanged if it is not PySpark's default."""
-    if not isinstance(serializer, BatchedSerializer) or type(serializer.serializer) is not CloudPickleSerializer:
-        return serializer
-    named = copy.copy(serializer)
-    named.serializer = _RecordPickler(who)
-    return named
+    return serializer_with(serializer, partial(dump_records, who=who))

@@ -34,6 +34,7 @@ from sdf.spark.call import Call
 from sdf.spark.connect.session import carried, interrupt
 from sdf.spark.connect.slots import FoundSlots, configured_slots
 from sdf.spark.connect.tasks import RESULT, ExpandTask, SegmentTask, unescaped
+from sdf.spark.door.connect import user_of
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import expanded
 from sdf.spark.jobs import Ended, arrived, explain, lost_task
@@ -195,7 +196,7 @@ def save_on_connect(runner: StagedRunner, call: Call, saving: Saving) -> RunRepo
     for orphans in saving.history.operations:
         interrupt(spark, *orphans)
     tag = f"sdf-{uuid.uuid4().hex}"
-    saving.note_operations(spark.session_id, spark.client._user_id or "", tag)
+    saving.note_operations(spark.session_id, user_of(spark), tag)
     sent = carried(spark, pickled_payload(call.fn, _shared(call.side_inputs, runner, spark)))
     payload = Payload(uuid.uuid4().hex, cast("Broadcast[bytes]", sent))
     jobs = ConnectJobs(spark, payload, call.name, saving.targets, tag, quarantine=call.quarantine)

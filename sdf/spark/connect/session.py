@@ -6,7 +6,6 @@ run logs its session, and the driver that resumes it makes a client of that sess
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import logging
 import tempfile
@@ -16,6 +15,7 @@ from typing import Any
 import attrs
 from pyspark import SparkFiles
 
+from sdf.spark.door.connect import interrupt_as
 from sdf.spark.payload import Carried
 
 __all__ = ["SentFile", "carried", "interrupt"]
@@ -64,16 +64,8 @@ def interrupt(spark: Any, session_id: str, user_id: str, tag: str) -> None:
     if session_id == spark.session_id:
         _told(spark.interruptTag(tag))
         return
-    from pyspark.sql.connect.client import SparkConnectClient
-
-    same_server = copy.copy(spark.client._builder)  # with its credentials
-    same_server._params = {**same_server._params, "session_id": session_id}
     try:
-        client = SparkConnectClient(same_server, user_id=user_id or None)
-        try:
-            _told(client.interrupt_tag(tag) or [])
-        finally:
-            client.close()
+        _told(interrupt_as(spark, session_id, user_id, tag))
     except Exception as error:  # of any kind: see above
         log.warning("could not interrupt what an earlier driver left running on the server: %s", error)
 

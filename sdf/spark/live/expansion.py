@@ -20,6 +20,7 @@ from pyspark import RDD, InheritableThread
 
 from sdf.errors import StageError
 from sdf.execution.expansion import Expanded
+from sdf.spark.door.context import is_stopped
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import Expand, ExpandedPartition, ExpansionJob
 from sdf.spark.jobs import Ended, Jobs, arrived
@@ -119,7 +120,7 @@ class Expansion:
     def _wait_for_lanes(self, run: ContainedRun) -> None:
         """Wait until the lanes of a cancelled action have ended, and there are others; or until the context ends."""
         time.sleep(_CANCELLED_SECONDS)
-        while not run.attempts() and self._sc._jsc is not None:
+        while not run.attempts() and not is_stopped(self._sc):
             time.sleep(_LOOK_EVERY_SECONDS)
 
     def _receive(self, timeout_seconds: float | None) -> None:

@@ -37,6 +37,7 @@ from sdf.spark import broadcasts, serde
 from sdf.spark.actions import InterruptiblePipelinedRDD
 from sdf.spark.call import Call
 from sdf.spark.display import Display
+from sdf.spark.door.rdds import Hooked, use_serializer
 from sdf.spark.jobs import slot_counter
 from sdf.spark.live.contained_run import ContainedRun
 from sdf.spark.live.expansion import Expansion
@@ -191,23 +192,14 @@ class LiveRunner:
         return conf.get("spark.driver.bindAddress") or host, host
 
 
-class LaneRDD(InterruptiblePipelinedRDD):
+class LaneRDD(Hooked, InterruptiblePipelinedRDD):
     """The lanes of a run as an RDD of one output, with the run's present `RunReport`."""
 
     def __init__(self, base: RDD[Any], task: LaneTask, who: str, name: str, report: Callable[[], RunReport]) -> None:
         super().__init__(base, task)
-        self._jrdd_deserializer = serde.of_records(self.ctx.serializer, who)
-        self._name = f"{who}: {name}"
+        use_serializer(self, serde.of_records(self.ctx.serializer, who))
+        self.title = f"{who}: {name}"
         self._report = report
-        self._making = threading.Lock()
-
-    @property
-    def _jrdd(self) -> Any:
-        """The RDD in the JVM, seldom made: PySpark pipelines the user's functions into another RDD."""
-        with self._making:
-            first = self._jrdd_val is None
-            jrdd = super()._jrdd
-            return jrdd.setName(self._name) if first else jrdd
 
     @property
     def report(self) -> RunReport:

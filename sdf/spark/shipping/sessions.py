@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from sdf.errors import InvalidTypeError, StageError, show
+from sdf.spark.door.connect import text_of_task
+from sdf.spark.door.context import folder_of
 from sdf.spark.shipping import workers
 
 __all__ = ["is_connect", "look", "send"]
@@ -65,11 +67,7 @@ def _run(spark: Any, function: Callable[..., str]) -> str:
     try:
         if not is_connect(spark):
             return str(spark.sparkContext.parallelize([0], 1).map(function).collect()[0])
-        from pyspark.sql.connect.functions import col, udf
-        from pyspark.sql.types import StringType
-
-        told: Any = udf(function, StringType(), useArrow=False)  # without Arrow: whether workers have it is to be seen
-        return str(spark.range(0, 1, 1, 1).select(told(col("id"))).collect()[0][0])
+        return text_of_task(spark, function)
     except Exception as error:
         other = _OTHER_PYTHON.search(str(error))
         if other is None:
@@ -95,7 +93,7 @@ def send(spark: Any, name: str, archive: bytes) -> None:
                     spark.addArtifacts(_written(folder, name, archive), pyfile=True)
             else:
                 sc = spark.sparkContext  # serves the file itself as long as it runs, and then removes this folder
-                sc.addPyFile(_written(sc._temp_dir, name, archive))
+                sc.addPyFile(_written(folder_of(sc), name, archive))
     except Exception as error:
         raise StageError(
             f"ship() could not send {name} ({len(archive):,} bytes) to the Python workers: {_gist(error)}. Install "

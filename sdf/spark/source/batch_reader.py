@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow  # type: ignore[import-untyped]
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from sdf.scheduling.even_shares import even_shares
+from sdf.spark.door.data_sources import DataSourceReader, Filter, InputPartition
 from sdf.spark.payload import telling
 from sdf.spark.source.chain import Chain, Settings, expanded, finished, read, started
 from sdf.spark.source.filters import ranges_of

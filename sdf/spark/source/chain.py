@@ -13,8 +13,6 @@ from typing import Any, cast
 import attrs
 import pyarrow  # type: ignore[import-untyped]
 from pyspark import Broadcast
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sdf.errors import InvalidValueError, show
@@ -24,6 +22,8 @@ from sdf.journal.pending import Pending
 from sdf.model.dofn import DoFn, call_hook
 from sdf.scheduling.even_shares import pinned_items
 from sdf.spark import serde
+from sdf.spark.door.arrow import arrow_schema
+from sdf.spark.door.data_sources import InputPartition, value_of
 from sdf.spark.payload import Carried, Payload, telling
 from sdf.spark.source.rows import ArrowRows
 from sdf.spark.source.texts import Texts
@@ -129,7 +129,7 @@ class Chain:
         for_schema = getattr(fn, "for_schema", None)
         if for_schema is None:
             return self
-        return self.with_last(for_schema(to_arrow_schema(schema, timezone="UTC"), texts))
+        return self.with_last(for_schema(arrow_schema(schema), texts))
 
     def within(self, ranges: Mapping[str, tuple[Any, Any]]) -> Chain:
         """Return the chain for a query with filters: a last DoFn with ``for_ranges()`` may leave out rows outside."""
@@ -188,5 +188,5 @@ def read(chain: Chain, schema: StructType, texts: Texts, partition: InputPartiti
     """Yield the records of a partition; called on executors."""
     with telling():
         fn = chain.last()
-        parts = partition.value or ()  # None: if there are no partitions, Spark makes one
+        parts = value_of(partition) or ()
         yield from ArrowRows(schema, type(fn).__name__, texts).batches(finished(fn, parts))

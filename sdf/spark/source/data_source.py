@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.dofn import DoFn, check_fn
 from sdf.numbers import as_integer, is_integer
 from sdf.spark import serde
+from sdf.spark.door.data_sources import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    hands_over_filters,
+)
 from sdf.spark.payload import telling
 from sdf.spark.source.batch_reader import BatchReader, FilteringReader
 from sdf.spark.source.chain import Chain, Settings
-from sdf.spark.source.filters import hands_over_filters
 from sdf.spark.source.slots import Slots
 
 __all__ = ["SdfDataSource", "data_source"]

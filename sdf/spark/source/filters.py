@@ -1,18 +1,16 @@
 """Filters of a query that Spark hands to a data source, as ranges of columns.
 
-Spark hands filters over only where ``spark.sql.python.filterPushdown.enabled`` is set, and elsewhere refuses a reader
-that has `pushFilters`. The setting cannot be seen here, but Spark plans such queries in a worker of another module.
-
 A connector uses ranges to read less: it may still give rows that lie outside, as Spark applies all filters again.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import Any
 
-from pyspark.sql.datasource import (
+from pyspark.sql.types import StringType, StructType
+
+from sdf.spark.door.data_sources import (
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -23,19 +21,11 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
     StringStartsWith,
 )
-from pyspark.sql.types import StringType, StructType
 
-__all__ = ["hands_over_filters", "ranges_of"]
+__all__ = ["ranges_of"]
 
-_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)  # code points that are no characters
-
-
-def hands_over_filters() -> bool:
-    """Return whether Spark plans a query in this process, and hands over its filters."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)  # without Spark's daemon the worker is the main module
-    return _WORKER in sys.modules or (spec is not None and spec.name == _WORKER)
 
 
 def ranges_of(filters: Iterable[Filter], schema: StructType) -> dict[str, tuple[Any, Any]]:

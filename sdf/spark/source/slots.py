@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-from pyspark import SparkContext
 
+from sdf.spark.door.context import active_context
 from sdf.spark.jobs import slot_counter
 
 __all__ = ["UNKNOWN_SLOTS", "Slots"]
@@ -33,5 +33,5 @@ class Slots:
         return self.given or UNKNOWN_SLOTS
 
     def __reduce__(self) -> Any:
-        sc = SparkContext._active_spark_context
+        sc = active_context()
         return Slots, (slot_counter(sc)() if self.given is None and sc is not None else self.given,)

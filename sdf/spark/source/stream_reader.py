@@ -20,8 +20,6 @@ from typing import Any
 
 import attrs
 import pyarrow  # type: ignore[import-untyped]
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from sdf.errors import JournalError, OutputError, blame, show
@@ -33,6 +31,8 @@ from sdf.model.dofn import DoFn, TaggedOutput
 from sdf.model.restrictions import UNBOUNDED, OffsetRange
 from sdf.scheduling.even_shares import as_work_item, even_shares
 from sdf.scheduling.run_state import RunState
+from sdf.spark.door.data_sources import DataSourceStreamReader, InputPartition
+from sdf.spark.door.data_streams import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from sdf.spark.payload import telling
 from sdf.spark.source.chain import Chain, Settings, expanded, read, started
 

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark import RDD
 
 from sdf.quarantine.failures import KILLED, WITHDRAWN, Failure
+from sdf.spark.door.rdds import compute
 from sdf.spark.staged.stored_blocks import Receipt, Stamp, receipt_of
 
 __all__ = ["given_up", "materialise", "read_receipts"]
@@ -20,7 +21,7 @@ __all__ = ["given_up", "materialise", "read_receipts"]
 
 def materialise(rdd: RDD[Any]) -> Iterable[Receipt | None]:
     """Compute and store all blocks. Unlike RDD.count(), this does not send them to a second Python worker."""
-    rdd._jrdd.count()
+    compute(rdd)
     return ()
 
 

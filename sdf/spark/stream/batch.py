@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 from pyspark import RDD
-from pyspark.core.rdd import PipelinedRDD
 
 from sdf.errors import StageError
 from sdf.quarantine.failures import FailedBlock
+from sdf.spark.door.rdds import Hooked, PipelinedRDD
 
 __all__ = ["Batch", "BatchRDD", "Life", "Pace"]
 
@@ -62,7 +62,7 @@ class Life:
     is_over: bool = False
 
 
-class BatchRDD(PipelinedRDD[Any, Any]):
+class BatchRDD(Hooked, PipelinedRDD[Any, Any]):
     """The records of a batch, or what a function makes of each partition of them.
 
     Args:
@@ -84,12 +84,9 @@ class BatchRDD(PipelinedRDD[Any, Any]):
     ) -> RDD[Any]:
         return BatchRDD(self, f, self._life, keeps_partitioning=preservesPartitioning)
 
-    @property
-    def _jrdd(self) -> Any:
-        """The RDD in the JVM, which each job begins with."""
+    def job_begins(self) -> None:
         if self._life.is_over:
             raise StageError(
                 f"the records of batch {self._life.batch} were used when that batch was over: they are kept until "
                 f"foreach_batch returns. Save or collect them in foreach_batch, and wait there for threads that do."
             )
-        return super()._jrdd

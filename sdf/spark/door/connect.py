@@ -1,0 +1,44 @@
+"""Spark Connect's client. Spark 3.5 calls the builder's ``_params`` ``params``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql.types import StringType
+
+__all__ = ["interrupt_as", "text_of_task", "user_of"]
+
+
+def user_of(spark: Any) -> str:
+    """Return the user of a session, "" for the default."""
+    return spark.client._user_id or ""
+
+
+def interrupt_as(spark: Any, session_id: str, user_id: str, tag: str) -> list[str]:
+    """Interrupt the operations with a tag of another session on the same server; return their ids.
+
+    Args:
+        spark: a session on that server.
+        session_id: the other session.
+        user_id: its user, "" for the default.
+        tag: the tag.
+    """
+    from pyspark.sql.connect.client import SparkConnectClient
+
+    same_server = copy.copy(spark.client._builder)  # with its credentials
+    same_server._params = {**same_server._params, "session_id": session_id}
+    client = SparkConnectClient(same_server, user_id=user_id or None)
+    try:
+        return list(client.interrupt_tag(tag) or [])
+    finally:
+        client.close()
+
+
+def text_of_task(spark: Any, function: Callable[..., str]) -> str:
+    """Return what a function gives in a task, without Arrow: whether workers have it may be what is to be seen."""
+    from pyspark.sql.connect.functions import col, udf
+
+    told: Any = udf(function, StringType(), useArrow=False)
+    return str(spark.range(0, 1, 1, 1).select(told(col("id"))).collect()[0][0])
