@@ -1,7 +1,4 @@
-"""What PySpark keeps for a broadcast: a file in the driver's temporary directory, and an object in the JVM.
-
-Java 16 has ``refersTo``, and Spark 4 needs Java 17.
-"""
+"""What PySpark keeps for a broadcast, in all versions: a file on the driver, and an object in the JVM."""
 
 from __future__ import annotations
 
@@ -24,9 +21,10 @@ def file_of(sent: Broadcast[Any]) -> str:
 def presence_in_jvm(sc: SparkContext, sent: Broadcast[Any]) -> Callable[[], bool]:
     """Return a function that says whether anything in the JVM refers to a broadcast; it keeps no reference itself."""
     # by its name: the JVM would look for a class java, then java.lang and so on, through all of Spark's jars
-    reference = JavaClass("java.lang.ref.WeakReference", cast("Any", sc._gateway)._gateway_client)
-    weak = reference(cast("Any", sent)._jbroadcast)
-    return lambda: not weak.refersTo(None)
+    client = cast("Any", sc._gateway)._gateway_client
+    queue = JavaClass("java.lang.ref.ReferenceQueue", client)()
+    weak = JavaClass("java.lang.ref.WeakReference", client)(cast("Any", sent)._jbroadcast, queue)
+    return lambda: not weak.isEnqueued()  # refersTo() is of Java 16, and Spark 3.5 takes Java 8
 
 
 def destroy(sc: SparkContext, sent: Broadcast[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Spark Connect's client. Spark 3.5 calls the builder's ``_params`` ``params``."""
+"""Spark Connect's client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def interrupt_as(spark: Any, session_id: str, user_id: str, tag: str) -> list[st
     from pyspark.sql.connect.client import SparkConnectClient
 
     same_server = copy.copy(spark.client._builder)  # with its credentials
-    same_server._params = {**same_server._params, "session_id": session_id}
+    params = "_params" if hasattr(same_server, "_params") else "params"  # before 4.0
+    setattr(same_server, params, {**getattr(same_server, params), "session_id": session_id})
     client = SparkConnectClient(same_server, user_id=user_id or None)
     try:
         return list(client.interrupt_tag(tag) or [])

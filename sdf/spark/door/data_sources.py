@@ -8,7 +8,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import datasource
+from sdf.spark.door.versions import need
+
+try:
+    from pyspark.sql import datasource
+except ImportError:
+    need("4.0", "sdf.spark.source, data sources and sinks in Python,")
+    raise
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,

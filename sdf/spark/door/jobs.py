@@ -1,4 +1,4 @@
-"""Jobs by their tags, and the stages that wait. PySpark has job tags from 4.0."""
+"""Jobs by their tags, and the stages that wait. PySpark has job tags from 3.5."""
 
 from __future__ import annotations
 

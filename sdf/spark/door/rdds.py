@@ -9,7 +9,11 @@ import threading
 from typing import Any, cast
 
 from pyspark import RDD, Accumulator, accumulators
-from pyspark.core.rdd import PipelinedRDD
+
+try:
+    from pyspark.core.rdd import PipelinedRDD
+except ImportError:  # before 4.0
+    from pyspark.rdd import PipelinedRDD  # type: ignore[no-redef]
 
 __all__ = ["Hooked", "PipelinedRDD", "compute", "forget", "use_serializer"]
 

@@ -125,6 +125,6 @@ def _refuse(texts: pyarrow.BooleanArray) -> None:
 def _without(texts: pyarrow.Array, text: str) -> pyarrow.Array:
     """Return texts with null for those that are ``text``."""
     found = pyarrow.compute.equal(texts, text)
-    if not found.true_count:
+    if not pyarrow.compute.any(found).as_py():  # true_count ends the process with PyArrow 14 and 15
         return texts
     return pyarrow.compute.if_else(found, pyarrow.scalar(None, texts.type), texts)

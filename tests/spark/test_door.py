@@ -1,0 +1,131 @@
+"""The door to Spark: each name of Spark's internals that sdf uses is there, and does what it is used for."""
+
+import os
+import pickle
+from datetime import datetime, timezone
+
+import pyspark
+import pytest
+from pyspark import RDD
+from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+
+from sdf.spark.as_tasks_end import AsTasksEnd
+from sdf.spark.door import arrow, broadcasts, context, data_sources, errors, executors, jobs, pickling, rdds
+
+SCHEMA = StructType([StructField("n", LongType()), StructField("at", TimestampType())])
+
+
+class Told(rdds.Hooked, rdds.PipelinedRDD):
+    title = "named here"
+    allowed = True
+
+    def job_begins(self):
+        if not self.allowed:
+            raise LookupError("not now")
+
+
+def doubled(_, records):
+    return (2 * one for one in records)
+
+
+def test_the_context_and_its_jvm(sc):
+    """The JVM's context is this one."""
+    assert context.in_jvm(sc).version() == pyspark.__version__
+    assert not context.is_stopped(sc)
+    assert not context.has_ended(sc)
+    assert context.active_context() is sc
+    assert os.path.isdir(context.folder_of(sc))
+    context.collect_garbage()
+
+
+def test_a_broadcast_is_there_until_it_is_destroyed(sc):
+    """Its file is the driver's; the JVM refers to its object."""
+    sent = sc.broadcast([1, 2])
+    is_there = broadcasts.presence_in_jvm(sc, sent)
+    assert os.path.getsize(broadcasts.file_of(sent)) > 0
+    assert is_there()
+    broadcasts.destroy(sc, sent)
+    with pytest.raises(errors.JavaError):
+        sent._jbroadcast.value()
+
+
+def test_slots_of_executors(sc):
+    """On a local master, the driver's."""
+    assert executors.slots_of_executors(sc) == sc.defaultParallelism
+
+
+def test_no_job_waits(sc):
+    """As none runs."""
+    assert jobs.is_waiting(sc, "no such tag") is False
+
+
+def test_an_rdd_is_told_of_jobs(sc):
+    """It has its title in the JVM, and can refuse."""
+    rdd = Told(sc.parallelize([1, 2], 1), doubled)
+    assert rdd.collect() == [2, 4]
+    assert rdd.name() == "named here"
+    assert rdd.map(lambda one: one + 1).collect() == [3, 5]
+    rdd.allowed = False
+    with pytest.raises(LookupError, match="not now"):
+        rdd.collect()
+
+
+def test_compute_stores_all_partitions(sc):
+    """Of an RDD that is persisted."""
+    rdd = sc.parallelize([1, 2], 2).map(str).persist()
+    rdds.compute(rdd)
+    info = context.in_jvm(sc).getRDDStorageInfo()
+    assert [one.numCachedPartitions() for one in info if one.id() == rdd.id()] == [2]
+    rdd.unpersist()
+
+
+def test_a_forgotten_accumulator(sc):
+    """PySpark's registry does not keep it."""
+    values = sc.accumulator([], AsTasksEnd(None))
+    before = len(pyspark.accumulators._accumulatorRegistry)
+    rdds.forget(values)
+    assert len(pyspark.accumulators._accumulatorRegistry) == before - 1
+
+
+def loud(records):
+    return pickle.dumps([f"{one}!" for one in records])
+
+
+def test_a_serializer_with_a_function(sc):
+    """Workers write with it, and it is equal to the context's own, so union() keeps batches as they are."""
+    rdd: RDD = sc.parallelize(["a"], 1).map(str)
+    ours = pickling.serializer_with(sc.serializer, loud)
+    assert ours == sc.serializer
+    rdds.use_serializer(rdd, ours)
+    assert rdd.collect() == ["a!"]
+    assert pickling.serializer_with("another one", loud) == "another one"
+
+
+def test_types_of_arrow():
+    """Times are of UTC; rows convert as createDataFrame() converts them."""
+    pyarrow = pytest.importorskip("pyarrow")
+    at = datetime(2026, 1, 2, tzinfo=timezone.utc)
+    schema = arrow.arrow_schema(SCHEMA)
+    assert schema.types == [pyarrow.int64(), pyarrow.timestamp("us", "UTC")]
+    assert arrow.table_of([(1, at)], SCHEMA).to_pylist() == [{"n": 1, "at": at}]
+    arrow.verifier(SCHEMA)((1, at))
+    with pytest.raises(errors.SparkError):
+        arrow.verifier(SCHEMA)(("x", at))
+
+
+def test_data_sources():
+    """The classes are Spark's own, and filters come with a planner of queries only."""
+    assert {getattr(data_sources, name).__module__ for name in data_sources.__all__ if name[0].isupper()} == {
+        "pyspark.sql.datasource"
+    }
+    assert data_sources.hands_over_filters() is False
+    assert data_sources.value_of(data_sources.InputPartition(3)) == 3
+    assert data_sources.value_of(None) is None
+
+
+def test_texts_of_errors(sc):
+    """The JVM's message, without its stack."""
+    with pytest.raises(errors.FAILURES) as caught:
+        sc.parallelize([1], 1).map(lambda one: one / 0).collect()
+    assert "ZeroDivisionError" in errors.text_of(caught.value)
+    assert isinstance(caught.value, (errors.JavaError, errors.SparkError))
