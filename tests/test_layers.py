@@ -39,7 +39,7 @@ LAYERS = {
     "checking": {"errors", "execution", "model", "numbers", "reporting", "serialization"},
     "testing": {"checking", "errors", "model", "reporting"},
     "beam": {"errors", "model"},
-    "spark.door": set(),
+    "spark.door": {"errors"},
     "spark": {"errors", "execution", "model", "numbers", "quarantine", "reporting", "serialization", "spark.door"},
     "spark.grouping": {"errors", "extras", "grouping", "numbers", "spark"},
     "spark.staged": {

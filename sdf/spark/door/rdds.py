@@ -13,7 +13,7 @@ from pyspark import RDD, Accumulator, accumulators
 try:
     from pyspark.core.rdd import PipelinedRDD
 except ImportError:  # before 4.0
-    from pyspark.rdd import PipelinedRDD  # type: ignore[no-redef]
+    from pyspark.rdd import PipelinedRDD  # type: ignore[import-not-found, no-redef]
 
 __all__ = ["Hooked", "PipelinedRDD", "compute", "forget", "use_serializer"]
 
