@@ -21,7 +21,7 @@ from sdf.sinks.arrow import arrow, types
 from sdf.sinks.columns import NOT_NULL, Misfit, columns_of, first, is_bool, kinds_of, lists_of, spread
 from sdf.sinks.nested import listed, mapped, structs
 
-__all__ = ["as_array", "as_batch"]
+__all__ = ["as_array", "as_batch", "batch_of"]
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
@@ -32,7 +32,15 @@ def as_batch(records: Sequence[Any], schema: Any) -> Any:
     Raises:
         Misfit: if one does not fit.
     """
-    columns = columns_of(records, schema.names)
+    return batch_of(columns_of(records, schema.names), schema)
+
+
+def batch_of(columns: Sequence[Sequence[Any]], schema: Any) -> Any:
+    """Return columns of values as a record batch of a schema.
+
+    Raises:
+        Misfit: if a value does not fit.
+    """
     arrays = [as_array(column, field, field.name) for column, field in zip(columns, schema, strict=True)]
     return arrow.RecordBatch.from_arrays(arrays, schema=schema)
 
