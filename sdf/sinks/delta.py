@@ -55,6 +55,8 @@ def _delta_schema(schema: Any) -> Any:
         twin = twins.setdefault(field.name.lower(), field.name)
         if twin != field.name:
             raise Misfit(field.name, field.type, f"is the field {twin!r} in another case, which Delta ignores")
+        if "\0" in str(field):
+            raise Misfit(field.name, field.type, "has a NUL in a name, where Delta's library ends the name")
         if types.is_timestamp(field.type):  # values with a fraction of the unit do not fit
             field = field.with_type(arrow.timestamp("us", None if field.type.tz is None else "UTC"))
         try:

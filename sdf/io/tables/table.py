@@ -175,10 +175,11 @@ class ReadTable(Connector):
         query = self._query_of(element)
         with self._reading(query) as (connection, table):
             if table.nullable and connection.execute(table.without_key()).first():
+                name = connection.dialect.identifier_preparer.quote(self.key).replace(":", "\\:")
                 raise SourceError(
                     f"{type(self).__name__}: {query} in {self.shown_url} has rows without a key ({self.key} is NULL), "
                     f"which belong to no range. Choose another key, or leave them out: "
-                    f"TableQuery(where='{self.key} IS NOT NULL')."
+                    f"TableQuery(where={f'{name} IS NOT NULL'!r})."
                 )
             low, high = (connection.scalar(end) for end in table.ends())
             return table.keys.whole(*_within(self._range, low, high))

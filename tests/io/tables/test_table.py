@@ -1,5 +1,6 @@
 """ReadTable: rows of SQLite and of a real PostgreSQL, against plain SQL, split at every key."""
 
+import ast
 import datetime as dt
 import re
 import sqlite3
@@ -360,6 +361,17 @@ def test_rows_without_a_key(url):
     with pytest.raises(SourceError, match=re.escape(message + "TableQuery(where='k IS NOT NULL').")):
         run_direct(["holes"], ReadTable(url, key="k"))
     assert len(run_direct([TableQuery("holes", where="k IS NOT NULL")], ReadTable(url, key="k"))) == 2
+
+
+@pytest.mark.parametrize("key", ["order", "a b", 'a"b', "a:b", "a'b", "a.b"])
+def test_the_condition_that_an_error_advises_holds_for_any_name(sqlite_url, key):
+    """It is quoted where the name needs it."""
+    quoted = '"' + key.replace('"', '""') + '"'
+    url = sqlite_url(f"CREATE TABLE t ({quoted} INTEGER); INSERT INTO t VALUES (NULL), (1)")
+    with pytest.raises(SourceError) as caught:
+        run_direct(["t"], ReadTable(url, key=key))
+    where = ast.literal_eval(re.search(r"TableQuery\(where=(.*)\)\.", str(caught.value))[1])
+    assert run_direct([TableQuery("t", where=where)], ReadTable(url, key=key)) == [{key: 1}]
 
 
 def test_missing_table(url):
