@@ -65,8 +65,15 @@ def as_schema(value: Any, who: str = "ParquetFiles", fit: Callable[[Any], Any] |
         if _has_null(field.type):
             raise InvalidValueError(f"{who} schema: {field.name!r} has type {field.type}; null is no type of a column.")
     check_parquet(value, who)
+    value = arrow.schema([stored(field) for field in value], metadata=value.metadata)
     if fit is None:
-        return arrow.schema([stored(field) for field in value], metadata=value.metadata)
+        return value
+    must = required(value)
+    if must:
+        raise InvalidValueError(
+            f"{who} schema: {must[0]!r}, or what it holds, must not be null (nullable=False), and the columns of its "
+            f"tables may be. Leave that out, and let process() see to it."
+        )
     try:
         return fit(nullable(value))
     except Misfit as misfit:

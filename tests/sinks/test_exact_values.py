@@ -12,6 +12,7 @@ np = pytest.importorskip("numpy")
 
 from support.values import DEPTHS, LEAVES, NOON, VALUES, is_same  # noqa: E402, needs pyarrow
 
+from sdf.errors import InvalidValueError  # noqa: E402
 from sdf.sinks.arrays import as_batch  # noqa: E402
 from sdf.sinks.columns import Misfit  # noqa: E402
 from sdf.sinks.schema import as_schema  # noqa: E402
@@ -198,6 +199,18 @@ def test_null_does_not_fit_where_it_is_not_allowed(place, road):
     assert road_to(good) == good
     with pytest.raises(Misfit, match=r"NOT NULL"):
         road_to([*good, bad])
+
+
+@pytest.mark.parametrize("place", NEVER)
+def test_a_table_does_not_take_a_schema_with_not_null(place):
+    """Its columns are nullable, so the schema would not be kept."""
+    require, _ = NEVER[place]
+    field = require(pa.int64())
+    field = field if isinstance(field, pa.Field) else pa.field("c", field)
+    with pytest.raises(InvalidValueError, match=r"DeltaTable schema: 'c', or what it holds, must not be null"):
+        as_schema(pa.schema([field]), "DeltaTable", lambda schema: schema)
+    kind = field.type if place == "flat" else pa.list_(pa.dictionary(pa.int8(), pa.string()))
+    assert as_schema({"c": kind}, "DeltaTable", lambda schema: schema).names == ["c"]
 
 
 def test_a_field_of_a_struct_that_the_schema_lacks_does_not_fit():
