@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -83,7 +83,7 @@ class ParquetFiles(FileSink):
     """
 
     takes_batches = True
-    untold = ("schema",)  # a run that it has stopped goes on with another
+    untold: ClassVar[tuple[str, ...]] = ("schema",)  # a run that it has stopped goes on with another
 
     schema: Any = attrs.field(default=None, kw_only=True, converter=as_schema)
     compression: str = attrs.field(default="zstd", kw_only=True, converter=_as_codec)

@@ -91,7 +91,7 @@ class ArrowRows:
             raise
 
     def _batch(self, records: list[Any]) -> pyarrow.RecordBatch:
-        columns = list(zip(*map(self._row, records), strict=True))
+        columns: list[Sequence[Any]] = list(zip(*map(self._row, records), strict=True))
         return batch_of(self._with_texts_cast(columns, records), self._arrow)
 
     def _with_texts_cast(self, columns: list[Sequence[Any]], records: list[Any]) -> list[Sequence[Any]]:
