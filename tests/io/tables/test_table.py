@@ -11,11 +11,13 @@ from itertools import combinations, pairwise, product
 
 import attrs
 import pytest
+from support.following import Following
 
 from sdf import ByteKeyRange, run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceError
 from sdf.io.tables.keys import KeyRange, first_text
 from sdf.io.tables.table import ReadTable, TableQuery
+from sdf.io.tables.tail import TailTable
 from sdf.serialization.values import Parts
 from sdf.testing import check_dofn
 
@@ -495,8 +497,22 @@ def means(kind, held):
     return times.get(held, [ValueError] * 3)[{"DATE": 0, "TIME": 2}.get(kind, 1)]
 
 
+def by_read(url, table):
+    return run_direct([table], ReadTable(url, key="k", columns=["v"]))
+
+
+def by_tail(url, table):
+    fn = TailTable(url, key="k", columns=["v"])
+    fn.setup()
+    try:
+        return Following(fn, table).read()
+    finally:
+        fn.teardown()
+
+
+@pytest.mark.parametrize("road", [by_read, by_tail])
 @pytest.mark.parametrize("kind", [*AS_HELD, *OTHERS])
-def test_a_value_is_what_sqlite_holds_or_an_error_names_it(tmp_path, kind):
+def test_a_value_is_what_sqlite_holds_or_an_error_names_it(tmp_path, kind, road):
     """Every declared type with every kind of value; SQLite keeps values of other types."""
     wrong = []
     with sqlite3.connect(tmp_path / "a.db") as connection:
@@ -508,7 +524,7 @@ def test_a_value_is_what_sqlite_holds_or_an_error_names_it(tmp_path, kind):
     for number, value in enumerate(held):
         expected = value if kind in AS_HELD else means(kind, value)
         try:
-            (found,) = run_direct([f"t{number}"], ReadTable(f"sqlite:///{tmp_path / 'a.db'}", key="k", columns=["v"]))
+            (found,) = road(f"sqlite:///{tmp_path / 'a.db'}", f"t{number}")
         except ReadError as error:
             named = f"the column 'v' of type {kind[:4]}" in str(error) and repr(value) in str(error)
             if expected is ValueError and named:
