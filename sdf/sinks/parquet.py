@@ -147,10 +147,10 @@ class ParquetFiles(FileSink):
         if theirs is None or self.schema is None or theirs in (self.schema, read_back(self.schema)):
             return
         raise SinkError(
-            f"{type(self).__name__}: the files of this run at {self.path!r} have the schema {show(as_text(theirs))}, "
-            f"which another one does not change (got schema={show(as_text(self.schema))}). Pass that of the files, or "
-            f"none; for another schema begin anew: give up a run that is not done with abort_save(), and write to "
-            f"another path."
+            f"{type(self).__name__} cannot go on at {self.path!r} with another schema than that of the files of this "
+            f"run, which it does not change: they have {show(as_text(theirs))} (got schema="
+            f"{show(as_text(self.schema))}). Pass that of the files, or none. For another schema start over: give up "
+            f"an unfinished run with abort_save(), and write to another path."
         )
 
     def write(self, records: Iterator[Any], place: Place) -> Any:
