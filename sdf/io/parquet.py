@@ -256,9 +256,10 @@ def _is_outside(file: Any, number: int, ranges: Mapping[str, tuple[Any, Any, Any
     group = file.metadata.row_group(number)
     for place in range(group.num_columns):
         name = file.schema.column(place).name
-        if name in ranges and name == file.schema.column(place).path:  # else it is a field of a column
+        at = file.schema_arrow.get_field_index(name)  # -1 if two columns have it
+        if at >= 0 and name in ranges and name == file.schema.column(place).path:  # else it is a field of a column
             kind, low, high = ranges[name]
-            stored = file.schema_arrow.field(name).type
+            stored = file.schema_arrow.field(at).type
             if _keeps_order(stored, kind) and _lies_outside(group.column(place), stored, low, high):
                 return True
     return False

@@ -18,10 +18,10 @@ from typing import Any
 from uuid import UUID
 
 from sdf.sinks.arrow import arrow, types
-from sdf.sinks.casts import NOT_NULL, listed, mapped, structs
-from sdf.sinks.columns import Misfit, columns_of, first, is_bool, kinds_of, lists_of, spread
+from sdf.sinks.columns import NOT_NULL, Misfit, columns_of, first, is_bool, kinds_of, lists_of, spread
+from sdf.sinks.nested import listed, mapped, structs
 
-__all__ = ["as_batch"]
+__all__ = ["as_array", "as_batch", "batch_of"]
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
@@ -32,12 +32,20 @@ def as_batch(records: Sequence[Any], schema: Any) -> Any:
     Raises:
         Misfit: if one does not fit.
     """
-    columns = columns_of(records, schema.names)
-    arrays = [_as_array(column, field, field.name) for column, field in zip(columns, schema, strict=True)]
+    return batch_of(columns_of(records, schema.names), schema)
+
+
+def batch_of(columns: Sequence[Sequence[Any]], schema: Any) -> Any:
+    """Return columns of values as a record batch of a schema.
+
+    Raises:
+        Misfit: if a value does not fit.
+    """
+    arrays = [as_array(column, field, field.name) for column, field in zip(columns, schema, strict=True)]
     return arrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _as_array(values: Sequence[Any], field: Any, path: str) -> Any:
+def as_array(values: Sequence[Any], field: Any, path: str) -> Any:
     """Return values as an array for a field.
 
     Raises:
@@ -179,7 +187,7 @@ def _struct(values: Sequence[Any], wanted: Any, path: str) -> Any:
     rows = [value for value in values if value is not None]
     fields = [wanted.field(number) for number in range(wanted.num_fields)]
     columns = spread(rows, [field.name for field in fields], path) if rows else [[] for _ in fields]
-    arrays = [_as_array(column, one, f"{path}.{one.name}") for column, one in zip(columns, fields, strict=True)]
+    arrays = [as_array(column, one, f"{path}.{one.name}") for column, one in zip(columns, fields, strict=True)]
     return structs(arrays, arrow.array([value is not None for value in values], arrow.bool_()), wanted)
 
 
@@ -190,7 +198,7 @@ def _list(values: Sequence[Any], wanted: Any, path: str) -> Any:
         for value in lists:
             if len(value) != wanted.list_size:
                 raise Misfit(path, value, f"has {len(value)} entries, not the {wanted.list_size} of {wanted}")
-    entries = _as_array(list(chain.from_iterable(lists)), wanted.value_field, f"{path}[]")
+    entries = as_array(list(chain.from_iterable(lists)), wanted.value_field, f"{path}[]")
     return listed(_offsets(values), entries, wanted)
 
 
@@ -212,7 +220,7 @@ def _map(values: Sequence[Any], wanted: Any, path: str) -> Any:
     entries = [entry for one in maps for entry in one.values()]
     return mapped(
         _offsets(values),
-        _as_array(keys, wanted.key_field, f"{path} key"),
-        _as_array(entries, wanted.item_field, f"{path}[]"),
+        as_array(keys, wanted.key_field, f"{path} key"),
+        as_array(entries, wanted.item_field, f"{path}[]"),
         wanted,
     )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from sdf.sinks.arrays import as_array
 from sdf.sinks.arrow import arrow, compute, is_view, types
-from sdf.sinks.columns import Misfit
+from sdf.sinks.columns import NOT_NULL, Misfit
+from sdf.sinks.nested import listed, mapped, structs
 
-__all__ = ["NOT_NULL", "fitted", "listed", "mapped", "stored", "structs"]
-
-NOT_NULL = "stands where the schema has NOT NULL (nullable=False)"
+__all__ = ["fitted", "stored"]
 
 
 def fitted(array: Any, field: Any, path: str) -> Any:
@@ -33,48 +32,8 @@ def fitted(array: Any, field: Any, path: str) -> Any:
         if array.null_count and not field.nullable:
             raise Misfit(path, None, NOT_NULL)
         return _cast(array, field.type, path)
-    except (arrow.ArrowException, OverflowError) as error:
+    except (arrow.ArrowException, ValueError, OverflowError) as error:
         raise Misfit(path, _some(array), f"of type {array.type} does not fit {field.type}: {error}") from error
-
-
-def listed(offsets: Any, entries: Any, wanted: Any) -> Any:
-    """Return an array of lists.
-
-    Args:
-        offsets: an array of where each list begins, null for null, and of where the last one ends.
-        entries: an array of all their entries.
-        wanted: the type, of one of the kinds of lists.
-    """
-    if types.is_large_list(wanted):
-        return arrow.LargeListArray.from_arrays(offsets.cast(arrow.int64()), entries, type=wanted)
-    kind = wanted if types.is_list(wanted) else arrow.list_(wanted.value_field)
-    return arrow.ListArray.from_arrays(offsets.cast(arrow.int32()), entries, type=kind).cast(wanted)
-
-
-def mapped(offsets: Any, keys: Any, items: Any, wanted: Any) -> Any:
-    """Return an array of maps; see `listed`."""
-    offsets = offsets.cast(arrow.int32())
-    array = arrow.MapArray.from_arrays(offsets, keys, items)
-    return array if array.type == wanted else arrow.MapArray.from_arrays(offsets, keys, items, type=wanted)
-
-
-def structs(arrays: Sequence[Any], valid: Any, wanted: Any) -> Any:
-    """Return an array of structs.
-
-    Args:
-        arrays: the arrays of the fields, with an entry for each struct that is not null.
-        valid: an array that says which structs are not null.
-        wanted: the type.
-    """
-    fields = [wanted.field(number) for number in range(wanted.num_fields)]
-    if not valid.true_count:
-        return arrow.nulls(len(valid), wanted)
-    if valid.false_count:
-        numbers = compute.subtract(compute.cumulative_sum(valid.cast(arrow.int64())), 1)
-        nulls = compute.if_else(valid, numbers, arrow.scalar(None, arrow.int64()))
-        some = compute.max_element_wise(numbers, 0)  # under a null any entry is right where null is not allowed
-        arrays = [one.take(nulls if field.nullable else some) for one, field in zip(arrays, fields, strict=True)]
-    return arrow.StructArray.from_arrays(arrays, fields=fields, mask=compute.invert(valid))
 
 
 def stored(field: Any, *, nullable: bool = False) -> Any:
@@ -118,11 +77,6 @@ def _has_required(kind: Any) -> bool:
 
 def _cast(array: Any, wanted: Any, path: str) -> Any:
     old = array.type
-    if isinstance(wanted, arrow.BaseExtensionType):
-        storage = array.storage if old == wanted else array
-        if storage.type != wanted.storage_type:
-            raise Misfit(path, _some(array), f"has type {old}, not {wanted}")
-        return arrow.ExtensionArray.from_storage(wanted, storage)
     if types.is_struct(old) and types.is_struct(wanted):
         return _cast_structs(array, wanted, path)
     if _is_list(old) and _is_list(wanted):
@@ -133,8 +87,10 @@ def _cast(array: Any, wanted: Any, path: str) -> Any:
         maps = _compact(array)
         keys = fitted(maps.keys, wanted.key_field, f"{path} key")
         return mapped(_offsets(maps), keys, fitted(maps.items, wanted.item_field, f"{path}[]"), wanted)
-    if not _is_alike(old, wanted):
+    if types.is_nested(old) or types.is_nested(wanted):
         raise Misfit(path, _some(array), f"has type {old}, not {wanted}")
+    if not _is_alike(old, wanted):
+        return as_array(array.to_pylist(), arrow.field("", wanted), path)
     made = array.cast(wanted)
     if types.is_floating(wanted) and not _is_same(array, made):
         raise Misfit(path, _some(array), f"of type {old} does not fit {wanted} without loss")
@@ -178,9 +134,11 @@ def _is_list(kind: Any) -> bool:
 
 
 def _is_alike(old: Any, new: Any) -> bool:
-    """Return whether a cast, where it succeeds, changes how a value is stored and not what it is."""
+    """Return whether Arrow casts, and, where it does, changes how a value is stored and not what it is."""
     if old == new:
         return True
+    if types.is_float16(old):
+        return False  # Arrow does not compare them
     if types.is_timestamp(old) and types.is_timestamp(new):
         return (old.tz is None) == (new.tz is None)
     alike = (

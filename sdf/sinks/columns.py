@@ -11,7 +11,12 @@ import attrs
 
 from sdf.sinks.arrow import arrow
 
-__all__ = ["Misfit", "columns_of", "first", "is_bool", "is_row", "kinds_of", "lists_of", "names_of", "spread", "twice"]
+__all__ = [
+    "NOT_NULL", "Misfit", "columns_of", "first", "is_bool", "is_row", "kinds_of", "lists_of", "names_of", "spread",
+    "twice",
+]  # fmt: skip
+
+NOT_NULL = "stands where the schema has NOT NULL (nullable=False)"
 
 
 class Misfit(Exception):  # noqa: N818, it never leaves this package

@@ -55,6 +55,8 @@ def _delta_schema(schema: Any) -> Any:
         twin = twins.setdefault(field.name.lower(), field.name)
         if twin != field.name:
             raise Misfit(field.name, field.type, f"is the field {twin!r} in another case, which Delta ignores")
+        if "\0" in str(field):
+            raise Misfit(field.name, field.type, "has a NUL in a name, where Delta's library ends the name")
         if types.is_timestamp(field.type):  # values with a fraction of the unit do not fit
             field = field.with_type(arrow.timestamp("us", None if field.type.tz is None else "UTC"))
         try:
@@ -90,7 +92,8 @@ class DeltaTable(TableSink):
 
     Args:
         path: the directory of the table, as a path or a URL (``s3://``, ``gs://``, ``abfs://``).
-        schema: see `ParquetFiles`. None: that of the table; if there is none, that of the first records.
+        schema: see `ParquetFiles`. The columns are nullable. None: that of the table; if there is none, that of the
+            first records.
         compression, target_bytes, row_group_bytes, on_error: see `ParquetFiles`.
         storage_options: options of delta-rs for the object store. Files are written with the credentials and the
             endpoint of the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``), which delta-rs reads too.

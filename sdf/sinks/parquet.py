@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from io import BytesIO
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
-from sdf.errors import BadRecordError, InvalidValueError, show
+from sdf.errors import BadRecordError, InvalidValueError, SinkError, show
 from sdf.extras import need
 from sdf.sinks.arrays import as_batch
 from sdf.sinks.arrow import arrow, parquet
 from sdf.sinks.columns import Misfit
 from sdf.sinks.files import FileSink, as_count
-from sdf.sinks.schema import SCHEMA, as_schema, as_text, nullable, proposed
+from sdf.sinks.schema import SCHEMA, as_schema, as_text, nullable, proposed, read_back, without_rows, written
 from sdf.sinks.segments import Batches, Segment
-from sdf.sinks.sink import Place, SinkRun
+from sdf.sinks.sink import Place, SinkRun, Token
 from sdf.sinks.stage import Stage
 from sdf.sinks.tables import as_table, runs, schema_of_most, tables_of
 
@@ -84,6 +83,7 @@ class ParquetFiles(FileSink):
     """
 
     takes_batches = True
+    untold: ClassVar[tuple[str, ...]] = ("schema",)  # a run that it has stopped goes on with another
 
     schema: Any = attrs.field(default=None, kw_only=True, converter=as_schema)
     compression: str = attrs.field(default="zstd", kw_only=True, converter=_as_codec)
@@ -105,8 +105,11 @@ class ParquetFiles(FileSink):
     @property
     def advice(self) -> str:
         """What to do about a record that does not fit, for messages."""
-        found = "" if self.schema is not None else "The schema was found from the first records: give schema=. "
-        return f"{found}With on_error='tag' such records go to the output 'bad'."
+        found = "" if self.schema is not None else "The schema was found from the first records. "
+        return (
+            f"{found}Pass a schema= that holds it, and make the same call again: the run goes on, unless it has "
+            f"written files of another schema. With on_error='tag' such records go to the output 'bad'."
+        )
 
     def for_schema(self, schema: Any) -> ParquetFiles:
         return self if self.schema is not None else attrs.evolve(self, schema=nullable(schema))
@@ -121,13 +124,34 @@ class ParquetFiles(FileSink):
     def prepare(self, run: SinkRun) -> None:
         super().prepare(run)
         stage = self.stage(run.token)
-        if self.schema is None and stage.adds:
-            with self._blaming("look at"), suppress(FileExistsError):
-                opened = stage.open_result(".parquet")
-                if opened is not None:
-                    with opened as file:
-                        schema = parquet.read_schema(file)
-                    stage.create(SCHEMA, schema.serialize().to_pybytes())
+        with self._blaming("look at"):
+            theirs = written(stage, self.ending)
+            self._check_written(theirs)
+            if stage.committed() and not stage.adds:
+                return
+            if self.schema is not None:  # in place of that of an earlier driver, which may not have fit the records
+                stage.staging.replace(SCHEMA, self.schema.serialize().to_pybytes())
+            elif theirs is not None:
+                with suppress(FileExistsError):
+                    stage.create(SCHEMA, theirs.serialize().to_pybytes())
+
+    def check_result(self, token: Token) -> None:
+        super().check_result(token)
+        if self.appends:
+            return  # to what others change, too
+        with self._blaming("look at"):
+            self._check_written(written(self.stage(token), self.ending))
+
+    def _check_written(self, theirs: Any) -> None:
+        """Raise SinkError if the files that there are have another schema than the given one."""
+        if theirs is None or self.schema is None or theirs in (self.schema, read_back(self.schema)):
+            return
+        raise SinkError(
+            f"{type(self).__name__} cannot go on at {self.path!r} with another schema than that of the files of this "
+            f"run, which it does not change: they have {show(as_text(theirs))} (got schema="
+            f"{show(as_text(self.schema))}). Pass that of the files, or none. For another schema start over: give up "
+            f"an unfinished run with abort_save(), and write to another path."
+        )
 
     def write(self, records: Iterator[Any], place: Place) -> Any:
         if self.rejects and place.reject is None:
@@ -154,10 +178,8 @@ class ParquetFiles(FileSink):
         """Write a file without rows, so that readers find the schema, if one was given."""
         if self.schema is None:
             return {}
-        buffer = BytesIO()
-        parquet.ParquetWriter(buffer, self.schema, compression=self.compression).close()
         with suppress(FileExistsError):
-            stage.create(_EMPTY, buffer.getvalue())
+            stage.create(_EMPTY, without_rows(self.schema, compression=self.compression))
         return {_EMPTY: len(stage.read(_EMPTY) or b"")}
 
 

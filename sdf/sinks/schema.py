@@ -16,12 +16,15 @@ from typing import Any
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.extras import need
-from sdf.sinks.arrow import arrow, types
+from sdf.sinks.arrow import arrow, parquet, types
 from sdf.sinks.casts import stored
 from sdf.sinks.columns import Misfit, is_bool, is_row, kinds_of, lists_of, names_of, spread
 from sdf.sinks.stage import Stage
 
-__all__ = ["SCHEMA", "as_schema", "as_text", "check_parquet", "found_schema", "nullable", "proposed", "required"]
+__all__ = [
+    "SCHEMA", "as_schema", "as_text", "check_parquet", "found_schema", "nullable", "proposed", "read_back", "required",
+    "without_rows", "written",
+]  # fmt: skip
 
 SCHEMA = "schema"  # the file of staging that has it
 
@@ -62,8 +65,15 @@ def as_schema(value: Any, who: str = "ParquetFiles", fit: Callable[[Any], Any] |
         if _has_null(field.type):
             raise InvalidValueError(f"{who} schema: {field.name!r} has type {field.type}; null is no type of a column.")
     check_parquet(value, who)
+    value = arrow.schema([stored(field) for field in value], metadata=value.metadata)
     if fit is None:
-        return arrow.schema([stored(field) for field in value], metadata=value.metadata)
+        return value
+    must = required(value)
+    if must:
+        raise InvalidValueError(
+            f"{who} schema: {must[0]!r}, or what it holds, must not be null (nullable=False), and the columns of its "
+            f"tables may be. Leave that out, and let process() see to it."
+        )
     try:
         return fit(nullable(value))
     except Misfit as misfit:
@@ -74,10 +84,10 @@ def as_schema(value: Any, who: str = "ParquetFiles", fit: Callable[[Any], Any] |
 
 def check_parquet(schema: Any, who: str = "ParquetFiles") -> None:
     """Raise InvalidValueError if Parquet cannot hold a schema."""
-    parquet = need("pyarrow.parquet", who)
+    need("pyarrow.parquet", who)
     for field in schema:
         try:
-            parquet.ParquetWriter(BytesIO(), arrow.schema([field])).close()
+            without_rows(arrow.schema([field]))
         except arrow.ArrowException as error:
             raise InvalidValueError(
                 f"{who} schema: {field.name!r} has type {field.type}, which Parquet cannot hold: {error}."
@@ -103,6 +113,29 @@ def proposed(stage: Stage) -> Any:
     """Return the schema that was proposed for the files of a run, None if there is none yet."""
     data = stage.read(SCHEMA)
     return None if data is None else arrow.ipc.read_schema(arrow.py_buffer(data))
+
+
+def written(stage: Stage, ending: str) -> Any:
+    """Return the schema of the files, whose names end so, that a run has written so far; None if there are none."""
+    if not stage.committed():
+        return proposed(stage) if any(name.endswith(ending) for name in stage.staging.names("")) else None
+    opened = stage.open_result(ending)
+    if opened is None:
+        return None
+    with opened as file:
+        return parquet.read_schema(file)
+
+
+def without_rows(schema: Any, **options: Any) -> bytes:
+    """Return a file of a schema."""
+    buffer = BytesIO()
+    parquet.ParquetWriter(buffer, schema, **options).close()
+    return buffer.getvalue()
+
+
+def read_back(schema: Any) -> Any:
+    """Return a schema as Parquet gives it back: it has no seconds, for example."""
+    return parquet.read_schema(BytesIO(without_rows(schema)))
 
 
 def _has_null(kind: Any) -> bool:

@@ -106,12 +106,12 @@ def _as_struct(spark: Any, schema: Any) -> StructType:
             f"run_sdf() schema must be a string such as 'id long, name string', or a StructType (got {show(schema)})."
         )
     try:
-        readable: StructType = spark.read.schema(schema).parquet().schema  # of no file: it only looks at the schema
+        _ = spark.read.schema(schema).parquet().schema  # of no file: it only looks at the schema
     except (PySparkException, Py4JJavaError) as error:
         raise InvalidValueError(
             f"run_sdf() schema {schema.simpleString()} is none that Spark reads from Parquet files: {_said(error)}"
         ) from error
-    return readable
+    return schema  # as given: Spark takes NOT NULL from what it reads, and the records must keep it
 
 
 def _arrow(schema: StructType) -> Any:

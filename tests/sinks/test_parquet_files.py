@@ -179,8 +179,8 @@ def test_a_record_batch_may_have_narrower_types(out):
     ("columns", "error"),
     [
         ({"x": [1], "z": [2]}, "in field 'z' .* is not one of the columns x, y"),
-        ({"x": ["1"]}, "in field 'x' .* has type string, not int64"),
-        ({"y": [1]}, "in field 'y' .* has type int64, not string"),
+        ({"x": ["1"]}, "in field 'x' '1' is no value of type int64"),
+        ({"y": [1]}, "in field 'y' 1 is no value of type string"),
         ({"x": pa.array([2**63], pa.uint64())}, "of type uint64 does not fit int64"),
     ],
 )
@@ -531,8 +531,54 @@ def test_a_sink_goes_to_the_workers(tmp_path):
     """It is a value."""
     sink = ParquetFiles(tmp_path / "out", schema=dict(XY))
     assert cloudpickle.loads(cloudpickle.dumps(sink)) == sink
-    assert sink.identity()["schema"] == ["x: int64", "y: string"]
-    assert ParquetFiles("/out").identity()["schema"] is None
+    assert "schema" not in sink.identity()  # a run that a schema has stopped goes on with another
+
+
+@pytest.mark.parametrize("first", [None, {"x": pa.int64()}, {"x": pa.timestamp("s")}], ids=["found", "given", "coarse"])
+def test_a_run_that_a_schema_has_stopped_goes_on_with_one_that_fits(tmp_path, first):
+    """If nothing was written; all workers write with the new one."""
+    sink = ParquetFiles(tmp_path / "out", schema=first)
+    prepare(sink)
+    with pytest.raises(BadRecordError):
+        sink.write(iter([{"x": 1}, {"x": "a"}, {"x": "b", "z": 2}]), place("lost"))
+    second = attrs.evolve(sink, schema={"x": pa.string(), "z": pa.int64()})
+    prepare(second, resumed=True)
+    third = attrs.evolve(sink, schema=None)  # another driver, which need not say it again
+    message = third.write(iter([{"x": "a"}, {"x": "b", "z": 2}]), place("next"))
+    second.commit([message], TOKEN)
+    assert table(sink).schema.names == ["x", "z"]
+
+
+KINDS = [{"x": pa.timestamp("s")}, {"x": pa.timestamp("ms")}, {"x": pa.timestamp("s"), "y": pa.string()}, None]
+
+
+@pytest.mark.parametrize("when", ["resumed", "committed", "done", "retried"])
+@pytest.mark.parametrize("kind", KINDS, ids=["same", "other", "more", "none"])
+def test_files_that_are_written_keep_their_schema(tmp_path, when, kind):
+    """Another one is refused as long as they are there, and says which they have; none is that of theirs."""
+    sink = ParquetFiles(tmp_path / "out", schema=KINDS[0])
+    prepare(sink)
+    message = sink.write(iter([{"x": NOW.replace(microsecond=0)}]), place())
+    if when != "resumed":
+        sink.commit([message], TOKEN)
+    if when in ("done", "retried"):
+        sink.clean(TOKEN)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")}
+    again = attrs.evolve(sink, schema=kind)
+    fits = kind in (KINDS[0], None) or (kind == KINDS[1] and when != "resumed")  # Parquet has no seconds
+
+    def go_on():
+        if when == "done":
+            again.check_result(TOKEN)
+        else:
+            prepare(again, token=Token("run", 1) if when == "retried" else TOKEN, resumed=True)
+
+    if fits:
+        go_on()
+    else:
+        with pytest.raises(SinkError, match=r"another schema than that of the files .* they have \[.* .got schema=\["):
+            go_on()
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")} == before
 
 
 def test_a_full_disk_is_told(tmp_path, monkeypatch):

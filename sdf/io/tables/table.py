@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from sdf import ByteKeyRange, ByteKeyRangeTracker, OffsetRangeTracker, Restricti
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceError, show
 from sdf.extras import need
 from sdf.io.connector import Connector
+from sdf.io.tables.held import as_held, converter_of
 from sdf.io.tables.keys import ByteKeys, IntegerKeys, KeyRange, keys_of, sa
 from sdf.numbers import as_integer, is_integer
 
@@ -77,6 +78,9 @@ class ReadTable(Connector):
     reads them, else a part that runs again may yield other rows.
 
     Each worker holds a connection, and one transaction for as long as a part is read.
+
+    SQLite keeps values of any type in a column. Numbers of NUMERIC columns become a Decimal of the same value. What is
+    no value of a BOOLEAN, DATE, DATETIME, TIME or JSON column is an error. Other columns give what they hold.
 
     Args:
         url: URL of the database, as SQLAlchemy takes it, such as ``"postgresql+psycopg://user@host/name"``.
@@ -171,10 +175,11 @@ class ReadTable(Connector):
         query = self._query_of(element)
         with self._reading(query) as (connection, table):
             if table.nullable and connection.execute(table.without_key()).first():
+                name = connection.dialect.identifier_preparer.quote(self.key).replace(":", "\\:")
                 raise SourceError(
                     f"{type(self).__name__}: {query} in {self.shown_url} has rows without a key ({self.key} is NULL), "
                     f"which belong to no range. Choose another key, or leave them out: "
-                    f"TableQuery(where='{self.key} IS NOT NULL')."
+                    f"TableQuery(where={f'{name} IS NOT NULL'!r})."
                 )
             low, high = (connection.scalar(end) for end in table.ends())
             return table.keys.whole(*_within(self._range, low, high))
@@ -211,6 +216,8 @@ class ReadTable(Connector):
         try:
             for *values, key in rows:
                 record = dict(zip(table.names, values, strict=True))
+                for name, convert in table.converters.items():
+                    record[name] = convert(record[name])
                 yield key, ((query.table, key), record) if self.with_position else record
         except (ValueError, TypeError, ArithmeticError) as error:  # raised for a value that does not convert
             raise ReadError(
@@ -242,12 +249,14 @@ class _Table:
         keys: the handling of its keys.
         nullable: whether rows may have no key.
         rows: the SQL query for all rows, each with its key as the last column.
+        converters: by the name of a column, what makes a value of its type of what SQLite holds.
     """
 
     names: tuple[str, ...]
     keys: IntegerKeys | ByteKeys
     nullable: bool
     rows: Any
+    converters: Mapping[str, Callable[[Any], Any]]
 
     def in_order(self, condition: Any) -> Any:
         return self.rows.where(condition).order_by(self.keys.order)
@@ -290,12 +299,18 @@ def _look_up(who: str, connection: Any, query: TableQuery, key: str, url: str) -
     for name in (key, *names):
         if name not in columns:
             raise SourceError(f"{who}: {where} has no column {name!r}; it has {show(list(columns))}.")
-    table = sa.table(query.table, *(sa.column(name, columns[name]["type"]) for name in columns), schema=query.schema)
-    keys = keys_of(connection, table.c[key], columns[key]["type"], f"{who}: key {key!r} of {where}")
-    rows = sa.select(*(table.c[name] for name in names), keys.order.label(None))
+    kinds = {name: columns[name]["type"] for name in columns}
+    table = sa.table(query.table, *(sa.column(name, kinds[name]) for name in columns), schema=query.schema)
+    keys = keys_of(connection, table.c[key], kinds[key], f"{who}: key {key!r} of {where}")
+    selected, converters = [table.c[name] for name in names], {}
+    if connection.dialect.name == "sqlite":
+        selected = [as_held(table.c[name], kinds[name]) for name in names]
+        found = {name: converter_of(name, kinds[name]) for name in names}
+        converters = {name: convert for name, convert in found.items() if convert is not None}
+    rows = sa.select(*selected, keys.order.label(None))
     if query.where is not None:
         rows = rows.where(sa.text(f"({query.where}\n)"))
-    return _Table(names, keys, columns[key]["nullable"], rows)
+    return _Table(names, keys, columns[key]["nullable"], rows, converters)
 
 
 def _missing_driver(who: str, url: Any, error: ModuleNotFoundError) -> MissingExtraError:

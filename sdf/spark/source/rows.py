@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
-from itertools import count
 from typing import Any
 
 import attrs
 import pyarrow  # type: ignore[import-untyped]
-from pyspark.sql import Row
-from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DoubleType, FloatType, StringType, StructType, _make_type_verifier
+from pyspark.sql.types import ArrayType, StructType
 
-from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, show
+from sdf.errors import InvalidTypeError, OutputError, show
 from sdf.model.dofn import TaggedOutput
-from sdf.sinks.columns import names_of
+from sdf.sinks.arrays import as_array, batch_of
+from sdf.sinks.casts import fitted, stored
+from sdf.sinks.columns import Misfit, names_of, twice
 from sdf.spark.source.texts import Texts
 
 __all__ = ["ArrowRows"]
@@ -28,10 +27,11 @@ _ROWS_TOGETHER = 10_000  # that smaller batches are joined to, as in Spark's own
 class ArrowRows:
     """Makes Arrow batches of records.
 
-    A dict, a pyspark Row, an attrs class or a dataclass is taken by name, a tuple or a list by position; if the schema
-    has one column, a record may be its value. Taken by name, a record may have fields that the schema lacks, which are
-    dropped; columns that the record lacks are null. A `pyarrow.RecordBatch` must have all columns; they are cast if
-    that loses nothing. A text in a column of numbers, truth values, dates or times is cast to its type.
+    A dict, a pyspark Row, a named tuple, an attrs class or a dataclass is taken by name, another tuple or a list by
+    position; if the schema has one column, a record may be its value. Taken by name, a record may have fields that the
+    schema lacks, which are dropped; columns that the record lacks are null. A `pyarrow.RecordBatch` must have all
+    columns. A text in a column of numbers, truth values, dates or times is cast to its type. Apart from that, a column
+    takes what the columns of a sink take: what it cannot hold without loss does not fit.
 
     Args:
         schema: schema of the DataFrame.
@@ -43,10 +43,6 @@ class ArrowRows:
         self._schema = schema
         self._arrow = to_arrow_schema(schema, timezone="UTC")
         self._columns = schema.fieldNames()
-        self._strings = [place for place, field in enumerate(schema.fields) if isinstance(field.dataType, StringType)]
-        floats = (DoubleType, FloatType)
-        self._floats = {place for place, field in enumerate(schema.fields) if isinstance(field.dataType, floats)}
-        self._verify = _make_type_verifier(schema)  # as createDataFrame() does; the conversion alone would round
         self._lists_are_values = len(schema.fields) == 1 and isinstance(schema.fields[0].dataType, ArrayType)
         self._name = name
         self._texts = texts
@@ -85,47 +81,34 @@ class ArrowRows:
         if not records:
             return
         try:
-            table = self._table(records)
-        except Exception:
+            yield self._batch(records)
+        except Misfit:
             for record in records:
                 try:
-                    self._table([record])
-                except (OutputError, InvalidTypeError, InvalidValueError):
-                    raise
-                except Exception as error:  # pyarrow's, or an assert of Spark's converters
-                    raise self._misfit(record, f"{type(error).__name__}: {error}".rstrip(": ")) from error
+                    self._batch([record])
+                except Misfit as misfit:
+                    raise self._misfit(record, _said(misfit)) from misfit
             raise
-        yield from table.to_batches()
 
-    def _table(self, records: list[Any]) -> pyarrow.Table:
-        rows = [self._row(record) for record in records]
-        if self._from_text:
-            rows = self._with_texts_cast(rows, records)
-        if self._floats:
-            rows = [tuple(map(self._as_float, count(), row)) for row in rows]
-        for row in rows:
-            self._verify(row)
-        for place in self._strings:  # Spark would turn any value into a string
-            for row, record in zip(rows, records, strict=True):
-                if row[place] is not None and not isinstance(row[place], str):
-                    raise self._misfit(record, f"column {self._columns[place]!r} is to be a string")
-        return LocalDataToArrowConversion.convert(rows, self._schema, False)
+    def _batch(self, records: list[Any]) -> pyarrow.RecordBatch:
+        columns: list[Sequence[Any]] = list(zip(*map(self._row, records), strict=True))
+        return batch_of(self._with_texts_cast(columns, records), self._arrow)
 
-    def _with_texts_cast(self, rows: list[tuple[Any, ...]], records: list[Any]) -> list[tuple[Any, ...]]:
-        """Return rows with the values of texts in columns of other types, and null for the text that stands for it."""
-        columns = list(zip(*rows, strict=True))
+    def _with_texts_cast(self, columns: list[Sequence[Any]], records: list[Any]) -> list[Sequence[Any]]:
+        """Return columns with the values of texts in those of other types, and null for the text that stands for it."""
         for place in self._from_text:
             found = [row for row, value in enumerate(columns[place]) if type(value) is str]
             if found:
-                texts = pyarrow.array([columns[place][row] for row in found], pyarrow.string())
+                field = pyarrow.field(self._columns[place], pyarrow.string())
+                texts = as_array([columns[place][row] for row in found], field, field.name)
                 values, bad = self._texts.cast(texts, self._arrow[place].type)
                 if bad:
                     raise self._misfit(records[found[bad[0]]], self._no_value(place, texts[bad[0]].as_py()))
                 column = list(columns[place])
                 for row, value in zip(found, values.to_pylist(), strict=True):
                     column[row] = value
-                columns[place] = tuple(column)
-        return list(zip(*columns, strict=True))
+                columns[place] = column
+        return columns
 
     def _no_value(self, place: int, text: str) -> str:
         return (
@@ -133,10 +116,6 @@ class ArrowRows:
             f"stands for null, name it in the option nullValue of the read; its option mode='PERMISSIVE' makes null of "
             f"all that is no value of its column"
         )
-
-    def _as_float(self, place: int, value: Any) -> Any:
-        """Return an integer in a float column as a float: Spark does not take integers there."""
-        return float(value) if place in self._floats and type(value) is int else value
 
     def _row(self, record: Any) -> tuple[Any, ...]:
         """Return the values of a record, in the order of the columns."""
@@ -147,9 +126,11 @@ class ArrowRows:
             )
         if isinstance(record, Mapping):
             return self._by_name(record, record.keys(), record.get)
-        if isinstance(record, Row) and hasattr(record, "__fields__"):
-            values = record.asDict()
-            return self._by_name(record, values, values.get)
+        if isinstance(record, tuple) and (hasattr(record, "_fields") or hasattr(record, "__fields__")):
+            names = names_of(record)
+            if len(set(names)) < len(names):
+                raise self._misfit(record, f"it has two fields of the name {twice(names)!r}")
+            return self._by_name(record, names, dict(zip(names, record, strict=True)).get)
         if isinstance(record, tuple) or (isinstance(record, list) and not self._lists_are_values):
             if len(record) != len(self._columns):
                 raise self._misfit(record, f"it has {len(record)} values")
@@ -166,22 +147,24 @@ class ArrowRows:
         return tuple(map(get, self._columns))
 
     def _cast(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-        """Return the columns of a batch that the schema names, cast to its types if they differ."""
-        lacking = [name for name in self._columns if name not in batch.schema.names]
-        if lacking:
-            raise self._misfit(batch, f"it has no column {lacking[0]!r}; it has {show(batch.schema.names)}")
-        chosen = batch.select(self._columns)
-        for place in self._from_text:
-            field = chosen.schema.field(place)
-            if pyarrow.types.is_string(field.type):
-                values, bad = self._texts.cast(chosen.column(place), self._arrow[place].type)
+        """Return the columns of a batch that the schema names, in its types."""
+        columns = []
+        for place, field in enumerate(self._arrow):
+            if batch.schema.names.count(field.name) != 1:
+                has = "two columns" if field.name in batch.schema.names else "no column"
+                raise self._misfit(batch, f"it has {has} {field.name!r}; it has {show(batch.schema.names)}")
+            column = batch.column(field.name)
+            given = stored(batch.schema.field(field.name)).type
+            if place in self._from_text and given in (pyarrow.string(), pyarrow.large_string()):
+                texts = column.cast(pyarrow.string())
+                column, bad = self._texts.cast(texts, field.type)
                 if bad:
-                    raise self._misfit(batch, self._no_value(place, chosen.column(place)[bad[0]].as_py()))
-                chosen = chosen.set_column(place, field.name, values)
-        try:
-            return chosen if chosen.schema.equals(self._arrow) else chosen.cast(self._arrow)
-        except (pyarrow.ArrowException, ValueError) as error:
-            raise self._misfit(batch, f"{type(error).__name__}: {error}") from error
+                    raise self._misfit(batch, self._no_value(place, texts[bad[0]].as_py()))
+            try:
+                columns.append(fitted(column, field, field.name))
+            except Misfit as misfit:
+                raise self._misfit(batch, _said(misfit)) from misfit
+        return pyarrow.RecordBatch.from_arrays(columns, schema=self._arrow)
 
     def _misfit(self, record: Any, why: str) -> InvalidTypeError:
         what = f"record {show(record)}"
@@ -192,6 +175,10 @@ class ArrowRows:
             f"{self._schema.simpleString()}: {why}. Give data_source() the schema that the records have, or yield "
             f"records that fit it."
         )
+
+
+def _said(misfit: Misfit) -> str:
+    return f"in field {misfit.path!r} {show(misfit.value)} {misfit.flaw}"
 
 
 def _together(batches: list[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:

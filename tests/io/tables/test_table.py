@@ -1,22 +1,28 @@
 """ReadTable: rows of SQLite and of a real PostgreSQL, against plain SQL, split at every key."""
 
+import ast
+import datetime as dt
 import re
 import sqlite3
 import sys
 from collections import Counter
+from decimal import Decimal
 from itertools import combinations, pairwise, product
 
 import attrs
 import pytest
+from support.following import Following
 
 from sdf import ByteKeyRange, run_direct
 from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceError
 from sdf.io.tables.keys import KeyRange, first_text
 from sdf.io.tables.table import ReadTable, TableQuery
+from sdf.io.tables.tail import TailTable
 from sdf.serialization.values import Parts
 from sdf.testing import check_dofn
 
 sa = pytest.importorskip("sqlalchemy")
+from sqlalchemy.dialects import sqlite  # noqa: E402, it may be missing
 
 INTEGERS = (-13, -7, -1, 0, 1, 2, 3, 9, 9, 9, 10, 24)  # negative, with gaps, one three times
 TEXTS = (
@@ -359,6 +365,17 @@ def test_rows_without_a_key(url):
     assert len(run_direct([TableQuery("holes", where="k IS NOT NULL")], ReadTable(url, key="k"))) == 2
 
 
+@pytest.mark.parametrize("key", ["order", "a b", 'a"b', "a:b", "a'b", "a.b"])
+def test_the_condition_that_an_error_advises_holds_for_any_name(sqlite_url, key):
+    """It is quoted where the name needs it."""
+    quoted = '"' + key.replace('"', '""') + '"'
+    url = sqlite_url(f"CREATE TABLE t ({quoted} INTEGER); INSERT INTO t VALUES (NULL), (1)")
+    with pytest.raises(SourceError) as caught:
+        run_direct(["t"], ReadTable(url, key=key))
+    where = ast.literal_eval(re.search(r"TableQuery\(where=(.*)\)\.", str(caught.value))[1])
+    assert run_direct([TableQuery("t", where=where)], ReadTable(url, key=key)) == [{key: 1}]
+
+
 def test_missing_table(url):
     """It says which and where, without the password."""
     with pytest.raises(SourceError, match="ReadTable: there is no table nothing in ") as caught:
@@ -435,11 +452,92 @@ def test_key_of_another_type_in_some_row(sqlite_url, kind, value, expected):
 
 @pytest.mark.parametrize(("kind", "value"), [("DATE", "'x'"), ("DATE", "5"), ("JSON", "'{'")])
 def test_value_of_another_type_in_some_row(sqlite_url, kind, value):
-    """It says in which table; the other columns can be read."""
+    """It says in which table, column and which value; the other columns can be read."""
     url = sqlite_url(f"CREATE TABLE t (k INTEGER, v {kind}); INSERT INTO t VALUES (1, NULL), (2, {value})")
-    with pytest.raises(ReadError, match=r"ReadTable: table t in .* has a value that is not of its column's type: "):
+    with pytest.raises(ReadError, match=rf"ReadTable: table t in .* the column 'v' of type .* has {value}: "):
         run_direct(["t"], ReadTable(url, key="k"))
     assert run_direct(["t"], ReadTable(url, key="k", columns=["k"])) == [{"k": 1}, {"k": 2}]
+
+
+AS_HELD = [
+    *("INTEGER", "BIGINT", "REAL", "FLOAT", "DOUBLE", "TEXT", "VARCHAR(5)", "CHAR(3)", "BLOB", ""),
+    *("NUMERIC", "DECIMAL(10,2)", "NUMERIC(20,15)", "STRING", "UUID", "ANY"),
+]
+OTHERS = ["BOOLEAN", "DATE", "DATETIME", "TIMESTAMP", "TIME", "JSON"]
+OTHERS += ["JSONB"] if hasattr(sqlite, "JSONB") else []  # of SQLAlchemy 2.1
+STORED = [
+    *("0", "1", "2", "-1", "9223372036854775807", "1.5", "0.1", "1e300", "9e999", "123456789.123456789", "1e19"),
+    *("'x'", "''", "'1'", "'true'", "'false'", "'1.50'", "'2024-01-02'", "'20240102'", "'2024-01-02 03:04:05'"),
+    *("'2024-01-02 03:04:05.1234567'", "'2024-01-02 03:04:05.1234560'", "'2024-01-02T03:04:05Z'", "'03:04:05'"),
+    *("'03:04:05,1234567'", "x'00'", "x'7b7d'", "'{\"a\": [1, null]}'", "'{'", "NULL"),
+]  # fmt: skip
+
+
+def means(kind, held):
+    """Return what a value of SQLite is in a column of a type, ValueError for none."""
+    if held is None:
+        return None
+    if kind == "BOOLEAN":
+        return {0: False, 1: True}.get(held, ValueError)
+    if kind.startswith("JSON"):
+        if isinstance(held, (int, float)):
+            return held
+        return {"true": True, "false": False, "{": ValueError, "x": ValueError, "": ValueError, b"{}": {}}.get(
+            held, {"a": [1, None]} if str(held).startswith('{"') else ValueError
+        )
+    date, time = dt.date(2024, 1, 2), dt.time(3, 4, 5)
+    moment = dt.datetime.combine(date, time)
+    times = {
+        "2024-01-02": (date, dt.datetime(2024, 1, 2), ValueError),
+        "2024-01-02 03:04:05": (ValueError, moment, ValueError),
+        "2024-01-02 03:04:05.1234560": (ValueError, moment.replace(microsecond=123456), ValueError),
+        "2024-01-02T03:04:05Z": (ValueError, moment.replace(tzinfo=dt.timezone.utc), ValueError),
+        "03:04:05": (ValueError, ValueError, time),
+    }
+    return times.get(held, [ValueError] * 3)[{"DATE": 0, "TIME": 2}.get(kind, 1)]
+
+
+def by_read(url, table):
+    return run_direct([table], ReadTable(url, key="k", columns=["v"]))
+
+
+def by_tail(url, table):
+    fn = TailTable(url, key="k", columns=["v"])
+    fn.setup()
+    try:
+        return Following(fn, table).read()
+    finally:
+        fn.teardown()
+
+
+@pytest.mark.parametrize("road", [by_read, by_tail])
+@pytest.mark.parametrize("kind", [*AS_HELD, *OTHERS])
+def test_a_value_is_what_sqlite_holds_or_an_error_names_it(tmp_path, kind, road):
+    """Every declared type with every kind of value; SQLite keeps values of other types."""
+    wrong = []
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        for number, value in enumerate(STORED):
+            connection.execute(f"CREATE TABLE t{number} (k INTEGER, v {kind})")
+            connection.execute(f"INSERT INTO t{number} VALUES (1, {value})")
+        held = [connection.execute(f"SELECT v FROM t{number}").fetchone()[0] for number in range(len(STORED))]
+    connection.close()
+    for number, value in enumerate(held):
+        expected = value if kind in AS_HELD else means(kind, value)
+        try:
+            (found,) = road(f"sqlite:///{tmp_path / 'a.db'}", f"t{number}")
+        except ReadError as error:
+            named = f"the column 'v' of type {kind[:4]}" in str(error) and repr(value) in str(error)
+            if expected is ValueError and named:
+                continue
+            found = {"v": error}
+        except SourceError as error:  # the words of SQLite, for bytes that are no JSONB
+            if kind == "JSONB" and expected is ValueError:
+                continue
+            found = {"v": error}
+        same = found["v"] == (Decimal(repr(value)) if isinstance(found["v"], Decimal) else expected)
+        if not same or isinstance(found["v"], bool) is not isinstance(expected, bool):
+            wrong.append((value, found["v"], expected))
+    assert wrong == []
 
 
 def test_a_key_between_two_integers_is_refused_wherever_the_keys_are_cut(sqlite_url):

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from pyspark.sql.types import IntegerType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
 
 from sdf import DoFn, OffsetRange, RateLimit, StagedRunner, TaggedOutput, run_sdf, save_sdf
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, ProcessError, UnpicklableError
@@ -113,6 +113,24 @@ def test_columns_that_differ_in_case_are_two_where_spark_says_so(classic, tmp_pa
 
     result = run_sdf(spark.range(1), TwoFn(), schema="a int, A int", staging=tmp_path)
     assert [tuple(row) for row in result.collect()] == [(1, 2)]
+
+
+class GivesFn(OneFn):
+    def __init__(self, record):
+        self.record = record
+
+    def process(self, element, tracker):
+        for _ in tracker.claims():
+            yield self.record
+
+
+def test_a_column_that_is_not_null_takes_no_none(spark, tmp_path):
+    """However deep; the DataFrame that reads what is staged cannot say it, as Spark reads every column as nullable."""
+    deep = StructType().add("a", StructType().add("deep", ArrayType(IntegerType(), containsNull=False)))
+    for schema, record, path in (("a int not null", (None,), "a"), (deep, {"a": {"deep": [1, None]}}, "a.deep[]")):
+        message = rf"in field '{re.escape(path)}' None stands where the schema has NOT NULL"
+        with pytest.raises(BadRecordError, match=message):
+            run_sdf(spark.range(1), GivesFn(record), schema=schema, staging=tmp_path)
 
 
 @pytest.mark.parametrize("staging", ["dbfs:/tmp", "file:/tmp"])
