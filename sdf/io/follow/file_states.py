@@ -23,9 +23,9 @@ from sdf import UNBOUNDED
 from sdf.errors import ReadError, SourceError
 from sdf.io.compressed.compression import named_kind
 from sdf.io.files.file_systems import file_system, is_local
-from sdf.io.files.pinned import FileInfo, look_up
+from sdf.io.files.pinned import FileInfo, as_file_info, look_up
 from sdf.io.follow.compressed_text import CompressedText
-from sdf.io.follow.copies import find_copy, is_same, listed
+from sdf.io.follow.copies import find_copy, is_same, listed, rotated_after
 from sdf.io.follow.generation import generation
 from sdf.io.follow.tail_parts import Tail
 
@@ -124,7 +124,7 @@ class Finder:
 
     def _unpacked(self, text: CompressedText, touched: float, at: Tail) -> FileState:
         """Return the state of a compressed file, which gets no more bytes once it can be read to its end."""
-        rest = _seen(at, moved=at.moved)
+        rest = _seen(at, moved=at.moved, after=self._after(at))
         try:
             return FileState(text, text.size(), rest, ended=True)
         except ReadError:
@@ -162,8 +162,14 @@ class Finder:
         found = next(filter(None, looks), None)
         if found is None:
             return None
+        copy, size, entry = found
+        lost, between = "", self._rotated_after(at, entry) if after and not at.after else ()
+        if self.by_name:
+            after = (*between, *after)
+        elif between:  # a watch may give it, or leave it out
+            lost = "was copied and cut short more than once"
         rest = _seen(at, after=after, moved=at.moved)
-        return FileState(*found, rest, ended=bool(after or not self.by_name))
+        return FileState(copy, size, rest, ended=bool(after or not self.by_name), lost=lost)
 
     def _missing(self, at: Tail, after: tuple[FileInfo, ...]) -> FileState:
         """Return the state of a file that was found neither under its name nor near it."""
@@ -184,10 +190,32 @@ class Finder:
 
     def _after(self, at: Tail) -> tuple[FileInfo, ...]:
         """Return the files that have taken the name of a file, in order, as far as a look found them."""
-        now = self._now(at.file.path) if self.by_name else None
-        if now is None or now.version == (at.after or (at.file,))[-1].version:
+        last = (at.after or (at.file,))[-1]
+        now = self._now(last.path) if self.by_name else None
+        if now is None or now.version == last.version:
             return at.after
-        return (*at.after, self.located(now))
+        return (*at.after, *self._rotated_after(at), self.located(now))
+
+    def _rotated_after(self, at: Tail, copy: Any = None) -> tuple[FileInfo, ...]:
+        """Return the files that had the name, and lost it, between the last look and this one.
+
+        Args:
+            at: how far the stream is.
+            copy: the entry of the copy of the file that had the name at the last look; None: that file is there.
+        """
+        last = (at.after or (at.file,))[-1]
+        fs, inner = file_system(last.path, self.storage_options, "TailLines")
+        if not is_local(fs, "TailLines"):
+            return ()
+        near = list(listed(fs, inner, at.file.real))
+        there = copy or next((entry for entry in near if str(entry["ino"]) == last.version), None)
+        known = {at.before, at.file.version, *(file.version for file in at.after)}
+        found = [] if there is None else rotated_after(there, near)
+        return tuple(
+            self.located(as_file_info(entry["name"] if named_kind(entry["name"]) else last.path, entry))
+            for entry in found
+            if str(entry["ino"]) not in known
+        )
 
     def _now(self, path: str) -> FileInfo | None:
         try:

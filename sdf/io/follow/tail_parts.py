@@ -38,6 +38,7 @@ class Tail:
             their sizes, up to ``stop``.
         generation: of the present file's inode number; 0 if unknown.
         ends: of a part that was read, the few bytes before ``stop``, by which it is known when it is read again.
+        before: version of the file that was read before the present one; None if there was none.
         until: if other tasks read what comes after it, where they begin: this part then ends there; else None.
         lost: what of this part was not there when it was first read, or may have been lost before; "" for nothing.
     """
@@ -57,6 +58,7 @@ class Tail:
     ends: bytes = b""
     lost: str = ""
     until: int | None = None
+    before: str | None = None
 
     @property
     def is_empty(self) -> bool:
