@@ -8,6 +8,7 @@ from support.following import GrowingFn
 from sdf import DoFn, OffsetRange, stream_sdf
 from sdf.errors import SourceChangedError, StageError
 from sdf.io import ReadLines, WatchFiles
+from sdf.spark import jobs
 
 
 @pytest.fixture
@@ -96,6 +97,18 @@ def test_a_file_that_is_gone_when_its_batch_comes_again_is_named(sc, tmp_path):
     (tmp_path / "logs" / "a.log").unlink()
     with pytest.raises(SourceChangedError, match=r"a\.log has gone; it had 6 bytes"):
         run(lambda batch: batch.rdd.collect())
+
+
+def test_a_context_that_is_stopped_meanwhile_is_said(stream, monkeypatch):
+    """Whatever Spark makes of it in the sink."""
+    monkeypatch.setattr(jobs, "_is_stopped", lambda context: True)
+
+    def down(batch):
+        raise RuntimeError("down")
+
+    with pytest.raises(StageError, match="the SparkContext was stopped while this call worked") as raised:
+        stream(down)
+    assert str(raised.value.__cause__) == "down"
 
 
 @pytest.mark.parametrize(("then", "warns"), [(["b", "a"], False), (["a"], True), (["a", "b", "c"], True)])
