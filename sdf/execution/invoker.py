@@ -127,7 +127,7 @@ class Invoker:
 
         Leave it when the outputs have ended; it raises the same errors as `run`.
         """
-        with self._blame("process"), alone(self.stop_forked):
+        with self._blame("process"), alone(stop=self.stop_forked):
             outputs = self._fn.process(self._element, self._seen, **self._side_inputs)
             outputs = self._as_outputs(outputs)
             if self._on_claim is not None and isinstance(outputs, Iterator):

@@ -29,15 +29,17 @@ class alone:  # noqa: N801, reads as a statement
     """Context manager around the user's code: only the process that enters it leaves it.
 
     Args:
+        who: names that code in the message; "" if the caller does.
         stop: called in a forked process, so that it claims nothing more; None: it can claim nothing.
 
     Raises:
         ContractError: in the parent, if a forked process has returned before.
     """
 
-    __slots__ = ("_pid", "_stop", "_told")
+    __slots__ = ("_pid", "_stop", "_told", "_who")
 
-    def __init__(self, stop: Callable[[], None] | None = None) -> None:
+    def __init__(self, who: str = "", *, stop: Callable[[], None] | None = None) -> None:
+        self._who = who
         self._stop = stop
         self._told: Any = None  # a byte that all forked processes share; None if there is none
 
@@ -54,7 +56,7 @@ class alone:  # noqa: N801, reads as a statement
             os._exit(1)
         _inside.remove(self)
         if error is None and self._told is not None and self._told[0]:
-            raise ContractError(_FLAW)
+            raise ContractError(f"{self._who}: {_FLAW}." if self._who else _FLAW)
 
     @staticmethod
     def _before_fork() -> None:

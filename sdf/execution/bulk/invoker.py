@@ -99,7 +99,7 @@ class TableInvoker:
     def outputs(self) -> Iterator[Iterable[Any]]:
         """Return a context manager that gives the outputs; see `Invoker.outputs`. Errors name the element of a row."""
         try:
-            with alone(self._stop_forked):
+            with alone(stop=self._stop_forked):
                 if self._plain:
                     yield self._count.counted(chain.from_iterable(self._run_plain()))
                 else:

@@ -1,12 +1,13 @@
 """What goes wrong around a batch is an error of sdf, with names: late use, a job of the sink, a missing file."""
 
+import os
 from operator import add
 
 import pytest
 from support.following import GrowingFn
 
 from sdf import DoFn, OffsetRange, stream_sdf
-from sdf.errors import SourceChangedError, StageError
+from sdf.errors import ContractError, SourceChangedError, StageError
 from sdf.io import ReadLines, WatchFiles
 from sdf.spark import jobs
 
@@ -97,6 +98,17 @@ def test_a_file_that_is_gone_when_its_batch_comes_again_is_named(sc, tmp_path):
     (tmp_path / "logs" / "a.log").unlink()
     with pytest.raises(SourceChangedError, match=r"a\.log has gone; it had 6 bytes"):
         run(lambda batch: batch.rdd.collect())
+
+
+def test_a_process_that_foreach_batch_forks_and_that_goes_on_is_named(stream):
+    """It would be a second driver."""
+
+    def forks(batch):
+        if child := os.fork():
+            os.waitpid(child, 0)
+
+    with pytest.raises(ContractError, match=r"foreach_batch\(\): a process that it forked came back from it"):
+        stream(forks)
 
 
 def test_a_context_that_is_stopped_meanwhile_is_said(stream, monkeypatch):
