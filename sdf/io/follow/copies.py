@@ -91,7 +91,8 @@ def find_copy(at: Tail, storage_options: Mapping[str, Any], *, compressed: bool)
         return None
     best: tuple[Any, int, Any] | None = None
     for entry in listed(fs, inner, at.file.real):
-        name, is_older = entry["name"], int(entry["mtime"]) < int(at.file.mtime or 0)
+        is_older = not at.ends and int(entry["mtime"]) < int(at.file.mtime or 0)  # what was read is known by its bytes
+        name = entry["name"]
         if is_older or stem(name) != stem(inner):
             continue
         with suppress(FileNotFoundError, PermissionError):  # renamed since it was listed; or nobody's copy for us

@@ -105,6 +105,8 @@ class Finder:
             if kind:
                 return self._unpacked(CompressedText(opened, kind, path, "TailLines"), _touched(opened, there), at)
             if is_same(opened, there.size, at):
+                if there.mtime is not None and file.mtime is not None and there.mtime < file.mtime:
+                    at = attrs.evolve(at, file=attrs.evolve(file, mtime=there.mtime))  # the clock was set back
                 if path == file.path:
                     return FileState(opened, there.size, _seen(at), generation=number)
                 quiet, looks = self._is_quiet(at, _touched(opened, there))

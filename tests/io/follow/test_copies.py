@@ -118,6 +118,22 @@ def test_an_older_file_is_no_copy(path):
     assert stream.all() == []
 
 
+@pytest.mark.parametrize("step", [-(10**9), -3600, 3600, 10**9])
+def test_a_copy_is_found_though_the_clock_was_set_since_the_file_was_found(path, step):
+    """It is older than the file was then, if the clock was set back."""
+    os.utime(path, (1.5e9, 1.5e9))
+    stream = Stream(path.parent, regex=r"app\.log")
+    assert stream.all() == ["1", "2"]
+    append(path, b"3\n")
+    os.utime(path, (1.5e9 + step, 1.5e9 + step))
+    assert stream.all() == ["3"]
+    append(path, b"4\n")
+    compress(path, ".gz")
+    os.utime(path.with_name("app.log.gz"), (1.5e9 + step + 1, 1.5e9 + step + 1))
+    assert stream.all() == ["4"]
+    stream.again()
+
+
 @suffixes
 def test_a_compressed_file_that_nobody_has_followed_is_read_once(path, suffix):
     """As what it is; also under its next name."""
