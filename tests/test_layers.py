@@ -226,6 +226,7 @@ DOORS = {
     "lanes.wire": {"secrets"},
     "limits.rate_limit": {"time"},
     "limits.refusals": {"time"},
+    "model.forks": {"os"},
     "reporting.html": {"os"},
     "reporting.run_report": {"os"},
     "saving.outputs": {"os"},

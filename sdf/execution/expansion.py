@@ -17,6 +17,7 @@ from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, SplitErr
 from sdf.execution.tracker_views import tracker_of
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
 from sdf.model.dofn import DoFn
+from sdf.model.forks import alone
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
 from sdf.model.restrictions import UNBOUNDED, OffsetRange, as_restriction, part_of, tiling_flaw
 from sdf.model.trackers import RestrictionTracker, as_pair
@@ -70,7 +71,7 @@ def expand_one(
         SdfError: any other subclass, naming method and element.
     """
     name, method = type(fn).__name__, "create_tracker"
-    with blame(lambda: f"{name}.get_initial_restriction()", element):
+    with blame(lambda: f"{name}.get_initial_restriction()", element), alone():
         whole = restriction
         if restriction is None:
             whole = as_restriction(fn.get_initial_restriction(element), "it returned")

@@ -24,6 +24,7 @@ from sdf.errors import ClaimError, InvalidTypeError, OutputError, SdfError, Spli
 from sdf.execution.output_count import OutputCount
 from sdf.execution.tracker_views import LockedTracker, sides, tracker_of
 from sdf.model.dofn import DoFn
+from sdf.model.forks import alone
 from sdf.model.restrictions import tiling_flaw
 from sdf.model.trackers import Progress, as_delay, as_pair
 
@@ -126,7 +127,7 @@ class Invoker:
 
         Leave it when the outputs have ended; it raises the same errors as `run`.
         """
-        with self._blame("process"):
+        with self._blame("process"), alone(stop=self.stop_forked):
             outputs = self._fn.process(self._element, self._seen, **self._side_inputs)
             outputs = self._as_outputs(outputs)
             if self._on_claim is not None and isinstance(outputs, Iterator):
@@ -139,6 +140,15 @@ class Invoker:
             self._count.check(self._tracker.last_claimed)
             if not self._nothing_claimed:
                 self._tracker.check_done()
+
+    def stop_forked(self) -> None:
+        """In a forked process: refuse all claims from now on, without a lock that a thread of the parent holds."""
+        self._split_lock = Lock()
+        if isinstance(self._tracker, LockedTracker):
+            self._tracker._lock, self._tracker.refused = Lock(), True
+        else:
+            self._seen._lock = Lock()
+            self._tracker.try_split(0)
 
     @staticmethod
     def _as_outputs(outputs: Any) -> Iterable[Any]:

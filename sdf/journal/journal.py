@@ -115,6 +115,12 @@ class Journal(FencedFiles):
         return self._storage.root
 
     @property
+    def was_at(self) -> str | None:
+        """The other place where this journal was when its last block was written; None if it is there, or unknown."""
+        before = self.head.data.get("root")
+        return None if before == str(self.root) else before
+
+    @property
     def driver(self) -> str:
         """The name of the driver that has this journal open; each has another."""
         return self._storage.writer[:16]
@@ -259,7 +265,8 @@ class Journal(FencedFiles):
         return self.head
 
     def _append(self, seq: int, data: Mapping[str, Any]) -> Block:
-        content = canonical({**data, "writer": self._storage.writer})  # else two drivers may write the same bytes
+        written = {"root": str(self.root), "writer": self._storage.writer}  # else two drivers may write the same bytes
+        content = canonical({**data, **written})
         self._create(block_name(seq), content)
         return Block(seq, sha256(content), json.loads(content))
 

@@ -33,16 +33,22 @@ def retry_after_seconds(answer: Any) -> float | None:
     said = headers.get("Retry-After")
     if said is None:
         return _DEFAULT_SECONDS if status == _TOO_MANY else None
-    return _seconds(str(said))
+    return _seconds(str(said), headers.get("Date"))
 
 
-def _seconds(text: str) -> float:
-    """Return the seconds of a Retry-After header: a number, or a date."""
+def _seconds(text: str, sent: str | None) -> float:
+    """Return the seconds of a Retry-After header: a number, or a date by the server's clock.
+
+    Args:
+        text: the header.
+        sent: the server's time, which its Date header says; None: it is taken to be that of this host.
+    """
     try:
         seconds = float(text)
     except ValueError:
         try:
-            seconds = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
+            now = time.time() if sent is None else email.utils.parsedate_to_datetime(str(sent)).timestamp()
+            seconds = email.utils.parsedate_to_datetime(text).timestamp() - now
         except ValueError:
             return _DEFAULT_SECONDS
     return max(0.0, seconds) if math.isfinite(seconds) else _DEFAULT_SECONDS

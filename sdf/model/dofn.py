@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NoReturn
 from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, blame, show
 from sdf.limits.rate_limit import RateLimit
 from sdf.model.byte_key_tracker import ByteKeyRangeTracker
+from sdf.model.forks import alone
 from sdf.model.offset_trackers import GrowableOffsetRangeTracker, OffsetRangeTracker
 from sdf.model.restrictions import UNBOUNDED, ByteKeyRange, OffsetRange
 from sdf.model.trackers import RestrictionTracker
@@ -260,7 +261,7 @@ def call_hook(fn: DoFn, name: str) -> None:
         OutputError: if it returns something, since none of them can output.
         ProcessError: if it raises.
     """
-    with blame(lambda: f"{type(fn).__name__}.{name}()"):
+    with blame(lambda: f"{type(fn).__name__}.{name}()"), alone():
         given = getattr(fn, name)()
         if given is not None:
             raise OutputError(f"it must return None, it cannot output (got {show(given)})")

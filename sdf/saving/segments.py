@@ -24,6 +24,7 @@ from sdf.errors import BadRecordError, SinkError, show
 from sdf.execution.invoker import Invoker
 from sdf.execution.work_items import WorkItem
 from sdf.model.dofn import DoFn, TaggedOutput
+from sdf.model.forks import alone
 from sdf.sinks.sink import Place, Sink, Token
 
 __all__ = ["Targets", "blame_record", "write_segment"]
@@ -106,7 +107,8 @@ def _write(
         ones = itertools.repeat(True, sys.maxsize)  # counts records down, in C
         records = itertools.compress(main if name == "main" else spools[name].read(), ones)
         try:
-            message = sink.write(records, Place(targets.token, name, uuid.uuid4().hex, reject))
+            with alone(f"{type(sink).__name__}.write()"):
+                message = sink.write(records, Place(targets.token, name, uuid.uuid4().hex, reject))
         except BadRecordError as error:
             error.output = name
             if name == _BAD and rejected:  # its records are not only those that `process` put there

@@ -43,6 +43,14 @@ _CHECKED_BY_WRITERS = (
 )  # fmt: skip
 
 
+_MISREAD = {
+    "a '%' before two hexadecimal digits": r"%[0-9A-Fa-f]{2}",
+    "'#' on an object store": r"://.*#",
+    "'.', '..' or nothing between slashes on an object store": r"://.*/\.{0,2}(/|$)",
+    "a backslash on a disk": r"^/.*\\",
+}
+
+
 def _as_delta_schema(value: Any) -> Any:
     return as_schema(value, "DeltaTable", _delta_schema)
 
@@ -116,11 +124,11 @@ class DeltaTable(TableSink):
     def __attrs_post_init__(self) -> None:
         need("deltalake", "DeltaTable")
         need("pyarrow.parquet", "DeltaTable")
-        if re.search(r"%[0-9A-Fa-f]{2}", self.path):
-            raise InvalidValueError(
-                f"DeltaTable path must not have a '%' before two hexadecimal digits, which delta-rs takes for another "
-                f"character (got {self.path!r})."
-            )
+        for what, sign in _MISREAD.items():
+            if re.search(sign, self.path):
+                raise InvalidValueError(
+                    f"DeltaTable path must not have {what}, which delta-rs takes for another path (got {self.path!r})."
+                )
 
     def stage(self, token: Token) -> Stage:
         return self.stage_in(self.path, f"{self.path}/_sdf", token)

@@ -34,6 +34,7 @@ __all__ = [
     "explaining",
     "lost_task",
     "slot_counter",
+    "unreachable",
     "unwound",
 ]
 
@@ -41,6 +42,7 @@ EXECUTOR_LOST = "ExecutorLostFailure"  # in Spark's message about a job that has
 
 _CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
 _LOST_TASK = re.compile(rf"Task (\d+) in stage .*(?:{EXECUTOR_LOST}|Python worker exited unexpectedly)")
+_UNREACHABLE = re.compile(r"<\w+ of RPC that terminated with:\s+status = StatusCode\.UNAVAILABLE")  # not a user's error
 _END_OF_TRACE = re.compile(r"\n(?: SQLSTATE: 38000|\tat org\.apache\.spark)")
 _CELL_FRAME = re.compile(r'^  File "(.*)", line (\d+), in .*\n(?!    )', re.MULTILINE)  # a worker has no source of it
 
@@ -226,17 +228,41 @@ def _with_source(frame: re.Match[str]) -> str:
 def unwound(error: Exception, elements: Any = None) -> Exception:
     """Return an error of a worker without the driver's frames, which say nothing of it; others unchanged.
 
-    What Spark, or its gateway, says when the context of ``elements`` was stopped meanwhile says nothing of that.
+    What Spark, its gateway or gRPC says when the context or session of ``elements`` was stopped meanwhile, or when a
+    Spark Connect server has gone, says nothing of that.
     """
     ours = isinstance(error, SdfError) and not isinstance(error, StageError)
-    if not ours and _is_stopped(getattr(elements, "context", None)):
+    session = getattr(elements, "spark", None)  # of Spark Connect
+    if not ours and (session.is_stopped if session is not None else _is_stopped(getattr(elements, "context", None))):
+        what = "SparkContext" if session is None else "session"
         stopped = StageError(
-            "the SparkContext was stopped while this call worked. Nothing that was running counts: make the same call "
-            "again with a new context, and stop a context only when the calls that use it have returned."
+            f"the {what} was stopped while this call worked. Nothing that was running counts: make the same call again "
+            f"with a new one, and stop a {what} only when the calls that use it have returned."
         )
         stopped.__cause__ = error
         return stopped
+    if (gone := unreachable(error)) is not None:
+        return gone
     return error.with_traceback(None) if isinstance(error.__cause__, WorkerTraceback) else error
+
+
+def unreachable(error: BaseException, what: str = "") -> StageError | None:
+    """Return the error to raise in place of one that says that a Spark Connect server cannot be reached; else None.
+
+    Args:
+        error: the error.
+        what: what the server was asked for.
+    """
+    if not (isinstance(error, PySparkException) and _UNREACHABLE.match(str(error))):
+        return None
+    details = re.search('details = "(.*)"', str(error))
+    gone = StageError(
+        f"the Spark Connect server cannot be reached any more{what and f' ({what})'}: "
+        f"{details[1] if details else error}. What is committed stays: make the same call again, with a session on a "
+        f"server. save_sdf() then goes on where this call was, run_sdf() begins anew."
+    )
+    gone.__cause__ = error
+    return gone
 
 
 def _is_stopped(context: Any) -> bool:

@@ -20,6 +20,7 @@ __all__ = ["Storage", "storage_at"]
 
 _URL = re.compile(r"([A-Za-z][\w+.-]*):(?:/|:)")  # also hdfs:/x, which is no directory, and simplecache::s3://b/x
 _FILE = re.compile(r"file:(?://)?(/[^/].*)")
+_PLACE = re.compile(r"[^:]*://[^/]+(/(?!/)|$)")  # clients list no key that begins with a slash
 _STORES = ("s3", "gs", "gcs", "abfs", "abfss", "az")
 _INSTEAD = {
     "dbfs": "use the path under which it is mounted: /dbfs/x for dbfs:/x",
@@ -64,7 +65,7 @@ def storage_at(where: str | os.PathLike[str], who: str) -> Storage:
             f"{who} cannot be there (got {show(where)}): {_INSTEAD.get(scheme, _ELSE)}. It takes a place where of two "
             f"drivers that create a file one is refused."
         )
-    if not re.match(r"[^:]*://[^/]", path):  # such as Path("s3://bucket/state"), which drops a slash
+    if not _PLACE.match(path):  # such as Path("s3://bucket/state"), which drops a slash
         raise InvalidValueError(f"{who} must be like '{scheme}://bucket/state', as a string (got {show(where)}).")
     kind = _client(scheme, who)
     fs = kind(skip_instance_cache=True, use_listings_cache=False, **kind._get_kwargs_from_urls(path))

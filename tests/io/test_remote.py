@@ -17,7 +17,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from sdf import run_direct
 from sdf.errors import MissingExtraError, SdfError, SourceChangedError, SourceError
-from sdf.io import FileBlock, FileBlocks, FileInfo, MatchFiles, ReadLines
+from sdf.io import FileBlock, FileBlocks, FileInfo, ListObjects, MatchFiles, ReadLines
 from sdf.testing import check_dofn
 
 LINES = [f"line {number:06}" for number in range(30_000)]
@@ -169,6 +169,49 @@ def test_objects_below_and_beside_a_directory_of_their_name(s3, element, options
         s3.put(name, b"" if name.endswith("/") else name.encode())
     assert s3.names(element, **options) == expected
     assert s3.read(*s3.match(element, **options)) == expected
+
+
+ODD = [
+    "a//b",
+    "c ",
+    " c",
+    "d%2Fe",
+    "d%20e",
+    "f?g",
+    "h#i",
+    "j*k",
+    "l[1]",
+    "m[",
+    "n/.",
+    "o/..",
+    "./p",
+    "../q",
+    "r+s",
+    "{t}",
+    "~",
+]
+
+
+@pytest.mark.parametrize("name", [*ODD, "w\\x", "y::z", "a:b", "A&B=C", "file://x", "s3://bucket/x", "t\t"])
+def test_any_text_may_be_part_of_a_key(s3, name):
+    """It is neither a pattern nor a path that somebody makes shorter, and no other object is read for it."""
+    keys = [f"{name}/in", f"{name}/in .", f"{name}2/in", name.replace("%2F", "/").replace("%20", " ") + "3"]
+    for key in keys:
+        s3.fs.call_s3("put_object", Bucket="bucket", Key=key, Body=key.encode())
+    for element in (f"s3://bucket/{name}", f"s3://bucket/{name}/"):
+        listed = run_direct([element], ListObjects(storage_options=s3.options, hidden=True))
+        assert s3.read(*listed) == s3.read(*s3.match(element, hidden=True)) == keys[:2]
+    assert s3.read(*(f"s3://bucket/{key}" for key in keys)) == keys
+
+
+@pytest.mark.parametrize("element", ["s3://bucket//a", "s3://bucket//a/", "s3://bucket//*", "s3://bucket//a/**"])
+def test_keys_that_begin_with_a_slash_are_not_listed_in_silence(s3, element):
+    """The client would list other keys, or none. A single one can be read, and ListObjects lists them."""
+    s3.fs.call_s3("put_object", Bucket="bucket", Key="/a/in", Body=b"in")
+    with pytest.raises(SourceError, match=f"MatchFiles: {re.escape(repr(element))} names keys that begin with '/'"):
+        s3.names(element, missing_ok=True)
+    assert s3.read("s3://bucket//a/in") == s3.read(*s3.match("s3://bucket")) == ["in"]
+    assert s3.read(*run_direct(["s3://bucket//a"], ListObjects(storage_options=s3.options))) == ["in"]
 
 
 def test_an_object_takes_one_request(s3):

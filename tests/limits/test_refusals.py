@@ -105,6 +105,16 @@ def test_the_header_may_be_a_date(url, get):
     assert 900 < retry_after_seconds(get(f"{url}/429/{date}")) <= 1000
 
 
+@clients
+@pytest.mark.parametrize("step", [-(10**8), 3600, 10**8])
+def test_a_date_is_by_the_servers_clock(url, get, step, monkeypatch):
+    """The clock of this host may be another."""
+    date = urllib.request.quote(email.utils.formatdate(time.time() + 1000, usegmt=True))
+    answer = get(f"{url}/429/{date}")
+    monkeypatch.setattr(time, "time", lambda real=time.time: real() + step)
+    assert 900 < retry_after_seconds(answer) <= 1001
+
+
 @pytest.mark.parametrize("answer", [None, 429, "429", ValueError("429"), {"status": 429}, object(), Item(429)])
 def test_anything_else_is_an_answer(answer):
     """It has no status."""

@@ -1,12 +1,13 @@
 """A segment: each output goes to its sink, and an error says which record of which element it was."""
 
+import os
 import re
 
 import attrs
 import pytest
 
 from sdf import DoFn, OffsetRange, TaggedOutput
-from sdf.errors import BadRecordError, OutputError, SinkError
+from sdf.errors import BadRecordError, ContractError, OutputError, SinkError
 from sdf.execution.work_items import WorkItem
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.sinks import Sink, Token
@@ -49,8 +50,21 @@ class ListSink(Sink):
         raise NotImplementedError
 
 
+class ForkingSink(ListSink):
+    def write(self, records, place):
+        if child := os.fork():
+            os.waitpid(child, 0)
+        return super().write(records, place)
+
+
 def targets(main=None, **sinks):
     return Targets((("main", main or ListSink()), *sinks.items()), Token("app", 0))
+
+
+def test_a_process_that_a_sink_forks_and_that_goes_on_is_named():
+    """It would write the same files."""
+    with pytest.raises(ContractError, match=r"^ForkingSink\.write\(\): a process that it forked came back from it"):
+        write_segment(iter("ab"), targets(ForkingSink()), "Fn")
 
 
 def test_records_go_to_the_sink_as_they_come():

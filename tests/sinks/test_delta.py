@@ -768,6 +768,26 @@ def test_abort_of_what_was_committed(sink):
     assert rows(sink) == pairs(1)
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/t/a%20b", "/t/a\\b", "s3://b/a%2Fb", "s3://b/a#b", "s3://b/./t", "s3://b/a/../t", "s3://b/a/..", "s3://b/a//t"],
+)
+def test_a_path_that_delta_rs_takes_for_another_is_refused(path):
+    """Its log would be elsewhere than the files."""
+    with pytest.raises(InvalidValueError, match=f"which delta-rs takes for another path .got {re.escape(repr(path))}"):
+        DeltaTable(path)
+
+
+@pytest.mark.parametrize("name", ["a b", " a", "a ", "a::b", "a+b", "ü", "a:b", "{a}", "a&b=c", "~", "...", ".a"])
+def test_a_table_on_s3_may_have_any_other_name(s3, name):
+    """Log and files are where its path says."""
+    url = f"s3://{s3.bucket()}/{name}/table"
+    save(DeltaTable(url), records(1), records(2))
+    assert by_delta(DeltaTable(url)) == records(1, 2)
+    fs = s3.fs()
+    assert [found for found in fs.find(url.split("/")[2]) if not found.startswith(url.removeprefix("s3://"))] == []
+
+
 def test_wrong_options(tmp_path):
     """Raise when the sink is made."""
     with pytest.raises(InvalidTypeError, match="storage_options must be a mapping"):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
 from sdf.errors import ProcessError, StageError
 from sdf.spark.jobs import Jobs, unwound
@@ -58,3 +59,26 @@ def test_an_error_says_that_the_context_was_stopped_meanwhile(error, context):
     else:
         assert "the SparkContext was stopped while this call worked" in str(told)
         assert told.__cause__ is error
+
+
+GONE = 'status = StatusCode.UNAVAILABLE\n\tdetails = "Connection refused"\n>'
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("Cannot invoke RPC: Channel closed!"), None),
+        (
+            PySparkException(f"<_InactiveRpcError of RPC that terminated with:\n\t{GONE}"),
+            "server cannot be reached any more: Con",
+        ),
+        (ProcessError(f"raised <_InactiveRpcError of RPC that terminated with:\n\t{GONE}"), None),
+    ],
+)
+def test_an_error_of_spark_connect_says_that_the_session_was_stopped_or_the_server_has_gone(stopped, error, message):
+    """Wherever the call was."""
+    told = unwound(error, SimpleNamespace(spark=SimpleNamespace(is_stopped=stopped)))
+    if stopped and not isinstance(error, ProcessError):
+        message = "the session was stopped while this call worked"
+    assert told is error if message is None else message in str(told) and told.__cause__ is error

@@ -64,8 +64,10 @@ def test_what_cannot_hold_a_log_is_refused_by_name(tmp_path, monkeypatch, where,
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("where", ["s3:/bucket/ck", Path("s3://bucket/ck"), "s3:///ck", "gs://"], ids=str)
-def test_a_url_that_has_lost_a_slash_is_refused(where):
+@pytest.mark.parametrize(
+    "where", ["s3:/bucket/ck", Path("s3://bucket/ck"), "s3:///ck", "s3://bucket//ck", "gs://"], ids=str
+)
+def test_a_url_with_a_slash_too_few_or_too_many_is_refused(where):
     """As a Path does to it."""
     with pytest.raises(InvalidValueError, match=r"job must be like '(s3|gs)://bucket/state', as a string"):
         storage_at(where, "job")

@@ -28,6 +28,7 @@ from sdf.execution.expansion import keeps_default
 from sdf.execution.invoker import Invoker, Residual
 from sdf.execution.output_count import OutputCount
 from sdf.model.dofn import DoFn
+from sdf.model.forks import alone
 from sdf.model.trackers import Progress
 
 __all__ = ["DearRow", "TableInvoker"]
@@ -98,10 +99,11 @@ class TableInvoker:
     def outputs(self) -> Iterator[Iterable[Any]]:
         """Return a context manager that gives the outputs; see `Invoker.outputs`. Errors name the element of a row."""
         try:
-            if self._plain:
-                yield self._count.counted(chain.from_iterable(self._run_plain()))
-            else:
-                yield chain.from_iterable(self._run_each())
+            with alone(stop=self._stop_forked):
+                if self._plain:
+                    yield self._count.counted(chain.from_iterable(self._run_plain()))
+                else:
+                    yield chain.from_iterable(self._run_each())
         except (Exception, SystemExit):
             if self._running is None:
                 raise
@@ -111,6 +113,13 @@ class TableInvoker:
     def named(self, error: BaseException) -> SdfError | None:
         """Return the error to raise in place of one of `process`; see `Invoker.named`. None if no row runs."""
         return None if self._running is None else self._running.named(error)
+
+    def _stop_forked(self) -> None:
+        """See `Invoker.stop_forked`."""
+        self._lock._at_fork_reinit()  # type: ignore[attr-defined]
+        self._stop = min(self._stop, (self._row + 1, 0))
+        if self._running is not None:
+            self._running.stop_forked()
 
     def _run_each(self) -> Iterator[Iterable[Any]]:
         for element, restriction in self._table.work(self._rows):

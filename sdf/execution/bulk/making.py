@@ -25,6 +25,7 @@ from sdf.errors import blame
 from sdf.execution.bulk.table import ROWS_OF_BLOB, Row, Table
 from sdf.execution.expansion import Expanded, checked_size, expand_one, keeps_default
 from sdf.model.dofn import DoFn
+from sdf.model.forks import alone
 from sdf.model.offset_trackers import OffsetRangeTracker
 from sdf.model.restrictions import OffsetRange, as_restriction
 from sdf.model.trackers import RestrictionTracker
@@ -112,11 +113,12 @@ def _expand_plain(fn: DoFn, elements: list[Any], *, unbounded: bool) -> Iterator
     initial = fn.get_initial_restriction
     wholes: list[Any] = []
     try:
-        for element in elements:
-            whole: Any = initial(element)
-            if type(whole) is not OffsetRange:
-                whole = as_restriction(whole, "it returned")
-            wholes.append(whole)
+        with alone():
+            for element in elements:
+                whole: Any = initial(element)
+                if type(whole) is not OffsetRange:
+                    whole = as_restriction(whole, "it returned")
+                wholes.append(whole)
     except BaseException:
         with blame(lambda: f"{type(fn).__name__}.get_initial_restriction()", elements[len(wholes)]):
             raise

@@ -85,6 +85,11 @@ class MatchFiles(Connector):
         """Return the files that a path, a directory or a pattern names, sorted by path."""
         fs, inner = file_system(path, self.storage_options, "MatchFiles")
         info, root, pattern = _look(fs, inner), inner, ""
+        if _is_store(fs) and "//" in inner[: inner.find("/") + 2] and (info is None or info["type"] == "directory"):
+            raise SourceError(
+                f"MatchFiles: {path!r} names keys that begin with '/'. The clients of object stores list none of them. "
+                f"Let ListObjects list them, match the whole bucket, or name a single object."
+            )
         if info is None and (above := pattern_root(fs, inner)) is not None:
             root, pattern = above, inner.removeprefix(above)
             found = _glob(fs, inner, root)

@@ -9,10 +9,10 @@ older than the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
-from os.path import basename, dirname
+from os.path import basename, dirname, splitext
 from typing import Any
 
 from sdf.errors import ReadError
@@ -21,7 +21,7 @@ from sdf.io.files.file_systems import file_system, is_local
 from sdf.io.follow.compressed_text import CompressedText
 from sdf.io.follow.tail_parts import Tail
 
-__all__ = ["find_copy", "is_same", "listed", "read_bytes", "stem"]
+__all__ = ["find_copy", "is_same", "listed", "read_bytes", "rotated_after", "stem"]
 
 
 def _head(at: Tail) -> bytes:
@@ -49,8 +49,36 @@ def listed(fs: Any, inner: str, real: str) -> Iterator[Any]:
             yield from (entry for entry in _entries(fs, name) if entry["type"] == "file")
 
 
-def find_copy(at: Tail, storage_options: Mapping[str, Any], *, compressed: bool) -> tuple[Any, int] | None:
-    """Return the open copy of a local file, and its size; None if there is none. Of several, it is the longest.
+def rotated_after(entry: Any, entries: Iterable[Any]) -> list[Any]:
+    """Return the entries of a directory's files that were rotated after a file of it, in order.
+
+    Such files have its name but for digits, and were last written no earlier. A compressed file counts only after
+    another one: the rotation that compresses the older of two files may give the copy a new time.
+
+    Args:
+        entry: the file, or its copy, as it is named now.
+        entries: files of its directory, and of those near it.
+    """
+    named, packed = _but_digits(entry["name"]), named_kind(entry["name"])
+    later = {
+        found["ino"]: found
+        for found in entries
+        if _but_digits(found["name"]) == named
+        and not (named_kind(found["name"]) and not packed)
+        and found["mtime"] >= entry["mtime"]
+        and found["ino"] != entry["ino"]
+    }
+    return sorted(later.values(), key=lambda found: float(found["mtime"]))
+
+
+def _but_digits(path: str) -> str:
+    """Return the name of a file without directory and compression, and with 0 for each number."""
+    name = basename(path)
+    return re.sub(r"\d+", "0", splitext(name)[0] if named_kind(name) else name)
+
+
+def find_copy(at: Tail, storage_options: Mapping[str, Any], *, compressed: bool) -> tuple[Any, int, Any] | None:
+    """Return the open copy of a local file, its size and its entry; None if there is none. Of several, the longest.
 
     Args:
         at: how far the file was read.
@@ -61,9 +89,10 @@ def find_copy(at: Tail, storage_options: Mapping[str, Any], *, compressed: bool)
     head = _head(at)
     if not head or not is_local(fs, "TailLines"):
         return None
-    best: tuple[Any, int] | None = None
+    best: tuple[Any, int, Any] | None = None
     for entry in listed(fs, inner, at.file.real):
-        name, is_older = entry["name"], int(entry["mtime"]) < int(at.file.mtime or 0)
+        is_older = not at.ends and int(entry["mtime"]) < int(at.file.mtime or 0)  # what was read is known by its bytes
+        name = entry["name"]
         if is_older or stem(name) != stem(inner):
             continue
         with suppress(FileNotFoundError, PermissionError):  # renamed since it was listed; or nobody's copy for us
@@ -76,7 +105,7 @@ def find_copy(at: Tail, storage_options: Mapping[str, Any], *, compressed: bool)
                 continue
             if best is not None:
                 best[0].close()
-            best = text, size
+            best = text, size, entry
     return best
 
 

@@ -23,9 +23,10 @@ from sdf import UNBOUNDED
 from sdf.errors import ReadError, SourceError
 from sdf.io.compressed.compression import named_kind
 from sdf.io.files.file_systems import file_system, is_local
-from sdf.io.files.pinned import FileInfo, look_up
+from sdf.io.files.pinned import FileInfo, as_file_info, look_up
+from sdf.io.follow.clock import seconds_since
 from sdf.io.follow.compressed_text import CompressedText
-from sdf.io.follow.copies import find_copy, is_same, listed
+from sdf.io.follow.copies import find_copy, is_same, listed, rotated_after
 from sdf.io.follow.generation import generation
 from sdf.io.follow.tail_parts import Tail
 
@@ -104,12 +105,14 @@ class Finder:
             if kind:
                 return self._unpacked(CompressedText(opened, kind, path, "TailLines"), _touched(opened, there), at)
             if is_same(opened, there.size, at):
+                if there.mtime is not None and file.mtime is not None and there.mtime < file.mtime:
+                    at = attrs.evolve(at, file=attrs.evolve(file, mtime=there.mtime))  # the clock was set back
                 if path == file.path:
                     return FileState(opened, there.size, _seen(at), generation=number)
-                quiet = time.time() - _touched(opened, there) > self.rotated_seconds
+                quiet, looks = self._is_quiet(at, _touched(opened, there))
                 after = self._after(at)
                 ended = quiet and bool(after or not self.by_name)
-                rest = _seen(at, after=after, moved=not self.by_name)
+                rest = _seen(at, after=after, moved=not self.by_name, **looks)
                 return FileState(opened, there.size, rest, ended, generation=number)
             opened.close()
             if path == file.path and not at.moved:
@@ -124,12 +127,13 @@ class Finder:
 
     def _unpacked(self, text: CompressedText, touched: float, at: Tail) -> FileState:
         """Return the state of a compressed file, which gets no more bytes once it can be read to its end."""
-        rest = _seen(at, moved=at.moved)
+        rest = _seen(at, moved=at.moved, after=self._after(at))
         try:
             return FileState(text, text.size(), rest, ended=True)
         except ReadError:
             text.close()
-            quiet = time.time() - touched > self.rotated_seconds  # else it may not be complete yet
+            quiet, looks = self._is_quiet(at, touched)  # else it may not be complete yet
+            rest = attrs.evolve(rest, **looks)
             lost = "is left out, since it cannot be decompressed to its end,"
             return FileState(io.BytesIO(), at.start - at.base, rest, quiet, lost=lost)
 
@@ -162,8 +166,14 @@ class Finder:
         found = next(filter(None, looks), None)
         if found is None:
             return None
+        copy, size, entry = found
+        lost, between = "", self._rotated_after(at, entry) if after and not at.after else ()
+        if self.by_name:
+            after = (*between, *after)
+        elif between:  # a watch may give it, or leave it out
+            lost = "was copied and cut short more than once"
         rest = _seen(at, after=after, moved=at.moved)
-        return FileState(*found, rest, ended=bool(after or not self.by_name))
+        return FileState(copy, size, rest, ended=bool(after or not self.by_name), lost=lost)
 
     def _missing(self, at: Tail, after: tuple[FileInfo, ...]) -> FileState:
         """Return the state of a file that was found neither under its name nor near it."""
@@ -174,20 +184,61 @@ class Finder:
         if watch is not None and not os.path.exists(watch.root):
             # for example, a volume is not mounted
             return FileState(nothing, inside, _seen(at, moved=at.moved), lost=lost)
+        looks = self._looks(at, 0.0, None if watch is None else watch.interval_seconds)
+        return FileState(nothing, inside, _seen(at, moved=at.moved, **looks), looks["missed"] >= _MISSED, lost)
+
+    def _is_quiet(self, at: Tail, touched: float) -> tuple[bool, dict[str, Any]]:
+        """Return whether nobody has touched a file for `rotated_seconds`, and what to remember for later looks.
+
+        Of a file whose time is yet to come, only looks spread over that time tell: its host has another clock, or the
+        clock was set back.
+        """
+        seconds = seconds_since(touched)
+        if seconds is not None:
+            return seconds > self.rotated_seconds, {}
+        looks = self._looks(at, touched, None)
+        return looks["missed"] >= _MISSED, looks
+
+    def _looks(self, at: Tail, touched: float, apart: float | None) -> dict[str, Any]:
+        """Count one more look that found a file as those before it, unless it comes too soon after the last one.
+
+        Looks are ``apart`` seconds apart; None: spread over `rotated_seconds`. A stream that was down made none, and a
+        step of the clock is one at most.
+        """
+        missed, at_least = at.missed if at.touched == touched else 0, self.rotated_seconds / _MISSED
         now = time.time()
-        apart = self.rotated_seconds / _MISSED if watch is None else watch.interval_seconds
-        missed, missed_at = at.missed, at.missed_at
-        if not missed or not 0 <= now - missed_at < apart:  # a stream that was down made no looks
-            missed, missed_at = missed + 1, now
-        rest = _seen(at, moved=at.moved, missed=missed, missed_at=missed_at)
-        return FileState(nothing, inside, rest, missed >= _MISSED, lost)
+        if missed and 0 <= now - at.missed_at < (at_least if apart is None else apart):
+            return {"touched": touched, "missed": missed, "missed_at": at.missed_at}
+        return {"touched": touched, "missed": missed + 1, "missed_at": now}
 
     def _after(self, at: Tail) -> tuple[FileInfo, ...]:
         """Return the files that have taken the name of a file, in order, as far as a look found them."""
-        now = self._now(at.file.path) if self.by_name else None
-        if now is None or now.version == (at.after or (at.file,))[-1].version:
+        last = (at.after or (at.file,))[-1]
+        now = self._now(last.path) if self.by_name else None
+        if now is None or now.version == last.version:
             return at.after
-        return (*at.after, self.located(now))
+        return (*at.after, *self._rotated_after(at), self.located(now))
+
+    def _rotated_after(self, at: Tail, copy: Any = None) -> tuple[FileInfo, ...]:
+        """Return the files that had the name, and lost it, between the last look and this one.
+
+        Args:
+            at: how far the stream is.
+            copy: the entry of the copy of the file that had the name at the last look; None: that file is there.
+        """
+        last = (at.after or (at.file,))[-1]
+        fs, inner = file_system(last.path, self.storage_options, "TailLines")
+        if not is_local(fs, "TailLines"):
+            return ()
+        near = list(listed(fs, inner, at.file.real))
+        there = copy or next((entry for entry in near if str(entry["ino"]) == last.version), None)
+        known = {at.before, at.file.version, *(file.version for file in at.after)}
+        found = [] if there is None else rotated_after(there, near)
+        return tuple(
+            self.located(as_file_info(entry["name"] if named_kind(entry["name"]) else last.path, entry))
+            for entry in found
+            if str(entry["ino"]) not in known
+        )
 
     def _now(self, path: str) -> FileInfo | None:
         try:
@@ -223,7 +274,7 @@ class Finder:
 
 def _seen(at: Tail, **found: Any) -> Tail:
     """Return what remains of a file after a look that found this, and nothing else."""
-    return attrs.evolve(at, **{"after": (), "moved": False, "missed": 0, "missed_at": 0.0, **found})
+    return attrs.evolve(at, **{"after": (), "moved": False, "missed": 0, "missed_at": 0.0, "touched": 0.0, **found})
 
 
 def _touched(opened: Any, there: FileInfo) -> float:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
@@ -25,6 +24,7 @@ import attrs
 from sdf.io.compressed.compression import named_kind
 from sdf.io.files.file_systems import reaching
 from sdf.io.files.pinned import FileInfo
+from sdf.io.follow.clock import seconds_since
 from sdf.io.follow.compressed_text import text_of
 from sdf.io.follow.copies import stem
 from sdf.io.follow.generation import generation
@@ -167,7 +167,8 @@ def _head(file: FileInfo, stalled_seconds: float) -> tuple[bytes, int] | None:
             if not kind:
                 return opened.read(_KNOWN_BYTES), number
             text, is_certain = text_of(opened, kind, _KNOWN_BYTES, file.path, "WatchFiles")
-            is_ready = (is_certain and text) or time.time() - now.st_ctime > stalled_seconds
+            age = seconds_since(now.st_ctime)  # None: another clock has set it, so its reader waits for its end
+            is_ready = (is_certain and text) or age is None or age > stalled_seconds
             return (text, number) if is_ready else None
     except FileNotFoundError:
         return None

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import attrs
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
+from sdf.io.follow.clock import CLOCK, now
 from sdf.io.follow.watch import Scan, ScanFn, Scans
 from sdf.io.options import as_seconds
 from sdf.io.stored import stored
 
 __all__ = ["Polled", "Polls", "Watch"]
-
-_ZERO = time.time() - time.monotonic()
-
-
-def _now() -> float:
-    """Return seconds since the epoch that no step of the system's clock moves: it would end a watch for ever."""
-    return _ZERO + time.monotonic()
 
 
 @stored
@@ -29,12 +22,24 @@ class Polls(Scans):
     """The polls ``[start, stop)`` of an element; ``seen`` has the keys of its outputs.
 
     Attributes:
-        began: time when the element came, in seconds since the epoch.
+        began: time when the element came, by the clock of the process that polls.
         news: time of the last poll that gave something new.
+        clock: names that clock.
     """
 
     began: float = 0.0
     news: float = 0.0
+    clock: str = ""
+
+    def by_this_clock(self) -> Polls:
+        """Return them by the clock of this process. What another one waited since its last news does not count.
+
+        Nobody knows how long that was: the system's clock may have been set meanwhile.
+        """
+        if self.clock == CLOCK:
+            return self
+        at = now()
+        return attrs.evolve(self, began=at - self.news + self.began, news=at, clock=CLOCK)
 
 
 @attrs.frozen
@@ -42,15 +47,17 @@ class Poll(Scan):
     """A poll that was made; see `Scan`.
 
     Attributes:
-        news: as of `Polls`, after it.
+        began, news: as of `Polls`, after it, by the clock of this process.
         ended: whether it was the last one.
     """
 
+    began: float
     news: float
     ended: bool
 
     def after(self, scans: Scans) -> Scans:
-        return attrs.evolve(super().after(scans), news=self.news, ended=self.ended)  # type: ignore[call-arg]
+        times: dict[str, Any] = {"began": self.began, "news": self.news, "clock": CLOCK}
+        return attrs.evolve(super().after(scans), ended=self.ended, **times)
 
 
 @attrs.frozen
@@ -60,8 +67,8 @@ class Polled:
     Attributes:
         element: the element.
         outputs: all that the poll gave.
-        seconds: since the element came.
-        quiet_seconds: since a poll gave something new.
+        seconds: since the element came, without the time when the stream was down.
+        quiet_seconds: since a poll gave something new, or since the stream was started.
     """
 
     element: Any
@@ -110,21 +117,22 @@ class Watch(ScanFn):
         self.key = key
 
     def get_initial_restriction(self, element: Any) -> Polls:
-        now = _now()
-        return Polls(0, began=now, news=now)
+        at = now()
+        return Polls(0, began=at, news=at, clock=CLOCK)
 
     def scan(self, element: Any, scans: Polls, tracker: Any) -> Iterator[Any]:
         if scans.ended:
             return
-        given, now = self.poll(element), _now()
+        given, at, polls = self.poll(element), now(), scans.by_this_clock()
         if not isinstance(given, Iterable):
             raise InvalidTypeError(f"Watch poll must return an iterable of outputs (got {show(given)}).")
         outputs = tuple(given)
         new, seen = self._new(element, outputs, scans.seen)
-        news = now if new else scans.news
-        polled = Polled(element, outputs, now - scans.began, now - news)
+        news = at if new else polls.news
+        polled = Polled(element, outputs, at - polls.began, at - news)
         ended = self.until is not None and bool(self.until(polled))
-        if (new or ended) and tracker.try_claim(Poll(scans.start, new, seen, news, ended)):
+        has_news = new or ended or polls is not scans
+        if has_news and tracker.try_claim(Poll(scans.start, new, seen, polls.began, news, ended)):
             yield from new
         tracker.defer_remainder(0.0 if ended else self.interval_seconds)
 

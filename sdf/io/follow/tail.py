@@ -231,8 +231,10 @@ class TailLines(ReadLines):
         elif has_read:
             tracker.defer_remainder()  # a part never lies in two files
             return
-        elif tracker.try_claim(Piece(here, Tail(here, at.stop, here, after[0], after=after[1:]), lost)):
-            tracker.defer_remainder()
+        else:
+            following = Tail(here, at.stop, here, after[0], after=after[1:], before=at.file.version)
+            if tracker.try_claim(Piece(here, following, lost)):
+                tracker.defer_remainder()
         if growing and lost:
             log.warning("%s", lost)
 

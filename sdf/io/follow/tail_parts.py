@@ -32,12 +32,14 @@ class Tail:
         last: the few bytes of the file that were read last.
         moved: whether the file had another name at the last look; set only if that file alone is followed.
         ended: whether the file was found to have nothing after ``start``; a replay then need not look.
-        missed: how many looks in a row, some time apart, have missed the file.
+        missed: how many looks in a row, some time apart, have missed the file, or found it with a time to come.
         missed_at: time of the last such look, in seconds since the epoch; 0 while the file is there.
+        touched: that time to come; 0 if there is none.
         after: the files that have had the name since, in order; for a drained stream, the files still to be read to
             their sizes, up to ``stop``.
         generation: of the present file's inode number; 0 if unknown.
         ends: of a part that was read, the few bytes before ``stop``, by which it is known when it is read again.
+        before: version of the file that was read before the present one; None if there was none.
         until: if other tasks read what comes after it, where they begin: this part then ends there; else None.
         lost: what of this part was not there when it was first read, or may have been lost before; "" for nothing.
     """
@@ -57,6 +59,8 @@ class Tail:
     ends: bytes = b""
     lost: str = ""
     until: int | None = None
+    before: str | None = None
+    touched: float = 0.0
 
     @property
     def is_empty(self) -> bool:

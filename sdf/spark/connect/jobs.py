@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import re
 import threading
 import time
 import uuid
@@ -21,7 +20,7 @@ import attrs
 from pyspark import Broadcast
 from pyspark.errors import PySparkException
 
-from sdf.errors import InvalidValueError, StageError
+from sdf.errors import InvalidValueError
 from sdf.execution.expansion import Expanded
 from sdf.execution.work_items import WorkItem
 from sdf.limits.rate_limit import limits_of, shared
@@ -37,7 +36,7 @@ from sdf.spark.connect.tasks import RESULT, ExpandTask, SegmentTask, unescaped
 from sdf.spark.door.connect import user_of
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import expanded
-from sdf.spark.jobs import Ended, arrived, explain, lost_task
+from sdf.spark.jobs import Ended, arrived, explain, lost_task, unreachable
 from sdf.spark.payload import Payload, pickled_payload
 from sdf.spark.staged.outlets import Saved
 from sdf.spark.staged.receipts import given_up
@@ -48,7 +47,6 @@ from sdf.spark.staged.task import StageTask
 __all__ = ["save_on_connect"]
 
 _ELEMENTS_PER_TASK = 10_000
-_UNREACHABLE = re.compile(r"<\w+ of RPC that terminated with:\s+status = StatusCode\.UNAVAILABLE")  # not a user's error
 
 log = logging.getLogger("sdf.connect")
 
@@ -147,17 +145,9 @@ class ConnectJobs:
         thread.start()
 
     def _explained(self, error: BaseException, what: str) -> BaseException:
-        if not (isinstance(error, PySparkException) and _UNREACHABLE.match(str(error))):
-            return explain(error, what, self._payload.run_id, unescaped)
-        self._gone = True
-        details = re.search('details = "(.*)"', str(error))
-        explained = StageError(
-            f"the Spark Connect server cannot be reached any more ({what}): {details[1] if details else error}. What "
-            f"is committed stays: make the same call again, with a session on a server. save_sdf() then goes on where "
-            f"this call was, run_sdf() begins anew."
-        )
-        explained.__cause__ = error
-        return explained
+        gone = unreachable(error, what)
+        self._gone = self._gone or gone is not None
+        return gone or explain(error, what, self._payload.run_id, unescaped)
 
     def receive(self, timeout_seconds: float | None = None) -> list[Receipt]:
         """Wait for a receipt or the failure of a task; return all receipts that have arrived."""
@@ -182,7 +172,7 @@ class ConnectJobs:
             while thread.is_alive() and not self._gone:
                 try:
                     self._spark.interruptTag(self._tag)  # again: a job may have been about to start
-                except PySparkException:
+                except (PySparkException, ValueError):  # the latter of gRPC, if the session was stopped
                     self._gone = True
                 thread.join(0.1)
 

@@ -85,6 +85,13 @@ class Checkpoint:
     def begin(self, rdd: RDD[Any]) -> None:
         """Take the state from the journal; only a new journal starts with the elements."""
         head = self.journal.head.data
+        if self.journal.was_at is not None:
+            log.warning(
+                "the stream goes on in %s; its last driver had this checkpoint in %s. If one of them is a copy, and "
+                "another stream goes on with the other one, each record comes twice, under two keys: run only one",
+                self.journal.root,
+                self.journal.was_at,
+            )
         self.follows = self.journal.ahead(_FIRST) is not None
         if head["kind"] == "commit":
             self._check_elements(rdd, head.get("elements"))

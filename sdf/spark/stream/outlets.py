@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 from pyspark import RDD, SparkContext
 
+from sdf.model.forks import alone
 from sdf.spark.jobs import explaining
 from sdf.spark.stream.batch import Batch, Life
 from sdf.spark.stream.batch_sink import BatchSink
@@ -58,14 +59,19 @@ class Outlets:
         with explaining(f"batch {batch.id} of {self._name}, in the sink", self._run_id):
             for sink in self._sinks:
                 sink.give(batch.id, by, batch.outputs[sink.output])
-            if self._foreach_batch is not None and for_each:
-                self._foreach_batch(batch)
+            if for_each:
+                self._give_function(batch)
 
     def tell(self, number: int, key: str, watermark: Any) -> None:
         """Tell the user's function of a watermark that has moved, by a batch without records."""
         if self._foreach_batch is not None:
             outputs: dict[str, RDD[Any]] = {name: self._sc.parallelize([], 1) for name in self._outputs}
-            self._foreach_batch(Batch(number, outputs["main"], watermark, key, outputs))
+            self._give_function(Batch(number, outputs["main"], watermark, key, outputs))
+
+    def _give_function(self, batch: Batch) -> None:
+        if self._foreach_batch is not None:
+            with alone("foreach_batch()"):  # else a forked process would be a second driver
+                self._foreach_batch(batch)
 
     def _output(self, tag: int, pins: Sequence[Pin], life: Life) -> RDD[Any]:
         """Return an output of a batch: the main one of the last step, or those of all steps with a tag."""

@@ -26,6 +26,7 @@ from sdf.saving.outputs import sinks_by_output
 from sdf.sinks.sink import Sink
 from sdf.spark.display import display
 from sdf.spark.elements import check_rdd
+from sdf.spark.jobs import unwound
 from sdf.spark.staged.rate_limits import shared_by_tasks
 from sdf.spark.stream.batch import Batch, Pace
 from sdf.spark.stream.given import given_to
@@ -236,6 +237,8 @@ def stream_sdf(
                 stream.late,
                 tuple(stream.failures),
             )
+        except Exception as error:
+            raise (told := unwound(error, rdd)) from told.__cause__
         finally:
             stream.close()
 

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import itertools
 import os
 import shutil
 
@@ -115,6 +116,22 @@ def test_an_older_file_is_no_copy(path):
     (path.parent / "app.log.9").write_bytes(b"1\n2\n3\n")
     os.utime(path.parent / "app.log.9", (1e9, 1e9))
     assert stream.all() == []
+
+
+@pytest.mark.parametrize("step", [-(10**9), -3600, 3600, 10**9])
+def test_a_copy_is_found_though_the_clock_was_set_since_the_file_was_found(path, step):
+    """It is older than the file was then, if the clock was set back."""
+    os.utime(path, (1.5e9, 1.5e9))
+    stream = Stream(path.parent, regex=r"app\.log")
+    assert stream.all() == ["1", "2"]
+    append(path, b"3\n")
+    os.utime(path, (1.5e9 + step, 1.5e9 + step))
+    assert stream.all() == ["3"]
+    append(path, b"4\n")
+    compress(path, ".gz")
+    os.utime(path.with_name("app.log.gz"), (1.5e9 + step + 1, 1.5e9 + step + 1))
+    assert stream.all() == ["4"]
+    stream.again()
 
 
 @suffixes
@@ -311,3 +328,82 @@ def test_options_of_files_that_do_not_grow_are_refused(options):
     """Not left without use in silence."""
     with pytest.raises(InvalidValueError, match=f"TailLines has no {next(iter(options))}: a file that grows has no"):
         TailLines(**options)
+
+
+def rotate(path, how, suffix):
+    """Rotate a log as logrotate names old logs: by numbers that are shifted, or by dates. It keeps their times."""
+    written = os.stat(path).st_mtime_ns
+    if how == "date":
+        to = path.with_name(f"{path.name}-2026112{len(list(path.parent.iterdir()))}")
+    else:
+        for old in range(8, 0, -1):
+            for end in ("", ".gz"):
+                there = path.with_name(f"{path.name}.{old}{end}")
+                if there.exists():
+                    os.rename(there, path.with_name(f"{path.name}.{old + 1}{end}"))
+        to = path.with_name(f"{path.name}.1")
+    if how == "copied":
+        shutil.copy(path, to)
+        os.truncate(path, 0)
+    else:
+        os.rename(path, to)
+    if suffix:
+        compress(to, suffix)
+    os.utime(f"{to}{suffix}", ns=(written, written))
+
+
+@pytest.mark.parametrize("drains", [False, True])
+@pytest.mark.parametrize("times", [1, 2, 4])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("how", ["number", "date", "copied"])
+def test_each_line_is_given_once_however_often_a_name_is_rotated_between_two_looks(path, how, suffix, times, drains):
+    """What was read before the stream came to this file is not read again, nor is a file with another name."""
+    seconds = itertools.count(1_000_000_000)
+
+    def write(text):
+        path.write_text(text)
+        os.utime(path, (next(seconds),) * 2)
+
+    write("old\n")
+    rotate(path, how, suffix)
+    write("a\n")
+    path.with_name("app.log.wf1").write_bytes(b"wrong\n")
+    tail = Following(TailLines(rotated_seconds=0), str(path))
+    assert tail.read() == ["a"]
+    write("a\nb\n")
+    for number in range(times):
+        rotate(path, how, suffix)
+        write(f"{number}\n")
+    if drains:
+        tail.left = tail.fn.truncate(tail.element, tail.left)
+    lines = []
+    for _ in range(20):
+        lines += tail.read() if tail.left is not None else []
+    assert lines == ["b", *map(str, range(times))]
+    tail.again()
+
+
+def test_a_file_that_was_read_before_is_not_read_again_though_its_writer_goes_on(path):
+    """It was written later than the file that came after it."""
+    tail = Following(TailLines(rotated_seconds=0), str(path))
+    assert tail.read() == ["1", "2"]
+    os.rename(path, path.with_name("app.log.1"))
+    path.write_bytes(b"")
+    assert [tail.read() for _ in range(3)] == [[]] * 3
+    append(path.with_name("app.log.1"), b"late\n")
+    os.utime(path.with_name("app.log.1"), (2e10, 2e10))
+    os.rename(path.with_name("app.log.1"), path.with_name("app.log.2"))
+    os.rename(path, path.with_name("app.log.1"))
+    path.write_bytes(b"3\n")
+    assert [line for _ in range(4) for line in tail.read()] == ["3"]
+
+
+def test_a_watched_file_that_was_copied_and_cut_short_twice_may_have_lost_lines(path, caplog):
+    """Only the watch knows whether it gives the copies."""
+    stream = Stream(path.parent, regex=r"app\.log")
+    assert stream.all() == ["1", "2"]
+    for text in ("33\n", "new\n"):
+        rotate(path, "copied", "")
+        append(path, text.encode())
+    assert stream.all() == ["new"]
+    assert "was copied and cut short more than once after byte 4; if there was more, that is lost" in caplog.text

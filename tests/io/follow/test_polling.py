@@ -7,7 +7,7 @@ from support.following import Following
 
 from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.io import MatchFiles, Polled, Watch
-from sdf.io.follow import polling
+from sdf.io.follow import clock, polling
 
 
 def follow(*polls, **options):
@@ -86,7 +86,7 @@ def test_it_ends_when_it_is_told_to():
 def test_until_is_told_the_time(monkeypatch):
     """Since the element came, and since there was something new."""
     now, told = [100.0], []
-    monkeypatch.setattr(polling, "_now", lambda: now[0])
+    monkeypatch.setattr(polling, "now", lambda: now[0])
     watch = follow(["a"], ["a"], ["a", "b"], ["b"], until=lambda polled: told.append(polled) or polled.seconds > 35)
     while watch.left is not None:
         now[0] += 10
@@ -119,6 +119,27 @@ def test_wrong_options_are_named(make, error, message):
 @pytest.mark.parametrize("step", [-(10**9), -3600, 3600, 10**9])
 def test_a_step_of_the_systems_clock_is_no_time_that_passes(monkeypatch, step):
     """Else it would end a watch for ever."""
-    before = polling._now()
-    monkeypatch.setattr(polling.time, "time", lambda real=polling.time.time: real() + step)
-    assert abs(polling._now() - before) < 1000
+    before = clock.now()
+    monkeypatch.setattr(clock.time, "time", lambda real=clock.time.time: real() + step)
+    assert abs(clock.now() - before) < 1000
+
+
+@pytest.mark.parametrize("step", [-(10**9), 0, 3600, 10**9])
+def test_nor_is_one_while_the_stream_is_down(monkeypatch, step):
+    """The next process has another clock, and does not know how long nobody polled."""
+    at, told = [100.0], []
+    monkeypatch.setattr(polling, "now", lambda: at[0])
+    watch = follow(
+        ["a"], ["a", "b"], *[["b"]] * 4, until=lambda polled: told.append(polled) or polled.quiet_seconds > 15
+    )
+    for _ in range(3):
+        at[0] += 10
+        watch.read()
+    assert [(polled.seconds, polled.quiet_seconds) for polled in told] == [(10, 0), (20, 0), (30, 10)]
+    told.clear()
+    monkeypatch.setattr(polling, "CLOCK", "of the next process")
+    at[0] += step
+    while watch.left is not None:
+        at[0] += 10
+        watch.read()
+    assert [(polled.seconds, polled.quiet_seconds) for polled in told] == [(20, 0), (30, 10), (40, 20)]

@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import shutil
+import time
 
 import attrs
 import pytest
@@ -14,7 +15,7 @@ from sdf import run_direct
 from sdf.errors import InvalidValueError, ReadError, SourceChangedError, SourceError
 from sdf.execution.invoker import Invoker
 from sdf.io import MatchFiles, TailLines
-from sdf.io.follow import copies
+from sdf.io.follow import clock, copies, file_states
 
 
 class Tail(Following):
@@ -707,3 +708,58 @@ def test_a_compressed_file_is_refused_by_its_name(tmp_path):
     with pytest.raises(InvalidValueError, match=r"TailLines cannot follow a gzip file \(got '.*a.log.gz'\)"):
         TailLines(encoding=None).get_initial_restriction(str(path))
     assert Tail(path, compression=None).read() == ["1"]
+
+
+@pytest.mark.parametrize("step", [-(10**8), -3600, 3600, 10**8])
+@pytest.mark.parametrize("when", ["renamed, then set", "set, then renamed"])
+def test_a_renamed_file_is_followed_however_the_clock_is_set(path, monkeypatch, when, step):
+    """Its writer may still be at it; its times are by the clock of the machine, which says another time then."""
+    seconds = {"passed": 0.0, "set": 0.0}
+    zero = time.time()
+    monkeypatch.setattr(clock, "_ZERO", zero)
+    monkeypatch.setattr(clock.time, "monotonic", lambda: seconds["passed"])
+    monkeypatch.setattr(clock.time, "time", lambda: zero + seconds["passed"] + seconds["set"])
+    monkeypatch.setattr(file_states, "_touched", lambda opened, there: touched[0])
+    append(path, b"1\n")
+    tail = Tail(path, rotated_seconds=8)
+    assert tail.read() == ["1"]
+    seconds["set"] = step if when == "set, then renamed" else 0.0
+    touched = [clock.time.time()]
+    os.rename(path, path.with_suffix(".1"))
+    append(path, b"3\n")
+    assert tail.read() == []
+    seconds["set"] = step
+    for _ in range(7):
+        seconds["passed"] += 1
+        assert tail.read() == []
+    append(path.with_suffix(".1"), b"2\n")
+    touched = [clock.time.time()]
+    assert tail.read() == ["2"]
+    found = []
+    for _ in range(10):
+        seconds["passed"] += 1
+        found += tail.read()
+    assert found == ["3"]
+
+
+def test_a_file_whose_time_is_yet_to_come_ends_as_soon_as_another(path, monkeypatch):
+    """As where its host has another clock, or this process began after the clock was set back."""
+    passed = [0.0]
+    monkeypatch.setattr(file_states.time, "time", lambda: 1e9 + passed[0])
+    monkeypatch.setattr(file_states, "_touched", lambda opened, there: touched[0])
+    append(path, b"1\n")
+    tail, touched = Tail(path, rotated_seconds=8), [1e11]
+    assert tail.read() == ["1"]
+    os.rename(path, path.with_suffix(".1"))
+    append(path, b"3\n")
+    for _ in range(6):
+        assert tail.read() == []
+        passed[0] += 1
+    append(path.with_suffix(".1"), b"2\n")
+    touched = [1e11 + 6]
+    assert tail.read() == ["2"]
+    found = []
+    for _ in range(9):
+        passed[0] += 1
+        found.append(tail.read())
+    assert found == [[]] * 7 + [["3"], []]

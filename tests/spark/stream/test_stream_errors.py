@@ -1,13 +1,16 @@
 """What goes wrong around a batch is an error of sdf, with names: late use, a job of the sink, a missing file."""
 
+import os
+import shutil
 from operator import add
 
 import pytest
 from support.following import GrowingFn
 
 from sdf import DoFn, OffsetRange, stream_sdf
-from sdf.errors import SourceChangedError, StageError
+from sdf.errors import ContractError, SourceChangedError, StageError
 from sdf.io import ReadLines, WatchFiles
+from sdf.spark import jobs
 
 
 @pytest.fixture
@@ -96,6 +99,47 @@ def test_a_file_that_is_gone_when_its_batch_comes_again_is_named(sc, tmp_path):
     (tmp_path / "logs" / "a.log").unlink()
     with pytest.raises(SourceChangedError, match=r"a\.log has gone; it had 6 bytes"):
         run(lambda batch: batch.rdd.collect())
+
+
+def test_a_process_that_foreach_batch_forks_and_that_goes_on_is_named(stream):
+    """It would be a second driver."""
+
+    def forks(batch):
+        if child := os.fork():
+            os.waitpid(child, 0)
+
+    with pytest.raises(ContractError, match=r"foreach_batch\(\): a process that it forked came back from it"):
+        stream(forks)
+
+
+def test_a_context_that_is_stopped_meanwhile_is_said(stream, monkeypatch):
+    """Whatever Spark makes of it in the sink."""
+    monkeypatch.setattr(jobs, "_is_stopped", lambda context: True)
+
+    def down(batch):
+        raise RuntimeError("down")
+
+    with pytest.raises(StageError, match="the SparkContext was stopped while this call worked") as raised:
+        stream(down)
+    assert str(raised.value.__cause__) == "down"
+
+
+def test_a_stream_that_goes_on_with_a_copied_checkpoint_warns(sc, tmp_path, caplog):
+    """Another one may go on with the original. Once it has committed, it has a place of its own."""
+    (tmp_path / "words").write_text("a b ")
+
+    def run(journal):
+        caplog.clear()
+        options = {"checkpoint": tmp_path / journal, "stop_when_idle": True, "batch_seconds": 0.1}
+        stream_sdf(sc.parallelize([str(tmp_path / "words")]), GrowingFn(), foreach_batch=lambda batch: None, **options)
+        return f"its last driver had this checkpoint in {tmp_path / 'one'}" in caplog.text
+
+    assert not run("one")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    assert [run("two"), run("one")] == [True, False]
+    with open(tmp_path / "words", "a") as words:
+        words.write("c ")
+    assert [run("two"), run("two"), run("one")] == [True, False, False]
 
 
 @pytest.mark.parametrize(("then", "warns"), [(["b", "a"], False), (["a"], True), (["a", "b", "c"], True)])
