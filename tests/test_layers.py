@@ -149,7 +149,7 @@ LAYERS = {
         "spark.saved_run",
         "spark.staged",
     },
-    "spark.frames": {"errors", "quarantine", "sinks", "spark.saved_run"},
+    "spark.frames": {"errors", "quarantine", "sinks", "spark.door", "spark.saved_run"},
     "spark.run": {
         "errors",
         "model",

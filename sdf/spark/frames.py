@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.quarantine.failures import FAILED
 from sdf.sinks import ParquetFiles
 from sdf.sinks.sink import Sink
+from sdf.spark.door.arrow import arrow_schema
+from sdf.spark.door.errors import FAILURES, SparkError
 from sdf.spark.saved_run import SaveSummary
 
 __all__ = ["run_on_frame"]
@@ -99,7 +99,7 @@ def _as_struct(spark: Any, schema: Any) -> StructType:
     if isinstance(schema, str):
         try:
             schema = spark.createDataFrame([], schema).schema  # the session parses it
-        except (PySparkException, Py4JJavaError) as error:  # the latter for what Spark takes to be a bug of its own
+        except FAILURES as error:  # of the JVM, too, for what Spark takes to be a bug of its own
             raise InvalidValueError(f"run_sdf() schema {schema!r} is none that Spark takes: {_said(error)}") from error
     if not isinstance(schema, StructType):
         raise InvalidTypeError(
@@ -107,7 +107,7 @@ def _as_struct(spark: Any, schema: Any) -> StructType:
         )
     try:
         _ = spark.read.schema(schema).parquet().schema  # of no file: it only looks at the schema
-    except (PySparkException, Py4JJavaError) as error:
+    except FAILURES as error:
         raise InvalidValueError(
             f"run_sdf() schema {schema.simpleString()} is none that Spark reads from Parquet files: {_said(error)}"
         ) from error
@@ -115,11 +115,9 @@ def _as_struct(spark: Any, schema: Any) -> StructType:
 
 
 def _arrow(schema: StructType) -> Any:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     try:
-        return to_arrow_schema(schema, timezone="UTC")
-    except PySparkException as error:
+        return arrow_schema(schema)
+    except SparkError as error:
         raise InvalidValueError(
             f"run_sdf() schema {schema.simpleString()} has a type that cannot be staged: {_said(error)}"
         ) from error

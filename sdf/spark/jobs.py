@@ -16,16 +16,17 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import attrs
-from py4j.protocol import Py4JJavaError
 from pyspark import RDD, InheritableThread, SparkContext
-from pyspark.errors import PySparkException
 
 from sdf import errors
 from sdf.errors import SdfError, StageError
 from sdf.spark.actions import cancel
+from sdf.spark.door.context import has_ended, is_stopped
+from sdf.spark.door.errors import END_OF_TRACE, FAILURES, LOST_TASK, UNREACHABLE, SparkError, text_of
+from sdf.spark.door.executors import slots_of_executors
+from sdf.spark.door.jobs import is_waiting
 
 __all__ = [
-    "EXECUTOR_LOST",
     "Ended",
     "Jobs",
     "WorkerTraceback",
@@ -38,12 +39,7 @@ __all__ = [
     "unwound",
 ]
 
-EXECUTOR_LOST = "ExecutorLostFailure"  # in Spark's message about a job that has failed of that
-
 _CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
-_LOST_TASK = re.compile(rf"Task (\d+) in stage .*(?:{EXECUTOR_LOST}|Python worker exited unexpectedly)")
-_UNREACHABLE = re.compile(r"<\w+ of RPC that terminated with:\s+status = StatusCode\.UNAVAILABLE")  # not a user's error
-_END_OF_TRACE = re.compile(r"\n(?: SQLSTATE: 38000|\tat org\.apache\.spark)")
 _CELL_FRAME = re.compile(r'^  File "(.*)", line (\d+), in .*\n(?!    )', re.MULTILINE)  # a worker has no source of it
 
 
@@ -118,13 +114,7 @@ class Jobs:
 
     def is_stuck(self) -> bool:
         """Return whether tasks of the stages that run now wait for slots, and none of them has one."""
-        tracker = self._sc._jsc.sc().statusTracker()
-        jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForTag(self._tag)]
-        active = set(tracker.getActiveStageIds())
-        stages = [stage for job in jobs if not job.isEmpty() for stage in job.get().stageIds() if stage in active]
-        found = [each.get() for each in map(tracker.getStageInfo, stages) if not each.isEmpty()]
-        waits = any(each.numCompletedTasks() < each.numTasks() for each in found)
-        return waits and not any(each.numActiveTasks() for each in found)
+        return is_waiting(self._sc, self._tag)
 
     def cancel(self) -> None:
         """Cancel the running jobs and wait for their threads; if the context is gone, at most 1 s for each thread."""
@@ -168,9 +158,9 @@ def explain(error: BaseException, what: str, run_id: str, read: Callable[[str], 
         run_id: the id of the run, which the mark has.
         read: makes of the text that a worker has sent what it was.
     """
-    if not isinstance(error, (Py4JJavaError, PySparkException)):  # the latter as soon as there is a SparkSession
+    if not isinstance(error, FAILURES):
         return error
-    text = str(error.java_exception.getMessage() or error) if isinstance(error, Py4JJavaError) else str(error)
+    text = text_of(error)
     start = text.find("Traceback (most recent call last)")
     if start < 0:
         explained: SdfError = StageError(f"Spark could not finish a job ({what}): {text.splitlines()[0]}")
@@ -182,12 +172,12 @@ def explain(error: BaseException, what: str, run_id: str, read: Callable[[str], 
         explained = getattr(errors, found.group(1))(read(found.group(2)))
         told = text[found.end() :].lstrip()  # by the worker, where Spark drops the causes of errors
         if told.startswith("Traceback"):
-            trace = read(_END_OF_TRACE.split(told)[0].rstrip())
+            trace = read(END_OF_TRACE.split(told)[0].rstrip())
         else:
             trace = re.sub(mark, "", text[start : found.end()]).rsplit(_CAUSED, 1)[0].rstrip()  # what raised this error
         trace = _CELL_FRAME.sub(_with_source, trace)
     else:
-        trace = _END_OF_TRACE.split(text[start:])[0].rstrip()
+        trace = END_OF_TRACE.split(text[start:])[0].rstrip()
         last = trace.splitlines()[-1]
         lacking = re.match(r"ModuleNotFoundError: No module named '([^']*)'", last)
         explained = StageError(
@@ -215,7 +205,7 @@ def explaining(what: str, run_id: str) -> Iterator[None]:
 
 def lost_task(error: BaseException) -> int | None:
     """Return the task for which Spark gave up a job, if its executor or worker was lost each time; else None."""
-    found = _LOST_TASK.search(str(error)) if isinstance(error, StageError) else None
+    found = LOST_TASK.search(str(error)) if isinstance(error, StageError) else None
     return None if found is None else int(found[1])
 
 
@@ -253,7 +243,7 @@ def unreachable(error: BaseException, what: str = "") -> StageError | None:
         error: the error.
         what: what the server was asked for.
     """
-    if not (isinstance(error, PySparkException) and _UNREACHABLE.match(str(error))):
+    if not (isinstance(error, SparkError) and UNREACHABLE.match(str(error))):
         return None
     details = re.search('details = "(.*)"', str(error))
     gone = StageError(
@@ -269,9 +259,9 @@ def _is_stopped(context: Any) -> bool:
     if not isinstance(context, SparkContext):
         return False
     try:
-        return bool(context._jsc is None or context._jsc.sc().isStopped())
+        return has_ended(context)
     except Exception:  # of any kind: it was stopped in between, or the JVM is gone
-        return context._jsc is None
+        return is_stopped(context)
 
 
 def slot_counter(sc: SparkContext) -> Callable[[], int]:
@@ -288,9 +278,7 @@ def slot_counter(sc: SparkContext) -> Callable[[], int]:
         return ask_executors() if explicit or (cores == 2 and not local) else max(1, cores // cores_per_task)
 
     def ask_executors() -> int:
-        executors = sc._jsc.sc().statusStore().executorList(True)
-        tasks: int = sum(executors.apply(number).maxTasks() for number in range(executors.size()))
-        return max(1, tasks)
+        return max(1, slots_of_executors(sc))
 
     return count
 

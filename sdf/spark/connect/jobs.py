@@ -18,7 +18,6 @@ from typing import Any, cast
 
 import attrs
 from pyspark import Broadcast
-from pyspark.errors import PySparkException
 
 from sdf.errors import InvalidValueError
 from sdf.execution.expansion import Expanded
@@ -34,6 +33,7 @@ from sdf.spark.connect.session import carried, interrupt
 from sdf.spark.connect.slots import FoundSlots, configured_slots
 from sdf.spark.connect.tasks import RESULT, ExpandTask, SegmentTask, unescaped
 from sdf.spark.door.connect import user_of
+from sdf.spark.door.errors import SparkError
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import expanded
 from sdf.spark.jobs import Ended, arrived, explain, lost_task, unreachable
@@ -172,7 +172,7 @@ class ConnectJobs:
             while thread.is_alive() and not self._gone:
                 try:
                     self._spark.interruptTag(self._tag)  # again: a job may have been about to start
-                except (PySparkException, ValueError):  # the latter of gRPC, if the session was stopped
+                except (SparkError, ValueError):  # the latter of gRPC, if the session was stopped
                     self._gone = True
                 thread.join(0.1)
 

@@ -21,6 +21,7 @@ from pyspark import RDD, InheritableThread
 from sdf.errors import StageError
 from sdf.execution.expansion import Expanded
 from sdf.spark.door.context import is_stopped
+from sdf.spark.door.errors import JOB_CANCELLED
 from sdf.spark.elements import WarnsOnce
 from sdf.spark.expansion_job import Expand, ExpandedPartition, ExpansionJob
 from sdf.spark.jobs import Ended, Jobs, arrived
@@ -32,7 +33,6 @@ __all__ = ["Expansion"]
 # The call waits so long for further partitions: what it waits for is in the report, and fails the call, not an action.
 _STRAGGLER_SECONDS = 1.0
 _LOOK_EVERY_SECONDS = 1.0
-_CANCELLED = "SPARK_JOB_CANCELLED"  # in Spark's message
 _CANCELLED_SECONDS = 5.0  # in which the lanes of a cancelled action end
 
 
@@ -100,7 +100,7 @@ class Expansion:
                 try:
                     self._receive(_LOOK_EVERY_SECONDS)
                 except StageError as error:
-                    if _CANCELLED not in str(error):
+                    if JOB_CANCELLED not in str(error):
                         raise
                     self._wait_for_lanes(run)
                     self._job.start_again()

@@ -14,7 +14,8 @@ from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
 from sdf.scheduling.run_state import RunState
 from sdf.spark.display import Display
-from sdf.spark.jobs import EXECUTOR_LOST, Ended, Jobs, slot_counter
+from sdf.spark.door.errors import EXECUTOR_LOST
+from sdf.spark.jobs import Ended, Jobs, slot_counter
 from sdf.spark.live.contained_run import ContainedRun
 from sdf.spark.live.executors import Executors
 from sdf.spark.live.link import SaveLaneTask

@@ -15,11 +15,10 @@ from typing import Any
 from sdf.errors import InvalidTypeError, StageError, show
 from sdf.spark.door.connect import text_of_task
 from sdf.spark.door.context import folder_of
+from sdf.spark.door.errors import OTHER_PYTHON
 from sdf.spark.shipping import workers
 
 __all__ = ["is_connect", "look", "send"]
-
-_OTHER_PYTHON = re.compile(r"PYTHON_VERSION_MISMATCH\].*?: (\d+\.\d+) than that in driver: (\d+\.\d+)", re.DOTALL)
 
 
 def is_connect(spark: Any) -> bool:
@@ -69,7 +68,7 @@ def _run(spark: Any, function: Callable[..., str]) -> str:
             return str(spark.sparkContext.parallelize([0], 1).map(function).collect()[0])
         return text_of_task(spark, function)
     except Exception as error:
-        other = _OTHER_PYTHON.search(str(error))
+        other = OTHER_PYTHON.search(str(error))
         if other is None:
             raise StageError(f"ship() could not run a job on the Python workers: {_gist(error)}") from error
         raise StageError(

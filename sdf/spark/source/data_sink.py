@@ -9,13 +9,13 @@ from itertools import chain
 from typing import Any, ClassVar
 
 import pyarrow  # type: ignore[import-untyped]
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
 from sdf.spark import serde
+from sdf.spark.door.arrow import arrow_schema
+from sdf.spark.door.data_sources import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from sdf.spark.payload import telling
 
 __all__ = ["SdfDataSink", "data_sink"]
@@ -77,7 +77,7 @@ class SdfDataSink(DataSource):
                 f"{type(sink).__name__} adds to its target and replaces nothing. Write to the format "
                 f"{self._format_name!r} with mode('append') (got mode('overwrite'))."
             )
-        sink = sink.for_schema(to_arrow_schema(schema, timezone="UTC"))
+        sink = sink.for_schema(arrow_schema(schema))
         token = Token(uuid.uuid4().hex, 0)
         sink.prepare(SinkRun(token, "main", resumed=False))
         return SinkWriter(sink, token)

@@ -8,7 +8,6 @@ from typing import Any
 
 import attrs
 import pyarrow  # type: ignore[import-untyped]
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StructType
 
 from sdf.errors import InvalidTypeError, OutputError, show
@@ -16,6 +15,7 @@ from sdf.model.dofn import TaggedOutput
 from sdf.sinks.arrays import as_array, batch_of
 from sdf.sinks.casts import fitted, stored
 from sdf.sinks.columns import Misfit, names_of, twice
+from sdf.spark.door.arrow import arrow_schema
 from sdf.spark.source.texts import Texts
 
 __all__ = ["ArrowRows"]
@@ -41,7 +41,7 @@ class ArrowRows:
 
     def __init__(self, schema: StructType, name: str, texts: Texts) -> None:
         self._schema = schema
-        self._arrow = to_arrow_schema(schema, timezone="UTC")
+        self._arrow = arrow_schema(schema)
         self._columns = schema.fieldNames()
         self._lists_are_values = len(schema.fields) == 1 and isinstance(schema.fields[0].dataType, ArrayType)
         self._name = name
