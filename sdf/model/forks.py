@@ -49,9 +49,11 @@ class alone:  # noqa: N801, reads as a statement
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if os.getpid() != self._pid:
-            if kind is GeneratorExit:  # it only forgets the outputs of its parent
+            for one in _inside[_inside.index(self) :]:  # an error may have left those inside as they were
+                if one._told is not None:
+                    one._told[0] = 1
+            if kind is GeneratorExit:  # it came back, and could not give its outputs: an error ends it
                 return
-            self._told[0] = 1
             print(f"process {os.getpid()}, forked by {self._pid}, is ended: {_FLAW}.", file=sys.stderr, flush=True)
             os._exit(1)
         _inside.remove(self)

@@ -32,6 +32,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import SdfError, StageError
+from sdf.model.forks import alone
 from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED, Failure
 
 __all__ = ["Child", "ChildTraceback", "run_in_child"]
@@ -200,7 +201,8 @@ def _run(work: Callable[[Child], None], pipe: Connection, other: Connection) -> 
     child = Child(pipe)
     before = set(sys.modules)
     try:
-        work(child)
+        with alone("a run with quarantine"):
+            work(child)
         child._send(_ENDED, [name for name, module in sys.modules.items() if name not in before and _is_found(module)])
     except BrokenPipeError:  # the parent reads no more
         pass

@@ -12,6 +12,7 @@ from sdf.errors import ContractError
 from sdf.execution.bulk.invoker import TableInvoker
 from sdf.execution.bulk.table import Table
 from sdf.execution.invoker import Invoker
+from sdf.model import forks
 from sdf.model.offset_trackers import OffsetRangeTracker
 
 BLOCKS = OffsetRange(0, 9)
@@ -114,6 +115,20 @@ def test_a_forked_process_that_goes_on_ends_and_its_parent_raises(tmp_path, made
     assert 9 <= by.count(str(os.getpid())) <= 18
     assert len(by) - by.count(str(os.getpid())) <= 2  # of two rows
     assert f"forked by {os.getpid()}, is ended" in capfd.readouterr().err
+
+
+def test_so_does_the_parent_of_one_that_cannot_give_its_outputs():
+    """As with quarantine, where the pipe to the worker is closed in a forked process; its outputs stay as they are."""
+    outputs, parent = alone(Forks(claims)).run(), os.getpid()
+
+    def give():
+        with forks.alone():
+            for _ in outputs:
+                if os.getpid() != parent:
+                    raise OSError("the pipe is closed")
+
+    with pytest.raises(ContractError, match=r"Forks\.process\(\).* a process that it forked came back"):
+        give()
 
 
 @pytest.mark.parametrize("hook", ["setup", "start_bundle", "finish_bundle", "get_initial_restriction"])
