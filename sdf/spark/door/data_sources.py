@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sdf.spark.door.versions import need
+from sdf.spark.door.versions import need_spark
 
 try:
     from pyspark.sql import datasource
 except ImportError:
-    need("4.0", "sdf.spark.source, data sources and sinks in Python,")
+    need_spark("4.0", "sdf.spark.source, data sources and sinks in Python,")
     raise
 
 from pyspark.sql.datasource import (

@@ -8,10 +8,10 @@ import pyspark
 
 from sdf.errors import MissingExtraError
 
-__all__ = ["need"]
+__all__ = ["need_spark"]
 
 
-def need(least: str, what: str) -> None:
+def need_spark(least: str, what: str) -> None:
     """Raise MissingExtraError if Spark is older than a version such as "4.2"."""
     if _numbers(pyspark.__version__) < _numbers(least):
         raise MissingExtraError(
