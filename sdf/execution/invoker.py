@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import ClaimError, InvalidTypeError, OutputError, SdfError, SplitError, blame, show
-from sdf.execution.output_count import OutputCount
+from sdf.execution.output_count import RETURN_OR_COMBINE, OutputCount
 from sdf.execution.tracker_views import LockedTracker, sides, tracker_of
 from sdf.model.dofn import DoFn
 from sdf.model.restrictions import tiling_flaw
@@ -327,7 +327,8 @@ class Invoker:
         for output in outputs:
             if self._tracker.refused and not self._refused_to_claims:
                 raise OutputError(
-                    f"it gave {show(output)} after a refused claim; that block belongs to another work item"
+                    f"it gave {show(output)} after a refused claim; that block belongs to another work item. "
+                    f"{RETURN_OR_COMBINE}"
                 )
             if not self._tracker.started:
                 raise OutputError(f"it gave {show(output)} before its first claim; claim a block first")

@@ -49,8 +49,9 @@ class DoFn(ABC):
 
         A generator function, or one that returns an iterable. Called on a worker, once per work item and attempt.
         Between claims a runner may shorten ``tracker.current_restriction()``; `try_claim` then refuses what was cut
-        off. Yield nothing before the first claim or after a refused one, and claim or defer everything. Do not read all
-        that lies before the restriction: the cost of a part must not depend on where it starts.
+        off. Yield nothing before the first claim or after a refused one, and claim or defer everything. After a loop
+        over ``tracker.claims()`` a part may give a partial result, if a later step combines those of all parts. Do not
+        read all that lies before the restriction: the cost of a part must not depend on where it starts.
 
         Args:
             element: the input.
