@@ -56,15 +56,20 @@ class Failure:
         how: `RAISED`, `DIED`, `KILLED`, `HUNG` or `WITHDRAWN`.
         error: what happened, as text; cut in the middle beyond 4,000 characters.
         claimed: the position claimed last, or None if that is not known.
+        doubtful: whether the instance of the DoFn had failed in its attempt before, too. That may have broken it, so
+            no block is to blame, and the work runs again in a process of its own.
     """
 
     item_id: int | None
     how: str
     error: str = attrs.field(converter=cut_error)
     claimed: Any = None
+    doubtful: bool = False
 
     def may_blame(self, item_id: int | None) -> bool:
         """Return whether it may be the fault of a work item of the attempt."""
+        if self.doubtful:
+            return False
         if self.item_id is None:
             return self.how != WITHDRAWN
         return item_id == self.item_id

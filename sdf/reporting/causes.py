@@ -119,8 +119,8 @@ def slow_hosts(
         by_piece = _weighted([(one.least, 1.0) for one in ratios], 0.25)
         seconds = sum(one.seconds for one in ratios)
         if seconds >= _LEAST_SECONDS and min(by_time, by_piece) >= _SLOWER:
-            places = len({one.place for one in ratios if one.least >= _SLOWER})
-            found.append(SlowHost(host, _weighted([(one.times, one.seconds) for one in ratios], 0.5), places))
+            slow = {one.place for one in ratios if one.least >= _SLOWER}
+            found.append(SlowHost(host, _weighted([(one.times, one.seconds) for one in ratios], 0.5), len(slow)))
     return sorted(found, key=lambda host: -host.times)
 
 
@@ -293,7 +293,9 @@ def _mean_rate(pieces: Sequence[PieceRun]) -> float | None:
 
 def _beside(pieces: Sequence[PieceRun], others: Sequence[PieceRun]) -> list[PieceRun]:
     """Return those pieces during at least a quarter of whose time some of the others ran."""
-    starts, ends, until = [], [], [0.0]  # of the time in which others ran; until: its seconds up to each end
+    starts: list[float] = []  # of the time in which others ran
+    ends: list[float] = []
+    until = [0.0]  # its seconds up to each end
     for piece in sorted(others, key=attrgetter("began")):
         end = piece.began + piece.seconds
         if not ends or piece.began > ends[-1]:
