@@ -102,7 +102,10 @@ class Bundle:
         ran, slow = self._executor.take_report()
         seconds = self._clock() - self._began
         executor = self._executor
-        return Outcome(self._stop, tuple(self._parts), executor.units, seconds, ran, slow, self._refused, executor.late)
+        return Outcome(
+            self._stop, tuple(self._parts), executor.units, seconds, ran, slow, self._refused, executor.late,
+            tuple(executor.firsts),
+        )  # fmt: skip
 
     def last_started(self) -> tuple[WorkItem | None, Any]:
         """Return the work item that was started last, and the position that it claimed last if it has not ended."""

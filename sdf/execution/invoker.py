@@ -63,6 +63,8 @@ class Invoker:
     Attributes:
         residuals: the residuals in the order of the cuts, which is the reverse order of their work.
         begun: of how many elements it has begun the work.
+        first: the position of the first claim, in a tuple; that is empty if the first claim was refused, as no block
+            starts in the restriction. None before.
     """
 
     begun = 1
@@ -85,6 +87,7 @@ class Invoker:
         self._on_claim = on_claim
         self._claims = 0
         self.residuals: list[Residual] = []
+        self.first: tuple[Any, ...] | None = None
         self._nothing_claimed = False
         self._finished = False
         self._stopped = False  # by a runner's split at 0: all unclaimed work is the last residual
@@ -314,6 +317,8 @@ class Invoker:
         Raises:
             OutputError: for an output before the first claim; `run` raises it too, in case `process` catches it.
         """
+        if self.first is None:
+            self._note_first()
         if self._tracker.refused and self._seen.delivering:
             self._refused_to_claims, self._rest_is_others = True, not self._seen.closing
         error = self._count.claimed()
@@ -322,6 +327,12 @@ class Invoker:
             raise error
         if self._tracker.refused and not self._refused_to_claims:
             self._count.refused()
+
+    def _note_first(self) -> None:
+        claimed = self._tracker.last_claimed
+        if claimed is None:  # of claims(), all positions of a range
+            claimed = getattr(self._restriction, "start", None)
+        self.first = () if self._tracker.refused else (claimed,)
 
     def _checked(self, outputs: Iterable[Any]) -> Iterator[Any]:
         for output in outputs:

@@ -26,7 +26,9 @@ class FailedBlock:
 
     Attributes:
         element: the element.
-        restriction: the part of the element that holds the block and nothing else. If the DoFn's tracker cannot cut
+        restriction: the part of the element that holds the block and nothing else. It begins at the claim of the block
+            and ends at the next claim, where that is known: the part behind it must have run, in the same call of
+            `run_sdf` or `save_sdf`. Else it ends behind the claimed position. If the DoFn's tracker cannot cut
             such a part out, more than one block: up to the whole element, as of a .gz without an index.
         error: what happened in the last attempt: type and message of an exception, or how the process ended.
         attempts: how often the block was run, alone or together with others.

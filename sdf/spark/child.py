@@ -285,7 +285,10 @@ def _run(work: Order, pipe: Connection, ordered: Connection, others: tuple[Conne
         os.register_at_fork(after_in_child=mine.close)
     threading.Thread(target=_end_with_parent, name="sdf-parent", daemon=True).start()
     while _is_fit_after(work, Child(pipe)):
-        order = ordered.recv_bytes()  # a parent that has died has ended it
+        try:
+            order = ordered.recv_bytes()
+        except EOFError:  # the parent has died
+            return
         if not order:
             return
         work = serde.loads(order)
