@@ -183,6 +183,34 @@ class BufferingFn(BadFn):
         yield from [self.read(element, one) for one in held]
 
 
+class SetsUpFn(BadFn):
+    """Notes the process of each `setup`, and of each task."""
+
+    def __init__(self, bad, folder):
+        super().__init__(bad)
+        self.folder = folder
+
+    def setup(self):
+        self.note("setups")
+
+    def start_bundle(self):
+        self.note("tasks")
+
+    def note(self, name):
+        with open(self.folder / name, "a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+def test_setup_runs_once_in_each_process_and_not_for_each_task(sc, tmp_path):
+    """Nor for each bad block."""
+    fn = SetsUpFn(dict.fromkeys([(0, 5), (1, 7), (1, 9)], "raises"), tmp_path)
+    outputs = run_sdf(sc.parallelize(range(3), 3), fn, on_failure="quarantine")
+    assert outputs["main"].count() == 3 * BLOCKS - 3
+    setups, tasks = [(tmp_path / name).read_text().split() for name in ("setups", "tasks")]
+    assert len(setups) == len(set(setups))
+    assert len(set(tasks)) < len(tasks)
+
+
 class SixteenFn(BadFn):
     """Blocks of sixteen, each claimed once."""
 
