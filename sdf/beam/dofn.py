@@ -58,6 +58,8 @@ def from_beam(dofn: Any) -> DoFn:
 class _BeamDoFn(DoFn):
     """The base class of the DoFns that `from_beam` makes."""
 
+    keeps_setup = False  # Beam's rule
+
     def __init__(self, dofn: Any, arguments: _Arguments) -> None:
         self._dofn = dofn
         self._arguments = arguments

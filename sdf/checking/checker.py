@@ -15,6 +15,7 @@ import attrs
 
 from sdf.checking.budget import Budget, SpentError
 from sdf.checking.cuts import MOST_CLAIMS, cuts
+from sdf.checking.diagnosis import AtClaim, Diagnosis
 from sdf.checking.records import Records, key_of
 from sdf.checking.steps import CheckedDoFn
 from sdf.errors import DeferError, InvalidTypeError, OutputError, SdfError, SourceError, show
@@ -35,7 +36,7 @@ class _Read:
     """One attempt and its results."""
 
     claims: int = 0
-    positions: list[Any] = attrs.field(factory=list)
+    at: list[AtClaim] = attrs.field(factory=list)
     records: Records = attrs.field(factory=Counter)
     primary: Any = None
     splits: list[Any] = attrs.field(factory=list)
@@ -51,6 +52,7 @@ class Check:
     _tags: tuple[str, ...]
     _order: random.Random
     _budget: Budget
+    _combine: Callable[[list[Any]], Any] | None = None
     _driver_fn: DoFn | None = attrs.field(default=None, init=False)
     _outputs: dict[Hashable, Any] = attrs.field(factory=dict, init=False)  # one example per key, for the message
     # Of the current check: faults are listed in the order of the claims.
@@ -58,10 +60,18 @@ class Check:
     _faults: list[tuple[tuple[int, int], str]] = attrs.field(factory=list, init=False)
     _skipped: list[str] = attrs.field(factory=list, init=False)
     _first_read_times: str = attrs.field(default="", init=False)
+    _diagnosis: Diagnosis = attrs.field(init=False)
+    _steady: bool = attrs.field(default=True, init=False)  # whether reading the same part twice gave the same
+
+    @_diagnosis.default
+    def _no_diagnosis(self) -> Diagnosis:
+        return Diagnosis(combines=self._combine is not None)
 
     @property
     def faults(self) -> list[str]:
-        return [fault for _, fault in sorted(self._faults, key=lambda fault: fault[0])]
+        """The broken rule, if it is known, and then each difference."""
+        rule = str(self._diagnosis)
+        return [*([rule] if rule else []), *(fault for _, fault in sorted(self._faults, key=lambda fault: fault[0]))]
 
     def send(self) -> None:
         """Check that the DoFn pickles, and keep a copy without `setup`, as on the driver."""
@@ -97,8 +107,9 @@ class Check:
         ]
         if not self._skipped:
             checks.append(("split_restriction()", (0, 0), lambda: self._check_pieces(expanded, read.records)))
-        for at, number, fraction in cuts(part, read.claims, read.positions, fractions):
-            checks.append(("", (at, number), partial(self._check_split, part, at, fraction, read.records)))
+        positions = [one.position for one in read.at]
+        for at, number, fraction in cuts(part, read.claims, positions, fractions):
+            checks.append(("", (at, number), partial(self._check_split, part, at, fraction, read)))
         self._make(checks)
         return self._result(read)
 
@@ -152,7 +163,7 @@ class Check:
     def _check_again(self, restriction: Any, expected: Records) -> None:
         again = self._attempt("the second read", lambda: self._read_all(restriction))
         if again is not None:
-            self._compare("reading it twice", expected, again.records)
+            self._steady = self._compare("reading it twice", expected, again.records)
 
     def _attempt(self, what: str, act: Callable[[], Any]) -> Any:
         try:
@@ -194,7 +205,7 @@ class Check:
         if found is not None:
             self._compare(what, expected, found)
 
-    def _check_split(self, whole: Any, at: int, fraction: float | Fraction, expected: Records) -> None:
+    def _check_split(self, whole: Any, at: int, fraction: float | Fraction, expected: _Read) -> None:
         what = f"split at {float(fraction):.3g} after claim {at}"
         parts = self._attempt(what, lambda: self._read_split(whole, None, at, fraction, nested=True))
         if parts is None:
@@ -202,12 +213,19 @@ class Check:
         read, rest = parts
         if read.splits:
             what = f"{what}, into {show(read.primary)} and {', '.join(show(residual) for residual in read.splits)}"
-        self._compare(what, expected, read.records + rest)
+        same = self._compare(what, expected.records, read.records + rest)
+        if not same and read.splits and self._steady and not expected.deferred:
+            self._diagnose(read.splits[0], expected)
         if read.primary is not None:
             what = f"running the primary again after the {what}"
             again = self._attempt(what, lambda: self._read(self._through_pickle(read.primary)))
             if again is not None:
                 self._compare(what, read.records, again.records)
+
+    def _diagnose(self, residual: Any, whole: _Read) -> None:
+        read = self._attempt(f"reading {show(residual)}", lambda: self._read(self._through_pickle(residual)))
+        if read is not None and not read.deferred:
+            self._diagnosis.compare(residual, whole.at, read.at, self._outputs)
 
     def _read_split(
         self, restriction: Any, watermark: Any, at: int, fraction: float | Fraction, *, nested: bool
@@ -267,7 +285,7 @@ class Check:
 
         def on_claim(claims: int, position: Any) -> None:
             read.claims = claims
-            read.positions.append(position)
+            read.at.append(AtClaim(position, Counter()))
             self._budget.claimed()
             if claims == at and on_split is not None:
                 residual = invoker.split(fraction)
@@ -302,6 +320,8 @@ class Check:
                 )
             last[tag] = value, key
             read.records[key] += 1
+            if read.at:
+                read.at[-1].records[key] += 1
         call_hook(self._fn, "finish_bundle")
         read.primary = invoker.primary
         read.deferred = invoker.residuals[len(read.splits) :]
@@ -322,7 +342,14 @@ class Check:
         self._outputs.setdefault(key, output)
         return key
 
-    def _compare(self, what: str, expected: Records, found: Records) -> None:
+    def _combined(self, records: Records) -> Records:
+        if self._combine is None:
+            return records
+        return Counter([self._keep(self._combine([self._outputs[key] for key in records.elements()]))])
+
+    def _compare(self, what: str, expected: Records, found: Records) -> bool:
+        """Return whether the records are the same, if need be once they are combined."""
+        expected, found = self._combined(expected), self._combined(found)
         lost, doubled = expected - found, found - expected
         counts = [
             f"{how}: {records.total()}, for example {show(self._outputs[next(iter(records))])}"
@@ -331,3 +358,4 @@ class Check:
         ]
         if counts:
             self._fault(f"{what}: {'; '.join(counts)}")
+        return not counts

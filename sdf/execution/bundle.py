@@ -34,6 +34,7 @@ class Bundle:
         on_claim: see `Executor`.
 
     Attributes:
+        fn: the DoFn.
         ended_at: when its outputs had ended, by ``clock``.
         raised: whether the user's code raised while `outputs` ran; not a reader of the outputs, nor ``finish_bundle``,
             which no work item is to blame for.
@@ -49,7 +50,7 @@ class Bundle:
         on_start: Callable[[WorkItem], None] | None = None,
         on_claim: Callable[[Any], None] | None = None,
     ) -> None:
-        self._fn = fn
+        self.fn = fn
         self._items = items
         self._executor = Executor(fn, side_inputs=side_inputs, clock=clock, on_claim=on_claim)
         self._on_start = on_start
@@ -72,7 +73,7 @@ class Bundle:
 
     def _run(self) -> Generator[Any, None, None]:
         try:
-            call_hook(self._fn, "start_bundle")
+            call_hook(self.fn, "start_bundle")
             while True:
                 with self._lock:
                     if self._next == self._stop:
@@ -93,7 +94,7 @@ class Bundle:
             self.raised = True
             raise
         self._finishing = True
-        call_hook(self._fn, "finish_bundle")
+        call_hook(self.fn, "finish_bundle")
         self.ended_at = self._clock()
 
     def outcome(self) -> Outcome:
@@ -101,7 +102,10 @@ class Bundle:
         ran, slow = self._executor.take_report()
         seconds = self._clock() - self._began
         executor = self._executor
-        return Outcome(self._stop, tuple(self._parts), executor.units, seconds, ran, slow, self._refused, executor.late)
+        return Outcome(
+            self._stop, tuple(self._parts), executor.units, seconds, ran, slow, self._refused, executor.late,
+            tuple(executor.firsts),
+        )  # fmt: skip
 
     def last_started(self) -> tuple[WorkItem | None, Any]:
         """Return the work item that was started last, and the position that it claimed last if it has not ended."""

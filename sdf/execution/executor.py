@@ -39,6 +39,7 @@ class Executor:
         seconds: seconds that they took.
         records: number of records that they gave, over all outputs.
         late: number of records that were late, as of `WatermarkEstimator`.
+        firsts: as of `Outcome`; only with ``on_claim``.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Executor:
         self.seconds = 0.0
         self.records = 0
         self.late = 0
+        self.firsts: list[tuple[int, tuple[Any, ...]]] = []
         self._ran: dict[tuple[int, int], Ran] = {}  # by id and row
         self._slow: tuple[SlowBlock, ...] = ()
 
@@ -107,6 +109,8 @@ class Executor:
         self.seconds += running.seconds()
         self.records += ran.records
         self.late += running.invoker.late
+        if self._on_claim is not None and running.item.parent is not None and running.invoker.first is not None:
+            self.firsts.append((known, running.invoker.first))
         self._note(ran, running.dear_rows(self._began))
         if slow := running.slow_blocks():
             self._slow = slowest(*self._slow, *(attrs.evolve(block, item_id=known) for block in slow))

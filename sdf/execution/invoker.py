@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import ClaimError, InvalidTypeError, OutputError, SdfError, SplitError, blame, show
-from sdf.execution.output_count import OutputCount
+from sdf.execution.output_count import RETURN_OR_COMBINE, OutputCount
 from sdf.execution.tracker_views import LockedTracker, sides, tracker_of
 from sdf.model.dofn import DoFn
 from sdf.model.forks import alone
@@ -64,6 +64,8 @@ class Invoker:
     Attributes:
         residuals: the residuals in the order of the cuts, which is the reverse order of their work.
         begun: of how many elements it has begun the work.
+        first: the position of the first claim, in a tuple; that is empty if the first claim was refused, as no block
+            starts in the restriction. None before.
     """
 
     begun = 1
@@ -86,6 +88,7 @@ class Invoker:
         self._on_claim = on_claim
         self._claims = 0
         self.residuals: list[Residual] = []
+        self.first: tuple[Any, ...] | None = None
         self._nothing_claimed = False
         self._finished = False
         self._stopped = False  # by a runner's split at 0: all unclaimed work is the last residual
@@ -324,6 +327,8 @@ class Invoker:
         Raises:
             OutputError: for an output before the first claim; `run` raises it too, in case `process` catches it.
         """
+        if self.first is None:
+            self._note_first()
         if self._tracker.refused and self._seen.delivering:
             self._refused_to_claims, self._rest_is_others = True, not self._seen.closing
         error = self._count.claimed()
@@ -333,11 +338,18 @@ class Invoker:
         if self._tracker.refused and not self._refused_to_claims:
             self._count.refused()
 
+    def _note_first(self) -> None:
+        claimed = self._tracker.last_claimed
+        if claimed is None:  # of claims(), all positions of a range
+            claimed = getattr(self._restriction, "start", None)
+        self.first = () if self._tracker.refused else (claimed,)
+
     def _checked(self, outputs: Iterable[Any]) -> Iterator[Any]:
         for output in outputs:
             if self._tracker.refused and not self._refused_to_claims:
                 raise OutputError(
-                    f"it gave {show(output)} after a refused claim; that block belongs to another work item"
+                    f"it gave {show(output)} after a refused claim; that block belongs to another work item. "
+                    f"{RETURN_OR_COMBINE}"
                 )
             if not self._tracker.started:
                 raise OutputError(f"it gave {show(output)} before its first claim; claim a block first")

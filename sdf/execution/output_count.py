@@ -15,7 +15,12 @@ from typing import Any
 
 from sdf.errors import OutputError, show
 
-__all__ = ["OutputCount"]
+__all__ = ["RETURN_OR_COMBINE", "OutputCount"]
+
+RETURN_OR_COMBINE = (
+    "Return as soon as try_claim() is False. To give a partial result of what was claimed, loop over tracker.claims(): "
+    "outputs may follow the loop, and a later step must combine them"
+)
 
 
 class OutputCount:
@@ -79,7 +84,7 @@ class OutputCount:
         if late:
             raise OutputError(
                 f"it gave {_counted(late)} after a refused claim, of {show(last_claimed)}; that block "
-                f"belongs to another work item. Return as soon as try_claim() is False"
+                f"belongs to another work item. {RETURN_OR_COMBINE}"
             )
 
     def _before_claim(self) -> OutputError:

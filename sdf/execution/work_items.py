@@ -202,6 +202,7 @@ class Outcome:
         slow: the slowest blocks, for the report.
         refused: why the last request to hand back work was refused; None if it was met, or there was none.
         late: number of records that were late, as of `WatermarkEstimator`.
+        firsts: with quarantine, the id of each work item that was cut off from another, and `Invoker.first`.
     """
 
     started: int
@@ -212,3 +213,4 @@ class Outcome:
     slow: tuple[SlowBlock, ...] = attrs.field(default=(), eq=False)
     refused: str | None = attrs.field(default=None, eq=False)
     late: int = 0
+    firsts: tuple[tuple[int, tuple[Any, ...]], ...] = attrs.field(default=(), eq=False)

@@ -35,10 +35,11 @@ no other work now; `CommitEvery` at any time; and `Leave`: end as if the process
 **Failures.** An attempt whose connection ends before `Sealed` has failed, whichever side ended it: its work does not
 count, and it must not end in success. The ledger keeps what it has by then: an accepted residual stays cut off, one
 that was still on its way belongs to the lane. If a `Verdict` refuses, the lane must do the work itself. A lane that
-waits and receives nothing for `SILENCE_SECONDS` gives up. The coordinator never waits for a lane: it sends no other
-request to one that does not answer, and Spark decides whether that lane is dead. A peer that breaks the protocol is cut
-off. If any call for a run raises on the driver, the run fails: all its attempts get `Fail` with this error, also those
-that send `Hello` later, and no lane is sealed any more.
+waits gives up once neither the driver nor its host has answered for `SILENCE_SECONDS`, and ten times later if its host
+does (`sdf.spark.live.silence`). The coordinator never waits for a lane: it sends no other request to one that does not
+answer, and Spark decides whether that lane is dead. A peer that breaks the protocol is cut off. If any call for a run
+raises on the driver, the run fails: all its attempts get `Fail` with this error, also those that send `Hello` later,
+and no lane is sealed any more.
 """
 
 from __future__ import annotations

@@ -31,9 +31,12 @@ class DoFn(ABC):
         scans: whether `process` only looks for new elements. The driver of a stream then runs work that has no end,
             after `setup`, in a thread beside the batches. What it claims must hold all that it found: a batch runs the
             claimed part again, which gives that without a look.
+        keeps_setup: with ``on_failure="quarantine"``, whether an instance goes on when its `process` has raised. False:
+            another process sets one up, as Beam does. Choose that if an error may leave it broken for good.
     """
 
     scans: ClassVar[bool] = False
+    keeps_setup: ClassVar[bool] = True
 
     @abstractmethod
     def get_initial_restriction(self, element: Any) -> Any:
@@ -50,8 +53,9 @@ class DoFn(ABC):
 
         A generator function, or one that returns an iterable. Called on a worker, once per work item and attempt.
         Between claims a runner may shorten ``tracker.current_restriction()``; `try_claim` then refuses what was cut
-        off. Yield nothing before the first claim or after a refused one, and claim or defer everything. Do not read all
-        that lies before the restriction: the cost of a part must not depend on where it starts.
+        off. Yield nothing before the first claim or after a refused one, and claim or defer everything. After a loop
+        over ``tracker.claims()`` a part may give a partial result, if a later step combines those of all parts. Do not
+        read all that lies before the restriction: the cost of a part must not depend on where it starts.
 
         Args:
             element: the input.
@@ -146,7 +150,10 @@ class DoFn(ABC):
         return None
 
     def setup(self) -> None:
-        """Open what the DoFn needs. Called once per Python worker, before anything else there."""
+        """Open what the DoFn needs. Called once per Python worker, before anything else there.
+
+        With ``on_failure="quarantine"``, once in each process that a Python worker starts for attempts, too.
+        """
 
     def teardown(self) -> None:
         """Close what `setup` opened, such as connections.
@@ -157,7 +164,11 @@ class DoFn(ABC):
         """
 
     def start_bundle(self) -> None:
-        """Called on a worker before the first work item of each task."""
+        """Called on a worker before the first work item of each task.
+
+        With ``on_failure="quarantine"`` the task before may have failed in `process`: clear here what that may have
+        left in fields, or set `keeps_setup` to False.
+        """
 
     def finish_bundle(self) -> None:
         """Called on a worker after the last work item of each task. It returns None: it cannot output."""

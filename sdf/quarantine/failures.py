@@ -26,7 +26,9 @@ class FailedBlock:
 
     Attributes:
         element: the element.
-        restriction: the part of the element that holds the block and nothing else. If the DoFn's tracker cannot cut
+        restriction: the part of the element that holds the block and nothing else. It begins at the claim of the block
+            and ends at the next claim, where that is known: the part behind it must have run, in the same call of
+            `run_sdf` or `save_sdf`. Else it ends behind the claimed position. If the DoFn's tracker cannot cut
             such a part out, more than one block: up to the whole element, as of a .gz without an index.
         error: what happened in the last attempt: type and message of an exception, or how the process ended.
         attempts: how often the block was run, alone or together with others.
@@ -56,15 +58,20 @@ class Failure:
         how: `RAISED`, `DIED`, `KILLED`, `HUNG` or `WITHDRAWN`.
         error: what happened, as text; cut in the middle beyond 4,000 characters.
         claimed: the position claimed last, or None if that is not known.
+        doubtful: whether the instance of the DoFn had failed in its attempt before, too. That may have broken it, so
+            no block is to blame, and the work runs again in a process of its own.
     """
 
     item_id: int | None
     how: str
     error: str = attrs.field(converter=cut_error)
     claimed: Any = None
+    doubtful: bool = False
 
     def may_blame(self, item_id: int | None) -> bool:
         """Return whether it may be the fault of a work item of the attempt."""
+        if self.doubtful:
+            return False
         if self.item_id is None:
             return self.how != WITHDRAWN
         return item_id == self.item_id

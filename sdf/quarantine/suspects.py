@@ -12,6 +12,9 @@ A part that failed in company is a *suspect*: from then on it runs alone. Two wa
 What was cut last runs first. So if everything in an element fails, there are soon too many failures, not ever more
 halves.
 
+A block that was cut out holds the position of one claim. Where the block ends is known once the part behind it has run:
+it reaches to the next claim.
+
 A block is set aside only after it has failed alone. What killed the process may be the memory that others took: such a
 block must fail twice while nothing else runs.
 """
@@ -20,10 +23,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
 
 from sdf.errors import TooManyFailuresError, show
-from sdf.execution.work_items import DEFERRED, WHILE_IT_RAN, WorkItem
+from sdf.execution.bulk.table import Rows
+from sdf.execution.work import work_of
+from sdf.execution.work_items import DEFERRED, WHILE_IT_RAN, Outcome, WorkItem
+from sdf.model.restrictions import ByteKeyRange, OffsetRange, part_of
 from sdf.quarantine.failures import KILLED, FailedBlock, Failure
 from sdf.reporting.run_facts import count_of
 from sdf.scheduling.run_state import RunState
@@ -52,7 +61,7 @@ class Suspects:
         noted: called with each work item that is set aside, and its block.
 
     Attributes:
-        failed: the blocks that were set aside, in the order in which that happened.
+        failed: the blocks that were set aside, in the order in which that happened; see `blocks`.
         waiting: the suspects that may run now, each alone.
         for_idle: the suspects that may run only while nothing else does, one at a time.
     """
@@ -80,11 +89,42 @@ class Suspects:
         self._in_front: dict[int, int] = {}  # of a hint; with the first id of the parts that are cut off it later
         self._halvings: dict[int, int] = {}
         self._deaths_when_idle: dict[int, int] = {}
+        self._aside: dict[int, int] = {}  # where in ``failed`` the block of a work item is
+        self._firsts: dict[int, tuple[Any, ...]] = {}  # as of `Outcome`
         self._check_number()
 
     def __len__(self) -> int:
         """Return how many suspects wait."""
         return len(self.waiting) + len(self.for_idle)
+
+    def note(self, outcome: Outcome) -> None:
+        """Note what an attempt that has succeeded tells of the ends of blocks."""
+        self._firsts.update(outcome.firsts)
+
+    def blocks(self) -> list[FailedBlock]:
+        """Return the blocks that were set aside, each up to the next claim, as far as that is known by now."""
+        found = list(self.failed)
+        items = self._work.ledger.items() if self._aside else []
+        behind = {(item.element_id, item.restriction.start): item for item in items if _has_bounds(item)}
+        for item in items:
+            if item.id in self._aside and _has_bounds(item):
+                number = self._aside[item.id]
+                found[number] = attrs.evolve(found[number], restriction=self._up_to_next(item, behind))
+        return found
+
+    def _up_to_next(self, item: WorkItem, behind: Mapping[tuple[int, Any], WorkItem]) -> Any:
+        """Return the restriction of a block up to the first claim behind it, or as far as no claim follows."""
+        start, stop = item.restriction.start, item.restriction.stop
+        while (part := behind.get((item.element_id, stop))) is not None and part.id not in self._aside:
+            first = self._firsts.get(part.id)
+            if first is None or (item.is_rows and start[0] != stop[0]):
+                break
+            if first:
+                held = item.work.named()[1]
+                return part_of(held, held.start, first[0][1] if item.is_rows else first[0])
+            stop = (stop[0] + 1, 0) if item.is_rows else part.restriction.stop
+        longer = Rows(start, stop) if item.is_rows else part_of(item.restriction, start, stop)
+        return work_of(item.element, longer).named()[1]
 
     def admits(self, item: WorkItem) -> bool:
         """Take a work item that nobody owns if it is a suspect, or was cut off from one that ran; tell which."""
@@ -204,13 +244,18 @@ class Suspects:
     def _set_aside(self, item: WorkItem, failure: Failure) -> None:
         self._work.set_aside(item)
         block = FailedBlock(*item.work.named(), failure.error, self._attempts[item.id])
+        self._aside[item.id] = len(self.failed)
         self.failed.append(block)
         self._noted(item, block)
         self._check_number()
 
     def _check_number(self) -> None:
         if len(self.failed) > self._max_failures:
-            raise too_many(self._work.name, self.failed, self._max_failures, self._way_out)
+            raise too_many(self._work.name, self.blocks(), self._max_failures, self._way_out)
+
+
+def _has_bounds(item: WorkItem) -> bool:
+    return isinstance(item.restriction, (OffsetRange, ByteKeyRange, Rows))
 
 
 def too_many(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from sdf.errors import show
-from sdf.reporting.causes import MUCH_WORK, cause_of
+from sdf.reporting.causes import MUCH_WORK, ONE_EACH, cause_of
 from sdf.reporting.pieces import PieceRun, counts, pieces_by_element, whole_seconds
 
 __all__ = ["Idle", "SlowStart", "Straggler", "blocks_of", "idle", "rows", "slow_starts", "straggler"]
@@ -58,6 +58,7 @@ def straggler(
     *,
     slow_blocks: Mapping[int, Sequence[float]] | None = None,
     slow_tasks: frozenset[int] = frozenset(),
+    hosts: Sequence[Hashable] = ONE_EACH,
 ) -> Straggler | None:
     """Return the element that took longest, if it is a straggler, else None.
 
@@ -70,6 +71,7 @@ def straggler(
         slots: the number of slots.
         slow_blocks: by element, the seconds of each of its slowest blocks, where these are known.
         slow_tasks: the tasks that ran on slow hosts.
+        hosts: the host of each task (`sdf.reporting.causes.hosts_of`).
     """
     seconds = whole_seconds(pieces)
     if not seconds:
@@ -88,6 +90,7 @@ def straggler(
         even_seconds=total / slots,
         longest_block=max((slow_blocks or {}).get(element_id, ()), default=0.0),
         slow_tasks=slow_tasks,
+        hosts=hosts,
     )
     return Straggler(own[0].element, longest / total, parts, len(seconds) == 1, cause)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from sdf.reporting.causes import SlowHost, hosts_of, slow_hosts
+from sdf.reporting.causes import HOT_OR_SLOW, SLOW_HOST, SlowHost, hosts_of, slow_hosts
 from sdf.reporting.findings import Idle, Straggler, blocks_of, idle, straggler
 from sdf.reporting.pieces import PieceRun, unsplit
 
@@ -166,13 +166,14 @@ class RunFacts:
     def _straggler(self, slow_hosts: list[SlowHost]) -> Straggler | None:
         if not self.complete:
             return None
-        slow = {host.name for host in slow_hosts}
+        slow = {host.name for host in slow_hosts if host.certain}
         hosts = hosts_of([task.worker for task in self.tasks])
         return straggler(
             self.pieces,
             self.slots,
             slow_blocks=blocks_of(self.pieces, self.slow_blocks),
             slow_tasks=frozenset(task for task, host in enumerate(hosts) if host in slow),
+            hosts=hosts,
         )
 
     @property
@@ -217,7 +218,7 @@ def findings(report: RunFacts) -> Iterator[str]:
     found = report._straggler(slow)
     if found is not None:
         yield f"straggler: {found}"
-    yield from (f"slow host: {host}" for host in slow[:_MOST_HOSTS])
+    yield from (f"{SLOW_HOST if host.certain else HOT_OR_SLOW}: {host}" for host in slow[:_MOST_HOSTS])
     if len(slow) > _MOST_HOSTS:
         yield f"... and {count_of(len(slow) - _MOST_HOSTS, 'slow host')} more"
     for name, per_second, calls, refused in report.rate_limits:

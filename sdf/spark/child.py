@@ -7,9 +7,11 @@ hangs, the parent kills the child, also one whose interpreter hangs in C code.
 A process that the child has forked, such as a pool's, holds the pipe open. So the child is the leader of a group of
 processes: when it ends, a thread of the parent kills the group.
 
-The child has a copy of the worker's memory, so nothing that it runs is sent to it. Threads are not copied. What a run's
-code opens, such as clients, is therefore opened in the child, for each attempt anew. Importing libraries anew each time
-would take longer than many an attempt. So the parent imports what a child has imported, for the children after it.
+The child has a copy of the worker's memory, so nothing that it runs first is sent to it. Threads are not copied. What a
+run's code opens in `setup`, such as clients, is therefore opened in the child. A child that is fit for it afterwards is
+kept for the next attempts of the same run in this worker, which are sent to it (`sdf.spark.kept`). Importing libraries
+anew in each child would take longer than many an attempt. So the parent imports what a child has imported, for the
+children after it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -34,13 +36,15 @@ import attrs
 from sdf.errors import SdfError, StageError
 from sdf.model.forks import alone
 from sdf.quarantine.failures import DIED, HUNG, KILLED, RAISED, Failure
+from sdf.spark import serde
 
-__all__ = ["Child", "ChildTraceback", "run_in_child"]
+__all__ = ["Child", "ChildTraceback", "Order", "Process", "run_in_child"]
 
 log = logging.getLogger("sdf.worker")
 
 _FORK = multiprocessing.get_context("fork")
 _JOIN_SECONDS = 5.0
+_SETTLE_SECONDS = 5.0  # for a child that has told a failure to be ready again
 _PR_SET_PDEATHSIG = 1  # of Linux
 
 # Kinds of messages.
@@ -62,6 +66,7 @@ class Child:
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
     _progress: Any = None
     told: bool = False  # that a block has failed
+    fit: bool = True  # for another attempt
 
     def _send(self, kind: int, value: Any = None) -> None:
         with self._lock:
@@ -85,102 +90,182 @@ class Child:
             self._progress = progress
             self._send(_ALIVE)
 
-    def failed(self, failure: Failure) -> None:
-        """Tell that a block has failed; the child then ends."""
-        self.told = True
+    def failed(self, failure: Failure, *, fit: bool = False) -> None:
+        """Tell that a block has failed; the child then ends, unless it is fit for another attempt."""
+        self.told, self.fit = True, fit
         self._send(_FAILED, failure)
 
 
+Order = Callable[[Child], None]
+
+
+@attrs.define(eq=False)
+class Process:
+    """A child as its parent sees it.
+
+    Attributes:
+        failed: whether its last attempt has failed.
+    """
+
+    _process: Any
+    _group: threading.Thread
+    _pipe: Connection
+    _orders: Connection
+    failed: bool = False
+
+    @classmethod
+    def fork(cls, work: Order) -> Process:
+        """Return a new child, which runs ``work``."""
+        theirs, ours = _FORK.Pipe(duplex=False)[::-1]
+        orders, ordered = _FORK.Pipe(duplex=False)[::-1]
+        process = _FORK.Process(target=_run, args=(work, theirs, ordered, (ours, orders)), name="sdf-child")
+        process.start()
+        theirs.close()
+        ordered.close()
+        assert process.pid is not None
+        group = threading.Thread(target=_end_group, args=(process.pid,), name="sdf-group", daemon=True)
+        group.start()
+        return cls(process, group, ours, orders)
+
+    def order(self, work: bytes) -> bool:
+        """Have an idle child run pickled work; return False if it has died."""
+        if not self._process.is_alive():
+            return False
+        try:
+            self._orders.send_bytes(work)
+        except OSError:
+            return False
+        return True
+
+    def dismiss(self) -> None:
+        """End an idle child; it has some seconds to tear its DoFn down."""
+        self.order(b"")
+        self._group.join(_JOIN_SECONDS)
+        self.end()
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self._pipe.close()
+        self._orders.close()
+        self._process.kill()
+        self.join()
+
+    def join(self) -> None:
+        """Wait for the end of the child, and for nothing that it has forked, before its id is free for others."""
+        self._group.join(_JOIN_SECONDS)
+        # a timeout would wait for what those hold open
+        self._process.join(_JOIN_SECONDS if self._group.is_alive() else None)
+
+    def how_it_ended(self) -> str:
+        """Return how it ended, once it has."""
+        return _how_it_ended(self._process.exitcode)
+
+    def messages(self, block_seconds: float | None, load: Callable[[bytes], Any]) -> Generator[Any, None, bool | None]:
+        """Yield what its attempt gives; return whether it is fit for another one, None if it died before any work.
+
+        See `run_in_child`.
+        """
+        item_id: int | None = None
+        claimed: bytes | None = None
+        since = time.monotonic()
+        told = hung = False
+        pipe, doubtful = self._pipe, self.failed
+        while True:
+            if told and not pipe.poll(_SETTLE_SECONDS):
+                return False
+            if block_seconds is not None and item_id is not None and not told and not pipe.poll(0):
+                hung = not pipe.poll(max(0.0, since + block_seconds - time.monotonic()))
+                if hung:
+                    self._process.kill()
+            try:
+                kind, value = pipe.recv()
+            except (EOFError, OSError):  # the child has ended, or was killed in the middle of a message
+                break
+            except MemoryError as short:  # for one more copy of the records; a block may be to blame
+                if item_id is None:
+                    raise
+                text = f"memory ran out as the worker took over its records: MemoryError: {short}"
+                yield Failure(item_id, RAISED, text, doubtful=doubtful)
+                return False
+            if kind == _GIVEN:
+                yield value
+                since = time.monotonic()
+            elif kind == _FAILED:
+                told = True
+                yield attrs.evolve(value, doubtful=doubtful)
+            elif kind == _ENDED:
+                _import(value)
+                self.failed = told
+                return not (told and doubtful)
+            elif kind == _RAISED:
+                error, text = value
+                raise error from ChildTraceback(text)
+            else:
+                since = time.monotonic()
+                if kind == _STARTED:
+                    item_id, claimed = value, None
+                elif kind == _CLAIMED:
+                    claimed = value
+        if told:
+            return False
+        self.join()
+        if item_id is None:
+            return None
+        position = None if claimed is None else load(claimed)
+        if hung:
+            text = f"neither a claim nor a record in block_seconds={block_seconds:g}"
+            yield Failure(item_id, HUNG, text, position, doubtful)
+        else:
+            how = KILLED if self._process.exitcode == -signal.SIGKILL else DIED
+            text = f"the process that ran it ended: {self.how_it_ended()}"
+            yield Failure(item_id, how, text, position, doubtful)
+        return False
+
+
 def run_in_child(
-    work: Callable[[Child], None],
+    work: Order,
     *,
     block_seconds: float | None,
     load: Callable[[bytes], Any],
+    taken: Process | None = None,
+    kept: Callable[[Process], None] | None = None,
 ) -> Iterator[Any]:
     """Run ``work`` in a child and yield what it gives; the last value is a `Failure` if a block has failed.
 
     Args:
-        work: called in the child.
+        work: called in the child, unless ``taken`` runs it already.
         block_seconds: how long the child may say nothing while a work item runs; None for no limit.
         load: unpickles a position.
+        taken: a child that has taken the order; None to fork one.
+        kept: called with the child when it is fit for another attempt. If it is None the child ends.
 
     Raises:
         Exception: what ``work`` raised, if it did not call `Child.failed` before.
         StageError: if the child died before the first work item had started.
     """
-    theirs, ours = _FORK.Pipe(duplex=False)[::-1]
-    process = _FORK.Process(target=_run, args=(work, theirs, ours), name="sdf-child")
-    process.start()
-    theirs.close()
-    assert process.pid is not None
-    group = threading.Thread(target=_end_group, args=(process.pid,), name="sdf-group", daemon=True)
-    group.start()
-    try:
-        yield from _messages(process, group, ours, block_seconds, load)
-    finally:
-        ours.close()
-        process.kill()
-        _join(process, group)
+    if taken is not None and (yield from _run_in(taken, block_seconds, load, kept)):
+        return  # else it was dying as it took the order
+    process = Process.fork(work)
+    if not (yield from _run_in(process, block_seconds, load, kept)):
+        raise StageError(f"the worker's process ended before any work began: {process.how_it_ended()}.")
 
 
-def _messages(
-    process: Any,
-    group: threading.Thread,
-    pipe: Connection,
+def _run_in(
+    process: Process,
     block_seconds: float | None,
     load: Callable[[bytes], Any],
-) -> Iterator[Any]:
-    item_id: int | None = None
-    claimed: bytes | None = None
-    since = time.monotonic()
-    hung = False
-    while True:
-        if block_seconds is not None and item_id is not None and not pipe.poll(0):
-            hung = not pipe.poll(max(0.0, since + block_seconds - time.monotonic()))
-            if hung:
-                process.kill()
-        try:
-            kind, value = pipe.recv()
-        except (EOFError, OSError):  # the child has ended, or was killed in the middle of a message
-            break
-        except MemoryError as short:  # for one more copy of the records; a block may be to blame
-            if item_id is None:
-                raise
-            yield Failure(item_id, RAISED, f"memory ran out as the worker took over its records: MemoryError: {short}")
-            return
-        if kind == _GIVEN:
-            yield value
-            since = time.monotonic()
-        elif kind in (_FAILED, _ENDED):
-            if kind == _FAILED:
-                yield value
-            else:
-                _import(value)
-            return
-        elif kind == _RAISED:
-            error, text = value
-            raise error from ChildTraceback(text)
+    kept: Callable[[Process], None] | None,
+) -> Generator[Any, None, bool]:
+    """Yield what a child gives; return whether it has begun any work."""
+    fit = None
+    try:
+        fit = yield from process.messages(block_seconds, load)
+    finally:
+        if fit and kept is not None:
+            kept(process)
         else:
-            since = time.monotonic()
-            if kind == _STARTED:
-                item_id, claimed = value, None
-            elif kind == _CLAIMED:
-                claimed = value
-    _join(process, group)
-    if item_id is None:
-        raise StageError(f"the worker's process ended before any work began: {_how_it_ended(process.exitcode)}.")
-    position = None if claimed is None else load(claimed)
-    if hung:
-        yield Failure(item_id, HUNG, f"neither a claim nor a record in block_seconds={block_seconds:g}", position)
-    else:
-        how = KILLED if process.exitcode == -signal.SIGKILL else DIED
-        yield Failure(item_id, how, f"the process that ran it ended: {_how_it_ended(process.exitcode)}", position)
-
-
-def _join(process: Any, group: threading.Thread) -> None:
-    """Wait for the end of the child, and for nothing that it has forked, before its id is free for others."""
-    group.join(_JOIN_SECONDS)
-    process.join(_JOIN_SECONDS if group.is_alive() else None)  # a timeout would wait for what those hold open
+            process.end()
+    return fit is not None
 
 
 def _how_it_ended(code: int | None) -> str:
@@ -190,25 +275,44 @@ def _how_it_ended(code: int | None) -> str:
     return f"exit code {code}"
 
 
-def _run(work: Callable[[Child], None], pipe: Connection, other: Connection) -> None:
+def _run(work: Order, pipe: Connection, ordered: Connection, others: tuple[Connection, ...]) -> None:
     """Run in the child."""
     os.setpgid(0, 0)  # Spark's signals to the worker's group do not reach it any more, so it ends itself
     with suppress(OSError, AttributeError):  # Linux only; the thread cannot act while C code holds the interpreter
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    other.close()
-    os.register_at_fork(after_in_child=pipe.close)  # one that has left the group would hold it open for ever
+    for other in others:
+        other.close()
+    for mine in (pipe, ordered):  # a process that has left the group would hold it open for ever
+        os.register_at_fork(after_in_child=mine.close)
     threading.Thread(target=_end_with_parent, name="sdf-parent", daemon=True).start()
-    child = Child(pipe)
+    while _is_fit_after(work, Child(pipe)):
+        try:
+            order = ordered.recv_bytes()
+        except EOFError:  # the parent has died
+            return
+        if not order:
+            return
+        work = serde.loads(order)
+
+
+def _is_fit_after(work: Order, child: Child) -> bool:
+    """Run one attempt; return whether the child may run another one."""
     before = set(sys.modules)
     try:
-        with alone("a run with quarantine"):
-            work(child)
+        try:
+            with alone("a run with quarantine"):
+                work(child)
+        except Exception:  # of any kind: the parent knows of it, or raises it
+            if not (child.told and child.fit):
+                raise
         child._send(_ENDED, [name for name, module in sys.modules.items() if name not in before and _is_found(module)])
+        return True
     except BrokenPipeError:  # the parent reads no more
-        pass
+        return False
     except BaseException as error:  # of any kind: the parent raises it
         if not child.told:
             child._send(_RAISED, (_sendable(error), traceback.format_exc()))
+        return False
 
 
 def _is_found(module: Any) -> bool:

@@ -17,7 +17,7 @@ import uuid
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import attrs
 from pyspark import Broadcast, SparkContext
@@ -26,7 +26,7 @@ from sdf.errors import SdfError, StageError, text_of
 from sdf.model.dofn import DoFn, call_hook
 from sdf.spark import broadcasts, serde
 
-__all__ = ["Carried", "Marked", "Payload", "described", "marked", "pickled_payload", "sending", "telling"]
+__all__ = ["Carried", "Marked", "Payload", "described", "marked", "pickled_payload", "run_of", "sending", "telling"]
 
 _KEPT = 8
 
@@ -44,6 +44,20 @@ class Carried:
 
 
 @attrs.frozen
+class _Here:
+    """A broadcast that is not sent on: what this is sent to has loaded it."""
+
+    _broadcast: Broadcast[bytes]
+
+    @property
+    def value(self) -> bytes:
+        return self._broadcast.value
+
+    def __reduce__(self) -> Any:
+        return Carried, (b"",)
+
+
+@attrs.frozen
 class Payload:
     """A run's DoFn and side inputs, broadcast as a pickled pair: the pickled DoFn, and each value pickled by name."""
 
@@ -54,6 +68,10 @@ class Payload:
     def send(cls, sc: SparkContext, run_id: str, fn: DoFn, side_inputs: Mapping[str, Any]) -> Payload:
         """Broadcast a DoFn and its side inputs."""
         return cls(run_id, broadcasts.send(sc, pickled_payload(fn, side_inputs)))
+
+    def here(self) -> Payload:
+        """Return it for processes that are forked from this one, or that have loaded it already."""
+        return Payload(self.run_id, cast("Broadcast[bytes]", _Here(self.broadcast)))
 
     def load(self) -> tuple[DoFn, dict[str, Any]]:
         """Return the DoFn, set up, and the side inputs; both are loaded once per worker process."""
@@ -66,14 +84,14 @@ class Payload:
         call_hook(fn, "setup")
         if type(fn).teardown is not DoFn.teardown:
             _tear_down_at_the_end()
-        run = _run_of(self.run_id)
-        while len({_run_of(known) for known in loaded} - {run}) >= _KEPT:
+        run = run_of(self.run_id)
+        while len({run_of(known) for known in loaded} - {run}) >= _KEPT:
             _tear_down_oldest()
         loaded[self.run_id] = fn, side_inputs
         return fn, side_inputs
 
 
-def _run_of(run_id: str) -> str:
+def run_of(run_id: str) -> str:
     """Return the id that all steps of a stream share, which has a DoFn for each."""
     return run_id.partition("-")[0]
 
@@ -130,7 +148,7 @@ def marked(run_id: str, outputs: Iterator[Any]) -> Iterator[Any]:
         try:
             yield from outputs
         except SdfError as error:
-            if str(error).startswith(f"[{_run_of(run_id)}"):  # another step of the stream has done so
+            if str(error).startswith(f"[{run_of(run_id)}"):  # another step of the stream has done so
                 raise
             told = type(error)(f"[{run_id}] {error} [{run_id}]").with_traceback(error.__traceback__)
             raise told from _from_users_code(error.__cause__)

@@ -66,10 +66,19 @@ def test_every_cut_gives_the_groups(tmp_path, text, kind):
                 assert sorted(given) == sorted(pairs)
 
 
-@pytest.mark.parametrize("fn", [ReadGroups(listed), ReadGroups()], ids=["whole", "pairs"])
-def test_the_contract_holds(tmp_path, fn):
+def flattened(records):
+    """Return the values by key, of however many partial lists."""
+    return by_key((key, value) for key, values in records for value in values)
+
+
+@pytest.mark.parametrize(
+    ("fn", "combine"),
+    [(ReadGroups(listed), None), (ReadGroups(), None), (ReadGroups(listed, parts=True), flattened)],
+    ids=["whole", "pairs", "parts"],
+)
+def test_the_contract_holds(tmp_path, fn, combine):
     """As for any DoFn: split at every claim, run in any order."""
-    check_dofn(fn, groups_of(tmp_path, numbered("aabbbb"), numbered("bbcddd")))
+    check_dofn(fn, groups_of(tmp_path, numbered("aabbbb"), numbered("bbcddd")), combine=combine)
 
 
 @pytest.mark.parametrize("take", [0, 1, 3])

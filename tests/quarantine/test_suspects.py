@@ -305,3 +305,67 @@ def test_no_block_is_lost_and_no_innocent_one_is_set_aside(seed):
         lost=chance.choice([0, 0.1, 0.3]), seed=seed,
     )  # fmt: skip
     driver.run().check(10_000)
+
+
+# Where blocks end.
+
+
+def blocks_of(size, length, bad, *, told=True, width=1):
+    """Run blocks of ``length`` positions, of which some raise; return the ranges that are named.
+
+    Args:
+        told: whether attempts tell their first claims.
+        width: the most work items in one attempt.
+    """
+    work = RunState(RangeFn())
+    suspects = Suspects(work, 1000)
+    company, owners = list(work.add([expand(RangeFn(), size)])), itertools.count()
+    while company or suspects.waiting:
+        items = [suspects.waiting.popleft()] if suspects.waiting else [company.pop() for _ in company[:width]]
+        owner = next(owners)
+        work.ledger.assign(owner, items)
+        firsts = []
+        for item in items:
+            inside = range(-(-item.restriction.start // length) * length, item.restriction.stop, length)
+            failed = next((at for at in inside if at in bad), None)
+            if failed is not None:
+                todo = [one for one, _ in work.ledger.commit(owner, 0, Outcome(0))]
+                failure = Failure(item.id, RAISED, "bad", failed)
+                company += suspects.failed_attempt(todo, failure, idle=False)
+                break
+            firsts.append((item.id, tuple(inside[:1])))
+        else:
+            outcome = Outcome(len(items), (), firsts=tuple(firsts) if told else ())
+            assert work.commit(owner, 0, outcome) == []
+            suspects.note(outcome)
+    work.ledger.prove()
+    return sorted(tuple(block.restriction) for block in suspects.blocks())
+
+
+@pytest.mark.parametrize("length", [1, 3, 4])
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_block_is_named_up_to_the_next_claim(length, width):
+    """For any two bad blocks of ten, whichever part is run first; the last one reaches to the end of the element."""
+    size = 10 * length - length // 2
+    for bad in itertools.combinations_with_replacement(range(0, size, length), 2):
+        named = blocks_of(size, length, set(bad), width=width)
+        assert named == [(at, min(at + length, size)) for at in sorted(set(bad))]
+
+
+def test_of_a_block_nothing_is_named_that_is_not_known():
+    """As if an earlier driver had run what lies behind it."""
+    assert blocks_of(40, 4, {8, 16}, told=False) == [(8, 9), (16, 17)]
+
+
+def test_too_many_failures_name_the_blocks_as_far_as_they_are_known():
+    """In the error."""
+    work = RunState(RangeFn())
+    suspects = Suspects(work, 0)
+    (item,) = work.add([expand(RangeFn(), 40)])
+    _, after = suspects.failed_attempt([item], Failure(item.id, RAISED, "bad", 8), idle=False)
+    work.ledger.assign("behind", [after])
+    work.commit("behind", 0, Outcome(1))
+    suspects.note(Outcome(1, firsts=((after.id, (12,)),)))
+    block = suspects.waiting.popleft()
+    with pytest.raises(TooManyFailuresError, match=r"The first are: OffsetRange\(start=8, stop=12\) of element 40"):
+        suspects.failed_attempt([block], Failure(block.id, RAISED, "bad", 8), idle=False)

@@ -7,8 +7,10 @@ import random
 import attrs
 import pytest
 
+from sdf.model.restrictions import OffsetRange
 from sdf.reporting.causes import (
     HOT_BLOCKS,
+    HOT_OR_SLOW,
     LONG_OPENING,
     MUCH_WORK,
     ONE_BLOCK,
@@ -46,7 +48,7 @@ def test_it_is_said_how_many_times_as_long_it_took():
     """By the median of its pieces, over that of the others."""
     pieces = [piece(0, seconds) for seconds in (8.0, 10.0, 12.0)] + [piece(1, seconds) for seconds in (1.0, 2.0, 3.0)]
     (found,) = slow_hosts(pieces, WORKERS, {})
-    assert found == SlowHost("host/1", 5.0)
+    assert found == SlowHost("host/1", 5.0, places=1)
     assert str(found) == "host/1 took 5.0 times as long as the others for like work"
 
 
@@ -99,6 +101,37 @@ def test_a_worker_is_not_slow_where_the_others_spent_a_quarter_of_their_time_ali
     """Nine times as long a unit is the data's doing, if it took them as long there."""
     others = [piece(1, 10.0, units=10.0), piece(2, seconds, units=seconds / 9)]
     assert names([piece(0, 9.0), *others]) == found
+
+
+def ranges(*parts):
+    """Return pieces of one element: for each task and rate ten positions, in order."""
+    return [
+        attrs.evolve(piece(task, 10.0 * rate, units=10.0), restriction=OffsetRange(at, at + 10))
+        for at, (task, rate) in zip(range(0, 1000, 10), parts, strict=False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parts", "certain"),
+    [
+        ([(0, 5.0), (1, 1.0), (0, 5.0)], True),
+        ([(0, 5.0), (0, 5.0), (1, 1.0)], False),
+        ([(1, 1.0), (0, 5.0), (0, 5.0), (0, 5.0), (0, 5.0), (1, 1.0)], False),
+        ([(0, 0.5), (1, 1.0), (0, 5.0), (0, 5.0), (0, 5.0), (0, 5.0)], False),
+    ],
+)
+def test_a_worker_is_certainly_slow_that_was_so_in_two_places(parts, certain):
+    """At a single one the blocks may be hot, however many pieces it was cut into."""
+    (found,) = slow_hosts(ranges(*parts), WORKERS, {})
+    assert (found.name, found.certain) == ("host/1", certain)
+    (found,) = slow_hosts(list(reversed(ranges(*parts))), WORKERS, {})
+    assert found.certain == certain
+
+
+def test_a_hot_element_that_a_worker_ran_alone_is_one_however_often_it_was_cut():
+    """A key with the most pairs, say, while others ran the keys with few."""
+    hot = [attrs.evolve(piece(0, 5.0), id=number) for number in range(9)]
+    assert names([*hot, *(piece(1, 1.0, element=10 + number) for number in range(9))]) == []
 
 
 @pytest.mark.parametrize(("elements", "found"), [(3, []), (4, ["host/1"])])
@@ -190,7 +223,19 @@ def test_an_element_is_hot_that_takes_twice_as_long_a_unit_as_the_others(other_s
 @pytest.mark.parametrize(("units", "found"), [(2.0, HOT_BLOCKS), (2.1, MUCH_WORK)])
 def test_an_element_is_hot_if_half_of_its_time_is_in_a_fifth_of_it(units, found):
     """As the page says of a region."""
-    assert cause([piece(0, 5.0, units=units), piece(1, 5.0, units=10.0 - units)]) == found
+    assert cause([piece(0, 5.0, units=units), piece(1, 5.0, units=10.0 - units)], hosts=["one", "one"]) == found
+
+
+def test_who_ran_the_only_dear_pieces_may_be_slow_instead():
+    """No host ran both, so nobody knows."""
+    assert cause([piece(0, 5.0, units=1.0), piece(1, 5.0, units=9.0)]) == HOT_OR_SLOW
+
+
+@pytest.mark.parametrize(("times", "found"), [(4.9, MUCH_WORK), (5.1, HOT_BLOCKS)])
+def test_what_ran_at_another_time_was_dear_for_it_only_if_it_is_by_far(times, found):
+    """Others may have kept the machine busy then."""
+    own = attrs.evolve(piece(0, times), began=10.0)
+    assert cause([own], [piece(0, 1.0, element=1)]) == found
 
 
 def test_nothing_is_hot_where_nobody_knows_sizes():

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from support.killing import is_there
 
 from sdf.quarantine.failures import DIED, KILLED
 from sdf.spark.child import run_in_child
@@ -28,14 +29,6 @@ def work(child):
 for pid in run_in_child(work, block_seconds=None, load=pickle.loads):
     print(pid, flush=True)
 """
-
-
-def is_there(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.parametrize("holds_gil", ["", "1"])

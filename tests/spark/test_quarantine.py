@@ -183,6 +183,59 @@ class BufferingFn(BadFn):
         yield from [self.read(element, one) for one in held]
 
 
+class SetsUpFn(BadFn):
+    """Notes the process of each `setup`, and of each task."""
+
+    def __init__(self, bad, folder):
+        super().__init__(bad)
+        self.folder = folder
+
+    def setup(self):
+        self.note("setups")
+
+    def start_bundle(self):
+        self.note("tasks")
+
+    def note(self, name):
+        with open(self.folder / name, "a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+def test_setup_runs_once_in_each_process_and_not_for_each_task(sc, tmp_path):
+    """Nor for each bad block."""
+    fn = SetsUpFn(dict.fromkeys([(0, 5), (1, 7), (1, 9)], "raises"), tmp_path)
+    outputs = run_sdf(sc.parallelize(range(3), 3), fn, on_failure="quarantine")
+    assert outputs["main"].count() == 3 * BLOCKS - 3
+    setups, tasks = [(tmp_path / name).read_text().split() for name in ("setups", "tasks")]
+    assert len(setups) == len(set(setups))
+    assert len(set(tasks)) < len(tasks)
+
+
+class SixteenFn(BadFn):
+    """Blocks of sixteen, each claimed once."""
+
+    def process(self, element, tracker):
+        start, stop = tracker.current_restriction()
+        for block in range(-(-start // 16) * 16, stop, 16):
+            if not tracker.try_claim(block):
+                return
+            element, block = self.read(element, block)
+            yield f"{element} {block}"
+        tracker.try_claim(stop)
+
+
+def test_a_block_is_named_from_its_claim_to_the_next_one(sc, tmp_path):
+    """In the output, in the report and in the summary; the last one up to the end."""
+    fn = SixteenFn(dict.fromkeys([(0, 32), (0, 48), (1, 112), (2, 0)], "raises"))
+    wanted = [(0, 32, 48), (0, 48, 64), (1, 112, BLOCKS), (2, 0, 16)]
+    outputs = run_sdf(sc.parallelize(range(3), 3), fn, on_failure="quarantine")
+    assert outputs["main"].count() == 3 * 8 - 4
+    assert set_aside(outputs["failed"].collect()) == wanted
+    assert "OffsetRange(start=112, stop=120) of 1: " in str(outputs["main"].report)
+    summary = save_sdf(sc.parallelize(range(3), 3), fn, TextFiles(str(tmp_path / "out")), on_failure="quarantine")
+    assert set_aside(summary.failures) == set_aside(summary.report.failures) == wanted
+
+
 @kinds(["raises", "exits"], "exits", instead="test_a_dofn_that_buffers_loses_only_the_bad_block[exits]")
 def test_a_dofn_that_buffers_loses_only_the_bad_block(sc, what):
     """The position claimed last is another block then."""

@@ -117,3 +117,12 @@ def lose_blocks(sc):
         rdd.unpersist(True)
         rdd.persist(level)
     return lost
+
+
+def is_there(pid):
+    """Return whether a process runs."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -83,6 +83,7 @@ class TableInvoker:
         self._behind: list[Residual] = []  # cut off behind the row that ran then
         self._row = rows.first - 1  # the row that runs, or ran last
         self._running: Invoker | None = None  # of that row
+        self._opened: Invoker | None = None  # of the first row
         self._records = self._late = 0  # of the rows before it; not if all rows are plain
         self._count = OutputCount()  # of all plain rows
         self._done: list[Any] | None = None  # by row, the size of the rows before it
@@ -136,6 +137,7 @@ class TableInvoker:
             )
             with self._lock:
                 self._running = running
+                self._opened = self._opened or running
             with running.outputs() as outputs:
                 yield outputs
             with self._lock:
@@ -148,7 +150,7 @@ class TableInvoker:
     def _run_plain(self) -> Iterator[Iterable[Any]]:
         process, side_inputs, lock, rows = self._fn.process, self._side_inputs, self._lock, self._rows
         starts, stops = self._table.bounds(rows)
-        running = PlainRow(self._fn, self._count.shared())
+        self._opened = running = PlainRow(self._fn, self._count.shared())
         for element, start, stop in zip(self._table.elements(rows), starts, stops, strict=True):
             with lock:
                 running.close()
@@ -225,6 +227,12 @@ class TableInvoker:
     def begun(self) -> int:
         """How many rows have begun."""
         return self._row - self._rows.first + 1
+
+    @property
+    def first(self) -> tuple[Any, ...] | None:
+        """The position of the first claim in the first row; see `Invoker.first`."""
+        first = None if self._opened is None else self._opened.first
+        return ((self._rows.first, *first),) if first else first
 
     @property
     def last_claimed(self) -> tuple[int, Any] | None:

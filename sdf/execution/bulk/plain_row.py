@@ -70,6 +70,8 @@ class PlainRow(Invoker):
 
     def _at_edge(self) -> None:
         count = self._count
+        if self.first is None:  # in the first row
+            self._note_first()
         if not (count.begun or self._seen._refused or count.records):
             count.begun = True  # the first claim, and all is well
             return

@@ -22,19 +22,21 @@ from sdf.execution.measured_run import Running
 from sdf.lanes.heartbeat import LOOK_SECONDS
 from sdf.lanes.lane import WAIT, Lane, Waiting
 from sdf.lanes.messages import Bye, FromLane, Hello, Raised, write
-from sdf.lanes.wire import NONCE_BYTES, PROOF_BYTES, SILENCE_SECONDS, Channel, channels, driver_proof, lane_proof, nonce
+from sdf.lanes.wire import NONCE_BYTES, PROOF_BYTES, Channel, channels, driver_proof, lane_proof, nonce
 from sdf.limits.rate_limit import paced
 from sdf.model.dofn import DoFn, TaggedOutput, call_hook
 from sdf.quarantine.failures import cut_error
 from sdf.saving.segments import Targets, blame_record, write_segment
 from sdf.spark import serde
 from sdf.spark.live.preemption import told_to_end
+from sdf.spark.live.silence import LONGEST_SILENCE_SECONDS, Silence, probe
 from sdf.spark.payload import Payload, described, marked, telling
 from sdf.spark.task_start import task_starts, worker_name
 
 __all__ = ["Address", "LaneTask", "SaveLaneTask"]
 
 _CONNECT_SECONDS = 5.0
+_HANDSHAKE_SECONDS = 30.0  # the driver's kernel has accepted; its thread may be busy
 _TRIES = 4
 _PAUSE_SECONDS = 0.1
 
@@ -181,7 +183,7 @@ def _hello(number: int) -> Hello:
 
 
 def _next(lane: Lane) -> Running | Waiting | None:
-    """Wait for what a lane does next; bounded, as the link fails the lane after `SILENCE_SECONDS` without a message.
+    """Wait for what a lane does next; bounded, as the link fails the lane after too long a `Silence`.
 
     Returns:
         What to run; `CLOSE` if a segment must be closed first; None if the attempt may end.
@@ -235,12 +237,14 @@ class Link:
     @staticmethod
     def _shake_hands(connection: socket.socket, address: Address) -> tuple[Channel, Channel]:
         mine, secret = nonce(), address.secret
+        connection.settimeout(_HANDSHAKE_SECONDS)
         theirs = _receive(connection, NONCE_BYTES)
         connection.sendall(address.run + mine + lane_proof(secret, theirs, mine))
         if _receive(connection, PROOF_BYTES) != driver_proof(secret, theirs, mine):
             raise ConnectionError("something else than the coordinator of this run answers there")
-        connection.settimeout(SILENCE_SECONDS)
+        connection.settimeout(LONGEST_SILENCE_SECONDS)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        probe(connection)
         return channels(secret, theirs, mine)
 
     def send(self, message: FromLane) -> None:
@@ -271,18 +275,17 @@ class Link:
         try:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._socket, selectors.EVENT_READ)
-                heard_at = time.monotonic()
+                silence = Silence(time.monotonic())
                 while not self._closed:
                     if selector.select(LOOK_SECONDS):
                         received = self._socket.recv(1 << 16)
-                        heard_at = time.monotonic()
+                        silence.heard()
                         if not received:
                             raise ConnectionError("it was closed")
                         for payload in self._to_lane.feed(received):
                             lane.receive(serde.loads(payload))
                     lane.look()
-                    if lane.waits and time.monotonic() - heard_at > SILENCE_SECONDS:
-                        raise TimeoutError(f"it said nothing for {SILENCE_SECONDS:.0f} s")
+                    silence.look(self._socket, time.monotonic(), waits=lane.waits)
         except CoordinatorError as error:
             lane.fail(error)
         except OSError as error:

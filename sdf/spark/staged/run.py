@@ -118,11 +118,12 @@ class StagedRun:
             self._show(ended=True)
         if self._saving is not None:
             self._saving.pulse(0.0, self._lost_seconds)
+            self._saving.failures = self.failed() or []
         return self._report(time.monotonic() - self._called)
 
     def failed(self) -> list[FailedBlock] | None:
         """Return the blocks that were set aside; None for a run without quarantine."""
-        return None if self._suspects is None else self._suspects.failed
+        return None if self._suspects is None else self._suspects.blocks()
 
     def committed(self) -> list[tuple[Receipt, list[WorkItem]]]:
         """Return for each task its receipt and the content that it committed, in the order of stages and tasks."""
@@ -226,6 +227,8 @@ class StagedRun:
             return
         if not stage.receipts and stamp.task < stage.plan.idle and not receipt.retries:
             self._planner.started(max(0.0, time.monotonic() - stage.began - receipt.seconds))
+        if self._suspects is not None:
+            self._suspects.note(receipt.outcome)
         self._enter_receipt(stage, receipt)
         self._done_units += receipt.outcome.units
         for item, delay_seconds in todo:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -71,29 +72,40 @@ class StageTask:
             if context.getLocalProperty(STAGE_PROPERTY) != stage_mark(self._payload.run_id, self._stage):
                 return
         wall, began, retries = time.time(), time.monotonic(), context.attemptNumber()
-
-        def run(child: Child | None) -> Generator[Any, None, None]:
-            fn, side_inputs = self._payload.load()
-            bundle = bundle_of(fn, items, side_inputs, child)
-            seconds = self._outlet.budget_seconds(budget_seconds, retries)
-            timekeeper = Timekeeper(bundle, seconds, self._min_piece_seconds, clock=time.monotonic)
-            with TimekeeperThread(timekeeper, bundle, child), paced(side_inputs), convicting(bundle, child):
-                given = yield from self._outlet.give(bundle, fn, side_inputs, timekeeper)
-            ended = time.monotonic()
-            yield Receipt(
-                stamp, bundle.outcome(), given.counts, given.size, worker_name(), wall, ended - began, given.messages,
-                retries=retries, closing_seconds=ended - bundle.ended_at,
-            )  # fmt: skip
+        sent = self if self._quarantine is None else attrs.evolve(self, payload=self._payload.here(), receipts=None)
+        run = partial(sent._attempt, items, budget_seconds, stamp, retries, wall, began)
 
         def failed(failure: Failure) -> Receipt:
             seconds = time.monotonic() - began
             receipt = Receipt.failed(failure, stamp, self._outlet.tags, worker_name(), wall, seconds)
             return attrs.evolve(receipt, retries=retries)
 
-        for given in attempts(run, self._quarantine, failed):
+        for given in attempts(run, self._quarantine, failed, run_id=self._payload.run_id):
             if isinstance(given, Receipt) and self._receipts is not None:
                 self._receipts.add([given])
             yield given
+
+    def _attempt(
+        self,
+        items: tuple[WorkItem, ...],
+        budget_seconds: float,
+        stamp: Stamp,
+        retries: int,
+        wall: float,
+        began: float,
+        child: Child | None,
+    ) -> Generator[Any, None, None]:
+        fn, side_inputs = self._payload.load()
+        bundle = bundle_of(fn, items, side_inputs, child)
+        seconds = self._outlet.budget_seconds(budget_seconds, retries)
+        timekeeper = Timekeeper(bundle, seconds, self._min_piece_seconds, clock=time.monotonic)
+        with TimekeeperThread(timekeeper, bundle, child), paced(side_inputs), convicting(bundle, child):
+            given = yield from self._outlet.give(bundle, fn, side_inputs, timekeeper)
+        ended = time.monotonic()
+        yield Receipt(
+            stamp, bundle.outcome(), given.counts, given.size, worker_name(), wall, ended - began, given.messages,
+            retries=retries, closing_seconds=ended - bundle.ended_at,
+        )  # fmt: skip
 
 
 def stage_mark(run_id: str, stage: int) -> str:

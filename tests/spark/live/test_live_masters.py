@@ -16,12 +16,22 @@ from support.failing import FailsAt, kill_worker, once
 from support.fns import CountFn, SlowCountFn, UnplannedFn, expected
 
 from sdf import LiveRunner, run_sdf
+from sdf.spark.live import silence
 
 SKEWED = [("big", 300), *((str(i), 2) for i in range(20))]
 
 
 def boom():
     raise RuntimeError("boom")
+
+
+def give_up():
+    """Have this worker's lane give its coordinator up."""
+
+    def look(self, connection, now, *, waits):
+        raise TimeoutError("its host does not answer")
+
+    silence.Silence.look = look
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +43,7 @@ def retries(start_spark):
 at_another_record = pytest.mark.slow("the same test at record 140")
 
 
-@pytest.mark.parametrize("what", [boom, kill_worker], ids=["raises", "is killed"])
+@pytest.mark.parametrize("what", [boom, kill_worker, give_up], ids=["raises", "is killed", "gives up"])
 @pytest.mark.parametrize(
     "at", [pytest.param(5, marks=at_another_record), 140, pytest.param(299, marks=at_another_record)]
 )
@@ -139,6 +149,7 @@ from collections import Counter
 from pyspark import SparkConf, SparkContext, TaskContext
 from support.fns import SlowCountFn, expected
 from sdf import LiveRunner, run_sdf
+from sdf.spark.live import silence
 
 SKEWED = [("big", 300), *((str(i), 2) for i in range(20))]
 
