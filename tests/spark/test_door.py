@@ -8,8 +8,9 @@ import pytest
 from pyspark import RDD
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
+from sdf.errors import MissingExtraError
 from sdf.spark.as_tasks_end import AsTasksEnd
-from sdf.spark.door import arrow, broadcasts, context, data_sources, errors, executors, jobs, pickling, rdds
+from sdf.spark.door import arrow, broadcasts, context, data_sources, errors, executors, jobs, pickling, rdds, versions
 
 SCHEMA = StructType([StructField("n", LongType()), StructField("at", TimestampType())])
 
@@ -114,6 +115,18 @@ def test_data_sources():
     assert data_sources.hands_over_filters() is False
     assert data_sources.value_of(data_sources.InputPartition(3)) == 3
     assert data_sources.value_of(None) is None
+
+
+@pytest.mark.parametrize("version", ["4.1.4", "3.5.9", "4.2.0.dev1"])
+def test_what_a_spark_lacks_names_the_version(monkeypatch, version):
+    """Not an ImportError of Spark's module."""
+    monkeypatch.setattr(pyspark, "__version__", version)
+    versions.need_spark("3.5", "this")
+    if version.startswith("4.2"):
+        versions.need_spark("4.2", "readStream")
+        return
+    with pytest.raises(MissingExtraError, match=rf"^readStream needs Spark 4.2 or later \(got pyspark {version}\)"):
+        versions.need_spark("4.2", "readStream")
 
 
 def test_texts_of_errors(sc):
