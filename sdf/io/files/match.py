@@ -222,5 +222,20 @@ def _outer(fs: Any, path: str, name: str) -> str:
         return name
     head, chain, rest = path.partition("::") if is_chain(path) else (path, "", "")
     if "://" in head:
-        return f"{fs.unstrip_protocol(name)}{chain}{rest}"
+        return f"{_with_host(fs, head, name) or fs.unstrip_protocol(name)}{chain}{rest}"
     return f"{head}{chain}{_outer(fs, rest, name)}"  # such as simplecache::s3://...
+
+
+def _with_host(fs: Any, url: str, name: str) -> str | None:
+    """Return a name as a URL on the host of another one, which the name lacks; None if that URL names no host.
+
+    What stands before the path of that URL inside the file system, such as a container, stands before each name.
+    """
+    if not fs._get_kwargs_from_urls(url):  # of the URL, only the path matters
+        return None
+    scheme, _, after = url.partition("://")
+    host, _, path = after.partition("/")
+    inside = fs._strip_protocol(url).rstrip("/")
+    before = inside.removesuffix(path.rstrip("/")).rstrip("/") + "/"
+    below = name.removeprefix(before) if before != "/" or name.startswith("/") else name
+    return f"{scheme}://{host}/{below}"
