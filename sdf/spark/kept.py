@@ -15,10 +15,10 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 import attrs
-from pyspark import TaskContext
 
 from sdf.spark import serde
 from sdf.spark.child import Child, Order, Process
+from sdf.spark.door.context import task_values, use_task_values
 from sdf.spark.payload import run_of
 
 __all__ = ["keep", "take"]
@@ -38,8 +38,7 @@ def take(run_id: str, work: Order) -> Process | None:
     process = kept.pop(run_id, None)
     if process is None:
         return None
-    context = TaskContext.get()
-    order = _Again(work, None if context is None else vars(context))
+    order = _Again(work, task_values())
     if process.order(serde.dumps(order, "a task for a process that was kept")):
         return process
     process.end()
@@ -69,5 +68,5 @@ class _Again:
 
     def __call__(self, child: Child) -> None:
         if self._context is not None:
-            vars(TaskContext._getOrCreate()).update(self._context)
+            use_task_values(self._context)
         self._work(child)

@@ -5,7 +5,7 @@ import pickle
 
 import pyspark
 import pytest
-from pyspark import RDD
+from pyspark import RDD, TaskContext
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from sdf.errors import MissingExtraError
@@ -36,6 +36,18 @@ def test_the_context_and_its_jvm(sc):
     assert context.active_context() is sc
     assert os.path.isdir(context.folder_of(sc))
     context.collect_garbage()
+
+
+def test_a_task_takes_the_values_of_another(sc):
+    """And answers with them."""
+
+    def both(_):
+        before = context.task_values()["_partitionId"]
+        context.use_task_values({"_partitionId": 17})
+        return before, TaskContext.get().partitionId()
+
+    assert sc.parallelize([0, 0], 2).map(both).collect() == [(0, 17), (1, 17)]
+    assert context.task_values() is None
 
 
 def test_a_broadcast_is_there_until_it_is_destroyed(sc):

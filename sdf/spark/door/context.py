@@ -1,12 +1,24 @@
-"""The SparkContext and its JVM. `SparkContext._jsc` is None after `stop()`, in all versions."""
+"""The SparkContext and its JVM, and the context of a task. `SparkContext._jsc` is None after `stop()`.
+
+All names hold in all versions.
+"""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
-from pyspark import SparkContext
+from pyspark import SparkContext, TaskContext
 
-__all__ = ["active_context", "collect_garbage", "folder_of", "has_ended", "in_jvm", "is_stopped"]
+__all__ = [
+    "active_context",
+    "collect_garbage",
+    "folder_of",
+    "has_ended",
+    "in_jvm",
+    "is_stopped",
+    "task_values",
+    "use_task_values",
+]
 
 
 def is_stopped(sc: SparkContext) -> bool:
@@ -37,3 +49,14 @@ def folder_of(sc: SparkContext) -> str:
 def collect_garbage() -> None:
     """Run the JVM's garbage collector, after which Spark frees what no RDD refers to any more."""
     cast("Any", SparkContext._jvm).System.gc()
+
+
+def task_values() -> dict[str, Any] | None:
+    """Return what a worker knows of the task that runs: its stage, partition, attempt, properties; None outside."""
+    context = TaskContext.get()
+    return None if context is None else vars(context)
+
+
+def use_task_values(values: dict[str, Any]) -> None:
+    """Let this process answer as the process of another task, as which it works now."""
+    vars(TaskContext._getOrCreate()).update(values)
