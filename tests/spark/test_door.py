@@ -133,12 +133,14 @@ def test_data_sources():
 def test_what_a_spark_lacks_names_the_version(monkeypatch, version):
     """Not an ImportError of Spark's module."""
     monkeypatch.setattr(pyspark, "__version__", version)
-    versions.need_spark("3.5", "this")
+    versions.need_spark("3.5", "this", "")
     if version.startswith("4.2"):
-        versions.need_spark("4.2", "readStream")
+        versions.need_spark("4.2", "readStream", "")
         return
-    with pytest.raises(MissingExtraError, match=rf"^readStream needs Spark 4.2 or later \(got pyspark {version}\)"):
-        versions.need_spark("4.2", "readStream")
+    with pytest.raises(
+        MissingExtraError, match=rf"^readStream needs Spark 4.2 or later \(got pyspark {version}\)\. So."
+    ):
+        versions.need_spark("4.2", "readStream", "So.")
 
 
 def test_texts_of_errors(sc):

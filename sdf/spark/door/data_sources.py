@@ -13,7 +13,11 @@ from sdf.spark.door.versions import need_spark
 try:
     from pyspark.sql import datasource
 except ImportError:
-    need_spark("4.0", "sdf.spark.source, data sources and sinks in Python,")
+    need_spark(
+        "4.0",
+        "sdf.spark.source, for data sources in Python,",
+        "run_sdf() reads over a DataFrame or RDD of the elements, and save_sdf() writes to a sink, without it.",
+    )
     raise
 
 from pyspark.sql.datasource import (

@@ -11,13 +11,16 @@ from sdf.errors import MissingExtraError
 __all__ = ["need_spark"]
 
 
-def need_spark(least: str, what: str) -> None:
-    """Raise MissingExtraError if Spark is older than a version such as "4.2"."""
+def need_spark(least: str, what: str, instead: str) -> None:
+    """Raise MissingExtraError if Spark is older than a version such as "4.2".
+
+    Args:
+        least: that version.
+        what: what needs it, for the message.
+        instead: a sentence that says what works without.
+    """
     if _numbers(pyspark.__version__) < _numbers(least):
-        raise MissingExtraError(
-            f"{what} needs Spark {least} or later (got pyspark {pyspark.__version__}). All else of sdf works without: "
-            f"run_sdf() over the DataFrame or RDD of the elements does the same work."
-        )
+        raise MissingExtraError(f"{what} needs Spark {least} or later (got pyspark {pyspark.__version__}). {instead}")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -111,7 +111,7 @@ class SdfDataSource(DataSource):
 
     @telling()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, Spark's name
-        need_spark("4.2", f"readStream of the data source {self._format_name!r}")
+        need_spark("4.2", f"readStream of the data source {self._format_name!r}", "stream_sdf() works without it.")
         from sdf.spark.source.stream_reader import StreamReader
 
         settings = self._settings()
