@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceAwayError, SourceError, show
 from sdf.extras import need
 from sdf.io.connector import Connector
-from sdf.io.kafka.fetched import UNKNOWN, Fetched, codes_of, kafka, log
+from sdf.io.kafka.fetched import UNKNOWN, Fetched, answer, codes_of, kafka, log, partitions_of
 from sdf.io.kafka.values import TopicPartition
 from sdf.io.options import as_seconds
 from sdf.numbers import as_integer, as_number, is_integer, is_number
@@ -31,14 +31,19 @@ _AWAY = (
     "_TIMED_OUT",
     "_TIMED_OUT_QUEUE",
     "_WAIT_COORD",
+    "_DESTROY_BROKER",
     "BROKER_NOT_AVAILABLE",
     "COORDINATOR_LOAD_IN_PROGRESS",
     "COORDINATOR_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",
     "LEADER_NOT_AVAILABLE",
     "NETWORK_EXCEPTION",
     "NOT_COORDINATOR",
     "NOT_LEADER_FOR_PARTITION",
+    "OFFSET_NOT_AVAILABLE",
+    "REPLICA_NOT_AVAILABLE",
     "REQUEST_TIMED_OUT",
+    "UNKNOWN_LEADER_EPOCH",
 )
 _MOST_BACKOFF_SECONDS = 60.0
 
@@ -86,19 +91,18 @@ class KafkaFn(Connector):
             self._idle.pop().close()
 
     def _partitions(self, consumer: Any, topic: str, *, patient: bool = False) -> list[int]:
-        def ask() -> Any:
-            found = consumer.list_topics(topic, timeout=self.timeout_seconds).topics[topic]
-            if found.error is not None:
-                raise kafka.KafkaException(found.error)
-            return found
-
-        return sorted(self._answer(topic, ask, patient=patient).partitions)
+        return self._answer(
+            consumer, topic, lambda: partitions_of(consumer, topic, self.timeout_seconds), patient=patient
+        )
 
     def _ends(self, consumer: Any, topic: str, partition: int, *, patient: bool = False) -> tuple[int, int]:
         """Return the first offset of a partition, and the offset after its last one."""
         asked = kafka.TopicPartition(topic, partition)
         low, end = self._answer(
-            topic, lambda: consumer.get_watermark_offsets(asked, timeout=self.timeout_seconds), patient=patient
+            consumer,
+            topic,
+            lambda: consumer.get_watermark_offsets(asked, timeout=self.timeout_seconds),
+            patient=patient,
         )
         return low, end
 
@@ -113,7 +117,10 @@ class KafkaFn(Connector):
             milliseconds = math.ceil(start.timestamp() * 1000)
             asked = [kafka.TopicPartition(topic, partition, milliseconds)]
             (found,) = self._answer(
-                topic, lambda: consumer.offsets_for_times(asked, timeout=self.timeout_seconds), patient=patient
+                consumer,
+                topic,
+                lambda: consumer.offsets_for_times(asked, timeout=self.timeout_seconds),
+                patient=patient,
             )
             if found.error is not None:
                 raise SourceError(f"{type(self).__name__}: {self._where(topic)}: {found.error.str()}.")
@@ -123,12 +130,12 @@ class KafkaFn(Connector):
     def _where(self, topic: str) -> str:
         return f"topic {topic!r} at {self.config['bootstrap.servers']}"
 
-    def _answer(self, topic: str, ask: Callable[[], T], *, patient: bool) -> T:
+    def _answer(self, consumer: Any, topic: str, ask: Callable[[], T], *, patient: bool) -> T:
         """Return what brokers answer; ``patient``: ask for as long as ``away_seconds``."""
         began, looks = time.monotonic(), 0
         while True:
             try:
-                return ask()
+                return answer(consumer, topic, self.timeout_seconds, ask)
             except kafka.KafkaException as error:
                 failure, waited = self._failure(topic, error), time.monotonic() - began
                 if not patient or not isinstance(failure, SourceAwayError) or waited >= self.away_seconds:

@@ -5,24 +5,54 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from sdf.errors import SourceAwayError, SourceChangedError, SourceError
 from sdf.extras import Library
 from sdf.io.kafka.values import KafkaRecord
 
-__all__ = ["UNKNOWN", "Fetched", "codes_of", "kafka", "log"]
+__all__ = ["UNKNOWN", "Fetched", "answer", "codes_of", "kafka", "log", "partitions_of"]
 
 kafka = Library("confluent_kafka", "Kafka")
 log = logging.getLogger("sdf.io.kafka")
 
-UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")  # there is no such topic or partition
+T = TypeVar("T")
+
+_BELIEVED = ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")  # the client has not heard of such a topic or partition
+UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", *_BELIEVED)  # there is none
 
 _CHANGED = ("_AUTO_OFFSET_RESET", *UNKNOWN)
 _MOST_MESSAGES = 1000
 # The library retries after these. It takes a batch with no messages left for one too large, and reports the tenth such.
 _PASSING = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "MSG_SIZE_TOO_LARGE")
+
+
+def partitions_of(consumer: Any, topic: str, timeout_seconds: float) -> list[int]:
+    """Return the partitions of a topic by what brokers answer now; the client believes that from then on.
+
+    Raises:
+        KafkaException: of a broker that knows no such topic; or if none answers.
+    """
+    found = consumer.list_topics(topic, timeout=timeout_seconds).topics[topic]
+    if found.error is not None:
+        raise kafka.KafkaException(found.error)
+    return sorted(found.partitions)
+
+
+def answer(consumer: Any, topic: str, timeout_seconds: float, ask: Callable[[], T]) -> T:
+    """Return what brokers answer; a client that only believes that there is no such partition asks them.
+
+    A client keeps what it has heard of a topic. It knows nothing of partitions that were added since, nor, while a
+    broker starts again, of any.
+    """
+    try:
+        return ask()
+    except kafka.KafkaException as error:
+        if error.args[0].code() not in codes_of(_BELIEVED):
+            raise
+    partitions_of(consumer, topic, timeout_seconds)
+    return ask()
 
 
 class Fetched:
@@ -39,11 +69,13 @@ class Fetched:
         where: str,
     ) -> None:
         self.partition = partition
+        self._topic = topic
         self._consumer = consumer
         self._timeout_seconds = timeout_seconds
         self._away_seconds = away_seconds
         self._where = where
         self._changed = codes_of(_CHANGED)
+        self._believed = codes_of(_BELIEVED)
         self._passing = codes_of(_PASSING)
         self._end_of_partition = kafka.KafkaError._PARTITION_EOF
         self._fetched: deque[Any] = deque()
@@ -107,11 +139,26 @@ class Fetched:
             error = one.error()
             if error is None or error.code() == self._end_of_partition:
                 self._fetched.append(one)
-            elif error.code() in self._passing:
+            elif error.code() in self._passing or (error.code() in self._believed and self._is_there()):
                 trouble = f" ({error.str()})"
             else:
                 raise self._failure(error)
         return trouble
+
+    def _is_there(self) -> bool:
+        """Return False if brokers answer that there is no such partition; else begin again where it was reached."""
+        try:
+            if self.partition not in partitions_of(self._consumer, self._topic, self._timeout_seconds):
+                return False
+        except kafka.KafkaException as error:
+            if error.args[0].code() in codes_of(UNKNOWN):
+                return False
+        reached = self._reached
+        if self._fetched:
+            last = self._fetched[-1]
+            reached = last.offset() + (last.error() is None)  # the end of a partition has the offset after it
+        self._consumer.assign([kafka.TopicPartition(self._topic, self.partition, reached)])
+        return True
 
     def _failure(self, error: Any) -> SourceError:
         if error.code() in self._changed:

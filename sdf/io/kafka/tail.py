@@ -333,7 +333,9 @@ class TailKafka(KafkaFn):
             topic, partition = _both(element)
             reached = [kafka.TopicPartition(topic, partition, offset)]
             with self._consumer() as consumer:
-                self._answer(topic, lambda: consumer.commit(offsets=reached, asynchronous=False), patient=True)
+                self._answer(
+                    consumer, topic, lambda: consumer.commit(offsets=reached, asynchronous=False), patient=True
+                )
 
 
 def _both(element: Any) -> tuple[str, int]:

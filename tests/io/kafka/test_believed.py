@@ -1,0 +1,103 @@
+"""What a client of Kafka only believes of a topic is asked of the brokers, before it counts as their answer.
+
+Partitions that are added, and a broker that is killed, show this with a real broker; librdkafka's own for tests have
+neither. So a real client of these brokers is made to believe something.
+"""
+
+import pytest
+
+from sdf import run_direct
+from sdf.errors import SourceError
+from sdf.io import ReadKafka, TopicPartition
+
+kafka = pytest.importorskip("confluent_kafka")
+QUIET = {"log_level": 0}
+
+
+@pytest.fixture(scope="module")
+def brokers():
+    """Start a broker that has a topic of four partitions, with ten messages in the first one."""
+    client = kafka.Producer({"test.mock.num.brokers": 1, **QUIET})
+    [broker] = client.list_topics("topic", timeout=10).brokers.values()
+    address = f"{broker.host}:{broker.port}"
+    producer = kafka.Producer({"bootstrap.servers": address, **QUIET})
+    for number in range(10):
+        producer.produce("topic", str(number).encode(), partition=0)
+    assert producer.flush(10) == 0
+    yield address
+    del client
+
+
+class Told:
+    """A message that only tells an error."""
+
+    def __init__(self, code):
+        self._code = code
+
+    def error(self):
+        return kafka.KafkaError(self._code)
+
+
+class Stale:
+    """A consumer that has not heard of a partition until it asks once more, and forgets it after some messages."""
+
+    def __init__(self, consumer, forgets_after):
+        self._consumer = consumer
+        self._left = forgets_after
+        self.asked = 0
+
+    def __getattr__(self, name):
+        return getattr(self._consumer, name)
+
+    def list_topics(self, *topic, timeout):
+        self.asked += 1
+        return self._consumer.list_topics(*topic, timeout=timeout)
+
+    def get_watermark_offsets(self, asked, timeout):
+        if self.asked < 2:
+            raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._UNKNOWN_PARTITION))
+        return self._consumer.get_watermark_offsets(asked, timeout=timeout)
+
+    def poll(self, seconds):
+        if self._left == 0:
+            self._left = -1
+            self._consumer.unassign()  # as librdkafka does with a partition that it does not know
+            return Told(kafka.KafkaError._UNKNOWN_PARTITION)
+        self._left -= 1
+        return self._consumer.poll(seconds)
+
+    def consume(self, most, timeout):
+        return []  # so that each message is polled
+
+
+class Reader(ReadKafka):
+    """Its consumers are stale."""
+
+    forgets_after = -1
+
+    def _new_consumer(self):
+        self.made = Stale(super()._new_consumer(), self.forgets_after)
+        return self.made
+
+
+def read(address, partition, **attributes):
+    reader = Reader({"bootstrap.servers": address, "fetch.wait.max.ms": 10, **QUIET}, timeout_seconds=10)
+    vars(reader).update(attributes)
+    return [record.value for record in run_direct([TopicPartition("topic", partition)], reader)]
+
+
+def test_a_partition_that_the_client_has_not_heard_of(brokers):
+    """It was added since the client asked last."""
+    assert read(brokers, 0) == [str(number).encode() for number in range(10)]
+
+
+@pytest.mark.parametrize("forgets_after", range(10))
+def test_a_partition_that_the_client_forgets_while_it_reads(brokers, forgets_after):
+    """Each message comes once."""
+    assert read(brokers, 0, forgets_after=forgets_after) == [str(number).encode() for number in range(10)]
+
+
+def test_a_partition_that_the_brokers_do_not_have(brokers):
+    """Their answer counts."""
+    with pytest.raises(SourceError, match="has no partition 17; it has"):
+        read(brokers, 17)
