@@ -85,6 +85,7 @@ class KafkaFn(Connector):
 
     def setup(self) -> None:
         self._idle: list[Any] = []
+        self._heard: dict[int, str] = {}  # what the library told last of its connections, by code
 
     def teardown(self) -> None:
         while self._idle:
@@ -137,6 +138,8 @@ class KafkaFn(Connector):
             try:
                 return answer(consumer, topic, self.timeout_seconds, ask)
             except kafka.KafkaException as error:
+                if not consumer.assignment():  # else it might bring a message
+                    consumer.poll(0)  # which tells what was heard of the connections
                 failure, waited = self._failure(topic, error), time.monotonic() - began
                 if not patient or not isinstance(failure, SourceAwayError) or waited >= self.away_seconds:
                     raise failure from error
@@ -150,10 +153,26 @@ class KafkaFn(Connector):
         who = f"{type(self).__name__}: {self._where(topic)}"
         if said.code() in codes_of(_AWAY):
             return SourceAwayError(
-                f"{who}: no answer within {self.timeout_seconds:g} s: {said.str()}. Are the servers right, and can "
-                f"this host reach them?"
+                f"{who}: no answer within {self.timeout_seconds:g} s: {said.str()}. {self._advice()}"
             )
         return SourceError(f"{who}: {said.str()}.")
+
+    def _advice(self) -> str:
+        errors = kafka.KafkaError
+        refused, unsafe = self._heard.get(errors._AUTHENTICATION), self._heard.get(errors._SSL)
+        if refused is not None:
+            return f"The servers refuse to let this user in ({refused}). See the sasl.* settings in config."
+        if unsafe is not None:
+            return f"There is no safe connection ({unsafe}). See security.protocol and the ssl.* settings in config."
+        told = next(iter(self._heard.values()), "")
+        ask = "Are the servers right, can this host reach them, and is security.protocol that of their listener?"
+        return f"{ask} The client says: {told}." if told else ask
+
+    def _hear(self, error: Any) -> None:
+        if error.code() != kafka.KafkaError._ALL_BROKERS_DOWN:  # which says nothing more
+            self._heard[error.code()] = error.str()
+        if "error_cb" in self.config:
+            self.config["error_cb"](error)
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
@@ -169,7 +188,7 @@ class KafkaFn(Connector):
 
     def _new_consumer(self) -> Any:
         try:
-            return kafka.Consumer({**self.config, **_OWN_CONFIG})
+            return kafka.Consumer({**self.config, **_OWN_CONFIG, "error_cb": self._hear})
         except kafka.KafkaException as error:
             raise InvalidValueError(
                 f"{type(self).__name__} config must be one that librdkafka takes: {error.args[0].str()}."

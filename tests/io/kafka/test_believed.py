@@ -4,10 +4,13 @@ Partitions that are added, and a broker that is killed, show this with a real br
 neither. So a real client of these brokers is made to believe something.
 """
 
+import re
+import socket
+
 import pytest
 
 from sdf import run_direct
-from sdf.errors import SourceError
+from sdf.errors import SourceAwayError, SourceError
 from sdf.io import ReadKafka, TopicPartition
 
 kafka = pytest.importorskip("confluent_kafka")
@@ -101,3 +104,29 @@ def test_a_partition_that_the_brokers_do_not_have(brokers):
     """Their answer counts."""
     with pytest.raises(SourceError, match="has no partition 17; it has"):
         read(brokers, 17)
+
+
+def test_what_the_client_knows_of_its_connections_is_told():
+    """Nobody listens there."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        reader = ReadKafka({"bootstrap.servers": address, **QUIET}, timeout_seconds=1)
+        with pytest.raises(SourceAwayError, match=r"can this host reach them.* The client says: .*Connection refused"):
+            list(run_direct(["topic"], reader))
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [("_AUTHENTICATION", r"refuse to let this user in \(so\)\. See the sasl"), ("_SSL", r"no safe connection \(so\)")],
+)
+def test_credentials_that_are_refused_are_told(brokers, code, advice):
+    """As librdkafka tells a callback, whose user's own is called, too."""
+    heard = []
+    reader = ReadKafka({"bootstrap.servers": brokers, "error_cb": heard.append, **QUIET}, timeout_seconds=1)
+    reader.setup()
+    error = kafka.KafkaError(getattr(kafka.KafkaError, code), "so")
+    reader._hear(error)
+    assert heard == [error]
+    away = kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TRANSPORT))
+    assert re.search(advice, str(reader._failure("topic", away)))
