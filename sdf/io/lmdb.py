@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -158,7 +159,7 @@ def _environment(lmdb: Any, path: str, lock: bool) -> Iterator[Any]:
 
 def _open(lmdb: Any, path: str, lock: bool) -> Any:
     if not os.path.exists(path):
-        raise SourceError(f"ReadLmdb: there is no environment {path!r} on this host.")
+        raise SourceError(f"ReadLmdb: there is no environment {path!r} on host {socket.gethostname()!r}.")
     options = {"subdir": os.path.isdir(path), "readonly": True, "create": False, "lock": lock}
     try:
         environment = lmdb.open(path, max_dbs=_MOST_DATABASES, **options)

@@ -206,7 +206,7 @@ def test_order_that_is_not_of_bytes(tmp_path, flag):
 
 def test_missing_environment():
     """It says which."""
-    with pytest.raises(SourceError, match="ReadLmdb: there is no environment '/no/such' on this host"):
+    with pytest.raises(SourceError, match="ReadLmdb: there is no environment '/no/such' on host '"):
         run_direct(["/no/such"], ReadLmdb())
 
 

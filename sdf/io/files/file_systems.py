@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import re
+import socket
 from collections.abc import Mapping
 from typing import Any
 
 from sdf.errors import MissingExtraError, SdfError, SourceError, without
 from sdf.extras import class_names, need
 
-__all__ = ["disk", "file_system", "is_chain", "is_conditional", "is_local", "reaching"]
+__all__ = ["disk", "file_system", "is_chain", "is_conditional", "is_local", "on_host", "reaching"]
 
 _OUTERMOST = re.compile("s3a?|gc?s|abfss?|az|adl|(web)?hdfs|https?|sftp|file")  # what comes from them is in no other
 
@@ -62,6 +63,11 @@ def disk(who: str = "a reader") -> Any:
 def is_local(fs: Any, who: str) -> bool:
     """Return whether a file system is the local one of this host."""
     return isinstance(fs, need("fsspec.implementations.local", who).LocalFileSystem)
+
+
+def on_host(fs: Any, who: str) -> str:
+    """Return words that name this host, for messages on what it lacks; "" if all hosts see the same files."""
+    return f" on host {socket.gethostname()!r}" if is_local(fs, who) else ""
 
 
 class reaching:  # noqa: N801, reads as a statement

@@ -13,7 +13,7 @@ from sdf import OffsetRange
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceError, show
 from sdf.extras import need
 from sdf.io.connector import Connector
-from sdf.io.files.file_systems import file_system, is_chain, reaching
+from sdf.io.files.file_systems import file_system, is_chain, on_host, reaching
 from sdf.io.files.pinned import FileInfo, as_file_info
 from sdf.io.options import as_options
 
@@ -103,7 +103,8 @@ class MatchFiles(Connector):
             only = f"; what it matches is no file, such as {min(found)!r}" if found else ""
             if directories:
                 only = f"; it matches directories, such as {min(directories)!r}: end it with '/*'"
-            raise SourceError(f"MatchFiles: {path!r} names no file{only}. Pass missing_ok=True if that may be.")
+            where = on_host(fs, "MatchFiles")
+            raise SourceError(f"MatchFiles: {path!r} names no file{where}{only}. Pass missing_ok=True if that may be.")
         wanted = [name for name in files if self._wanted(name, root, pattern)]
         return [as_file_info(_outer(fs, path, name), files[name]) for name in wanted]
 
@@ -222,20 +223,21 @@ def _outer(fs: Any, path: str, name: str) -> str:
         return name
     head, chain, rest = path.partition("::") if is_chain(path) else (path, "", "")
     if "://" in head:
-        return f"{_with_host(fs, head, name) or fs.unstrip_protocol(name)}{chain}{rest}"
+        return f"{_with_host(head, name) or fs.unstrip_protocol(name)}{chain}{rest}"
     return f"{head}{chain}{_outer(fs, rest, name)}"  # such as simplecache::s3://...
 
 
-def _with_host(fs: Any, url: str, name: str) -> str | None:
+def _with_host(url: str, name: str) -> str | None:
     """Return a name as a URL on the host of another one, which the name lacks; None if that URL names no host.
 
     What stands before the path of that URL inside the file system, such as a container, stands before each name.
     """
-    if not fs._get_kwargs_from_urls(url):  # of the URL, only the path matters
-        return None
     scheme, _, after = url.partition("://")
+    kind = need("fsspec", "MatchFiles").get_filesystem_class(scheme)  # there may be a cache in front
+    if not kind._get_kwargs_from_urls(url):  # of the URL, only the path matters
+        return None
     host, _, path = after.partition("/")
-    inside = fs._strip_protocol(url).rstrip("/")
+    inside = kind._strip_protocol(url).rstrip("/")
     before = inside.removesuffix(path.rstrip("/")).rstrip("/") + "/"
     below = name.removeprefix(before) if before != "/" or name.startswith("/") else name
     return f"{scheme}://{host}/{below}"

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import SdfError, SourceChangedError, SourceError
-from sdf.io.files.file_systems import disk, file_system, is_conditional, reaching
+from sdf.io.files.file_systems import disk, file_system, is_conditional, on_host, reaching
 from sdf.io.stored import stored
 
 __all__ = [
@@ -109,7 +109,8 @@ def look_up(path: str, storage_options: Mapping[str, Any], who: str) -> FileInfo
             info = fs.info(inner)
     except FileNotFoundError as error:
         raise SourceError(
-            f"{who}: there is no file {path!r}. Patterns such as *.log and directories are for MatchFiles."
+            f"{who}: there is no file {path!r}{on_host(fs, who)}. Patterns such as *.log and directories are for "
+            f"MatchFiles."
         ) from error
     if info["type"] == "directory":
         raise SourceError(f"{who}: {path!r} is a directory. Let MatchFiles list the files in it.")
@@ -177,7 +178,7 @@ def open_file(file: FileInfo, storage_options: Mapping[str, Any] | None = None) 
             else:
                 opened = fs.open(inner, "rb", **({"block_size": _AHEAD_BYTES} if much else {}))
     except FileNotFoundError as error:
-        raise _gone(file) from error
+        raise _gone(file, fs) from error
     return io.BufferedReader(PinnedFile(opened, file, fs), _BUFFER_BYTES)
 
 
@@ -207,7 +208,7 @@ def _check(file: FileInfo, fs: Any, inner: str) -> None:
                 return
             info = fs.info(inner)
     except FileNotFoundError as error:
-        raise _gone(file) from error
+        raise _gone(file, fs) from error
     if info["type"] != "file":
         raise SourceChangedError(
             f"{file.path} is no file any more; it was one of {file.size} bytes when this run was planned. Run it "
@@ -216,9 +217,11 @@ def _check(file: FileInfo, fs: Any, inner: str) -> None:
     file.check(as_file_info(file.path, info))
 
 
-def _gone(file: FileInfo) -> SourceChangedError:
+def _gone(file: FileInfo, fs: Any) -> SourceChangedError:
+    here = on_host(fs, "a reader")
     return SourceChangedError(
-        f"{file.path} has gone; it had {file.size} bytes when this run was planned. Keep files until a run ends."
+        f"{file.path} has gone; it had {file.size} bytes when this run was planned. Keep files until a run ends"
+        f"{here and f', where all hosts see them: it is not{here}'}."
     )
 
 

@@ -99,13 +99,14 @@ class KafkaFn(Connector):
     def _ends(self, consumer: Any, topic: str, partition: int, *, patient: bool = False) -> tuple[int, int]:
         """Return the first offset of a partition, and the offset after its last one."""
         asked = kafka.TopicPartition(topic, partition)
-        low, end = self._answer(
-            consumer,
-            topic,
-            lambda: consumer.get_watermark_offsets(asked, timeout=self.timeout_seconds),
-            patient=patient,
-        )
-        return low, end
+
+        def ask() -> tuple[int, int]:
+            ends: tuple[int, int] = consumer.get_watermark_offsets(asked, timeout=self.timeout_seconds)
+            if ends[0] == ends[1] > 0:  # librdkafka 2.16 has given the end twice, of a broker that had just started
+                ends = consumer.get_watermark_offsets(asked, timeout=self.timeout_seconds)
+            return ends
+
+        return self._answer(consumer, topic, ask, patient=patient)
 
     def _begins_at(
         self, consumer: Any, topic: str, partition: int, start: Start, ends: tuple[int, int], *, patient: bool = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -286,7 +287,7 @@ def _check_there(who: str, url: Any) -> None:
     if url.get_backend_name() != "sqlite" or not path or path.startswith((":", "file:")):
         return  # no file, or a URI, which itself says whether to create one
     if not os.path.exists(path):
-        raise SourceError(f"{who}: there is no database {path!r} on this host.")
+        raise SourceError(f"{who}: there is no database {path!r} on host {socket.gethostname()!r}.")
 
 
 def _look_up(who: str, connection: Any, query: TableQuery, key: str, url: str) -> _Table:

@@ -7,6 +7,7 @@ import pathlib
 import pickle
 import re
 import shutil
+import socket
 from datetime import datetime, timezone
 
 import attrs
@@ -272,7 +273,7 @@ def test_a_directory_is_no_file(tmp_path):
 def test_a_path_without_a_file_is_an_error(tmp_path, name):
     """A pattern is none for a reader, and a file is no directory."""
     (tmp_path / "file").write_text("")
-    message = f"ReadLines: there is no file {f'{tmp_path}/{name}'!r}. Patterns such as *.log and directories are for"
+    message = f"ReadLines: there is no file {f'{tmp_path}/{name}'!r} on host {socket.gethostname()!r}. Patterns such as"
     with pytest.raises(SourceError, match=re.escape(message)):
         run_direct([f"{tmp_path}/{name}"], ReadLines())
 

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import socket
 import zipfile
 
 import fsspec
@@ -176,7 +177,8 @@ def test_a_pattern_in_brackets_names_what_it_matches(tmp_path):
 )
 def test_an_element_that_names_nothing_is_an_error(tree, element):
     """Unless that may be; the message says how to say so."""
-    message = f"MatchFiles: {f'{tree}/{element}'!r} names no file. Pass missing_ok=True if that may be."
+    host = f"on host {socket.gethostname()!r}"
+    message = f"MatchFiles: {f'{tree}/{element}'!r} names no file {host}. Pass missing_ok=True if that may be."
     with pytest.raises(SourceError, match=re.escape(message)):
         match(f"{tree}/{element}")
     assert match(f"{tree}/{element}", missing_ok=True) == []
@@ -201,7 +203,8 @@ def test_what_is_no_file_is_not_read(tmp_path):
     make(tmp_path, ["a.txt"])
     assert names(tmp_path, tmp_path) == ["a.txt"]
     for element in ("pipe", "pip*"):
-        message = f"names no file; what it matches is no file, such as '{tmp_path}/pipe'. Pass"
+        host = f"on host {socket.gethostname()!r}"
+        message = f"names no file {host}; what it matches is no file, such as '{tmp_path}/pipe'. Pass"
         with pytest.raises(SourceError, match=re.escape(message)):
             match(tmp_path / element)
 

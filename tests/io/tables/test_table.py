@@ -386,7 +386,7 @@ def test_missing_table(url):
 def test_missing_file_of_sqlite(tmp_path):
     """It says which, and makes none."""
     path = tmp_path / "missing.db"
-    with pytest.raises(SourceError, match=re.escape(f"ReadTable: there is no database '{path}' on this host.")):
+    with pytest.raises(SourceError, match=re.escape(f"ReadTable: there is no database '{path}' on host '")):
         run_direct(["t"], ReadTable(f"sqlite:///{path}", key="k"))
     assert not path.exists()
 
