@@ -115,9 +115,15 @@ class ReadParquet(OpenedFn):
                 batches = self._batches(opened, number)
                 if coarse is not None:
                     batches = map(self._with_int96, batches, self._batches(coarse, number))
+                wanted = found = opened.metadata.row_group(number).num_rows
                 for batch in batches:
+                    found -= batch.num_rows
                     outputs = [batch] if self.batches else _rows(batch)
                     yield zip(repeat((path, number)), outputs) if self.with_position else outputs
+                if found:  # pyarrow ends early where a page seems to be none
+                    raise ReadError(
+                        f"it should have {wanted:,} rows, but {wanted - found:,} were read: the file is damaged."
+                    )
 
     def _batches(self, file: Any, number: int) -> Iterator[Any]:
         options = {"columns": self.columns, "use_threads": False}  # a task has one core

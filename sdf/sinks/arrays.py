@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from sdf.sinks.arrow import arrow, types
-from sdf.sinks.columns import NOT_NULL, Misfit, columns_of, first, is_bool, kinds_of, lists_of, spread
+from sdf.sinks.columns import NOT_NULL, Misfit, columns_of, first, is_bool, is_span, kinds_of, lists_of, spread
 from sdf.sinks.nested import listed, mapped, structs
 
 __all__ = ["as_array", "as_batch", "batch_of"]
@@ -115,7 +115,8 @@ def _rules(wanted: Any) -> tuple[_Fits, _Exact | None]:
     )
     found = next((rule for rule in rules if any(test(wanted) for test in rule[0])), ((), (), (), None))
     _, takes, leaves, exact = found
-    return (lambda kind: issubclass(kind, takes) and not issubclass(kind, leaves)), exact
+    # NumPy's timedelta64 is an integer to Python
+    return (lambda kind: issubclass(kind, takes) and not issubclass(kind, leaves) and not is_span(kind)), exact
 
 
 def _whole(values: Sequence[Any], wanted: Any, path: str) -> Sequence[Any]:

@@ -12,8 +12,8 @@ import attrs
 from sdf.sinks.arrow import arrow
 
 __all__ = [
-    "NOT_NULL", "Misfit", "columns_of", "first", "is_bool", "is_row", "kinds_of", "lists_of", "names_of", "spread",
-    "twice",
+    "NOT_NULL", "Misfit", "columns_of", "first", "is_bool", "is_row", "is_span", "kinds_of", "lists_of", "names_of",
+    "spread", "twice",
 ]  # fmt: skip
 
 NOT_NULL = "stands where the schema has NOT NULL (nullable=False)"
@@ -48,6 +48,11 @@ def is_row(kind: type) -> bool:
 def is_bool(kind: type) -> bool:
     """Return whether a type is that of truth values, NumPy's too; those are no integers here."""
     return kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"))
+
+
+def is_span(kind: type) -> bool:
+    """Return whether a type is NumPy's for durations, which are integers to Python, of any unit."""
+    return kind.__module__ == "numpy" and kind.__name__ == "timedelta64"
 
 
 def names_of(row: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.extras import need
 from sdf.sinks.arrow import arrow, parquet, types
 from sdf.sinks.casts import stored
-from sdf.sinks.columns import Misfit, is_bool, is_row, kinds_of, lists_of, names_of, spread
+from sdf.sinks.columns import Misfit, is_bool, is_row, is_span, kinds_of, lists_of, names_of, spread
 from sdf.sinks.stage import Stage
 
 __all__ = [
@@ -189,7 +189,7 @@ def _found(values: Sequence[Any], path: str) -> Any:
         zones = {value.tzinfo is not None for value in values if value is not None}
         if len(zones) == 1:
             return arrow.timestamp("us", "UTC" if zones.pop() else None)
-    elif not any(is_bool(kind) or issubclass(kind, datetime) for kind in kinds):  # which are int and date to Python
+    elif not any(is_bool(kind) or is_span(kind) or issubclass(kind, datetime) for kind in kinds):  # int, date to Python
         for classes, found in (
             (str, arrow.string()),
             (Integral, arrow.int64()),

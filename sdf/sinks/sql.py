@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any
@@ -199,6 +201,7 @@ class SqlTable(Sink):
         is_sqlite = sa.make_url(self.url).get_backend_name() == "sqlite"
         if is_sqlite:
             options["connect_args"] = {"timeout": _BUSY_SECONDS, **options.get("connect_args", {})}
+            options = {"json_serializer": partial(json.dumps, allow_nan=False), **options}  # NaN is none to its SQL
         try:
             engine = sa.create_engine(self.url, **options)
         except ModuleNotFoundError as error:

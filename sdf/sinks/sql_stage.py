@@ -136,20 +136,26 @@ class SqlStage:
         old = sa.Table(old.name, sa.MetaData(), schema=self._schema, autoload_with=connection)
         new = self.reflected(connection)
         both = [column.name for column in old.c if column.name in new.c]
-        connection.execute(new.insert().from_select(both, sa.select(*(old.c[name] for name in both))))
         lost = [column.is_not(None) for column in old.c if column.name not in new.c]
         for name in both:
             if name not in OWN and found[name][0] != wanted[name][0]:
                 lost.append(old.c[name].is_distinct_from(new.c[name]))
                 if self._engine.dialect.name == "sqlite":  # where 5 is not distinct from '5'
                     lost.append(sa.func.typeof(old.c[name]) != sa.func.typeof(new.c[name]))
-        if lost:
-            same = (old.c[ATTEMPT] == new.c[ATTEMPT]) & (old.c[ROW] == new.c[ROW])
-            if connection.execute(sa.select(old.c[ROW]).join(new, same).where(sa.or_(*lost)).limit(1)).first():
-                raise SinkError(
-                    f"SqlTable cannot go on: the columns of {self._where} have changed, and records that were written "
-                    f"before do not fit them. Change them back, or start over with a new checkpoint."
-                )
+        same = (old.c[ATTEMPT] == new.c[ATTEMPT]) & (old.c[ROW] == new.c[ROW])
+        flaw: Any = None
+        try:
+            connection.execute(new.insert().from_select(both, sa.select(*(old.c[name] for name in both))))
+            changed = sa.select(old.c[ROW]).join(new, same).where(sa.or_(sa.false(), *lost)).limit(1)
+            is_same = connection.execute(changed).first() is None
+        except sa.exc.DBAPIError as error:
+            flaw, is_same = error, False
+        if not is_same:
+            raise SinkError(
+                f"SqlTable cannot go on: the columns of {self._where} have changed, and records that were written "
+                f"before do not fit them{f' ({flaw.orig})' if flaw else ''}. Change them back, or start over with a "
+                f"new checkpoint."
+            ) from flaw
         old.drop(connection)
 
     def _shape(self, connection: Any, table: str) -> tuple[dict[str, tuple[str, bool]], set[str]]:
@@ -160,7 +166,8 @@ class SqlStage:
             rows = connection.exec_driver_sql(f"PRAGMA {schema}table_info({quote.quote_identifier(table)})").mappings()
             found = {one["name"]: (one["type"], bool(one["notnull"])) for one in rows}
             return {name: kind for name, kind in found.items() if name not in OWN}, set()
-        key = {"table": quote.format_table(sa.table(table, schema=self._schema))}
+        parts = [table] if self._schema is None else [self._schema, table]
+        key = {"table": ".".join('"' + part.replace('"', '""') + '"' for part in parts)}  # a value: no % is doubled
         rows = connection.execute(sa.text(_COLUMNS), key)
         found = {name: (kind, not_null) for name, kind, not_null in rows if name not in OWN}
         return found, set(connection.scalars(sa.text(_CHECKS), key))
@@ -196,16 +203,14 @@ class SqlStage:
         quote = self._engine.dialect.identifier_preparer.quote_identifier
         schema = "" if self._schema is None else f"{quote(self._schema)}."
         columns = connection.exec_driver_sql(f"PRAGMA {schema}table_info({quote(self._table)})").mappings()
-        lines = [
-            f"{quote(one['name'])} {one['type']}{' NOT NULL' if one['notnull'] else ''}"
-            for one in columns
-            if one["name"] in names
-        ]
+        columns = [one for one in columns if one["name"] in names]
+        lines = [f"{quote(one['name'])} {one['type']}{' NOT NULL' if one['notnull'] else ''}" for one in columns]
         [kind] = connection.exec_driver_sql(f"PRAGMA {schema}table_list({quote(self._table)})").mappings()
-        return (
-            f"CREATE TABLE {stage} ({', '.join(lines)}, {ATTEMPT} TEXT NOT NULL, {ROW} INTEGER NOT NULL)"
-            f"{' STRICT' if kind['strict'] else ''}"
-        )
+        keys = [one for one in columns if one["pk"]]
+        if len(keys) == 1 and keys[0]["type"].upper() == "INTEGER" and not kind["wr"]:  # takes no other value
+            lines.append(f"CHECK (typeof({quote(keys[0]['name'])}) IN ('integer', 'null'))")
+        lines = [f"{ATTEMPT} TEXT NOT NULL", f"{ROW} INTEGER NOT NULL", *lines]
+        return f"CREATE TABLE {stage} ({', '.join(lines)}){' STRICT' if kind['strict'] else ''}"
 
     def _is_committed(self, connection: Any) -> bool:
         return connection.execute(sa.select(self._commits).filter_by(**self._mark)).first() is not None
@@ -280,7 +285,13 @@ class SqlStage:
                     f"records, but {there.get(name, 0)} are in the staging table {self.name!r}. Nothing was committed. "
                     f"Somebody else has changed that table: start over with a new checkpoint."
                 )
-        connection.execute(self._copy(stage, attempt.in_(sa.select(named.c.attempt))))
+        copy = self._copy(stage, attempt.in_(sa.select(named.c.attempt)))
+        added = connection.execute(copy, execution_options={"preserve_rowcount": True}).rowcount
+        if added != sum(counts.values()):
+            raise SinkError(
+                f"SqlTable cannot commit {self._token} to {self._where}: of {sum(counts.values())} rows the database "
+                f"would add {added}. A trigger or a rule of the table keeps the others out. Nothing was committed."
+            )
         named.drop(connection)
 
     def _copy(self, stage: Any, condition: Any) -> Any:

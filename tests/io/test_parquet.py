@@ -474,3 +474,25 @@ def test_statistics_of_a_nested_field_are_not_those_of_a_column_with_a_dot(tmp_p
     for low, count in ((1, 1), (50, 0)):
         reader = ReadParquet().for_schema(schema, None).for_ranges({"a.b": (low, None)})
         assert sum(batch.num_rows for batch in run_direct([path], reader)) == count
+
+
+def test_a_row_group_that_pyarrow_leaves_early_is_an_error(tmp_path):
+    """A flipped bit in the header of a page makes it end there, without a word."""
+    table = pa.table({"a": list(range(60))})
+    pq.write_table(table, tmp_path / "right.parquet", row_group_size=20, write_page_checksum=True)
+    right = (tmp_path / "right.parquet").read_bytes()
+    rows, early = table.to_pylist(), 0
+    group = pq.read_metadata(tmp_path / "right.parquet").row_group(1).column(0)
+    begin = group.dictionary_page_offset
+    for at in range(begin, begin + group.total_compressed_size):
+        for bit in range(8):
+            damaged = bytearray(right)
+            damaged[at] ^= 1 << bit
+            (tmp_path / "damaged.parquet").write_bytes(damaged)
+            try:
+                found = run_direct([str(tmp_path / "damaged.parquet")], ReadParquet())
+            except ReadError as error:
+                early += "should have 20 rows" in str(error)
+            else:
+                assert found == rows
+    assert early

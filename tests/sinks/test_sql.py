@@ -305,6 +305,50 @@ def test_a_run_does_not_go_on_if_the_table_would_change_what_was_written(request
     assert database.ask("SELECT count(*) FROM results WHERE name = 'abc' AND n = 1.25") == [(1,)]
 
 
+def test_a_column_that_is_added_with_a_default_does_not_take_what_was_written_without(database):
+    """The message says so, not that the database is full."""
+    sink = SqlTable(database.url, "results")
+    prepare(sink)
+    sink.write(iter(pairs(1)), place("before"))
+    database.ask("ALTER TABLE results ADD COLUMN extra TEXT NOT NULL DEFAULT 'x'")
+    with pytest.raises(
+        SinkError, match=r"columns of .* have changed, and records .* do not fit them \(.*(?i:not.null)"
+    ):
+        prepare(sink, resumed=True)
+
+
+def test_a_key_of_integers_takes_no_text_in_staging(sqlite):
+    """SQLite's rowid refuses it at the commit, where nobody knows the record."""
+    sqlite.ask("CREATE TABLE keyed (id INTEGER PRIMARY KEY, name TEXT)")
+    sink = SqlTable(sqlite.url, "keyed")
+    prepare(sink)
+    with pytest.raises(BadRecordError, match=r"record 1 .*CHECK constraint failed: typeof"):
+        sink.write(iter([(1, "a"), ("abc", "b")]), place())
+    sink.commit([sink.write(iter([(1, "a"), (None, "b")]), place("good"))], TOKEN)
+    assert sqlite.ask("SELECT * FROM keyed") == [(1, "a"), (2, "b")]
+
+
+def test_rows_that_a_trigger_keeps_out_are_an_error(postgres):
+    """They would count as saved."""
+    postgres.ask("CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';")
+    when = "BEFORE INSERT ON results FOR EACH ROW WHEN (NEW.id = 2)"
+    postgres.ask(f"CREATE TRIGGER t {when} EXECUTE FUNCTION skip()")
+    sink = SqlTable(postgres.url, "results")
+    prepare(sink)
+    with pytest.raises(SinkError, match=r"of 3 rows the database would add 2\. A trigger"):
+        sink.commit([sink.write(iter(pairs(1, 2, 3)), place())], TOKEN)
+    assert postgres.rows() == []
+
+
+@pytest.mark.parametrize("name", ["a%b", 'q"t', "A b", "ü.x"])
+def test_names_of_tables(database, name):
+    """A percent sign is one, where a driver's parameters have one of their own."""
+    quoted = '"' + name.replace('"', '""') + '"'
+    database.ask(f"CREATE TABLE {quoted} (id INTEGER)")
+    save(SqlTable(database.url, name), [(1,)])
+    assert database.ask(f"SELECT * FROM {quoted}") == [(1,)]
+
+
 def test_two_outputs_of_a_run_go_to_two_tables(database):
     """The commit of one does not count as that of the other."""
     database.ask("CREATE TABLE bad (id INTEGER)")
