@@ -263,11 +263,11 @@ def test_numbers_of_numpy(out):
     assert out([record]).to_pylist() == [{"a": 5, "b": 1.5, "c": True, "d": [0, 1, 2], "e": "x"}]
 
 
-def test_a_duration_of_numpy_is_no_integer(out):
+def test_a_duration_of_numpy_is_no_integer(tmp_path):
     """Its unit would be lost."""
     np = pytest.importorskip("numpy")
     with pytest.raises(BadRecordError, match="no type is known for timedelta64"):
-        save(ParquetFiles(out), [{"x": np.timedelta64(5, "ns")}])
+        save(ParquetFiles(tmp_path / "out"), [{"x": np.timedelta64(5, "ns")}])
 
 
 MISFITS = [
