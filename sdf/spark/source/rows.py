@@ -105,8 +105,11 @@ class ArrowRows:
                 if bad:
                     raise self._misfit(records[found[bad[0]]], self._no_value(place, texts[bad[0]].as_py()))
                 column = list(columns[place])
-                for row, value in zip(found, values.to_pylist(), strict=True):
-                    column[row] = value
+                for row, text, value in zip(found, texts, values, strict=True):
+                    try:
+                        column[row] = value.as_py()
+                    except (OverflowError, ValueError) as error:  # a time that Arrow has and Python has not
+                        raise self._misfit(records[row], f"{self._no_value(place, text.as_py())} ({error})") from error
                 columns[place] = column
         return columns
 

@@ -261,3 +261,11 @@ def test_a_mode_that_there_is_not():
     """Told before anything is read."""
     with pytest.raises(InvalidValueError, match="option mode of the data source 'mine' must be 'FAILFAST'"):
         Texts.of({"mode": ""}, "mine")
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp"])
+def test_a_time_that_python_does_not_have_names_its_column(kind):
+    """The year 0, which Arrow casts, is common where nothing is meant."""
+    rows = ArrowRows(StructType().add("at", kind), "ReadFn", Texts(None, False, "UTC"))
+    with pytest.raises(InvalidTypeError, match=r"column 'at' must be of type .* \(got '0000-01-01'\).*out of range"):
+        list(rows.batches([{"at": "2024-01-01"}, {"at": "0000-01-01"}]))
