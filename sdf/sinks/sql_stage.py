@@ -25,7 +25,6 @@ ATTEMPT = "sdf_attempt"
 ROW = "sdf_row"  # the number of a record within its attempt
 OWN = (ATTEMPT, ROW)
 
-
 _COLUMNS = """SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute
 WHERE attrelid = CAST(:table AS regclass) AND attnum > 0 AND NOT attisdropped"""
 _CHECKS = """SELECT pg_get_constraintdef(oid) FROM pg_constraint
@@ -126,7 +125,7 @@ class SqlStage:
         names = list(columns or wanted)
         if found.keys() != set(names):
             names = self._columns(connection, columns)[0]
-        if found == {name: wanted[name] for name in names} and checks <= wanted_checks:
+        if found == {name: wanted.get(name) for name in names} and checks <= wanted_checks:
             return
         quote = self._engine.dialect.identifier_preparer
         old = sa.Table(f"{self.name}_old", sa.MetaData(), schema=self._schema)
@@ -148,7 +147,7 @@ class SqlStage:
             connection.execute(new.insert().from_select(both, sa.select(*(old.c[name] for name in both))))
             changed = sa.select(old.c[ROW]).join(new, same).where(sa.or_(sa.false(), *lost)).limit(1)
             is_same = connection.execute(changed).first() is None
-        except sa.exc.DBAPIError as error:
+        except (sa.exc.IntegrityError, sa.exc.DataError, sa.exc.ProgrammingError) as error:  # not of the connection
             flaw, is_same = error, False
         if not is_same:
             raise SinkError(

@@ -305,6 +305,15 @@ def test_a_run_does_not_go_on_if_the_table_would_change_what_was_written(request
     assert database.ask("SELECT count(*) FROM results WHERE name = 'abc' AND n = 1.25") == [(1,)]
 
 
+def test_a_named_column_that_the_table_has_lost_is_named(database):
+    """The run goes on once the column is there again."""
+    sink = SqlTable(database.url, "results", columns=["id", "name"])
+    prepare(sink)
+    database.ask("ALTER TABLE results DROP COLUMN name")
+    with pytest.raises(SinkError, match="has no column 'name' that takes values"):
+        prepare(sink, resumed=True)
+
+
 def test_a_column_that_is_added_with_a_default_does_not_take_what_was_written_without(database):
     """The message says so, not that the database is full."""
     sink = SqlTable(database.url, "results")
