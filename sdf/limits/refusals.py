@@ -41,7 +41,7 @@ def _seconds(text: str, sent: str | None) -> float:
 
     Args:
         text: the header.
-        sent: the server's time, which its Date header says; None: it is taken to be that of this host.
+        sent: the server's time, from its Date header. None: the time of this host counts.
     """
     try:
         seconds = float(text)

@@ -100,8 +100,8 @@ class DeltaTable(TableSink):
 
     Args:
         path: the directory of the table, as a path or a URL (``s3://``, ``gs://``, ``abfs://``).
-        schema: see `ParquetFiles`. The columns are nullable. None: that of the table; if there is none, that of the
-            first records.
+        schema: see `ParquetFiles`. The columns are nullable. None: the schema of the table, or of the first
+            records if there is no table.
         compression, target_bytes, row_group_bytes, on_error: see `ParquetFiles`.
         storage_options: options of delta-rs for the object store. Files are written with the credentials and the
             endpoint of the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``), which delta-rs reads too.

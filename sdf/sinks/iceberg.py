@@ -99,8 +99,8 @@ class IcebergTable(TableSink):
         catalog: the name of a catalog that pyiceberg's configuration has, here and on the executors; or a mapping of
             its properties, names to strings. In these "name" is the catalog's name, "default" if it is not there; a
             catalog in an SQL database holds the tables of each name apart.
-        schema: see `ParquetFiles`. The columns are nullable. None: that of the table; if there is none, that of the
-            first records.
+        schema: see `ParquetFiles`. The columns are nullable. None: the schema of the table, or of the first
+            records if there is no table.
         compression, target_bytes, row_group_bytes, on_error: see `ParquetFiles`.
 
     Raises:

@@ -136,7 +136,7 @@ class SeekIndices:
 
 
 def has_short_text(info: FileInfo, file: io.BufferedReader, most_bytes: int) -> bool:
-    """Return whether a gzip file has at most so many bytes of text; True, too, for damage before that byte.
+    """Return whether a gzip file has at most ``most_bytes`` bytes of text. Damage before that byte gives True, too.
 
     Args:
         info: identifies the file.

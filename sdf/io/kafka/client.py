@@ -166,7 +166,7 @@ class KafkaFn(Connector):
         if unsafe is not None:
             return f"There is no safe connection ({unsafe}). See security.protocol and the ssl.* settings in config."
         told = next(iter(self._heard.values()), "")
-        ask = "Are the servers right, can this host reach them, and is security.protocol that of their listener?"
+        ask = "Are the servers right, can this host reach them, and does security.protocol fit their listener?"
         return f"{ask} The client says: {told}." if told else ask
 
     def _hear(self, error: Any) -> None:

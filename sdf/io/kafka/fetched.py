@@ -29,7 +29,7 @@ _PASSING = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "MSG_SI
 
 
 def partitions_of(consumer: Any, topic: str, timeout_seconds: float) -> list[int]:
-    """Return the partitions of a topic by what brokers answer now; the client believes that from then on.
+    """Ask the brokers for the partitions of a topic, and return them; the client caches the answer.
 
     Raises:
         KafkaException: of a broker that knows no such topic; or if none answers.
@@ -41,10 +41,10 @@ def partitions_of(consumer: Any, topic: str, timeout_seconds: float) -> list[int
 
 
 def answer(consumer: Any, topic: str, timeout_seconds: float, ask: Callable[[], T]) -> T:
-    """Return what brokers answer; a client that only believes that there is no such partition asks them.
+    """Return the answer of the brokers. A client that does not know the partition asks them for it, and tries again.
 
-    A client keeps what it has heard of a topic. It knows nothing of partitions that were added since, nor, while a
-    broker starts again, of any.
+    A client caches the partitions of a topic. The cache lacks partitions that were added since. It is empty while a
+    broker starts again.
     """
     try:
         return ask()
@@ -146,7 +146,7 @@ class Fetched:
         return trouble
 
     def _is_there(self) -> bool:
-        """Return False if brokers answer that there is no such partition; else begin again where it was reached."""
+        """Return whether the brokers have the partition; if they do, read on from the offset that was reached."""
         try:
             if self.partition not in partitions_of(self._consumer, self._topic, self._timeout_seconds):
                 return False
