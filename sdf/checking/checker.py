@@ -18,7 +18,7 @@ from sdf.checking.cuts import MOST_CLAIMS, cuts
 from sdf.checking.diagnosis import AtClaim, Diagnosis
 from sdf.checking.records import Records, key_of
 from sdf.checking.steps import CheckedDoFn
-from sdf.errors import DeferError, InvalidTypeError, OutputError, SdfError, SourceError, show
+from sdf.errors import DeferError, InvalidTypeError, OutputError, ProcessError, SdfError, SourceError, show
 from sdf.execution.expansion import Expanded, checked_size, cut, expand
 from sdf.execution.invoker import Invoker, Residual
 from sdf.model.dofn import DoFn, TaggedOutput, call_hook
@@ -28,6 +28,7 @@ __all__ = ["Check"]
 
 _MOST_IDLE = 100
 _READS_PER_CLAIM = 17  # reads of the whole work per claim of it: 7 splits, each of which reads it 2.5 times
+_HELD = 64  # outputs that wait, as those of a batch of a runner do
 _FEWEST_CLAIMS = 8  # claims to check, if the first read made that many, of work too long to be checked whole
 
 
@@ -293,7 +294,7 @@ class Check:
                     read.splits.append(residual.restriction)
                     on_split(residual)
 
-        last: dict[str | None, tuple[Any, Hashable]] = {}  # by tag, the output before and its key
+        held: list[tuple[Any, Hashable]] = []
         call_hook(self._fn, "start_bundle")
         invoker = Invoker(
             self._fn,
@@ -309,19 +310,14 @@ class Check:
                     f"process() gave {show(output)}, but the declared tags are {show(self._tags)}. Pass "
                     f"tags=({output.tag!r}, ...) to check_dofn()"
                 )
-            tag, value = (output.tag, output.value) if isinstance(output, TaggedOutput) else (None, output)
             key = self._keep(output)
-            before, known = last.get(tag, (None, key))
-            if before is value and known != key:
-                raise OutputError(
-                    f"process() gave one object again with other content, {show(value)}. Runners keep records for a "
-                    f"while and send them together, so that all of them would have the last content: give a new object "
-                    f"each time"
-                )
-            last[tag] = value, key
+            held.append((output, key))
+            if len(held) == _HELD:
+                _check_unchanged(held)
             read.records[key] += 1
             if read.at:
                 read.at[-1].records[key] += 1
+        _check_unchanged(held)
         call_hook(self._fn, "finish_bundle")
         read.primary = invoker.primary
         read.deferred = invoker.residuals[len(read.splits) :]
@@ -345,7 +341,16 @@ class Check:
     def _combined(self, records: Records) -> Records:
         if self._combine is None:
             return records
-        return Counter([self._keep(self._combine([self._outputs[key] for key in records.elements()]))])
+        outputs = [self._outputs[key] for key in records.elements()]
+        try:
+            combined = self._combine(outputs)
+        except Exception as error:
+            raise ProcessError(
+                f"check_dofn() combine= failed over a list of {len(outputs):,} records, such as "
+                f"{show(next(iter(outputs), None))}: {type(error).__name__}: {error}. It gets all records, those with "
+                f"a tag as TaggedOutput."
+            ) from error
+        return Counter([self._keep(combined)])
 
     def _compare(self, what: str, expected: Records, found: Records) -> bool:
         """Return whether the records are the same, if need be once they are combined."""
@@ -359,3 +364,15 @@ class Check:
         if counts:
             self._fault(f"{what}: {'; '.join(counts)}")
         return not counts
+
+
+def _check_unchanged(held: list[tuple[Any, Hashable]]) -> None:
+    """Raise OutputError if one of the outputs, each with its key of before, has another content now; forget them."""
+    for output, key in held:
+        if key_of(output) != key:
+            raise OutputError(
+                f"process() changed an output after it gave it; now it is {show(output)}. Runners keep records for a "
+                f"while and send them together, so that all of them would have the last content: give a new object, "
+                f"and new objects in it, each time"
+            )
+    held.clear()

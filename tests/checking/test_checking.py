@@ -9,6 +9,7 @@ import sys
 from fractions import Fraction
 from functools import partial
 
+import numpy as np
 import pytest
 from support.clock import Clock
 from support.integers import NUMBER_KINDS
@@ -467,18 +468,33 @@ def test_a_source_that_is_not_there_breaks_no_rule():
         check_dofn(ReadLines(), "/no/such")
 
 
+def _nested(row):
+    return {"row": [row]}
+
+
+def _view(row):
+    row.setdefault("buffer", np.zeros(4))[:] = row["i"]
+    return row["buffer"][1:3]
+
+
+class _Holder:
+    def __init__(self, row):
+        self.row = row
+
+
 @pytest.mark.parametrize("tagged", [False, True])
-def test_one_object_given_again_with_other_content_is_an_error(tagged):
-    """All its records would have the last content; one that stays as it is may come as often as it likes."""
+@pytest.mark.parametrize("output", [lambda row: row, _nested, lambda row: (1, row), _view, _Holder])
+def test_an_output_that_process_changes_later_is_an_error(output, tagged):
+    """All records would have the last content; one that stays as it is may come as often as it likes."""
 
     class SameFn(RightFn):
         def process(self, element, tracker):
             row, same = {}, {"same": 1}
             for i in tracker.claims():
                 row["i"] = i if element == 5 else 0
-                yield TaggedOutput("t", row) if tagged else row
+                yield TaggedOutput("t", output(row)) if tagged else output(row)
                 yield same if tagged else TaggedOutput("t", same)
 
-    with pytest.raises(CheckError, match=r"OutputError: .*gave one object again with other content"):
+    with pytest.raises(CheckError, match=r"OutputError: .*process\(\) changed an output after it gave it"):
         check_dofn(SameFn(), 5, tags=("t",))
     assert check_dofn(SameFn(), 6, tags=("t",)).records

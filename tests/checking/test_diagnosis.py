@@ -8,7 +8,7 @@ import pytest
 from support.right_fns import RightFn, faults_of
 
 from sdf import DoFn, TaggedOutput
-from sdf.errors import InvalidTypeError
+from sdf.errors import InvalidTypeError, ProcessError
 from sdf.testing import check_dofn
 
 STARTS = "the blocks depend on where a part starts: "
@@ -163,6 +163,18 @@ def test_after_a_refused_claim_the_error_says_how_to_give_a_partial_result():
         yield total
 
     assert "To give a partial result of what was claimed, loop over tracker.claims()" in faults_of(ClaimsFn(by_hand), 7)
+
+
+def tagged(number):
+    return TaggedOutput("number", number)
+
+
+def test_an_error_of_combine_names_it_and_a_record():
+    """A sum() cannot add a TaggedOutput to 0."""
+    with pytest.raises(
+        ProcessError, match=r"check_dofn\(\) combine= failed over .*TaggedOutput.*: TypeError: unsupported"
+    ):
+        check_dofn(ClaimsFn(lambda tracker: map(tagged, tracker.claims())), 7, combine=sum, tags=("number",))
 
 
 def test_what_is_no_function_combines_nothing():
