@@ -11,7 +11,18 @@ from sdf.errors import show
 from sdf.reporting.causes import MUCH_WORK, ONE_EACH, cause_of
 from sdf.reporting.pieces import PieceRun, counts, pieces_by_element, whole_seconds
 
-__all__ = ["Idle", "SlowStart", "Straggler", "blocks_of", "idle", "rows", "slow_starts", "straggler"]
+__all__ = [
+    "Barren",
+    "Idle",
+    "SlowStart",
+    "Straggler",
+    "barren",
+    "blocks_of",
+    "idle",
+    "rows",
+    "slow_starts",
+    "straggler",
+]
 
 _LONGER = 1.5  # a straggler takes this many times an even share, and the mean of the others
 _SLOW_SECONDS = 0.1  # the same as for a slow block
@@ -197,3 +208,34 @@ def slow_starts(pieces: Iterable[PieceRun]) -> list[SlowStart]:
         seconds = [piece.opening_seconds for piece in slow]
         starts.append(SlowStart(slow[0].element, max(seconds), len(seconds), sum(seconds)))
     return sorted(starts, key=lambda start: -start.all_seconds)
+
+
+@attrs.frozen
+class Barren:
+    """Elements that had work, and gave no record: the wrong file, or an option that fits nothing in it.
+
+    Attributes:
+        elements: how many.
+        of: how many elements had work.
+        example: the first of them.
+    """
+
+    elements: int
+    of: int
+    example: Any
+
+    def __str__(self) -> str:
+        return f"{self.elements:,} of {self.of:,}, such as {show(self.example, _MOST_CHARACTERS)}"
+
+
+def barren(pieces: Iterable[PieceRun]) -> Barren | None:
+    """Return how many elements gave no record of their work; None if each gave one. Those in bulk count together."""
+    worked = [of for of in pieces_by_element(pieces).values() if any(piece.units > 0 for piece in of)]
+    without = [of for of in worked if not any(piece.records for piece in of)]
+    if not without:
+        return None
+    return Barren(sum(map(_elements, without)), sum(map(_elements, worked)), without[0][0].element)
+
+
+def _elements(pieces: Iterable[PieceRun]) -> int:
+    return max(piece.elements for piece in pieces)

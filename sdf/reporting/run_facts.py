@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from sdf.reporting.causes import HOT_OR_SLOW, SLOW_HOST, SlowHost, hosts_of, slow_hosts
-from sdf.reporting.findings import Idle, Straggler, blocks_of, idle, straggler
+from sdf.reporting.findings import Idle, Straggler, barren, blocks_of, idle, straggler
 from sdf.reporting.pieces import PieceRun, unsplit
 
 __all__ = ["RunFacts", "TaskRun", "count_of", "findings"]
@@ -208,12 +208,15 @@ class RunFacts:
 
 
 def findings(report: RunFacts) -> Iterator[str]:
-    """Yield a sentence for each finding: straggler, slow hosts, rate limits, executors that moved, losses, idle time.
+    """Yield a sentence for each finding: no records, straggler, slow hosts, rate limits, executors, losses, idle time.
 
     Of a run that is not complete, yield only how many lanes have ended.
     """
     if not report.complete:
         yield f"lanes that have ended: {len(report.tasks):,} of {report.lanes:,}; the others are not in this report"
+    without = barren(report.pieces) if report.complete else None
+    if without is not None:
+        yield f"elements with work but no record: {without}"
     slow = report.slow_hosts
     found = report._straggler(slow)
     if found is not None:

@@ -4,7 +4,7 @@ import attrs
 import pytest
 from support.pages import report_of
 
-from sdf.reporting.findings import Idle, SlowStart, Straggler, idle, slow_starts, straggler
+from sdf.reporting.findings import Barren, Idle, SlowStart, Straggler, barren, idle, slow_starts, straggler
 from sdf.reporting.pieces import PieceRun
 from sdf.reporting.run_facts import TaskRun, findings
 from sdf.reporting.run_report import RunReport
@@ -157,3 +157,15 @@ def test_findings_stand_in_the_text_before_what_was_slow():
 def test_findings_take_no_longer_for_many_pieces():
     """Twenty thousand on a thousand slots."""
     assert len(list(findings(report_of(20_000, slots=1000)))) == 1
+
+
+def test_elements_with_work_but_no_record_are_named():
+    """A file without the tag, say; not an empty one, nor one of which a part gave a record."""
+    gave = piece(0, 1.0)
+    none = [attrs.evolve(piece(number, 1.0), records=0) for number in (0, 1, 2, 3)]
+    none[3] = attrs.evolve(none[3], units=0.0)
+    bulk = attrs.evolve(piece(4, 1.0), records=0, elements=7)
+    assert barren([gave, *none, bulk]) == Barren(9, 10, "e1")
+    said = "elements with work but no record: 9 of 10, such as 'e1'"
+    assert said in list(findings(run([gave, *none, bulk], seconds=3.0)))
+    assert barren([gave, none[0], none[3]]) is None

@@ -47,7 +47,7 @@ class ReadXml(TextFn):
     - The entities, and default values of attributes, that a DOCTYPE defines are unknown. So are namespaces that are
       declared around a record.
 
-    Nothing else checks the rest of the file.
+    Nothing else checks the rest of the file. The report names a file that gave no record, such as one without the tag.
 
     Args:
         tag: the name of the elements, as the files have it, with its prefix.
