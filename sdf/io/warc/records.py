@@ -59,9 +59,11 @@ def read_head(text: io.BufferedReader) -> tuple[WarcRecord, int]:
     if not line.endswith(b"\n"):
         raise ValueError("its headers do not end" + (f" within {_MOST_HEAD_BYTES} bytes" if left <= len(line) else ""))
     record = WarcRecord(first[5:].decode().strip(), tuple(map(_header, lines)), b"")
-    size = record.get("Content-Length")
-    if size is None or not (size.isascii() and size.isdigit()):
-        raise ValueError(f"its header Content-Length must be a number of bytes, but is {show(size)}")
+    sizes = {value for name, value in record.headers if name.lower() == "content-length"} or {None}
+    size = sizes.pop()
+    if sizes or size is None or not (size.isascii() and size.isdigit()):
+        said = " and ".join(map(show, sorted({size, *sizes}, key=str)))
+        raise ValueError(f"its header Content-Length must be a number of bytes, but is {said}")
     return record, int(size)
 
 
