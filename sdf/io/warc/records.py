@@ -59,12 +59,11 @@ def read_head(text: io.BufferedReader) -> tuple[WarcRecord, int]:
     if not line.endswith(b"\n"):
         raise ValueError("its headers do not end" + (f" within {_MOST_HEAD_BYTES} bytes" if left <= len(line) else ""))
     record = WarcRecord(first[5:].decode().strip(), tuple(map(_header, lines)), b"")
-    sizes = {value for name, value in record.headers if name.lower() == "content-length"} or {None}
-    size = sizes.pop()
-    if sizes or size is None or not (size.isascii() and size.isdigit()):
-        said = " and ".join(map(show, sorted({size, *sizes}, key=str)))
+    sizes = sorted({value for name, value in record.headers if name.lower() == "content-length"})
+    if len(sizes) != 1 or not (sizes[0].isascii() and sizes[0].isdigit()):
+        said = " and ".join(map(show, sizes)) or "missing"
         raise ValueError(f"its header Content-Length must be a number of bytes, but is {said}")
-    return record, int(size)
+    return record, int(sizes[0])
 
 
 def _header(line: bytes) -> tuple[str, str]:

@@ -306,7 +306,7 @@ def test_a_file_that_is_cut_off_is_told_wherever_it_is_cut(tmp_path, kind):
     [
         (b"HTTP/1.1 200 OK\r\n", "it should begin with a line such as WARC/1.0, but begins with b'HTTP/1.1 200 OK\\r'"),
         (b"WARC/1.0\r\nA: 1\r\n", "its headers do not end"),
-        (b"WARC/1.0\r\nA: 1\r\n\r\n", "its header Content-Length must be a number of bytes, but is None"),
+        (b"WARC/1.0\r\nA: 1\r\n\r\n", "its header Content-Length must be a number of bytes, but is missing"),
         (b"WARC/1.0\r\nContent-Length: -1\r\n\r\n", "must be a number of bytes, but is '-1'"),
         (b"WARC/1.0\r\nContent-Length: 2\r\ncontent-length: 1\r\n\r\n", "a number of bytes, but is '1' and '2'"),
         (b"WARC/1.0\r\nContent-Length\r\n\r\n", "its header b'Content-Length' has no colon"),
