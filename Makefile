@@ -42,7 +42,7 @@ define measure
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all test-reached test-versions soak check lint docs bench bench-quick bench-long bench-peers pictures clean
+.PHONY: help setup demo test test-fast test-all test-reached test-versions test-clusters soak check lint docs bench bench-quick bench-long bench-peers pictures clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -82,6 +82,9 @@ test-reached: setup  ## Run those tests that make test leaves to make test-all, 
 test-versions:  ## Run the core and both runners on the oldest and the newest of all that is promised, claims() on all
 	@./.ci/need-java
 	$(PYTHON) .ci/versions.py
+
+test-clusters: setup  ## Run tests on real daemons: HDFS; fetches 103 MB once, by Maven
+	$(PYTEST) --clusters -m clusters
 
 soak: setup  ## Run faults in large numbers, and take guards out one by one, in an hour
 	$(PYTEST) -rP -m soak

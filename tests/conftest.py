@@ -30,6 +30,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH
 
 def pytest_addoption(parser):
     parser.addoption("--cpu-seconds", type=int, metavar="N", help="print the N tests that take the most CPU")
+    parser.addoption("--clusters", action="store_true", help="run the tests that start a cluster's daemons too")
     parser.addoption("--few-cases", action="store_true", help="run the first and the last case of each test only")
 
 
@@ -62,6 +63,10 @@ def pytest_collection_modifyitems(config, items):
         case = item.callspec.id if hasattr(item, "callspec") else ""
         if any(map(SERVERS.fullmatch, [*item.fixturenames, case])):
             item.add_marker(pytest.mark.server)
+    if not config.getoption("--clusters"):
+        left = [item for item in items if item.get_closest_marker("clusters")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
     yield  # -m leaves items out
     if config.getoption("--few-cases"):
         cases = {}
@@ -122,6 +127,16 @@ def s3_server():
         stop()
         yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def hadoop(tmp_path_factory):
+    """A NameNode and a DataNode."""
+    from support.hadoop import Hadoop
+
+    daemons = Hadoop(tmp_path_factory.mktemp("hadoop"))
+    yield daemons
+    daemons.stop()
 
 
 @pytest.fixture(scope="module")

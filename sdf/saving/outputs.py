@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
@@ -68,10 +68,23 @@ def _check_apart(paths: Mapping[str, str], who: str) -> None:
                 )
 
 
-def checkpoint_of(checkpoint: str | os.PathLike[str] | None, sinks: list[tuple[str, Sink]], who: str) -> Storage:
-    """Return the storage of the checkpoint, by default beside the target of the main output."""
+def checkpoint_of(
+    checkpoint: str | os.PathLike[str] | None,
+    sinks: list[tuple[str, Sink]],
+    who: str,
+    *,
+    beyond: Callable[[str, str], Storage],
+) -> Storage:
+    """Return the storage of the checkpoint, by default beside the target of the main output.
+
+    Args:
+        checkpoint: as for `save_sdf`.
+        sinks: the sinks by output, checked.
+        who: the function that the user has called, for messages.
+        beyond: as for `storage_at`.
+    """
     if checkpoint is not None:
-        storage = storage_at(checkpoint, f"{who} checkpoint")
+        storage = storage_at(checkpoint, f"{who} checkpoint", beyond=beyond)
         place = os.path.abspath(storage.root) if isinstance(storage, Disk) else str(storage.root).rstrip("/")
         for name, one in sinks:
             if isinstance(one, FileSink) and not one.appends and f"{place}/".startswith(f"{one.path}/"):

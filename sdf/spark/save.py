@@ -19,6 +19,7 @@ from sdf.saving.history import History
 from sdf.saving.outputs import checkpoint_of, sinks_by_output, told
 from sdf.saving.run_log import RunLog
 from sdf.sinks.sink import Sink, Token
+from sdf.spark.door.hadoop import hadoop_files
 from sdf.spark.jobs import unwound
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.row_elements import as_elements
@@ -108,7 +109,9 @@ def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike
         SinkError: if a sink cannot remove what was written, or has made it visible already.
     """
     sinks = sinks_by_output(sink, (), "abort_save()")
-    run_log = RunLog(checkpoint_of(checkpoint, sinks, "abort_save()"), driver=uuid.uuid4().hex, clock=Clock())
+    run_log = RunLog(
+        checkpoint_of(checkpoint, sinks, "abort_save()", beyond=hadoop_files), driver=uuid.uuid4().hex, clock=Clock()
+    )
     history = History(run_log)
     if history.app is None:
         raise JournalError(f"abort_save() found no run to give up in {run_log.root}. Pass the checkpoint of the run.")

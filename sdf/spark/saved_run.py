@@ -27,6 +27,7 @@ from sdf.sinks.sink import Sink
 from sdf.spark.call import Call
 from sdf.spark.connect.jobs import save_on_connect
 from sdf.spark.display import display
+from sdf.spark.door.hadoop import hadoop_files
 from sdf.spark.identity import identity_of
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.row_elements import ConnectElements, collected
@@ -104,7 +105,7 @@ def run_saved(
     if not is_number(commit_seconds) or not 0 < commit_seconds < float("inf"):
         raise InvalidValueError(f"{who} commit_seconds must be a positive number (got {show(commit_seconds)}).")
     shown = display(progress, who)
-    storage = checkpoint_of(checkpoint, sinks, who)
+    storage = checkpoint_of(checkpoint, sinks, who, beyond=hadoop_files)
     values = {name: collected(value) for name, value in (side_inputs or {}).items()}
     call = Call(elements, fn, values, shown, quarantine)
     identity = identity_of(fn, values, sinks)

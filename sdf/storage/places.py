@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.extras import need
@@ -22,27 +23,44 @@ _URL = re.compile(r"([A-Za-z][\w+.-]*):(?:/|:)")  # also hdfs:/x, which is no di
 _FILE = re.compile(r"file:(?://)?(/[^/].*)")
 _PLACE = re.compile(r"[^:]*://[^/]+(/(?!/)|$)")  # clients list no key that begins with a slash
 _STORES = ("s3", "gs", "gcs", "abfs", "abfss", "az")
+_HADOOPS = ("hdfs", "webhdfs", "swebhdfs", "viewfs")
+_ELSE = "use an object store (s3://, gs:// or abfs://), or a disk that the driver sees"
 _INSTEAD = {
     "dbfs": "use the path under which it is mounted: /dbfs/x for dbfs:/x",
     "s3a": "use s3://",
     "s3n": "use s3://",
     "wasb": "use abfs://",
     "wasbs": "use abfs://",
-    "hdfs": "HDFS has no such operation for Python: use an object store, or a disk that the driver sees",
     "file": "write it as file:///x, or just /x",
+    **dict.fromkeys(_HADOOPS, f"HDFS takes only the checkpoint of a run, by the driver's JVM. Here {_ELSE}"),
 }
-_ELSE = "use an object store (s3://, gs:// or abfs://), or a disk that the driver sees"
 
 
-Storage = Disk | Objects  # files that are there whole or not at all, named by paths relative to a place
+class Storage(Protocol):
+    """Files that are there whole or not at all, named by paths relative to a place; see `Disk` for each operation."""
+
+    root: Any
+    writer: str
+
+    def create(self, name: str, data: bytes) -> None: ...
+    def replace(self, name: str, data: bytes) -> None: ...
+    def read(self, name: str) -> bytes: ...
+    def size(self, name: str) -> int | None: ...
+    def names(self, directory: str) -> list[str]: ...
+    def half_written(self, directory: str) -> list[str]: ...
+    def remove(self, name: str) -> None: ...
+    def sync(self, directory: str) -> None: ...
 
 
-def storage_at(where: str | os.PathLike[str], who: str) -> Storage:
+def storage_at(
+    where: str | os.PathLike[str], who: str, *, beyond: Callable[[str, str], Storage] | None = None
+) -> Storage:
     """Return the storage at a place; nothing is read or written yet.
 
     Args:
         where: a local path, or the URL of a place on an object store, such as ``s3://bucket/state/app``.
         who: names the caller and its argument in messages.
+        beyond: returns the storage at a URL of HDFS, such as ``hdfs://host/state``, for this ``who``.
 
     Raises:
         InvalidTypeError: if it is neither.
@@ -60,6 +78,8 @@ def storage_at(where: str | os.PathLike[str], who: str) -> Storage:
             raise InvalidValueError(f"{who} must not be empty: give a directory, or a URL such as 's3://bucket/state'.")
         return Disk(path)
     scheme = url[1].lower()
+    if scheme in _HADOOPS and beyond is not None:
+        return beyond(path, who)
     if scheme not in _STORES:
         raise InvalidValueError(
             f"{who} cannot be there (got {show(where)}): {_INSTEAD.get(scheme, _ELSE)}. It takes a place where of two "

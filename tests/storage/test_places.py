@@ -41,8 +41,8 @@ def test_a_url_of_s3_is_a_place_for_objects(url):
 @pytest.mark.parametrize(
     ("where", "fix"),
     [
-        ("hdfs:/ck", "HDFS has no such operation"),
-        ("hdfs://node:8020/ck", "HDFS has no such operation"),
+        ("hdfs:/ck", "HDFS takes only the checkpoint of a run"),
+        ("hdfs://node:8020/ck", "HDFS takes only the checkpoint of a run"),
         ("dbfs:/ck", "/dbfs/x for dbfs:/x"),
         ("s3a:/bucket/ck", "use s3://"),
         ("s3a://bucket/ck", "use s3://"),

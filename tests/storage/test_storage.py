@@ -1,30 +1,44 @@
-"""What a disk and an object store have in common, whoever else writes there meanwhile."""
+"""What a disk, an object store and HDFS have in common, whoever else writes there meanwhile."""
 
+import itertools
 import threading
 
 import pytest
 
+from sdf.spark.door.hadoop import hadoop_files
 from sdf.storage.places import storage_at
 
+CLUSTERS = pytest.mark.clusters
+numbers = itertools.count()
 
-@pytest.fixture(params=["disk", "S3"])
+
+def at(place):
+    return storage_at(place, "test", beyond=hadoop_files)
+
+
+@pytest.fixture(params=["disk", "S3", *(pytest.param(one, marks=CLUSTERS) for one in ("HDFS", "WebHDFS", "viewfs"))])
 def place(request, tmp_path):
     """A path or a URL where nothing is yet."""
     if request.param == "disk":
         return str(tmp_path / "state" / "app")
+    if request.param != "S3":
+        hadoop, sc = request.getfixturevalue("hadoop"), request.getfixturevalue("sc")
+        sc._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.test.link./state", f"{hadoop.url}/of-viewfs")
+        url = {"HDFS": hadoop.url, "WebHDFS": hadoop.web, "viewfs": "viewfs://test"}[request.param]
+        return f"{url}/state/app{next(numbers)}"
     return f"s3://{request.getfixturevalue('s3_server').bucket()}/state/app"
 
 
 @pytest.fixture
 def storage(place):
-    return storage_at(place, "test")
+    return at(place)
 
 
 def test_what_is_created_is_there(storage):
     """Whole, for everybody."""
     storage.create("blocks/1", b"one")
     storage.create("empty", b"")
-    other = storage_at(str(storage.root), "test")
+    other = at(str(storage.root))
     assert (other.read("blocks/1"), other.size("blocks/1")) == (b"one", 3)
     assert (other.read("empty"), other.size("empty")) == (b"", 0)
 
@@ -32,7 +46,7 @@ def test_what_is_created_is_there(storage):
 def test_what_is_there_is_not_created_again(storage, place):
     """Neither by another writer nor by the same one; nothing changes."""
     storage.create("blocks/1", b"one")
-    for writer in (storage, storage_at(place, "test")):
+    for writer in (storage, at(place)):
         with pytest.raises(FileExistsError):
             writer.create("blocks/1", b"two")
     assert storage.read("blocks/1") == b"one"
@@ -40,7 +54,7 @@ def test_what_is_there_is_not_created_again(storage, place):
 
 def test_of_many_creators_one_wins(place):
     """They begin at the same time, and each writes its name."""
-    writers = [storage_at(place, "test") for _ in range(8)]
+    writers = [at(place) for _ in range(8)]
     begin, won = threading.Barrier(len(writers)), []
 
     def run(writer):
@@ -92,12 +106,15 @@ def test_names_are_those_right_below(storage):
     assert (storage.half_written("b"), storage.half_written("")) == (["b/half.tmp-1"], [])
 
 
-def test_names_of_more_than_a_page(storage, place, s3_server):
-    """A store lists a thousand keys at a time."""
+def test_names_of_more_than_a_page(storage, place, request):
+    """Stores and NameNodes list a thousand at a time."""
     names = [f"blocks/{number:05d}" for number in range(1002)]
     if place.startswith("s3://"):
         bucket, _, key = place.removeprefix("s3://").partition("/")
-        s3_server.put(bucket, [f"{key}/{name}" for name in names])
+        request.getfixturevalue("s3_server").put(bucket, [f"{key}/{name}" for name in names])
+    elif "://" in place:
+        for name in names:
+            storage._files.createNewFile(storage._path(name))
     else:
         for name in names:
             (storage.root / "blocks").mkdir(parents=True, exist_ok=True)

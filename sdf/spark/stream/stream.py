@@ -25,6 +25,7 @@ from sdf.reporting.stream_page import stream_page
 from sdf.saving.outputs import sinks_by_output
 from sdf.sinks.sink import Sink
 from sdf.spark.display import display
+from sdf.spark.door.hadoop import hadoop_files
 from sdf.spark.elements import check_rdd
 from sdf.spark.jobs import unwound
 from sdf.spark.staged.rate_limits import shared_by_tasks
@@ -174,7 +175,7 @@ def stream_sdf(
     sinks = _sinks(sink, foreach_batch, names)
     names = names or tuple(name for name, _ in sinks[1:])
     given = given_to(chain, side_inputs, names, "stream_sdf()")
-    storage = storage_at(checkpoint, "stream_sdf() checkpoint")
+    storage = storage_at(checkpoint, "stream_sdf() checkpoint", beyond=hadoop_files)
     for name, event in {"stop": stop, "wake": wake}.items():
         if event is not None and not isinstance(event, threading.Event):
             raise InvalidTypeError(f"stream_sdf() {name} must be a threading.Event, or None (got {show(event)}).")

@@ -1,0 +1,124 @@
+"""Hadoop's own daemons, each in a JVM of its own, as long as `Hadoop.stop` is not called."""
+
+import glob
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+_VERSION = "3.5.0"
+_JARS = (
+    f"org.apache.hadoop:hadoop-client-minicluster:{_VERSION}",
+    *(f"org.bouncycastle:{name}-jdk18on:1.82" for name in ("bcprov", "bcpkix", "bcutil")),
+)
+_OF_SPARK = ("hadoop-client-*", "slf4j-api-*", "log4j-*", "jcl-over-slf4j-*", "*servlet-api-*")
+_JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_CLASSES = {
+    "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
+    "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
+}
+
+
+def jars():
+    """Return the paths of the jars that Spark does not bring, fetched once into Maven's own cache.
+
+    The test that needs them is skipped where Maven is missing or cannot reach a repository.
+    """
+    if shutil.which("mvn") is None:
+        pytest.skip("needs Maven, to fetch Hadoop's daemons")
+    paths = []
+    for jar in _JARS:
+        group, name, version = jar.split(":")
+        kept = Path.home() / ".m2/repository" / group.replace(".", "/") / name / version / f"{name}-{version}.jar"
+        if not kept.exists():
+            get = ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={jar}", "-Dtransitive=false"]
+            if subprocess.run(get, capture_output=True, check=False).returncode:
+                pytest.skip(f"Maven cannot fetch {jar}")
+        paths.append(str(kept))
+    return paths
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Hadoop:
+    """A NameNode and a DataNode.
+
+    Attributes:
+        url: of HDFS, such as hdfs://127.0.0.1:9820.
+        web: of the same by WebHDFS.
+    """
+
+    def __init__(self, folder):
+        import pyspark
+
+        of_spark = Path(pyspark.__file__).parent / "jars"
+        self._folder = Path(folder)
+        found = [path for pattern in _OF_SPARK for path in glob.glob(f"{of_spark}/{pattern}.jar")]
+        self._classpath = os.pathsep.join([str(self._folder / "conf"), *found, *jars()])
+        self._daemons = {}
+        name, http = free_port(), free_port()
+        self.url, self.web = f"hdfs://127.0.0.1:{name}", f"webhdfs://127.0.0.1:{http}"
+        self._write("core-site", {"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{folder}/tmp"})
+        self._write(
+            "hdfs-site",
+            {
+                "dfs.namenode.name.dir": f"{folder}/namenode",
+                "dfs.datanode.data.dir": f"{folder}/datanode",
+                "dfs.replication": "1",
+                "dfs.permissions.enabled": "false",
+                "dfs.namenode.http-address": f"127.0.0.1:{http}",
+                "dfs.datanode.hostname": "127.0.0.1",
+                "dfs.client.use.datanode.hostname": "true",
+                "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+                **{f"dfs.datanode.{which}address": "127.0.0.1:0" for which in ("", "http.", "ipc.")},
+            },
+        )
+        self._run("namenode", "-format", "-nonInteractive").wait(120)
+        self.start("namenode")
+        self.start("datanode")
+        self._wait()
+
+    def start(self, daemon):
+        """Start a daemon."""
+        self._daemons[daemon] = self._run(daemon)
+
+    def kill(self, daemon):
+        """Kill a daemon, by SIGKILL."""
+        process = self._daemons.pop(daemon)
+        process.kill()
+        process.wait()
+
+    def stop(self):
+        for daemon in list(self._daemons):
+            self.kill(daemon)
+
+    def _run(self, daemon, *arguments):
+        log = open(self._folder / f"{daemon}.log", "ab")  # noqa: SIM115, the process has it
+        environment = {**os.environ, "HADOOP_USER_NAME": "sdf"}
+        environment.pop("JDK_JAVA_OPTIONS", None)  # its archive of classes is for Spark's
+        with log:
+            command = ["java", *_JAVA, "-cp", self._classpath, _CLASSES[daemon], *arguments]
+            return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+    def _write(self, name, values):
+        lines = (f"<property><name>{key}</name><value>{value}</value></property>" for key, value in values.items())
+        path = self._folder / "conf" / f"{name}.xml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"<configuration>{''.join(lines)}</configuration>")
+
+    def _wait(self):
+        """Wait until the DataNode has told the NameNode that it is there."""
+        log = self._folder / "namenode.log"
+        while b"registerDatanode" not in log.read_bytes():
+            for daemon, process in self._daemons.items():
+                if process.poll() is not None:
+                    raise OSError(f"the {daemon} has ended: {(self._folder / f'{daemon}.log').read_text()[-2000:]}")
+            time.sleep(0.1)
