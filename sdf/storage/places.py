@@ -23,7 +23,7 @@ _URL = re.compile(r"([A-Za-z][\w+.-]*):(?:/|:)")  # also hdfs:/x, which is no di
 _FILE = re.compile(r"file:(?://)?(/[^/].*)")
 _PLACE = re.compile(r"[^:]*://[^/]+(/(?!/)|$)")  # clients list no key that begins with a slash
 _STORES = ("s3", "gs", "gcs", "abfs", "abfss", "az")
-_HADOOPS = ("hdfs", "webhdfs", "swebhdfs", "viewfs")
+_HADOOPS = ("hdfs", "viewfs")
 _ELSE = "use an object store (s3://, gs:// or abfs://), or a disk that the driver sees"
 _INSTEAD = {
     "dbfs": "use the path under which it is mounted: /dbfs/x for dbfs:/x",
@@ -31,6 +31,7 @@ _INSTEAD = {
     "s3n": "use s3://",
     "wasb": "use abfs://",
     "wasbs": "use abfs://",
+    "webhdfs": "use hdfs://, for Hadoop's client in Spark's jars cannot read the errors of WebHDFS",
     "file": "write it as file:///x, or just /x",
     **dict.fromkeys(_HADOOPS, f"HDFS takes only the checkpoint of a run, by the driver's JVM. Here {_ELSE}"),
 }

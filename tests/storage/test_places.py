@@ -43,6 +43,7 @@ def test_a_url_of_s3_is_a_place_for_objects(url):
     [
         ("hdfs:/ck", "HDFS takes only the checkpoint of a run"),
         ("hdfs://node:8020/ck", "HDFS takes only the checkpoint of a run"),
+        ("webhdfs://node:9870/ck", "use hdfs://"),
         ("dbfs:/ck", "/dbfs/x for dbfs:/x"),
         ("s3a:/bucket/ck", "use s3://"),
         ("s3a://bucket/ck", "use s3://"),

@@ -16,7 +16,7 @@ def at(place):
     return storage_at(place, "test", beyond=hadoop_files)
 
 
-@pytest.fixture(params=["disk", "S3", *(pytest.param(one, marks=CLUSTERS) for one in ("HDFS", "WebHDFS", "viewfs"))])
+@pytest.fixture(params=["disk", "S3", *(pytest.param(one, marks=CLUSTERS) for one in ("HDFS", "viewfs"))])
 def place(request, tmp_path):
     """A path or a URL where nothing is yet."""
     if request.param == "disk":
@@ -24,7 +24,7 @@ def place(request, tmp_path):
     if request.param != "S3":
         hadoop, sc = request.getfixturevalue("hadoop"), request.getfixturevalue("sc")
         sc._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.test.link./state", f"{hadoop.url}/of-viewfs")
-        url = {"HDFS": hadoop.url, "WebHDFS": hadoop.web, "viewfs": "viewfs://test"}[request.param]
+        url = hadoop.url if request.param == "HDFS" else "viewfs://test"
         return f"{url}/state/app{next(numbers)}"
     return f"s3://{request.getfixturevalue('s3_server').bucket()}/state/app"
 

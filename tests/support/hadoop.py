@@ -1,11 +1,13 @@
 """Hadoop's own daemons, each in a JVM of its own, as long as `Hadoop.stop` is not called."""
 
 import glob
+import json
 import os
 import shutil
 import socket
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ _JARS = (
 )
 _OF_SPARK = ("hadoop-client-*", "slf4j-api-*", "log4j-*", "jcl-over-slf4j-*", "*servlet-api-*")
 _JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_STATE = "Hadoop:service=NameNode,name=FSNamesystemState"
 _CLASSES = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
     "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
@@ -53,7 +56,6 @@ class Hadoop:
 
     Attributes:
         url: of HDFS, such as hdfs://127.0.0.1:9820.
-        web: of the same by WebHDFS.
     """
 
     def __init__(self, folder):
@@ -65,7 +67,7 @@ class Hadoop:
         self._classpath = os.pathsep.join([str(self._folder / "conf"), *found, *jars()])
         self._daemons = {}
         name, http = free_port(), free_port()
-        self.url, self.web = f"hdfs://127.0.0.1:{name}", f"webhdfs://127.0.0.1:{http}"
+        self.url, self._beans = f"hdfs://127.0.0.1:{name}", f"http://127.0.0.1:{http}/jmx?qry={_STATE}"
         self._write("core-site", {"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{folder}/tmp"})
         self._write(
             "hdfs-site",
@@ -115,10 +117,18 @@ class Hadoop:
         path.write_text(f"<configuration>{''.join(lines)}</configuration>")
 
     def _wait(self):
-        """Wait until the DataNode has told the NameNode that it is there."""
-        log = self._folder / "namenode.log"
-        while b"registerDatanode" not in log.read_bytes():
+        """Wait until the NameNode knows of its DataNode."""
+        ends = time.monotonic() + 120
+        while self._data_nodes() != 1:
             for daemon, process in self._daemons.items():
-                if process.poll() is not None:
-                    raise OSError(f"the {daemon} has ended: {(self._folder / f'{daemon}.log').read_text()[-2000:]}")
+                if process.poll() is not None or time.monotonic() > ends:
+                    raise OSError(f"no HDFS: {(self._folder / f'{daemon}.log').read_text()[-2000:]}")
             time.sleep(0.1)
+
+    def _data_nodes(self):
+        """Return how many are alive, as the NameNode's beans say."""
+        try:
+            with urllib.request.urlopen(self._beans, timeout=5) as answer:
+                return json.load(answer)["beans"][0]["NumLiveDataNodes"]
+        except (OSError, IndexError):
+            return None

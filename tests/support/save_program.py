@@ -48,6 +48,8 @@ def sink_of(kind, home):
     """Return the sink of a kind, and the checkpoint to use with it."""
     if kind == "disk":
         return JsonLinesFiles(f"{home}/out"), None
+    if kind == "hdfs":
+        return JsonLinesFiles(f"{home}/out"), f"{os.environ['SDF_HDFS']}/{Path(home).name}"
     if kind == "s3":
         bucket = f"s3://bucket/{Path(home).name}"
         return JsonLinesFiles(f"{bucket}/out"), f"{bucket}/checkpoint"
@@ -58,7 +60,7 @@ def sink_of(kind, home):
 
 def rows(kind, home):
     """Return what somebody else's reader finds at the target; None if nothing is there."""
-    if kind == "disk":
+    if kind in ("disk", "hdfs"):
         out = Path(home, "out")
         if not out.exists():
             return None

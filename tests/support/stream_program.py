@@ -48,7 +48,7 @@ if __name__ == "__main__":
     summary = stream_sdf(
         sc.parallelize(list(enumerate(ELEMENTS)), 2),
         RowsFn(),
-        checkpoint=f"{home}/checkpoint",
+        checkpoint=os.environ.get("SDF_CHECKPOINT", f"{home}/checkpoint"),
         sink=sink_of(kind, home, *url or [None]),
         batch_seconds=0.1,
     )

@@ -27,11 +27,7 @@ from sdf.storage.disk import TEMPORARY
 
 __all__ = ["HadoopFiles", "hadoop_files"]
 
-_KNOWN = (
-    "org.apache.hadoop.hdfs.DistributedFileSystem",
-    "org.apache.hadoop.hdfs.web.WebHdfsFileSystem",
-    "org.apache.hadoop.hdfs.web.SWebHdfsFileSystem",
-)
+_KNOWN = {"org.apache.hadoop.hdfs.DistributedFileSystem"}
 _MOUNTS = "org.apache.hadoop.fs.viewfs.ViewFileSystem"
 _AS_OSERROR = {
     "FileAlreadyExistsException": FileExistsError,
@@ -77,7 +73,7 @@ def hadoop_files(where: str, who: str) -> HadoopFiles:
             f"{who} cannot be there (got {show(where)}): Hadoop's client says {_said(error)}. Set what it needs as "
             f"spark.hadoop.* in Spark's configuration, or use another place."
         ) from error
-    unknown = sorted(classes - set(_KNOWN))
+    unknown = sorted(classes - _KNOWN)
     if unknown:
         raise InvalidValueError(
             f"{who} cannot be there (got {show(where)}): of two drivers that create a file one must be refused, and "

@@ -1,0 +1,117 @@
+"""Runs whose checkpoint is on HDFS: drivers are killed, the NameNode is killed and comes back, and no row is lost or
+doubled."""
+
+import random
+import subprocess
+import sys
+import threading
+from collections import Counter
+
+import pytest
+from support import save_program, stream_program
+from support.killing import kill_once
+
+pytestmark = pytest.mark.clusters
+MOST_LIVES = 12
+RACES = 100
+RACER = """
+import sys
+from pyspark import SparkConf, SparkContext
+from sdf.spark.door.hadoop import hadoop_files
+sc = SparkContext(conf=SparkConf().setMaster("local[1]").set("spark.ui.enabled", "false"))
+storage = hadoop_files(sys.argv[1], "a race")
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(int(sys.argv[2])):
+    try:
+        storage.create(f"{number}", storage.writer.encode())
+    except FileExistsError:
+        continue
+    print(number, flush=True)
+"""
+
+
+class Restarts(threading.Thread):
+    """Kills the NameNode now and then, and starts it again a moment later, until `end` is called."""
+
+    def __init__(self, hadoop, seed):
+        super().__init__(daemon=True)
+        self.hadoop, self.choose, self.ended, self.restarts = hadoop, random.Random(seed), threading.Event(), 0
+
+    def run(self):
+        while not self.ended.wait(self.choose.uniform(4, 8)):
+            self.hadoop.kill("namenode")
+            self.ended.wait(self.choose.uniform(0, 2))
+            self.hadoop.start("namenode")
+            self.restarts += 1
+
+    def end(self):
+        self.ended.set()
+        self.join()
+
+
+def run_to_the_end(home, program, arguments, choose):
+    """Run a program, and kill it again and again, until it comes to its end; return whom that killed."""
+    killed, log = Counter(), home / "log"
+    for life in range(MOST_LIVES):
+        before = log.read_text().count("begins") if log.exists() else 0
+
+        def begun(before=before):
+            return log.read_text().count("begins") > before
+
+        victim = kill_once([program, str(home), *arguments], log, begun, choose.uniform(1, 4 * 1.3**life), choose)
+        if victim is None:
+            return killed
+        killed[victim] += 1
+    raise AssertionError(f"not done after {MOST_LIVES} lives: {log.read_text()[-2000:]}")
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["the NameNode stays", "the NameNode comes and goes"])
+@pytest.mark.parametrize("runner", save_program.RUNNERS)
+def test_a_saved_run_is_resumed(tmp_path, monkeypatch, hadoop, runner, away):
+    """Its target is on a disk; its log on HDFS."""
+    monkeypatch.setenv("SDF_HDFS", f"{hadoop.url}/saves-{runner}-{away}")
+    restarts = Restarts(hadoop, runner)
+    if away:
+        restarts.start()
+    try:
+        killed = run_to_the_end(tmp_path, save_program.__file__, [runner, "hdfs"], random.Random(f"{runner} {away}"))
+    finally:
+        if away:
+            restarts.end()
+    assert save_program.rows("hdfs", tmp_path) == save_program.expected()
+    assert restarts.restarts > 0 if away else killed.total() > 0
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["the NameNode stays", "the NameNode comes and goes"])
+def test_a_stream_is_resumed(tmp_path, monkeypatch, hadoop, away):
+    """It writes into a Delta table on a disk."""
+    deltalake = pytest.importorskip("deltalake")
+    monkeypatch.setenv("SDF_CHECKPOINT", f"{hadoop.url}/stream-{away}")
+    restarts = Restarts(hadoop, 1)
+    if away:
+        restarts.start()
+    try:
+        killed = run_to_the_end(tmp_path, stream_program.__file__, ["delta"], random.Random(away))
+    finally:
+        if away:
+            restarts.end()
+    rows = deltalake.DeltaTable(str(tmp_path / "table")).to_pyarrow_table().to_pylist()
+    assert sorted((row["element"], row["i"]) for row in rows) == stream_program.expected()
+    assert restarts.restarts > 0 if away else killed.total() > 0
+
+
+def test_of_two_drivers_one_creates_a_file(hadoop):
+    """Each has a JVM of its own; a hundred races, of which each wins some."""
+    command = [sys.executable, "-c", RACER, f"{hadoop.url}/race", str(RACES)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    racers = [subprocess.Popen(command, **pipes) for _ in range(2)]
+    for racer in racers:
+        while "ready" not in racer.stdout.readline():
+            assert racer.poll() is None
+    for racer in racers:
+        racer.stdin.write("\n")
+        racer.stdin.flush()
+    won = [list(map(int, racer.communicate(timeout=120)[0].split())) for racer in racers]
+    assert sorted(won[0] + won[1]) == list(range(RACES))
+    assert all(won)
