@@ -2,15 +2,28 @@
 
 import os
 import pickle
+import re
 
 import pyspark
 import pytest
 from pyspark import RDD, TaskContext
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
-from sdf.errors import MissingExtraError
+from sdf.errors import InvalidValueError, MissingExtraError
 from sdf.spark.as_tasks_end import AsTasksEnd
-from sdf.spark.door import arrow, broadcasts, context, data_sources, errors, executors, jobs, pickling, rdds, versions
+from sdf.spark.door import (
+    arrow,
+    broadcasts,
+    context,
+    data_sources,
+    errors,
+    executors,
+    hadoop,
+    jobs,
+    pickling,
+    rdds,
+    versions,
+)
 
 SCHEMA = StructType([StructField("n", LongType()), StructField("at", TimestampType())])
 
@@ -48,6 +61,49 @@ def test_a_task_takes_the_values_of_another(sc):
 
     assert sc.parallelize([0, 0], 2).map(both).collect() == [(0, 17), (1, 17)]
     assert context.task_values() is None
+
+
+def test_hadoops_client_keeps_files(sc, tmp_path, monkeypatch):
+    """As a storage does; here on a disk, where it would not fence two drivers."""
+    with pytest.raises(
+        InvalidValueError, match=r"job cannot be there \(got .*\): of two drivers .* not known of org\."
+    ):
+        hadoop.hadoop_files(f"file://{tmp_path}", "job")
+    local = re.compile("org.apache.hadoop.*LocalFileSystem")
+    monkeypatch.setattr(hadoop, "_classes", lambda files: set())
+    files = hadoop.hadoop_files(f"file://{tmp_path}", "job")
+    assert local.fullmatch(files._files.getClass().getName())
+    files.create("b/1", b"one")
+    files.create("b/1", b"one")  # as after a reply that was lost
+    with pytest.raises(FileExistsError, match=r"b/1: FileAlreadyExistsException: "):
+        files.create("b/1", b"two")
+    files.replace("b/2.tmp-1", bytes(range(256)))
+    assert (files.names("b"), files.half_written("b"), files.names("none")) == (["b/1"], ["b/2.tmp-1"], [])
+    assert (files.read("b/2.tmp-1"), files.size("b/1"), files.size("b")) == (bytes(range(256)), 3, None)
+    files.remove("b/1")
+    with pytest.raises(FileNotFoundError):
+        files.read("b/1")
+    assert {path.name for path in (tmp_path / "b").iterdir() if path.suffix != ".crc"} == {"2.tmp-1"}
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nosuch://x/y", r"Hadoop's client says UnsupportedFileSystemException: No FileSystem for scheme"),
+        ("hdfs://no.such.host.invalid:1/y", r"Hadoop's client says \w+: .*no\.such\.host"),
+    ],
+)
+def test_hadoops_client_says_why_a_place_is_none(sc, url, said):
+    """At once, with the place and who asked for it."""
+    with pytest.raises(InvalidValueError, match=rf"job cannot be there \(got '{url}'\): {said}"):
+        hadoop.hadoop_files(url, "job")
+
+
+def test_hadoops_client_needs_a_jvm(monkeypatch):
+    """A Connect client has none; nor has a program before its SparkContext."""
+    monkeypatch.setattr(hadoop, "active_context", lambda: None)
+    with pytest.raises(InvalidValueError, match=r"^job cannot be there .* in the JVM of a SparkContext, and"):
+        hadoop.hadoop_files("hdfs:///x", "job")
 
 
 def test_a_broadcast_is_there_until_it_is_destroyed(sc):

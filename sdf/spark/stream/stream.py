@@ -111,7 +111,7 @@ def stream_sdf(
             that yields outputs for an element may stand in place of a DoFn. At the end of the chain, after a DoFn, it
             is called with each output as that is given, in the same task; elsewhere each element is planned alone.
         checkpoint: holds the journal of this stream, and nothing else: a directory on a disk that the driver sees, or a
-            URL such as ``s3://bucket/state/app``. Only the driver uses it.
+            URL such as ``s3://bucket/state/app`` or ``hdfs://host/state/app``. Only the driver uses it.
         foreach_batch: called with each `Batch` that has records. A second call with the same batch key must have the
             same effect, for instance by writing ``out/{batch.key}`` with overwrite.
         sink: where the records of each batch go, each once (`sdf.sinks`): a sink that appends, such as a `DeltaTable`;
