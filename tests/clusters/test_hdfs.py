@@ -43,6 +43,7 @@ class Restarts(threading.Thread):
             self.hadoop.kill("namenode")
             self.ended.wait(self.choose.uniform(0, 2))
             self.hadoop.start("namenode")
+            self.hadoop.wait()  # or it would never be there, on a busy machine
             self.restarts += 1
 
     def end(self):

@@ -86,7 +86,7 @@ class Hadoop:
         self._run("namenode", "-format", "-nonInteractive").wait(120)
         self.start("namenode")
         self.start("datanode")
-        self._wait()
+        self.wait()
 
     def start(self, daemon):
         """Start a daemon."""
@@ -116,7 +116,7 @@ class Hadoop:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"<configuration>{''.join(lines)}</configuration>")
 
-    def _wait(self):
+    def wait(self):
         """Wait until the NameNode knows of its DataNode."""
         ends = time.monotonic() + 120
         while self._data_nodes() != 1:
