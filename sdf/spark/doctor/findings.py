@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
@@ -73,37 +73,40 @@ def _workers(facts: Facts) -> Iterator[Finding]:
 
 
 def _libraries(facts: Facts) -> Iterator[Finding]:
-    extras = []
+    lacked: list[Library] = []
+    told: list[str] = []
     for name, here in facts.here.items() if facts.workers else ():
         core, arrow = name in CORE, name == _ARROW
-        if not (core or arrow or here.version):
-            continue  # an extra that nobody uses here
         found = [(one.host, one.found.get(name), (one.arrow or "") * arrow) for one in facts.workers]
-        lacks = [(host, why or (there["version"] or "another" if there else "nothing")) for host, there, why in found
+        amiss = [(host, why or (there["version"] or "another" if there else "nothing")) for host, there, why in found
                  if why or not here.is_met_by(there)]  # fmt: skip
-        lacks += [("this client", facts.arrow)] * (arrow and facts.arrow != "")
-        if lacks:
+        amiss += [("this client", facts.arrow)] * (arrow and facts.arrow != "")
+        if not (core or arrow):
+            if here.version:  # else it is an extra that this client does not use
+                told.append(f"{name} {here.version}{f' ({_on(amiss)})' * bool(amiss)}")
+                lacked += [here] * bool(amiss)
+        elif amiss:
             fits = core and name != "sdf" and all(there and is_allowed(name, there["version"]) for _, there, _ in found)
             why = "the source differs" if fits or name == "sdf" else f"sdf needs {requirement_of(name)}"
             stops = (core and not fits) or (arrow and facts.connect)
-            told = f"{here.version or 'a checkout'} here, {_on(lacks)}; {why}{' for DataFrames' * arrow}"
-            yield Finding(STOPS if stops else COSTS, name, told, _giving(facts, here))
-        elif core or arrow:
-            yield Finding(OK, name, here.version or "that of this checkout")
+            line = f"{here.version or 'a checkout'} here, {_on(amiss)}; {why}{' for DataFrames' * arrow}"
+            yield Finding(STOPS if stops else COSTS, name, line, _giving(facts, [here]))
         else:
-            extras.append(f"{name} {here.version}")
-    if extras:
-        yield Finding(OK, "extras", ", ".join(extras))
+            yield Finding(OK, name, here.version or "that of this checkout")
+    if told:
+        yield Finding(COSTS if lacked else OK, "extras", ", ".join(told), _giving(facts, lacked) if lacked else "")
 
 
-def _giving(facts: Facts, library: Library) -> str:
-    """Return how workers get a library."""
-    if facts.connect and library.hindrance:
-        return install_there(library.name)
-    ships = f"Call sdf.spark.ship(spark) first in a new session: it sends {library.name}."
+def _giving(facts: Facts, lacked: Sequence[Library]) -> str:
+    """Return how workers get what they lack."""
+    names, sent = [one.name for one in lacked], ", ".join(one.name for one in lacked if not one.hindrance)
+    ships = f"Call sdf.spark.ship(spark{'' if names[0] in CORE else ', ...'}) first in a new session: it sends {sent}."
+    if facts.connect:
+        stuck = [one.name for one in lacked if one.hindrance]
+        return " ".join([ships] * bool(sent) + [install_there(*stuck)] * bool(stuck))
     python = f"Workers run {_on((one.host, one.executable) for one in facts.workers)}: before the driver starts, set"
-    python += f" PYSPARK_PYTHON to a Python that has {requirement_of(library.name)} (docs/clusters.md)."
-    return ships if facts.connect else f"{python}{f' Or else: {ships}' * (not library.hindrance)}"
+    python += f" PYSPARK_PYTHON to a Python that has {', '.join(map(requirement_of, names))} (docs/clusters.md)."
+    return f"{python}{f' Or else: {ships}' * bool(sent)}"
 
 
 def _ship(facts: Facts) -> Iterator[Finding]:

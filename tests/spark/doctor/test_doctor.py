@@ -119,7 +119,7 @@ def test_on_spark_connect(connect, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# Runs before anything else in each worker, as a firewall on its host would: connections to one port come to nothing.
+# Imported as each worker starts. It does what a firewall on its host would: connections to one port come to nothing.
 FIREWALL = """
 import sys
 
@@ -136,7 +136,8 @@ def test_workers_with_an_old_cloudpickle_behind_a_firewall(start_spark, tmp_path
     """Both are found, in one go, and by the names of what does not fit."""
     port = free_port()
     files = {
-        "sitecustomize.py": FIREWALL.replace("PORT", str(port)),
+        "firewall.py": FIREWALL.replace("PORT", str(port)),
+        "firewall.pth": "import firewall\n",
         "cloudpickle/__init__.py": "from pyspark.cloudpickle import *\nfrom pyspark.cloudpickle import Pickler\n",
         "cloudpickle-2.1.0.dist-info/METADATA": "Name: cloudpickle\nVersion: 2.1.0\n",
     }
@@ -148,7 +149,6 @@ def test_workers_with_an_old_cloudpickle_behind_a_firewall(start_spark, tmp_path
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]))
     sc = start_spark("local[2]", **PLAIN)
     found = sdf.doctor(sc, runner=LiveRunner(port=port))
-    print(found)
     assert [one.what for one in found.problems] == ["cloudpickle", "driver's port"]
     assert "2.1.0; sdf needs cloudpickle>=2.2" in found.problems[0].told
     assert python in found.problems[0].mend

@@ -164,7 +164,7 @@ PLANTED = {
     ),
     "a Spark before data sources": Case(plant=fact(**OLD_SPARK), what="Spark", mark=OK, told="3.5.9", stops=SOURCE),
     "an extra that a worker lacks": Case(
-        plant=library("fastavro"), what="fastavro", told="on host-b: nothing", mend="fastavro>=1.9"
+        plant=library("fastavro"), what="extras", told="fastavro 1.13.1 (on host-b: nothing)", mend="fastavro>=1.9"
     ),
     "one slot": Case(plant=fact(slots=1), what="slots", told="nothing runs side by side", mend="local[4]"),
     "dynamic allocation": Case(
@@ -272,6 +272,15 @@ def test_a_local_master_says_itself_how_often_it_tries(master, told):
     found, _ = judged(setting(master=master)(GOOD))
     assert found["retries"].mark == OK
     assert found["retries"].told.startswith(told)
+
+
+def test_on_spark_connect_ship_sends_what_it_can():
+    """The rest is installed where the workers run."""
+    stuck = {**HERE, "pyarrow": attrs.evolve(HERE["pyarrow"], hindrance="it has compiled parts")}
+    found, works = judged(attrs.evolve(on_host_b(found={})(GOOD), here=stuck, connect=True))
+    assert "it sends attrs" in found["attrs"].mend
+    assert (found["pyarrow"].mark, "%pip install 'pyarrow>=14'" in found["pyarrow"].mend) == (STOPS, True)
+    assert works["save_sdf"] == NO
 
 
 def test_many_hosts_are_counted():
