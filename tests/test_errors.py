@@ -126,7 +126,7 @@ ENVIRONMENT = [
     "the Python workers run Python ",
     " cannot reach {self._coordinator}",
     "LiveRunner cannot listen on ",
-    "Either this host sees another ",
+    "the staging directory {self.where!r} of this run is ",
     " files that this driver does not see",
     "ship() could not send ",
     "ship() has sent ",
