@@ -15,11 +15,11 @@ from sdf.spark.shipping.ship import install_there
 __all__ = ["COSTS", "NO", "OK", "SETTINGS", "STOPS", "UNKNOWN", "Finding", "capabilities", "findings"]
 
 OK, STOPS, COSTS, UNKNOWN, NO = "ok", "!!", "!", "?", "no"
-SETTINGS = (
-    *("spark.master", "spark.task.cpus", "spark.task.maxFailures", "spark.executor.cores", "spark.speculation"),
-    *("spark.dynamicAllocation.enabled", "spark.dynamicAllocation.maxExecutors", "spark.python.worker.reuse"),
-    *("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.io.encryption.enabled"),
-)  # fmt: skip
+SETTINGS = (  # without "spark."
+    *("master", "task.cpus", "task.maxFailures", "executor.cores", "speculation", "dynamicAllocation.enabled"),
+    *("dynamicAllocation.maxExecutors", "python.worker.reuse"),
+    *("network.crypto.enabled", "ssl.enabled", "io.encryption.enabled"),
+)
 _PORT, _PLACE, _WORKERS, _ARROW = "driver's port", "path", "workers", "pyarrow"  # that capabilities depend on
 _CLOCK_SECONDS = 5.0
 
@@ -49,7 +49,7 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
 
 
 def _spark(facts: Facts) -> Iterator[Finding]:
-    there = f"{facts.spark}, {facts.settings['spark.master'] or 'unknown master'}, Java {facts.java}"
+    there = f"{facts.spark}, {facts.settings['master'] or 'unknown master'}, Java {facts.java}"
     if others := _on((one.host, one.spark) for one in facts.workers if _minor(one.spark) != _minor(facts.spark)):
         mend = f"Give the workers pyspark {facts.spark}: SPARK_HOME of their hosts, or the environment sent to them."
         yield Finding(STOPS, "Spark", f"{there}; but the workers have pyspark {others}", mend)
@@ -73,8 +73,7 @@ def _workers(facts: Facts) -> Iterator[Finding]:
 
 
 def _libraries(facts: Facts) -> Iterator[Finding]:
-    lacked: list[Library] = []
-    told: list[str] = []
+    lacked, told = list[Library](), list[str]()
     for name, here in facts.here.items() if facts.workers else ():
         core, arrow = name in CORE, name == _ARROW
         found = [(one.host, one.found.get(name), (one.arrow or "") * arrow) for one in facts.workers]
@@ -119,7 +118,7 @@ def _ship(facts: Facts) -> Iterator[Finding]:
 
 
 def _slots(facts: Facts) -> Iterator[Finding]:
-    cpus = facts.settings["spark.task.cpus"] or "1"
+    cpus = facts.settings["task.cpus"] or "1"
     if facts.slots is None:
         yield Finding(UNKNOWN, "slots", "the server does not tell; StagedRunner finds out while it runs")
     elif facts.slots == 1:
@@ -130,9 +129,7 @@ def _slots(facts: Facts) -> Iterator[Finding]:
 
 
 def _settings(facts: Facts) -> Iterator[Finding]:
-    def setting(name: str) -> str:
-        return facts.settings[f"spark.{name}"]
-
+    setting = facts.settings.__getitem__
     local = re.fullmatch(r"local(?:\[[^,]*(?:,\s*(\d+))?\])?", setting("master"))
     tries = setting("task.maxFailures") or "4" if local is None else local[1] or "1"
     if local is None and tries == "1":

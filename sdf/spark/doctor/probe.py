@@ -14,12 +14,12 @@ from sdf.spark.live.link import Address, connect
 from sdf.storage.disk import TEMPORARY, Disk
 from sdf.storage.places import storage_at
 
-__all__ = ["answers", "attempt", "trial_at"]
+__all__ = ["PLACE_SECONDS", "answers", "attempt", "trial_at"]
 
 T = TypeVar("T")
 
 _HALF_SECONDS = 5.0  # for the driver's host to answer, and again for the driver
-_PLACE_SECONDS = 8.0
+PLACE_SECONDS = 10.0  # for a store to answer
 
 
 def attempt(seconds: float, function: Callable[[], T]) -> tuple[T | None, str]:
@@ -40,7 +40,7 @@ def attempt(seconds: float, function: Callable[[], T]) -> tuple[T | None, str]:
 
 
 def answers(
-    address: tuple[str, int, bytes, bytes] | None, root: str | None, run: str, nonce: bytes
+    address: tuple[str, int, bytes, bytes] | None, root: str | None, run: str, nonce: bytes, place_seconds: float
 ) -> dict[str, str | None]:
     """Return the answers of this worker, as `Worker` has them.
 
@@ -48,22 +48,20 @@ def answers(
         address: the fields of an `Address`; None if there is none.
         root: the place, None if the driver cannot write there.
         run, nonce: as for `trial_at`.
+        place_seconds: how long to wait for the place.
     """
-    port = None if address is None else attempt(2 * _HALF_SECONDS, lambda: _reach(Address(*address)))[1]
-    place = None if root is None else attempt(_PLACE_SECONDS, lambda: _look(root, run, nonce))[1]
+    port = (
+        None
+        if address is None
+        else attempt(2 * _HALF_SECONDS, lambda: connect(Address(*address), _HALF_SECONDS, _HALF_SECONDS)[0].close())[1]
+    )
+    place = None if root is None else attempt(place_seconds, lambda: _look(root, run, nonce))[1]
     return {"port": port, "place": place, "arrow": arrow_hindrance()}
-
-
-def _reach(address: Address) -> None:
-    connection, _, _ = connect(address, _HALF_SECONDS, _HALF_SECONDS)
-    connection.close()
 
 
 def _look(root: str, run: str, nonce: bytes) -> None:
     """See that this is the driver's place, and write there."""
     storage = storage_at(root, "doctor() path")
-    if isinstance(storage, Disk):
-        storage = Disk(storage.root, makes=False)
     with suppress(FileNotFoundError, NotADirectoryError):
         if storage.read(_name(run)) == nonce:
             mine = f"{_name(run)}-{storage.writer}"
@@ -90,10 +88,10 @@ def trial_at(path: str | os.PathLike[str], run: str, nonce: bytes) -> Iterator[t
     on_disk = [storage.root, *storage.root.parents] if isinstance(storage, Disk) else []
     missing = [directory for directory in on_disk if not os.path.lexists(directory)]
     try:
-        _, why = attempt(_PLACE_SECONDS, lambda: storage.create(_name(run), nonce))
+        _, why = attempt(PLACE_SECONDS, lambda: storage.create(_name(run), nonce))
         yield None if why else str(storage.root), why
     finally:
-        attempt(_PLACE_SECONDS, lambda: storage.remove(_name(run)))
+        attempt(PLACE_SECONDS, lambda: storage.remove(_name(run)))
         for directory in missing:
             with suppress(OSError):  # it was not made, or somebody else uses it by now
                 os.rmdir(directory)

@@ -22,6 +22,13 @@ ROOT = Path(sdf.__file__).parents[1]
 SERVER = "sdf-coordinator"  # the thread that serves the driver's port
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """A machine that is busy is no fault to be found."""
+    monkeypatch.setattr(checkup, "_JOB_SECONDS", 120.0)
+    monkeypatch.setattr(probe, "PLACE_SECONDS", 60.0)
+
+
 def marks(lines):
     return {one.what: one.mark for one in lines}
 
@@ -51,6 +58,14 @@ def test_a_directory_that_is_there_stays_as_it_was(sc, tmp_path):
     (tmp_path / "part-0").write_text("kept")
     assert marks(sdf.doctor(sc, tmp_path).findings)["path"] == OK
     assert [one.name for one in tmp_path.iterdir()] == ["part-0"]
+
+
+def test_a_bucket_is_left_empty(s3_server, start_spark):
+    """Driver and workers find each other's files there."""
+    root = f"s3://{s3_server.bucket()}/target"
+    found = sdf.doctor(start_spark("local[2]"), root)
+    assert marks(found.findings)["path"] == OK
+    assert s3_server.fs().find(root) == []
 
 
 @pytest.mark.parametrize("place", ["file/below", "hdfs://namenode/x"])
@@ -90,7 +105,7 @@ def test_a_port_where_something_else_answers_or_nobody_does(monkeypatch, says):
 
         threading.Thread(target=serve, daemon=True).start()
         address = "127.0.0.1", firewall.getsockname()[1], b"r" * 16, b"s" * 32
-        told = probe.answers(address, None, "run", b"")["port"]
+        told = probe.answers(address, None, "run", b"", 1.0)["port"]
         kept[0].close()
     assert told.startswith("ConnectionError: something else" if says else ("TimeoutError", "no answer"))
 

@@ -43,7 +43,7 @@ GOOD = Facts(
     client="4.3.0",
     python="3.11.7",
     here=HERE,
-    settings={**dict.fromkeys(SETTINGS, ""), "spark.master": "spark://host:7077"},
+    settings={**dict.fromkeys(SETTINGS, ""), "master": "spark://host:7077"},
     slots=8,
     workers=(WORKER, attrs.evolve(WORKER, host="host-b")),
     failure="",
@@ -76,7 +76,7 @@ def library(name: str, **changes: str) -> Plant:
 def setting(**changes: str) -> Plant:
     return lambda facts: attrs.evolve(
         facts,
-        settings={**facts.settings, **{f"spark.{name.replace('_', '.')}": value for name, value in changes.items()}},
+        settings={**facts.settings, **{name.replace("_", "."): value for name, value in changes.items()}},
     )
 
 
