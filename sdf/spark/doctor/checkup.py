@@ -124,7 +124,7 @@ def _facts(spark: Any, sc: Any, path: str | os.PathLike[str] | None, runner: Liv
             address, listening = probe.attempt(_SECONDS, lambda: stack.enter_context(runner.listening(sc, Doctor())))
         root, place = (None, "") if path is None else stack.enter_context(probe.trial_at(path, run, nonce))
         where = None if address is None else attrs.astuple(address)
-        given = dict(address=where, root=root, run=run, nonce=nonce, place_seconds=probe.PLACE_SECONDS)
+        given = {"address": where, "root": root, "run": run, "nonce": nonce, "place_seconds": probe.PLACE_SECONDS}
         tasks = max(_FEWEST_TASKS, min(count_slots() or 1, _MOST_TASKS))  # executors may still be starting
         workers, clocks, failure = _asked(spark, sc, run, tasks, here, given)
     java, silent = probe.attempt(_SECONDS, partial(java_of_server, spark) if sc is None else partial(java_of, sc))

@@ -49,11 +49,12 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
 
 
 def _spark(facts: Facts) -> Iterator[Finding]:
+    minor = facts.spark.split(".")[:2]
     there = f"{facts.spark}, {facts.settings['master'] or 'unknown master'}, Java {facts.java}"
-    if others := _on((one.host, one.spark) for one in facts.workers if _minor(one.spark) != _minor(facts.spark)):
+    if others := _on((one.host, one.spark) for one in facts.workers if one.spark.split(".")[:2] != minor):
         mend = f"Give the workers pyspark {facts.spark}: SPARK_HOME of their hosts, or the environment sent to them."
         yield Finding(STOPS, "Spark", f"{there}; but the workers have pyspark {others}", mend)
-    elif _minor(facts.client) != _minor(facts.spark):
+    elif facts.client.split(".")[:2] != minor:
         mend = f"Install the server's version: pip install 'pyspark[connect]=={facts.spark}'."
         yield Finding(COSTS, "Spark", f"{there}; this client has pyspark {facts.client}", mend)
     else:
@@ -233,10 +234,6 @@ def capabilities(facts: Facts, found: Iterable[Finding]) -> tuple[Finding, ...]:
         row("data_source, data_sink", frame=True, least=DATA_SOURCES),
         row("readStream of a source", frame=True, least=STREAM_SOURCES),
     )
-
-
-def _minor(version: str) -> list[str]:
-    return version.split(".")[:2]
 
 
 def _on(found: Iterable[tuple[str, str]]) -> str:
