@@ -64,7 +64,7 @@ def _spark(facts: Facts) -> Iterator[Finding]:
 def _workers(facts: Facts) -> Iterator[Finding]:
     if facts.failure:
         told, _, mend = facts.failure.partition(". ")
-        waits = "Spark's UI and logs say why. If executors only start late, call doctor(spark) where they have."
+        waits = "Spark's UI and logs say why. If executors start late, or hosts are busy, call doctor(spark) again."
         yield Finding(STOPS, _WORKERS, told, mend or waits)
     else:
         hosts, tasks = len({one.host for one in facts.workers}), len(facts.workers)
