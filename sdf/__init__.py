@@ -19,6 +19,7 @@ from sdf.reporting.progress import RunProgress, StreamProgress
 from sdf.reporting.run_report import RunReport
 
 if TYPE_CHECKING:
+    from sdf.spark.doctor.checkup import Checkup, doctor
     from sdf.spark.grouping import group_by_key
     from sdf.spark.live.runner import LiveRunner
     from sdf.spark.retry import retry_failed
@@ -33,6 +34,7 @@ __all__ = [
     "Batch",
     "ByteKeyRange",
     "ByteKeyRangeTracker",
+    "Checkup",
     "DoFn",
     "FailedBlock",
     "GrowableOffsetRangeTracker",
@@ -56,6 +58,7 @@ __all__ = [
     "WalltimeWatermark",
     "WatermarkEstimator",
     "abort_save",
+    "doctor",
     "group_by_key",
     "retry_failed",
     "run_direct",
@@ -66,11 +69,13 @@ __all__ = [
 
 _NEEDS_SPARK = {
     "Batch": "sdf.spark.stream.stream",
+    "Checkup": "sdf.spark.doctor.checkup",
     "LiveRunner": "sdf.spark.run",  # imports both, so an error can name the other's option
     "SaveSummary": "sdf.spark.saved_run",
     "StagedRunner": "sdf.spark.run",
     "StreamSummary": "sdf.spark.stream.stream",
     "abort_save": "sdf.spark.save",
+    "doctor": "sdf.spark.doctor.checkup",
     "group_by_key": "sdf.spark.grouping",
     "retry_failed": "sdf.spark.retry",
     "run_sdf": "sdf.spark.run",

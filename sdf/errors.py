@@ -97,6 +97,9 @@ REQUIREMENTS = {
     "zstandard": "zstandard>=0.22",
 }
 
+# The end of each error about the environment: libraries, ports, places.
+RUN_DOCTOR = "Run `sdf doctor` to see what does not fit here (docs/doctor.md)."
+
 
 class SdfError(Exception):
     """Anything that sdf itself raises."""

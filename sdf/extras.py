@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Any
 
-from sdf.errors import MissingExtraError, how_to_install
+from sdf.errors import RUN_DOCTOR, MissingExtraError, how_to_install
 
 __all__ = ["Library", "class_names", "need"]
 
@@ -29,7 +29,7 @@ def need(module: str, who: str) -> Any:
             raise
         raise MissingExtraError(
             f"{who} needs {library}, which is not installed here. Install it with: {how_to_install(library)} "
-            f"(on the driver and on every executor)."
+            f"(on the driver and on every executor). {RUN_DOCTOR}"
         ) from error
 
 

@@ -1,12 +1,14 @@
 """The exception tree, its messages, and blame()."""
 
+import ast
 import pickle
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import attrs
 import cloudpickle
 import pytest
 
+import sdf
 from sdf import errors
 from sdf.errors import (
     ClaimError,
@@ -115,6 +117,34 @@ def test_class_is_the_built_in_that_a_caller_would_catch(name):
 def test_parent_in_the_tree(name):
     """The tree is the one drawn at the top of errors.py."""
     assert getattr(errors, name).__bases__[0] is getattr(errors, PARENTS[name])
+
+
+# What errors about the environment say that are no MissingExtraError.
+ENVIRONMENT = [
+    "a job failed on the workers",  # if they run another Python
+    "the Python workers cannot import ",
+    "the Python workers run Python ",
+    " cannot reach {self._coordinator}",
+    "LiveRunner cannot listen on ",
+    "the staging directory {self.where!r} of this run is ",
+    " files that this driver does not see",
+    "ship() could not send ",
+    "ship() has sent ",
+]
+RAISED = [
+    ast.unparse(node)
+    for path in Path(sdf.__file__).parent.rglob("*.py")
+    for node in ast.walk(ast.parse(path.read_text()))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.endswith("Error")
+]
+
+
+@pytest.mark.parametrize("said", ["MissingExtraError(", *ENVIRONMENT])
+def test_errors_about_the_environment_advise_to_ask_the_doctor(said):
+    """Found in the source by their class, or by what they say."""
+    about = [raised for raised in RAISED if said in raised]
+    assert about
+    assert [raised for raised in about if "RUN_DOCTOR" not in raised] == []
 
 
 @pytest.mark.parametrize("name", sorted(BUILTINS))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sdf.errors import REQUIREMENTS, MissingExtraError
+from sdf.errors import REQUIREMENTS, RUN_DOCTOR, MissingExtraError
 from sdf.extras import need
 
 ROOT = Path(__file__).parent.parent
@@ -129,5 +129,5 @@ def test_a_missing_library_is_named_with_its_bound(monkeypatch, library):
         need(library, "ReadFn")
     assert str(caught.value) == (
         f"ReadFn needs {library}, which is not installed here. Install it with: pip install '{REQUIREMENTS[library]}' "
-        f"(on the driver and on every executor)."
+        f"(on the driver and on every executor). {RUN_DOCTOR}"
     )

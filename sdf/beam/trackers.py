@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 
 from sdf.errors import (
+    RUN_DOCTOR,
     ClaimError,
     DeferError,
     InvalidTypeError,
@@ -47,7 +48,7 @@ def need_beam() -> Any:
             raise
         raise MissingExtraError(
             "from_beam() needs apache_beam, which is not installed here. Install it with: "
-            f"{how_to_install('apache_beam')} (on the driver and on every executor)."
+            f"{how_to_install('apache_beam')} (on the driver and on every executor). {RUN_DOCTOR}"
         ) from error
     return apache_beam
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from sdf.errors import JournalDiskError, JournalError, JournalFencedError
+from sdf.errors import RUN_DOCTOR, JournalDiskError, JournalError, JournalFencedError
 from sdf.journal.chain import blob_name, sha256
 from sdf.storage.places import Storage
 
@@ -53,7 +53,8 @@ class FencedFiles:
         except OSError as error:
             if isinstance(error, JournalError):
                 raise
-            raise JournalDiskError(self._UNUSABLE.format(root=self._storage.root, error=error)) from error
+            told = self._UNUSABLE.format(root=self._storage.root, error=error)
+            raise JournalDiskError(f"{told} {RUN_DOCTOR}") from error
 
 
 def remove_unused(

@@ -14,7 +14,15 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, MissingExtraError, SinkError, show
+from sdf.errors import (
+    RUN_DOCTOR,
+    BadRecordError,
+    InvalidTypeError,
+    InvalidValueError,
+    MissingExtraError,
+    SinkError,
+    show,
+)
 from sdf.sinks.columns import Misfit, columns_of
 from sdf.sinks.files import as_count
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
@@ -208,7 +216,7 @@ class SqlTable(Sink):
             raise MissingExtraError(
                 f"SqlTable needs {error.name}, the driver that {sa.make_url(self.url).drivername!r} names, which is "
                 f"not installed here. Install the package that SQLAlchemy's page on that dialect names for it (on the "
-                f"driver and on every executor)."
+                f"driver and on every executor). {RUN_DOCTOR}"
             ) from error
         if is_sqlite:
             sa.event.listen(engine, "connect", _leave_transactions)

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-from sdf.errors import SinkError
+from sdf.errors import RUN_DOCTOR, SinkError
 from sdf.sinks.sink import SinkRun, Token
 from sdf.storage.places import Storage
 
@@ -162,7 +162,7 @@ class Stage(ABC):
                 f"{self.who} on host {socket.gethostname()!r}: the staging directory {self.where!r} of this run is "
                 f"not there. Either this host sees another {self.path!r} than the driver: then give a path that the "
                 f"driver and all executors share (a network disk, or a URL such as s3://bucket/name). Or the run has "
-                f"ended, and this attempt came too late: then nothing is amiss."
+                f"ended, and this attempt came too late: then nothing is amiss. {RUN_DOCTOR}"
             )
         raise SinkError(
             f"{self.who} on host {socket.gethostname()!r}: the staging directory {self.where!r} belongs to "

@@ -1,4 +1,4 @@
-"""``sdf run``: runs a DoFn, given by its name, as a Spark application."""
+"""``sdf run``: runs a DoFn, given by its name, as a Spark application. ``sdf doctor``: prints a checkup."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
 
 from sdf.errors import InvalidValueError, SdfError
 from sdf.model.dofn import DoFn
+from sdf.spark.doctor.checkup import doctor
 from sdf.spark.door.errors import JavaError
 from sdf.spark.live.runner import LiveRunner
 from sdf.spark.run import run_sdf
 from sdf.spark.staged.runner import StagedRunner
 
-__all__ = ["run"]
+__all__ = ["examine", "run"]
 
 
 def run(options: argparse.ArgumentParser, given: argparse.Namespace) -> int:
@@ -29,11 +31,7 @@ def run(options: argparse.ArgumentParser, given: argparse.Namespace) -> int:
     if given.report is not None and not Path(given.report).absolute().parent.is_dir():
         options.error(f"--report {given.report!r}: there is no directory to put it in")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = SparkConf().setAppName(f"sdf run {given.fn}").setIfMissing("spark.master", "local[*]")
-    conf.set("spark.ui.showConsoleProgress", "false")
-    if given.master is not None:
-        conf.setMaster(given.master)
-    with SparkContext(conf=conf) as sc:
+    with SparkContext(conf=_conf(f"sdf run {given.fn}", given)) as sc:
         if file is not None:
             sc.addPyFile(str(file))
         try:
@@ -53,6 +51,30 @@ def run(options: argparse.ArgumentParser, given: argparse.Namespace) -> int:
     elif given.report is not None:
         report.save(given.report)
     return 0
+
+
+def examine(given: argparse.Namespace) -> int:
+    """Print what `doctor` finds; return 1 if something stops runs. Workers run what they run in a user's program."""
+    if given.remote is not None:
+        spark: Any = SparkSession.builder.remote(given.remote).getOrCreate()
+    else:
+        conf = _conf("sdf doctor", given)
+        for name, _, value in (one.partition("=") for one in given.conf):
+            conf.set(name, value)
+        spark = SparkContext(conf=conf)
+        spark.setLogLevel("OFF")  # the table says what failed
+    try:
+        checkup = doctor(spark, given.path)
+    finally:
+        spark.stop()
+    print(checkup)
+    return 1 if checkup.problems else 0
+
+
+def _conf(name: str, given: argparse.Namespace) -> SparkConf:
+    conf = SparkConf().setAppName(name).setIfMissing("spark.master", "local[*]")
+    conf.set("spark.ui.showConsoleProgress", "false")
+    return conf if given.master is None else conf.setMaster(given.master)
 
 
 def _said(error: SdfError | JavaError) -> str:

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from sdf.errors import InvalidTypeError, MissingExtraError, how_to_install, show
+from sdf.errors import RUN_DOCTOR, InvalidTypeError, MissingExtraError, how_to_install, show
 from sdf.reporting.progress import RunProgress, StreamProgress, is_terminal
 
 __all__ = ["Display", "display"]
@@ -113,7 +113,7 @@ def display(progress: bool | Callable[[Any], Any] | None, who: str) -> Display |
             return None
         raise MissingExtraError(
             f"{who} progress=True needs tqdm, which is not installed here. Install it with: {how_to_install('tqdm')} "
-            f"(on the driver), or pass a function."
+            f"(on the driver), or pass a function. {RUN_DOCTOR}"
         ) from error
     return Display(_Bar(tqdm))
 

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 from pyspark import RDD
 
-from sdf.errors import InvalidTypeError, InvalidValueError, SinkError, show
+from sdf.errors import RUN_DOCTOR, InvalidTypeError, InvalidValueError, SinkError, show
 from sdf.extras import need
 from sdf.grouping.sorted_pairs import Pairs, SortedFile, check_key, pickled, rows_of, write_sorted
 from sdf.numbers import as_integer, is_integer
@@ -115,7 +115,7 @@ def group_by_key(
     if lost:
         raise SinkError(
             f"group_by_key(): executors wrote {len(lost)} files that this driver does not see, such as {lost[0]!r}. "
-            f"Give a path that all hosts share, such as a URL of an object store (got path={path!r})."
+            f"Give a path that all hosts share, such as a URL of an object store (got path={path!r}). {RUN_DOCTOR}"
         )
     return sc.parallelize([Pairs.of(written, options)], 1)
 

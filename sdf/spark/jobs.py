@@ -19,10 +19,10 @@ import attrs
 from pyspark import RDD, InheritableThread, SparkContext
 
 from sdf import errors
-from sdf.errors import SdfError, StageError
+from sdf.errors import RUN_DOCTOR, SdfError, StageError
 from sdf.spark.actions import cancel
 from sdf.spark.door.context import has_ended, is_stopped
-from sdf.spark.door.errors import END_OF_TRACE, FAILURES, LOST_TASK, UNREACHABLE, SparkError, text_of
+from sdf.spark.door.errors import END_OF_TRACE, FAILURES, LOST_TASK, OTHER_PYTHON, UNREACHABLE, SparkError, text_of
 from sdf.spark.door.executors import slots_of_executors
 from sdf.spark.door.jobs import is_waiting
 
@@ -181,11 +181,11 @@ def explain(error: BaseException, what: str, run_id: str, read: Callable[[str], 
         last = trace.splitlines()[-1]
         lacking = re.match(r"ModuleNotFoundError: No module named '([^']*)'", last)
         explained = StageError(
-            f"a job failed on the workers ({what}): {last}"
+            f"a job failed on the workers ({what}): {last}{f' {RUN_DOCTOR}' if OTHER_PYTHON.search(text) else ''}"
             if lacking is None
             else f"the Python workers cannot import {lacking.group(1)}. Install it on the executors, or ship it with "
             f"spark-submit --py-files; on one machine set PYSPARK_PYTHON to this interpreter (docs/clusters.md). On "
-            f"Spark Connect sdf.spark.ship(spark) sends it (docs/connect.md)."
+            f"Spark Connect sdf.spark.ship(spark) sends it (docs/connect.md). {RUN_DOCTOR}"
         )
     explained.__cause__ = WorkerTraceback(f"{trace}\n")
     return explained

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
-from sdf.errors import REQUIREMENTS, InvalidValueError, MissingExtraError, how_to_install, show
+from sdf.errors import REQUIREMENTS, RUN_DOCTOR, InvalidValueError, MissingExtraError, how_to_install, show
 from sdf.extras import class_names
 from sdf.storage.disk import TEMPORARY
 
@@ -63,7 +63,8 @@ class Objects:
         if _numbers(version(library)) < _numbers(oldest):
             raise MissingExtraError(
                 f"{who} needs a newer {library}: {version(library)} is installed here, and it overwrites what it "
-                f"should create (got {show(root)}). Install it with: {how_to_install(library)}."
+                f"should create (got {show(root)}). Install it with: {how_to_install(library)}. "
+                f"{RUN_DOCTOR}"
             )
         self.root = root.rstrip("/")
         self.writer = uuid.uuid4().hex

@@ -560,7 +560,8 @@ def test_beam_is_not_imported_before_it_is_used():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == (
         "MissingExtraError from_beam() needs apache_beam, which is not installed here. Install it with: pip install "
-        "'apache-beam>=2.60' (on the driver and on every executor).\n"
+        "'apache-beam>=2.60' (on the driver and on every executor). Run `sdf doctor` to see what does not fit here "
+        "(docs/doctor.md).\n"
     )
 
 

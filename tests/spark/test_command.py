@@ -142,8 +142,24 @@ def test_journal_is_passed_on(tmp_path):
     assert (done.returncode, done.stdout) == (1, "there is no journal here\n")
 
 
-def test_help_names_both_commands(tmp_path):
+def test_help_names_all_commands(tmp_path):
     """And needs no Spark."""
     done = sdf("--help", cwd=tmp_path)
     assert done.returncode == 0
-    assert "run|journal" in done.stdout
+    assert "run|doctor|journal" in done.stdout
+
+
+def test_doctor_prints_a_table_and_ends_well(tmp_path, run_here):
+    """With settings of Spark, and a place to try, which stays as it was."""
+    done = run_here("doctor", tmp_path / "target", "--master", "local[2]", "--conf", "spark.python.worker.reuse=false")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.startswith("sdf doctor: 1 ! costs something\n")
+    assert "Set spark.python.worker.reuse=true" in done.stdout
+    assert not (tmp_path / "target").exists()
+
+
+def test_doctor_fails_if_something_stops_a_run(tmp_path, run_here):
+    """Exit code 1, for scripts."""
+    (tmp_path / "file").write_text("")
+    done = run_here("doctor", tmp_path / "file" / "target", "--master", "local[2]")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (1, "sdf doctor: 1 !! stops runs")

@@ -48,6 +48,7 @@ def test_the_context_and_its_jvm(sc):
     assert not context.has_ended(sc)
     assert context.active_context() is sc
     assert os.path.isdir(context.folder_of(sc))
+    assert int(context.java_of(sc).split(".")[0]) >= 17
     context.collect_garbage()
 
 
@@ -175,6 +176,22 @@ def test_types_of_arrow():
     """Times are of UTC."""
     pyarrow = pytest.importorskip("pyarrow")
     assert arrow.arrow_schema(SCHEMA).types == [pyarrow.int64(), pyarrow.timestamp("us", "UTC")]
+
+
+def test_an_arrow_that_spark_does_not_take(monkeypatch):
+    """Spark says which one it needs."""
+    pyarrow = pytest.importorskip("pyarrow")
+    assert arrow.arrow_hindrance() == ""
+    monkeypatch.setattr(pyarrow, "__version__", "1.0")
+    assert "1.0" in arrow.arrow_hindrance()
+
+
+def test_the_java_of_a_connect_server(connect):
+    """And what a function gives in each task there."""
+    from sdf.spark.door.connect import java_of_server, texts_of_tasks
+
+    assert int(java_of_server(connect).split(".")[0]) >= 17
+    assert texts_of_tasks(connect, 3, lambda number: f"task {number}") == ["task 0", "task 1", "task 2"]
 
 
 def test_data_sources():

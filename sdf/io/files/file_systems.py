@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from sdf.errors import MissingExtraError, SdfError, SourceError, without
+from sdf.errors import RUN_DOCTOR, MissingExtraError, SdfError, SourceError, without
 from sdf.extras import class_names, need
 
 __all__ = ["disk", "file_system", "is_chain", "is_conditional", "is_local", "on_host", "reaching"]
@@ -98,7 +98,7 @@ class reaching:  # noqa: N801, reads as a statement
         if isinstance(error, ImportError):
             raise MissingExtraError(
                 f"{who} needs a library for {path!r} that is not installed here: {error} (on the driver and on every "
-                f"executor)."
+                f"executor). {RUN_DOCTOR}"
             ) from error
         cause: BaseException = error
         if isinstance(error, FileNotFoundError):

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from sdf import ByteKeyRange, ByteKeyRangeTracker, OffsetRangeTracker, RestrictionTracker
-from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceError, show
+from sdf.errors import RUN_DOCTOR, InvalidTypeError, InvalidValueError, MissingExtraError, ReadError, SourceError, show
 from sdf.extras import need
 from sdf.io.connector import Connector
 from sdf.io.tables.held import as_held, converter_of
@@ -318,5 +318,5 @@ def _missing_driver(who: str, url: Any, error: ModuleNotFoundError) -> MissingEx
     return MissingExtraError(
         f"{who} needs {error.name}, the driver that {url.drivername!r} names, which is not installed here. Install the "
         f"package that SQLAlchemy's page on the dialect {url.get_backend_name()!r} names for it (on the driver and on "
-        f"every executor)."
+        f"every executor). {RUN_DOCTOR}"
     )

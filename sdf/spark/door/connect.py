@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.types import StringType
 
-__all__ = ["interrupt_as", "text_of_task", "user_of"]
+__all__ = ["interrupt_as", "java_of_server", "texts_of_tasks", "user_of"]
 
 
 def user_of(spark: Any) -> str:
@@ -37,9 +37,14 @@ def interrupt_as(spark: Any, session_id: str, user_id: str, tag: str) -> list[st
         client.close()
 
 
-def text_of_task(spark: Any, function: Callable[..., str]) -> str:
-    """Return what a function gives in a task, without Arrow: whether workers have it may be what is to be seen."""
+def texts_of_tasks(spark: Any, tasks: int, function: Callable[..., str]) -> list[str]:
+    """Return what a function gives in each task, without Arrow: whether workers have it may be what is to be seen."""
     from pyspark.sql.connect.functions import col, udf
 
     told: Any = udf(function, StringType(), useArrow=False)
-    return str(spark.range(0, 1, 1, 1).select(told(col("id"))).collect()[0][0])
+    return [str(row[0]) for row in spark.range(0, tasks, 1, tasks).select(told(col("id"))).collect()]
+
+
+def java_of_server(spark: Any) -> str:
+    """Return the version of the server's Java."""
+    return str(spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.version')").collect()[0][0])

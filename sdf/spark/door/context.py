@@ -16,6 +16,7 @@ __all__ = [
     "has_ended",
     "in_jvm",
     "is_stopped",
+    "java_of",
     "task_values",
     "use_task_values",
 ]
@@ -49,6 +50,11 @@ def folder_of(sc: SparkContext) -> str:
 def collect_garbage() -> None:
     """Run the JVM's garbage collector, after which Spark frees what no RDD refers to any more."""
     cast("Any", SparkContext._jvm).System.gc()
+
+
+def java_of(sc: SparkContext) -> str:
+    """Return the version of the driver's Java."""
+    return str(cast("Any", sc._jvm).System.getProperty("java.version"))
 
 
 def task_values() -> dict[str, Any] | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sdf.spark.door.versions import need_spark
+from sdf.spark.door.versions import DATA_SOURCES, need_spark
 
 try:
     from pyspark.sql import datasource
 except ImportError:
     need_spark(
-        "4.0",
+        DATA_SOURCES,
         "sdf.spark.source, for data sources in Python,",
         "run_sdf() reads over a DataFrame or RDD of the elements, and save_sdf() writes to a sink, without it.",
     )

@@ -1,4 +1,4 @@
-"""An error for what the installed Spark does not have."""
+"""What the installed Spark does not have, and an error for it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 
 import pyspark
 
-from sdf.errors import MissingExtraError
+from sdf.errors import RUN_DOCTOR, MissingExtraError
 
-__all__ = ["need_spark"]
+__all__ = ["DATA_SOURCES", "STREAM_SOURCES", "is_older", "need_spark"]
+
+DATA_SOURCES, STREAM_SOURCES = "4.0", "4.2"  # the first versions with data sources in Python, and with streams of them
 
 
 def need_spark(least: str, what: str, instead: str) -> None:
@@ -19,8 +21,15 @@ def need_spark(least: str, what: str, instead: str) -> None:
         what: what needs it, for the message.
         instead: a sentence that says what works without.
     """
-    if _numbers(pyspark.__version__) < _numbers(least):
-        raise MissingExtraError(f"{what} needs Spark {least} or later (got pyspark {pyspark.__version__}). {instead}")
+    if is_older(pyspark.__version__, least):
+        raise MissingExtraError(
+            f"{what} needs Spark {least} or later (got pyspark {pyspark.__version__}). {instead} {RUN_DOCTOR}"
+        )
+
+
+def is_older(version: str, least: str) -> bool:
+    """Tell whether a version of Spark is older than one such as "4.2"."""
+    return _numbers(version) < _numbers(least)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

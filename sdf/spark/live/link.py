@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 from pyspark import TaskContext
 
-from sdf.errors import BadRecordError, CoordinatorError, SdfError
+from sdf.errors import RUN_DOCTOR, BadRecordError, CoordinatorError, SdfError
 from sdf.execution.measured_run import Running
 from sdf.lanes.heartbeat import LOOK_SECONDS
 from sdf.lanes.lane import WAIT, Lane, Waiting
@@ -33,7 +33,7 @@ from sdf.spark.live.silence import LONGEST_SILENCE_SECONDS, Silence, probe
 from sdf.spark.payload import Payload, described, marked, telling
 from sdf.spark.task_start import task_starts, worker_name
 
-__all__ = ["Address", "LaneTask", "SaveLaneTask"]
+__all__ = ["Address", "LaneTask", "SaveLaneTask", "connect"]
 
 _CONNECT_SECONDS = 5.0
 _HANDSHAKE_SECONDS = 30.0  # the driver's kernel has accepted; its thread may be busy
@@ -219,33 +219,14 @@ class Link:
         for number in range(_TRIES):
             time.sleep(number * _PAUSE_SECONDS)
             try:
-                connection = socket.create_connection((address.host, address.port), _CONNECT_SECONDS)
+                return connect(address, _CONNECT_SECONDS, _HANDSHAKE_SECONDS)
             except OSError as error:
-                failure = error
-                continue
-            try:
-                return (connection, *self._shake_hands(connection, address))
-            except OSError as error:
-                connection.close()
                 failure = error
         raise CoordinatorError(
             f"{self._where} cannot reach {self._coordinator} ({type(failure).__name__}: {failure}). LiveRunner needs "
             f"one port of the driver that the executors can reach, for as long as the result is in use: name it with "
-            f"LiveRunner(host=..., port=...), or use StagedRunner(), which needs none."
+            f"LiveRunner(host=..., port=...), or use StagedRunner(), which needs none. {RUN_DOCTOR}"
         ) from failure
-
-    @staticmethod
-    def _shake_hands(connection: socket.socket, address: Address) -> tuple[Channel, Channel]:
-        mine, secret = nonce(), address.secret
-        connection.settimeout(_HANDSHAKE_SECONDS)
-        theirs = _receive(connection, NONCE_BYTES)
-        connection.sendall(address.run + mine + lane_proof(secret, theirs, mine))
-        if _receive(connection, PROOF_BYTES) != driver_proof(secret, theirs, mine):
-            raise ConnectionError("something else than the coordinator of this run answers there")
-        connection.settimeout(LONGEST_SILENCE_SECONDS)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        probe(connection)
-        return channels(secret, theirs, mine)
 
     def send(self, message: FromLane) -> None:
         """Send a message to the coordinator; raise CoordinatorError if the connection fails."""
@@ -304,6 +285,36 @@ class Link:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_CONNECT_SECONDS)
         self._socket.close()
+
+
+def connect(
+    address: Address, connect_seconds: float, handshake_seconds: float
+) -> tuple[socket.socket, Channel, Channel]:
+    """Connect to a coordinator; return the connection, and its channels to the driver and to the lane.
+
+    Args:
+        address: where the coordinator is.
+        connect_seconds: how long to wait for the driver's host.
+        handshake_seconds: how long to wait for each answer of the driver.
+
+    Raises:
+        OSError: if nobody answers there, or something else than this coordinator does.
+    """
+    connection = socket.create_connection((address.host, address.port), connect_seconds)
+    try:
+        mine, secret = nonce(), address.secret
+        connection.settimeout(handshake_seconds)
+        theirs = _receive(connection, NONCE_BYTES)
+        connection.sendall(address.run + mine + lane_proof(secret, theirs, mine))
+        if _receive(connection, PROOF_BYTES) != driver_proof(secret, theirs, mine):
+            raise ConnectionError("something else than the coordinator of this run answers there")
+        connection.settimeout(LONGEST_SILENCE_SECONDS)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        probe(connection)
+    except OSError:
+        connection.close()
+        raise
+    return (connection, *channels(secret, theirs, mine))
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

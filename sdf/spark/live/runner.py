@@ -15,7 +15,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import SegmentDone
 from sdf.limits.rate_limit import limits_of
+from sdf.model.dofn import DoFn
 from sdf.numbers import as_integer, is_integer
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
@@ -41,11 +43,11 @@ from sdf.spark.door.rdds import Hooked, use_serializer
 from sdf.spark.jobs import slot_counter
 from sdf.spark.live.contained_run import ContainedRun
 from sdf.spark.live.expansion import Expansion
-from sdf.spark.live.link import LaneTask, SaveLaneTask
+from sdf.spark.live.link import Address, LaneTask, SaveLaneTask
 from sdf.spark.live.rounds import Rounds
 from sdf.spark.live.server import Server
 from sdf.spark.options import count, positive, runner
-from sdf.spark.payload import Payload, sending
+from sdf.spark.payload import sending
 
 __all__ = ["LiveRunner"]
 
@@ -119,7 +121,7 @@ class LiveRunner:
                 base = sc.parallelize(list(range(lanes)), lanes)
                 more_comes = expansion.left > 0
                 coordinator = self._coordinator(work, backlog, lanes, limits=limits, more_comes=more_comes)
-                served = self._serve(sc, coordinator, payload, call.display)
+                served = self._serve(sc, coordinator, broadcasts.use_of(payload.broadcast), call.display)
             except BaseException:
                 expansion.cancel()
                 raise
@@ -148,7 +150,8 @@ class LiveRunner:
                     backlog.push(item)
             lanes = self.lanes or slot_counter(sc)()
             options = {"limits": limits, "saved": saved, "commit_seconds": commit_seconds}
-            served = self._serve(sc, self._coordinator(work, backlog, lanes, **options), payload, None)
+            coordinator = self._coordinator(work, backlog, lanes, **options)
+            served = self._serve(sc, coordinator, broadcasts.use_of(payload.broadcast), None)
             for item, due in later:
                 served.coordinator.delay(item, due)
             task = SaveLaneTask(payload, served.address, saving.targets, commit_seconds)
@@ -164,11 +167,25 @@ class LiveRunner:
         options |= {"min_piece_seconds": self.min_piece_seconds, "patience_seconds": self.patience_seconds}
         return partial(Coordinator, work, shares, **options)
 
+    @contextmanager
+    def listening(self, sc: SparkContext, fn: DoFn) -> Iterator[Address]:
+        """Listen where the lanes of runs would connect, for a run without work; give the address, for `sdf.doctor`."""
+        work, used = RunState(fn), [True]
+        served = self._serve(sc, self._coordinator(work, WorkQueue(work.costs), 1), lambda: bool(used), None)
+        try:
+            yield served.address
+        finally:
+            used.clear()
+
     def _serve(
-        self, sc: SparkContext, coordinator: Callable[..., Coordinator], payload: Payload, display: Display | None
+        self,
+        sc: SparkContext,
+        coordinator: Callable[..., Coordinator],
+        alive: Callable[[], bool],
+        display: Display | None,
     ) -> ContainedRun:
-        """Serve the lanes, on the server already at that address if there is one."""
-        alive, watch = broadcasts.use_of(payload.broadcast), None if display is None else _Watch(display)
+        """Serve the lanes as long as ``alive``, on the server already at that address if there is one."""
+        watch = None if display is None else _Watch(display)
         bind, host = self._where(sc)
         first, last = self.port if isinstance(self.port, tuple) else (self.port, self.port)
         where = bind, host, (first, last)

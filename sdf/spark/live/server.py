@@ -25,7 +25,7 @@ from typing import Any
 
 import attrs
 
-from sdf.errors import CoordinatorError
+from sdf.errors import RUN_DOCTOR, CoordinatorError
 from sdf.lanes.coordinator import Coordinator
 from sdf.lanes.messages import Assign, Fail, Hello, ProtocolError, ToLane, read
 from sdf.lanes.wire import (
@@ -347,5 +347,5 @@ def _listen(host: str, ports: Iterable[int]) -> socket.socket:
     raise CoordinatorError(
         f"LiveRunner cannot listen on {host!r}, {which} ({failure}). Name an address of the driver's machine and free "
         f"ports, LiveRunner(host=..., port=(first, last)), the same ones throughout a program, since runs share them; "
-        f"or use StagedRunner(), which needs none."
+        f"or use StagedRunner(), which needs none. {RUN_DOCTOR}"
     ) from failure

@@ -20,12 +20,12 @@ import attrs
 from sdf.errors import REQUIREMENTS
 from sdf.spark.shipping.workers import files_of, fingerprint
 
-__all__ = ["CORE", "Library", "is_archive", "libraries", "packed", "requirement_of"]
+__all__ = ["CORE", "Library", "is_allowed", "is_archive", "libraries", "packed", "requirement_of"]
 
 CORE = ("sdf", "attrs", "cloudpickle")  # what no worker can do without
 # Workers must have exactly these: what is pickled here names what lies inside them.
 _SAME = {"sdf", "cloudpickle"}
-_NEEDED = {**REQUIREMENTS, "attrs": "attrs>=22.2"}
+_NEEDED = {**REQUIREMENTS, "attrs": "attrs>=22.2", "cloudpickle": "cloudpickle>=2.2"}
 _PARTS = {"attrs": ("attr",)}  # what else is imported of a library, for one that does not say of what files it is
 _BESIDE = {"sqlalchemy": ("typing_extensions",)}  # what comes along, where the workers lack it
 _AS_WELL_WITHOUT = {"sqlalchemy"}  # their compiled parts only make them faster
@@ -63,8 +63,13 @@ class Library:
             return False
         if self.fingerprint:
             return found["fingerprint"] == self.fingerprint
-        bound = re.search(r">=([\d.]+)", requirement_of(self.name))
-        return bound is None or not found["version"] or _numbers(found["version"]) >= _numbers(bound[1])
+        return is_allowed(self.name, found["version"])
+
+
+def is_allowed(name: str, version: str) -> bool:
+    """Tell whether `requirement_of` a library allows a version; "" if that is not known, which it does."""
+    bound = re.search(r">=([\d.]+)", requirement_of(name))
+    return bound is None or not version or _numbers(version) >= _numbers(bound[1])
 
 
 def requirement_of(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs a function on one Python worker, and sends a file to all: on Spark Connect, and on classic Spark."""
+"""Runs a function on Python workers, and sends a file to all: on Spark Connect, and on classic Spark."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sdf.errors import InvalidTypeError, StageError, show
-from sdf.spark.door.connect import text_of_task
+from pyspark import SparkContext
+
+from sdf.errors import RUN_DOCTOR, InvalidTypeError, StageError, show
+from sdf.spark.door.connect import texts_of_tasks
 from sdf.spark.door.context import folder_of
 from sdf.spark.door.errors import OTHER_PYTHON
 from sdf.spark.shipping import workers
 
-__all__ = ["is_connect", "look", "send"]
+__all__ = ["ask", "is_connect", "look", "send"]
 
 
-def is_connect(spark: Any) -> bool:
+def is_connect(spark: Any, who: str = "ship()") -> bool:
     """Tell whether a session is one of Spark Connect.
+
+    Args:
+        spark: the session.
+        who: name of the caller, for the message.
 
     Raises:
         InvalidTypeError: if it is no SparkSession at all.
@@ -34,7 +40,7 @@ def is_connect(spark: Any) -> bool:
     if classic is not None and isinstance(spark, classic.SparkSession):
         return False
     raise InvalidTypeError(
-        f"ship() needs a SparkSession (got {show(spark)}). Pass the one that `spark` is in a notebook, or "
+        f"{who} needs a SparkSession (got {show(spark)}). Pass the one that `spark` is in a notebook, or "
         f"SparkSession.builder.getOrCreate()."
     )
 
@@ -45,11 +51,45 @@ def look(spark: Any, wanted: Mapping[str, str], *, load: bool = False) -> dict[s
     Raises:
         StageError: if the workers run another minor version of Python than this process, or the job fails.
     """
-    told: dict[str, Any] = json.loads(_run(spark, _looking(dict(wanted), load)))
+    (told,) = ask(spark, "ship()", 1, "look", dict(wanted), load)
     return told
 
 
-def _looking(wanted: dict[str, str], load: bool) -> Callable[..., str]:
+def ask(spark: Any, who: str, tasks: int, function: str, *given: Any) -> list[dict[str, Any]]:
+    """Call a function of `workers` in some tasks, each with the same arguments, and return what it says.
+
+    Args:
+        spark: the session, or a SparkContext.
+        who: name of the caller, for messages.
+        tasks: the number of tasks.
+        function: its name.
+        given: its arguments.
+
+    Raises:
+        StageError: if the workers run another minor version of Python than this process, or the job fails.
+    """
+    asking = _asking(function, given)
+    try:
+        if not isinstance(spark, SparkContext) and is_connect(spark, who):
+            texts = texts_of_tasks(spark, tasks, asking)
+        else:
+            sc = getattr(spark, "sparkContext", spark)
+            texts = sc.parallelize(range(tasks), tasks).map(asking).collect()
+        return [json.loads(text) for text in texts]
+    except Exception as error:
+        other = OTHER_PYTHON.search(str(error))
+        if other is None:
+            raise StageError(f"{who} could not run a job on the Python workers: {_gist(error)}") from error
+        raise StageError(
+            f"the Python workers run Python {other[1]}, but this client runs Python {other[2]}. DoFns are sent as "
+            f"byte code, which only the same minor version understands. Start the client with Python {other[1]}, or "
+            f"give the workers Python {other[2]}: on Databricks choose another environment version of the notebook or "
+            f"another runtime of the cluster; elsewhere set PYSPARK_PYTHON before the server starts (docs/connect.md). "
+            f"{RUN_DOCTOR}"
+        ) from error
+
+
+def _asking(function: str, given: tuple[Any, ...]) -> Callable[..., str]:
     source = inspect.getsource(workers)
 
     def run(*_: Any) -> str:  # has no importable name, so it is pickled by value, and needs no sdf where it runs
@@ -57,26 +97,9 @@ def _looking(wanted: dict[str, str], load: bool) -> Callable[..., str]:
 
         names: dict[str, Any] = {"__name__": "sdf_workers"}
         exec(source, names)
-        return json.dumps(names["look"](wanted, load))
+        return json.dumps(names[function](*given))
 
     return run
-
-
-def _run(spark: Any, function: Callable[..., str]) -> str:
-    try:
-        if not is_connect(spark):
-            return str(spark.sparkContext.parallelize([0], 1).map(function).collect()[0])
-        return text_of_task(spark, function)
-    except Exception as error:
-        other = OTHER_PYTHON.search(str(error))
-        if other is None:
-            raise StageError(f"ship() could not run a job on the Python workers: {_gist(error)}") from error
-        raise StageError(
-            f"the Python workers run Python {other[1]}, but this client runs Python {other[2]}. DoFns are sent as "
-            f"byte code, which only the same minor version understands. Start the client with Python {other[1]}, or "
-            f"give the workers Python {other[2]}: on Databricks choose another environment version of the notebook or "
-            f"another runtime of the cluster; elsewhere set PYSPARK_PYTHON before the server starts (docs/connect.md)."
-        ) from error
 
 
 def send(spark: Any, name: str, archive: bytes) -> None:
@@ -96,7 +119,7 @@ def send(spark: Any, name: str, archive: bytes) -> None:
     except Exception as error:
         raise StageError(
             f"ship() could not send {name} ({len(archive):,} bytes) to the Python workers: {_gist(error)}. Install "
-            f"what it should hold where they run (docs/connect.md)."
+            f"what it should hold where they run (docs/connect.md). {RUN_DOCTOR}"
         ) from error
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, StageError, show
+from sdf.errors import RUN_DOCTOR, InvalidTypeError, InvalidValueError, MissingExtraError, StageError, show
 from sdf.spark.shipping import sessions
 from sdf.spark.shipping.libraries import CORE, Library, is_archive, libraries, packed, requirement_of
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-__all__ = ["Shipped", "ship"]
+__all__ = ["Shipped", "install_there", "ship"]
 
 
 @attrs.frozen
@@ -107,13 +107,15 @@ def _check_sendable(lacking: Mapping[str, Library], found: Mapping[str, Mapping[
             f"{requirement_of(name)}{_instead(found.get(name))} cannot be sent there: {library.hindrance}"
             for name, library in stuck.items()
         )
-        raise MissingExtraError(f"the Python workers lack what ship() should give them. {told}. {_install(*stuck)}")
+        raise MissingExtraError(
+            f"the Python workers lack what ship() should give them. {told}. {install_there(*stuck)} {RUN_DOCTOR}"
+        )
     changed = [name for name in lacking if name in found and is_archive(found[name]["origin"])]
     if changed:
         raise StageError(
             f"ship() has sent {', '.join(changed)} to this session before, with other content. Python workers keep "
             f"what they have imported, so some would go on with the old one. Start a new session, or, on classic "
-            f"Spark, a new application, and call ship() first."
+            f"Spark, a new application, and call ship() first. {RUN_DOCTOR}"
         )
 
 
@@ -128,7 +130,8 @@ def _check_arrived(lacking: Mapping[str, Library], archive: str, found: Mapping[
         if got is not None and got["error"]:
             raise MissingExtraError(
                 f"ship() has sent {name}, but the Python workers cannot import it: {got['error']}. If it lacks a "
-                f"library in pure Python, name that too: ship(spark, {name!r}, ...). Otherwise: {_install(name)}"
+                f"library in pure Python, name that too: ship(spark, {name!r}, ...). Otherwise: {install_there(name)} "
+                f"{RUN_DOCTOR}"
             )
         if got is None or archive not in got["origin"]:
             what = "do not see it" if got is None else f"import {show(got['origin'])} instead"
@@ -136,11 +139,12 @@ def _check_arrived(lacking: Mapping[str, Library], archive: str, found: Mapping[
                 f"ship() has sent {name} in {archive}, but the Python workers {what}. Either they had imported it "
                 f"before ship() was called: call it first in a new session. Or this platform hands no Python files to "
                 f"them, as was seen on Databricks serverless: install it where they run, there with %pip install in "
-                f"the notebook (docs/connect.md)."
+                f"the notebook (docs/connect.md). {RUN_DOCTOR}"
             )
 
 
-def _install(*names: str) -> str:
+def install_there(*names: str) -> str:
+    """Return how to install libraries where the workers run, for use in a message."""
     wanted = " ".join("the-wheel-of-sdf.whl" if name == "sdf" else f"'{requirement_of(name)}'" for name in names)
     return (
         f"Install it where the workers run. On Databricks: %pip install {wanted} in the notebook, or in the notebook's "

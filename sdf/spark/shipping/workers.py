@@ -12,12 +12,15 @@ import importlib.util
 import os
 import pathlib
 import platform
+import socket
+import sys
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from typing import Any
 
-__all__ = ["files_of", "fingerprint", "look"]
+__all__ = ["clock", "files_of", "fingerprint", "look", "visit"]
 
 
 def look(wanted: Mapping[str, str], load: bool) -> dict[str, Any]:
@@ -51,6 +54,38 @@ def look(wanted: Mapping[str, str], load: bool) -> dict[str, Any]:
         here = fingerprint(spec)
         found[name] = {"origin": spec.origin or "", "version": version, "fingerprint": here, "error": error}
     return {"python": platform.python_version(), "found": found}
+
+
+def visit(wanted: Mapping[str, str], module: str, same: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Say what this Python has, where and when that is, and what a module of sdf answers here.
+
+    Args:
+        wanted: as for `look`.
+        module: the module, whose function ``answers`` is called if the sdf here is that of the client. Another sdf is
+            not imported: a worker would keep it, and `ship` could no longer give it the client's.
+        same: the fingerprint of the client's sdf.
+        given: what that function is given.
+
+    Returns:
+        What `look` returns; ``host``; ``executable``, the path of this Python; ``spark``, the version of pyspark; what
+        the function returns; and ``unasked``, why it was not called.
+    """
+    told = look(wanted, False)
+    told |= {"host": socket.gethostname(), "executable": sys.executable, "unasked": ""}
+    told["spark"] = getattr(sys.modules.get("pyspark"), "__version__", "")
+    if told["found"].get("sdf", {}).get("fingerprint") != same:
+        told["unasked"] = "the sdf of this client is not there"
+    else:
+        try:
+            told |= importlib.import_module(module).answers(**given)
+        except ImportError as error:
+            told["unasked"] = f"sdf cannot be imported there: {error}"
+    return told
+
+
+def clock() -> dict[str, Any]:
+    """Say what the time is here, in seconds since the epoch, and the name of this host."""
+    return {"host": socket.gethostname(), "clock": time.time()}
 
 
 def fingerprint(spec: ModuleSpec) -> str:
