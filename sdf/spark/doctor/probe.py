@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from sdf.errors import RUN_DOCTOR, InvalidValueError, MissingExtraError, SdfError, SinkError
 from sdf.spark.door.arrow import arrow_hindrance
+from sdf.spark.door.hadoop import hadoop_files
 from sdf.spark.live.link import Address, connect
 from sdf.storage.disk import TEMPORARY, Disk
 from sdf.storage.places import storage_at
@@ -81,7 +82,7 @@ def trial_at(path: str | os.PathLike[str], run: str, nonce: bytes) -> Iterator[t
     Raises InvalidTypeError for what is no path at all.
     """
     try:
-        storage = storage_at(path, "doctor() path")
+        storage = storage_at(path, "doctor() path", beyond=hadoop_files)
     except (InvalidValueError, MissingExtraError) as error:
         yield None, str(error).removesuffix(f" {RUN_DOCTOR}")
         return
