@@ -84,14 +84,14 @@ def steady(value: Any) -> Any:
 
 
 def _in_order(data: Any) -> Any:
-    """Return described data with what is in dicts in one order: it may come from a set, whose order is no rule."""
+    """Return described data with what is in dicts and sets in one order: theirs may be that of a set, which is no rule."""
     if not isinstance(data, list):
         return data
     kind, *parts = map(_in_order, data) if data else (None,)
     if kind == "filled":  # a subclass of dict
         made, entries, (_, *pairs) = parts
         return [kind, made, entries, sorted(pairs, key=json.dumps)]
-    return [kind, *(sorted(parts, key=json.dumps) if kind == "dict" else parts)]
+    return [kind, *(sorted(parts, key=json.dumps) if kind in ("dict", "set", "frozenset") else parts)]
 
 
 def _pickled(value: Any) -> bytes:

@@ -170,7 +170,7 @@ class History:
         """Raise JournalError, naming the difference, unless the log belongs to the run with this identity."""
         for name, value in identity.items():
             before = self.identity.get(name)
-            if before != value:
+            if json.dumps(before, sort_keys=True) != json.dumps(value, sort_keys=True):  # 1, 1.0 and True differ
                 was, now = show_both(before, value)
                 raise JournalError(
                     f"the checkpoint in {self._log.root} belongs to another run: it was begun with {name} "

@@ -54,33 +54,40 @@ class ValuesError(SdfError, ValueError):
     """A value that cannot be described, or a description that describes no value."""
 
 
-def describe(value: Any, name: Callable[[Any, str], Any]) -> Any:
+def describe(value: Any, name: Callable[[Any, str], Any], *, numbered: bool = False) -> Any:
     """Return the description of a value, for `json.dumps`.
 
     Args:
         value: the value.
         name: called with a class, function or other object that pickles as a name, and its name; returns the JSON name.
+        numbered: whether JSON names are numbers, which depend on the order of the calls. Then a set may hold nothing
+            that has a name, since its order differs between processes.
 
     Raises:
         ValuesError: if the value has no description, for example because it pickles in an unusual way.
     """
+
+    def of(part: Any) -> Any:
+        return describe(part, name, numbered=numbered)
+
     kind = type(value)
     if kind in _PLAIN:
         return value
     if kind is bytes:
         return ["bytes", value.hex()]
-    if kind in (set, frozenset):  # their order differs between processes, and numbers depend on order
-        return [kind.__name__, *sorted((describe(entry, _nothing) for entry in value), key=json.dumps)]
+    if kind in (set, frozenset):
+        described = (describe(entry, _nothing if numbered else name) for entry in value)
+        return [kind.__name__, *sorted(described, key=json.dumps)]
     if kind.__name__ in _COLLECTIONS and kind is _COLLECTIONS[kind.__name__]:
-        return [kind.__name__, *(describe(entry, name) for entry in value)]
+        return [kind.__name__, *map(of, value)]
     if kind is dict:
-        return ["dict", *([describe(key, name), describe(entry, name)] for key, entry in value.items())]
+        return ["dict", *([of(key), of(entry)] for key, entry in value.items())]
     if id(value) in _NAMES:
         return ["name", _NAMES[id(value)]]
     if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
         return ["name", name(value, value.__qualname__)]
     if isinstance(value, enum.Enum):  # the way an enum pickles differs between versions of Python
-        return ["call", None, describe(kind, name), describe(value.value, name)]
+        return ["call", None, of(kind), of(value.value)]
     made = value.__reduce_ex__(2)
     if isinstance(made, str):
         return ["name", name(value, made)]
@@ -92,11 +99,10 @@ def describe(value: Any, name: Callable[[Any, str], Any]) -> Any:
     if isinstance(value, (set, frozenset)) or unusual or loses:  # a subclass of set pickles as a list, in its order
         raise ValuesError(f"{show(value)} of type {kind.__name__} has no description as data.")
     new = make is copyreg.__newobj__  # type: ignore[attr-defined]
-    parts = [describe(part, name) for part in (arguments if new else (make, *arguments))]
-    described = ["new" if new else "call", describe(state, name), *parts]
+    described = ["new" if new else "call", of(state), *map(of, arguments if new else (make, *arguments))]
     if entries is None and pairs is None:
         return described
-    return ["filled", described, describe(list(entries or ()), name), describe(list(pairs or ()), name)]
+    return ["filled", described, of(list(entries or ())), of(list(pairs or ()))]
 
 
 def read(description: Any, named: Callable[[Any], Any]) -> Any:
@@ -157,7 +163,7 @@ class Parts:
         self._parts: list[Any] = []
         self._numbers: dict[int, int] = {}
         with suppress(Exception):  # a value without a description: its residuals have none either
-            describe(value, self._enter)
+            describe(value, self._enter, numbered=True)
 
     def _enter(self, part: Any, name: str) -> int:
         if id(part) not in self._numbers:
@@ -171,7 +177,7 @@ class Parts:
         Raises:
             ValuesError: if the value has no description.
         """
-        return describe(value, self._number)
+        return describe(value, self._number, numbered=True)
 
     def _number(self, part: Any, name: str) -> int:
         if id(part) not in self._numbers:
