@@ -1,4 +1,4 @@
-"""An error for what the installed Spark does not have."""
+"""Which version of Spark is installed, and an error for what it does not have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ import pyspark
 
 from sdf.errors import MissingExtraError
 
-__all__ = ["need_spark"]
+__all__ = ["has_spark", "need_spark"]
+
+
+def has_spark(least: str) -> bool:
+    """Return whether the installed Spark is a version such as "4.2", or later."""
+    return _numbers(pyspark.__version__) >= _numbers(least)
 
 
 def need_spark(least: str, what: str, instead: str) -> None:
@@ -19,7 +24,7 @@ def need_spark(least: str, what: str, instead: str) -> None:
         what: what needs it, for the message.
         instead: a sentence that says what works without.
     """
-    if _numbers(pyspark.__version__) < _numbers(least):
+    if not has_spark(least):
         raise MissingExtraError(f"{what} needs Spark {least} or later (got pyspark {pyspark.__version__}). {instead}")
 
 
