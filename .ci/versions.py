@@ -188,7 +188,6 @@ def main(only):
     BUILD.mkdir(parents=True, exist_ok=True)
     chosen = {spark: each for spark, each in COMBINATIONS.items() if not only or spark in only}
     found = {spark: interpreter(each.python) for spark, each in chosen.items()}
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     said, good = [], True
     with ThreadPoolExecutor(1) as ahead:  # environments are made while the tests of the one before run
         made = {
@@ -203,11 +202,12 @@ def main(only):
             python, variables = made[spark].result(), own_variables(each)
             print(f"\n=== Spark {spark}, Python {each.python}", flush=True)
             began = time.monotonic()
-            results[spark] = versions_in(python, variables) | tested(spark, python, variables)
-            results[spark]["seconds"] = round(time.monotonic() - began)
-            good = good and not results[spark]["failed"]
+            result = versions_in(python, variables) | tested(spark, python, variables)
+            result["seconds"] = round(time.monotonic() - began)
+            good = good and not result["failed"]
+            results = {**(json.loads(RESULTS.read_text()) if RESULTS.exists() else {}), spark: result}
             RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
-            said.append(f"Spark {spark}: {line(results[spark])}")
+            said.append(f"Spark {spark}: {line(result)}")
     print("\n" + "\n".join(said))
     return 0 if good and made else 1
 

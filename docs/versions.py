@@ -41,6 +41,10 @@ only Spark's linear algebra uses.
 ## What was skipped
 
 """
+FAILED = """
+## What failed
+
+"""
 
 
 def row(spark, result):
@@ -65,7 +69,9 @@ def page(results):
     reasons = [["Spark", "tests", "reason"], ["---"] * 3]
     for spark, result in in_order:
         reasons += [[spark, number, reason] for reason, number in result["skipped"].items()]
-    return HEAD.format(tests=round(tests, -1)) + table(rows) + TAIL + table(reasons)
+    failed = [[spark, f"`{name}`"] for spark, result in in_order for name in result["failed"]]
+    text = HEAD.format(tests=round(tests, -1)) + table(rows) + TAIL + table(reasons)
+    return text + FAILED + table([["Spark", "test"], ["---"] * 2, *failed]) if failed else text
 
 
 if __name__ == "__main__":
