@@ -79,9 +79,9 @@ test-reached: setup  ## Run those tests that make test leaves to make test-all, 
 	if [ -z "$$tests" ]; then echo "No test reaches what has changed since $(BASE)."; \
 	else $(PYTEST) -m "slow and not soak" $$tests || test $$? = 5; fi  # 5: none of them is slow
 
-test-versions:  ## Run the core and both runners on the oldest and the newest of all that is promised, claims() on all
+test-versions:  ## Run a test of every capability with every Spark, or with ONLY=3.5; see docs/versions.md
 	@./.ci/need-java
-	$(PYTHON) .ci/versions.py
+	$(PYTHON) .ci/versions.py $(ONLY)
 
 test-clusters: setup  ## Run tests on real daemons: HDFS; fetches 103 MB once, by Maven
 	$(PYTEST) --clusters -m clusters
@@ -96,6 +96,7 @@ lint: setup  ## Check style and types
 
 docs: setup  ## Build the documentation into build/docs
 	$(BIN)/python docs/options.py
+	$(BIN)/python docs/versions.py
 	$(BIN)/sphinx-build -W -q -b html docs build/docs
 
 check: lint test  ## Run what has to pass before a change is proposed

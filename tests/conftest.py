@@ -32,6 +32,7 @@ def pytest_addoption(parser):
     parser.addoption("--cpu-seconds", type=int, metavar="N", help="print the N tests that take the most CPU")
     parser.addoption("--clusters", action="store_true", help="run the tests that start a cluster's daemons too")
     parser.addoption("--few-cases", action="store_true", help="run the first and the last case of each test only")
+    parser.addoption("--named", metavar="FILE", help="run the tests and files that a file names, one a line, only")
 
 
 def pytest_configure(config):
@@ -68,13 +69,20 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
     yield  # -m leaves items out
+    if named := config.getoption("--named"):
+        names = {*Path(named).read_text().splitlines()}
+        keep(config, items, {item for item in items if {item.nodeid.partition(at)[0] for at in ("::", "[")} & names})
     if config.getoption("--few-cases"):
         cases = {}
         for item in items:
             cases.setdefault((item.path, item.originalname), []).append(item)
-        kept = {item for each in cases.values() for item in (each[0], each[-1])}
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = [item for item in items if item in kept]
+        keep(config, items, {item for each in cases.values() for item in (each[0], each[-1])})
+
+
+def keep(config, items, kept):
+    """Leave all other items out."""
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 running = []  # at most one context

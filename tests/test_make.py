@@ -1,11 +1,14 @@
-"""What make sets up: for the demo no more than it needs, and the oldest and newest versions that setup.cfg promises."""
+"""What make sets up: for the demo no more than it needs, and every Spark that setup.cfg promises."""
 
+import configparser
 import importlib.util
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,14 @@ from support.connect_server import WATCH
 
 ROOT = Path(__file__).parent.parent
 THIS_PYTHON = "{}.{}".format(*sys.version_info)
+
+
+def script(path):
+    """Load a script."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def steps(target):
@@ -47,25 +58,33 @@ def test_other_targets_bring_the_rest(target):
 @pytest.fixture
 def versions():
     """Load the script behind make test-versions."""
-    spec = importlib.util.spec_from_file_location("versions", ROOT / ".ci" / "versions.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(".ci/versions.py")
 
 
-@pytest.mark.parametrize(
-    ("requirement", "oldest"),
-    [("attrs>=22.2", "attrs==22.2"), ("pyspark>=4.0,<5", "pyspark==4.0"), ("a-b.c>=1", "a-b.c==1")],
-)
-def test_the_oldest_of_a_requirement(versions, requirement, oldest):
-    """Its lower bound, whatever else bounds it."""
-    assert versions.oldest_of(requirement) == oldest
+def test_every_spark_and_every_python_that_is_promised_is_among_the_combinations(versions):
+    """And the first ones are the oldest of setup.cfg."""
+    options = configparser.ConfigParser()
+    options.read(ROOT / "setup.cfg")
+    requirements = options["options"]["install_requires"].split()
+    least = [one.removeprefix("pyspark>=").split(",")[0] for one in requirements if one.startswith("pyspark")]
+    sparks = [*versions.COMBINATIONS]
+    assert sparks[:1] == least
+    assert all(f"pyspark=={spark}." in each.libraries[0] for spark, each in versions.COMBINATIONS.items())
+    pythons = sorted({each.python for each in versions.COMBINATIONS.values()})
+    assert pythons[0] == options["options"]["python_requires"].removeprefix(">=")
+    assert pythons == ["3.10", "3.11", "3.12", "3.13"]
 
 
-def test_every_requirement_has_an_oldest_version(versions):
-    """Else nobody could say what is promised; and PySpark is among them."""
-    _, requirements = versions.promised()
-    assert any(versions.oldest_of(requirement).startswith("pyspark==") for requirement in requirements)
+def test_every_test_that_is_to_run_with_every_spark_exists(versions):
+    """pytest would stop at the first that does not. Those that docs/coverage.md names are among them."""
+    chosen = versions.selected()
+    assert "tests/journal/test_journal.py::test_show_prints_the_history" in chosen
+    assert len(chosen) > 100
+    assert len(chosen) == len({*chosen})
+    files = {name: (ROOT / name.partition("::")[0]).read_text() for name in chosen}
+    assert [
+        name for name, text in files.items() if "::" in name and f"def {name.partition('::')[2]}(" not in text
+    ] == []
 
 
 def test_an_interpreter_is_found_by_its_version(versions):
@@ -86,39 +105,71 @@ def test_a_shim_with_no_python_behind_it_is_none(versions, monkeypatch, tmp_path
 
 
 @pytest.fixture
-def run_without(versions, monkeypatch, capsys):
-    """Return a function that runs the script where some versions of Python are missing, and no test takes its time."""
+def run(versions, monkeypatch, capsys, tmp_path):
+    """Return a function that runs the script where some Pythons are missing and a test fails, and takes no time."""
+    result = {"passed": 7, "failed": [], "skipped": {"no Spark": 2}}
+    monkeypatch.setattr(versions, "BUILD", tmp_path)
+    monkeypatch.setattr(versions, "RESULTS", tmp_path / "versions.json")
+    monkeypatch.setattr(versions, "environment", lambda spark, python, combination: Path(python))
+    monkeypatch.setattr(versions, "java_home", lambda version: tmp_path)
+    monkeypatch.setattr(versions, "versions_in", lambda python, variables: {"python": "3.99.1"})
 
-    def run(*missing):
+    def run(*only, missing=(), failed=()):
         monkeypatch.setattr(versions, "interpreter", lambda version: None if version in missing else sys.executable)
-        monkeypatch.setattr(versions, "environment", lambda name, python, requirements: Path(python))
-        monkeypatch.setattr(versions, "tested", lambda python, arguments: (True, "7 passed in 1.00s"))
-        return versions.main(), capsys.readouterr().out
+        monkeypatch.setattr(versions, "tested", lambda *_: {**result, "failed": [*failed]})
+        return versions.main(only), capsys.readouterr().out, json.loads(versions.RESULTS.read_text() or "{}")
 
     return run
 
 
-def test_a_python_that_is_missing_is_named_and_the_other_end_is_tested(run_without):
+def test_a_python_that_is_missing_is_named_and_the_others_are_tested(run):
     """It is no failure."""
-    code, said = run_without("3.10")
+    code, said, results = run(missing=["3.10"])
     assert code == 0
-    assert "oldest: NOT TESTED, there is no Python 3.10" in said
-    assert "newest: Python" in said
-    assert "core: 7 passed" in said
+    assert "Spark 3.5: NOT TESTED, there is no Python 3.10" in said
+    assert "Spark 4.3: 7 passed, 0 failed, 2 skipped" in said
+    assert [*results] == ["4.0", "4.1", "4.2", "4.3"]
 
 
-def test_with_no_python_at_all_it_fails(run_without, versions):
-    """Nothing was shown then."""
-    code, said = run_without("3.10", *versions.BETWEEN, versions.NEWEST_PYTHON)
+def test_one_spark_leaves_the_results_of_the_others(run):
+    """And one that there is not is told."""
+    run("3.5", failed=["test_a.py::test_b"])
+    code, said, results = run("4.1")
+    assert code == 0
+    assert "Spark 3.5" not in said
+    assert [len(results[spark]["failed"]) for spark in ("3.5", "4.1")] == [1, 0]
+    with pytest.raises(SystemExit, match=r"no combination for Spark 2\.4: choose of 3\.5, 4\.0"):
+        run("2.4")
+
+
+def test_a_test_that_fails_fails_the_target(run):
+    """And is named."""
+    code, said, _ = run("4.3", failed=["test_a.py::test_b"])
     assert code == 1
-    assert said.count("NOT TESTED") == 4
+    assert "failed: test_a.py::test_b" in said
 
 
-def test_the_versions_in_between_run_the_stress_test_of_claims_alone(run_without):
-    """It depends on how Python iterates."""
-    _, said = run_without("3.10", "3.13")
-    assert said.count("claims(): 7 passed") == 2
-    assert "core" not in said
+LACKS = "could not import 'sdf.a': sdf.a needs Spark 4.0 (got pyspark 3.5.0). And so on."
+REPORT = f"""<r>
+  <testcase classname="tests.io.test_a" name="test_b[1]"><error/></testcase>
+  <testcase/>
+  <testcase><skipped message="why"/></testcase>
+  <testcase><skipped message="Skipped: why"/></testcase>
+  <testcase><skipped message="collection skipped">("test_c.py", 3, "Skipped: {LACKS}")</skipped></testcase>
+</r>"""
+
+
+def test_the_outcome_of_tests_is_read_from_their_report(versions):
+    """The reasons of those skipped are counted."""
+    outcome = versions.outcome(ET.fromstring(REPORT))
+    assert (outcome["passed"], outcome["failed"]) == (1, ["test_a::test_b[1]"])
+    assert outcome["skipped"] == {"why": 2, "sdf.a needs Spark 4.0": 1}
+
+
+def test_the_page_of_versions_is_what_the_results_say():
+    """`make docs` writes it again."""
+    page = script("docs/versions.py")
+    assert page.PAGE.read_text() == page.page(json.loads(page.RESULTS.read_text()))
 
 
 FILES = {
@@ -151,9 +202,7 @@ ALL = sorted(Path(name).stem for name in FILES if "/test_" in name)
 @pytest.fixture
 def reached(tmp_path):
     """Return a function from changed files to the tests of a small checkout that reach them."""
-    spec = importlib.util.spec_from_file_location("reached", ROOT / ".ci" / "reached.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script(".ci/reached.py")
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

@@ -19,7 +19,7 @@ TEXTS = sorted(
     for path in ROOT.glob(pattern)
     if path.is_file()
 )  # fmt: skip
-FOR_DEVELOPERS = {"docs", "test"}  # extras
+FOR_DEVELOPERS = {"docs", "test", "versions"}  # extras
 
 # An install of sdf by a name that pip looks up, whatever options and other packages stand before it. Our own name is
 # not published yet; a path to a checkout or a wheel is fine.

@@ -84,7 +84,7 @@ def steady(value: Any) -> Any:
 
 
 def _in_order(data: Any) -> Any:
-    """Return described data with what is in dicts and sets in one order: theirs may be that of a set, which is no rule."""
+    """Return described data with dicts and sets in one order: what comes from a set has no rule for its order."""
     if not isinstance(data, list):
         return data
     kind, *parts = map(_in_order, data) if data else (None,)

@@ -76,8 +76,8 @@ def describe(value: Any, name: Callable[[Any, str], Any], *, numbered: bool = Fa
     if kind is bytes:
         return ["bytes", value.hex()]
     if kind in (set, frozenset):
-        described = (describe(entry, _nothing if numbered else name) for entry in value)
-        return [kind.__name__, *sorted(described, key=json.dumps)]
+        named = _nothing if numbered else name
+        return [kind.__name__, *sorted((describe(entry, named) for entry in value), key=json.dumps)]
     if kind.__name__ in _COLLECTIONS and kind is _COLLECTIONS[kind.__name__]:
         return [kind.__name__, *map(of, value)]
     if kind is dict:

@@ -40,9 +40,9 @@ def structs(arrays: Sequence[Any], valid: Any, wanted: Any) -> Any:
         wanted: the type.
     """
     fields = [wanted.field(number) for number in range(wanted.num_fields)]
-    if not valid.true_count:
+    if not compute.any(valid).as_py():  # true_count of what was computed ends the process with PyArrow 15
         return arrow.nulls(len(valid), wanted)
-    if valid.false_count:
+    if not compute.all(valid).as_py():
         numbers = compute.subtract(compute.cumulative_sum(valid.cast(arrow.int64())), 1)
         nulls = compute.if_else(valid, numbers, arrow.scalar(None, arrow.int64()))
         some = compute.max_element_wise(numbers, 0)  # under a null any entry is right where null is not allowed

@@ -387,9 +387,9 @@ def test_without_pyarrow_the_error_says_how_to_install_it(monkeypatch, plain):
     made = ReadParquet()
     restriction = made.get_initial_restriction(plain)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'pyarrow>=14'")):
+    with pytest.raises(MissingExtraError, match=re.escape("pip install 'pyarrow>=15'")):
         ReadParquet()
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'pyarrow>=14'")):
+    with pytest.raises(MissingExtraError, match=re.escape("pip install 'pyarrow>=15'")):
         outputs_of(made, plain, restriction)
 
 

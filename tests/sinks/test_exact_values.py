@@ -34,6 +34,15 @@ def rows(kind, value, is_map):
     return as_batch([{"c": None}, {"c": dict(value) if is_map else value}], schema)["c"].to_pylist()[1]
 
 
+def types_of_rows():
+    """Return the types that a row can have a value of. Of a half float, PyArrow 15 makes none from Python's float."""
+    try:
+        pa.array([1.5], pa.float16())
+    except pa.ArrowTypeError:
+        return {*LEAVES} - {pa.float16()}
+    return {*LEAVES}
+
+
 def column(kind, array):
     return as_table([pa.table({"c": array})], as_schema({"c": kind}))["c"].to_pylist()
 
@@ -59,7 +68,7 @@ def test_rows_are_held_exactly_or_do_not_fit(depth):
                 continue
             wrong.append((leaf, value, found))
     assert not wrong
-    assert held == set(LEAVES)
+    assert held == types_of_rows()
 
 
 def arrays():

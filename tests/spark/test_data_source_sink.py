@@ -6,6 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+
+from sdf.errors import MissingExtraError
+
+pytest.importorskip("sdf.spark.source", exc_type=MissingExtraError)
+
 from pyspark.sql.datasource import DataSourceWriter, WriterCommitMessage
 from support.fns import CountFn, expected
 from support.sinking import TOKEN, place, prepare, save

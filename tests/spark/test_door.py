@@ -1,8 +1,10 @@
 """The door to Spark: each name of Spark's internals that sdf uses is there, and does what it is used for."""
 
+import importlib
 import os
 import pickle
 import re
+import sys
 
 import pyspark
 import pytest
@@ -15,7 +17,6 @@ from sdf.spark.door import (
     arrow,
     broadcasts,
     context,
-    data_sources,
     errors,
     executors,
     hadoop,
@@ -196,12 +197,34 @@ def test_the_java_of_a_connect_server(connect):
 
 def test_data_sources():
     """The classes are Spark's own, and filters come with a planner of queries only."""
-    assert {getattr(data_sources, name).__module__ for name in data_sources.__all__ if name[0].isupper()} == {
-        "pyspark.sql.datasource"
-    }
+    data_sources = pytest.importorskip("sdf.spark.door.data_sources", exc_type=MissingExtraError)
+    names = {name for name in data_sources.__all__ if name[0].isupper()}
+    if not versions.has_spark("4.1"):
+        assert data_sources.Filter.__module__ == data_sources.__name__
+        names -= {"EqualNullSafe", "EqualTo", "Filter", "In", "StringStartsWith"}
+        names -= {"GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual"}
+    assert {getattr(data_sources, name).__module__ for name in names} == {"pyspark.sql.datasource"}
     assert data_sources.hands_over_filters() is False
     assert data_sources.value_of(data_sources.InputPartition(3)) == 3
     assert data_sources.value_of(None) is None
+
+
+@pytest.mark.parametrize(
+    ("module", "lacks", "version", "said"),
+    [
+        ("data_sources", "pyspark.sql.datasource", "3.5.9", "for data sources in Python, needs Spark 4.0 or later"),
+        ("data_streams", "pyspark.sql.streaming.datasource", "4.1.4", "readStream of a data source needs Spark 4.2"),
+    ],
+)
+def test_interfaces_that_a_spark_lacks_are_told_at_their_import(monkeypatch, module, lacks, version, said):
+    """With what works without."""
+    monkeypatch.delitem(sys.modules, f"sdf.spark.door.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, lacks, None)
+    package, _, name = lacks.rpartition(".")
+    monkeypatch.delattr(importlib.import_module(package), name, raising=False)
+    monkeypatch.setattr(pyspark, "__version__", version)
+    with pytest.raises(MissingExtraError, match=rf"{said}.*got pyspark {version}\)\. .* without it"):
+        importlib.import_module(f"sdf.spark.door.{module}")
 
 
 @pytest.mark.parametrize("version", ["4.1.4", "3.5.9", "4.2.0.dev1"])

@@ -124,6 +124,15 @@ class ConnectServer(RunningServer):
                 self.kill()
 
 
+def need_server():
+    """Skip a test where PySpark has no server: without grpcio, and with the package of Spark 3.5."""
+    pytest.importorskip("grpc")
+    from sdf.spark.door.versions import has_spark
+
+    if not has_spark("4.0"):
+        pytest.skip("the PyPI package of Spark 3.5 has no Connect server")
+
+
 def _of_all_processes(config):
     """Return the temporary directory of a whole run. Each process of pytest-xdist has its own directory in it."""
     folder = config._tmp_path_factory.getbasetemp()
@@ -136,7 +145,7 @@ def connect_server(pytestconfig):
 
     The first process that needs it starts it: a server takes ten seconds of CPU to start, and more until it is fast.
     """
-    pytest.importorskip("grpc")
+    need_server()
     folder = _of_all_processes(pytestconfig)
     with open(folder / "connect.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -17,7 +17,6 @@ from sdf.spark.door.data_sources import (
     DataSourceStreamReader,
     hands_over_filters,
 )
-from sdf.spark.door.versions import STREAM_SOURCES, need_spark
 from sdf.spark.payload import telling
 from sdf.spark.source.batch_reader import BatchReader, FilteringReader
 from sdf.spark.source.chain import Chain, Settings
@@ -111,9 +110,7 @@ class SdfDataSource(DataSource):
 
     @telling()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, Spark's name
-        what = f"readStream of the data source {self._format_name!r}"
-        need_spark(STREAM_SOURCES, what, "stream_sdf() works without it.")
-        from sdf.spark.source.stream_reader import StreamReader
+        from sdf.spark.source.stream_reader import StreamReader  # needs Spark 4.2, and says so
 
         settings = self._settings()
         return StreamReader(self._chain.reading(schema, settings.texts), schema, settings)

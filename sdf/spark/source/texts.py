@@ -118,13 +118,17 @@ class Texts:
 
 
 def _refuse(texts: pyarrow.BooleanArray) -> None:
-    if texts.true_count:
+    if _any(texts):
         raise pyarrow.ArrowInvalid("a text that other programs do not take for a number")
+
+
+def _any(found: pyarrow.BooleanArray) -> bool:
+    return bool(pyarrow.compute.any(found).as_py())  # true_count of what was computed ends the process with PyArrow 15
 
 
 def _without(texts: pyarrow.Array, text: str) -> pyarrow.Array:
     """Return texts with null for those that are ``text``."""
     found = pyarrow.compute.equal(texts, text)
-    if not pyarrow.compute.any(found).as_py():  # true_count ends the process with PyArrow 14 and 15
+    if not _any(found):
         return texts
     return pyarrow.compute.if_else(found, pyarrow.scalar(None, texts.type), texts)

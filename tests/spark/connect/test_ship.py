@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import pyarrow.parquet
 import pytest
-from support.connect_server import ConnectServer
+from support.connect_server import ConnectServer, need_server
 from support.environments import environment
 from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser
@@ -29,7 +29,6 @@ from sdf.spark import ship
 from sdf.spark.shipping import libraries as shipping_libraries
 from sdf.spark.shipping import workers
 from sdf.spark.shipping.libraries import CORE, libraries, packed
-from sdf.spark.source import data_source
 
 ROOT = Path(sdf.__file__).parents[1]
 PAGE = ROOT / "docs" / "connect.md"
@@ -52,7 +51,7 @@ def counting():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    pytest.importorskip("grpc")
+    need_server()
     python = environment(tmp_path_factory.mktemp("bare") / "environment")
     server = ConnectServer("local[2]", python=python, environment={"PYTHONPATH": None})  # runs nothing again
     yield server
@@ -162,6 +161,8 @@ def test_runs_over_dataframes_work_after_ship(spark, tmp_path):
 @pytest.mark.slow("test_readers_of_files_read_through_the_fsspec_that_was_sent")
 def test_spark_plans_and_reads_a_data_source_with_what_was_sent(spark):
     """The process in which the server plans a read sees it too."""
+    from sdf.spark.source import data_source
+
     source = data_source(counting(), "name string, i long", name="count", elements=[("a", 3), ("b", 4)])
     spark.dataSource.register(source)
     with pytest.raises(Exception, match="No module named 'sdf'"):
@@ -197,6 +198,8 @@ def test_the_path_of_the_client_stays_as_it_is(calls):
 # Dear: Spark plans a read in one more process, which imports all that was sent.
 def test_readers_of_files_read_through_the_fsspec_that_was_sent(spark, tmp_path):
     """It is pure Python."""
+    from sdf.spark.source import data_source
+
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     shipped = ship(spark, "fsspec")
     assert list(shipped.sent) == [*CORE, "fsspec"]
@@ -209,6 +212,8 @@ def test_readers_of_files_read_through_the_fsspec_that_was_sent(spark, tmp_path)
 @pytest.mark.slow("test_compiled_parts_that_only_make_sqlalchemy_faster_are_left_out")
 def test_sqlalchemy_is_sent_without_its_compiled_parts(spark, tmp_path):
     """They only make it faster; what else it imports comes along."""
+    from sdf.spark.source import data_source
+
     sqlalchemy = pytest.importorskip("sqlalchemy")
     url = f"sqlite:///{tmp_path}/a.db"
     with sqlalchemy.create_engine(url).begin() as connection:

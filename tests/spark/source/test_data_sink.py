@@ -9,6 +9,11 @@ from pathlib import Path
 import pyarrow
 import pyarrow.dataset
 import pytest
+
+from sdf.errors import MissingExtraError
+
+pytest.importorskip("sdf.spark.source", exc_type=MissingExtraError)
+
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import array, col, create_map, struct, udf

@@ -4,8 +4,12 @@ from collections import namedtuple
 
 import pyarrow as pa
 import pytest
+
+from sdf.errors import MissingExtraError
+
+pytest.importorskip("sdf.spark.source", exc_type=MissingExtraError)
+
 from pyspark.sql import Row
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -31,6 +35,7 @@ from sdf.errors import InvalidTypeError
 from sdf.sinks.arrays import as_batch
 from sdf.sinks.columns import Misfit
 from sdf.sinks.tables import as_table
+from sdf.spark.door.arrow import arrow_schema
 from sdf.spark.source.rows import ArrowRows
 from sdf.spark.source.texts import Texts
 
@@ -66,7 +71,7 @@ def read(schema, record):
 
 def staged(schema, record):
     """Return what the files of a run with this schema hold of it: those of `run_sdf` and of `data_sink`."""
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = arrow_schema(schema)
     try:
         made = as_table([record], arrow) if isinstance(record, pa.RecordBatch) else as_batch([record], arrow)
     except Misfit:
@@ -77,7 +82,7 @@ def staged(schema, record):
 def batch_of(kind, value):
     """Return a batch with a value in a column of a type; None if pyarrow does not make it of the very value."""
     try:
-        batch = pa.record_batch({"c": pa.array([value], kind)})
+        batch = pa.RecordBatch.from_pydict({"c": pa.array([value], kind)})
         return batch if is_same(batch["c"].to_pylist()[0], value) else None
     except (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError):
         return None
@@ -123,11 +128,11 @@ def test_null_is_refused_where_it_is_not_allowed(place, given):
     """On each road, at each depth."""
     schema, values = NOT_NULL[place]
     for value, fits in zip(values, (True, False), strict=True):
-        kind = to_arrow_schema(schema).field("c").type
+        kind = arrow_schema(schema).field("c").type
         kind = {"flat": kind, "in a map": pa.map_(pa.string(), pa.int64())}.get(place)
         record = {"c": value}
         if given == "batch":
-            record = pa.record_batch({"c": pa.array([value], kind)})
+            record = pa.RecordBatch.from_pydict({"c": pa.array([value], kind)})
         for road in (read, staged):
             assert (road(schema, record) is not InvalidTypeError) is fits
 

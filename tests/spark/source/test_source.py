@@ -16,9 +16,13 @@ import attrs
 import pyarrow
 import pyarrow.parquet
 import pytest
+
+from sdf.errors import MissingExtraError
+
+pytest.importorskip("sdf.spark.source", exc_type=MissingExtraError)
+
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 from support.fns import EVERY_FN, CountFn, OddFn, OnlyDefersFn, expected
 
@@ -32,7 +36,6 @@ from sdf.spark import serde
 from sdf.spark.source import data_source
 from sdf.spark.source.chain import Chain, Settings, finished
 from sdf.spark.source.rows import ArrowRows
-from sdf.spark.source.stream_reader import StreamReader
 from sdf.spark.source.texts import Texts
 
 ELEMENTS = [("a", 50), ("b", 0), ("c", 1), ("d", 300)]
@@ -386,9 +389,15 @@ class EndlessFn(DoFn):
             tracker.defer_remainder(self.delay_seconds)
 
 
+def streams(module):
+    """Import a module that reads streams, which Spark has from 4.2."""
+    return pytest.importorskip(module, exc_type=MissingExtraError)
+
+
 @pytest.fixture
 def stream(spark, tmp_path):
     """Register a data source, and start a query that writes what it reads to files; give the query."""
+    streams("sdf.spark.source.stream_reader")
     started = []
 
     def start(fns, schema, *paths, elements=None, trigger=None, **options):
@@ -645,7 +654,8 @@ class SlowEndlessFn(EndlessFn):
 def reader(fn, elements, max_size=None):
     """Give the planner of a stream, without Spark around it."""
     settings = Settings((), serde.dumps(elements, "the elements"), 2, max_size, Texts())
-    return StreamReader(Chain.of([fn]), StructType().add("name", "string").add("i", "long"), settings)
+    kind = streams("sdf.spark.source.stream_reader").StreamReader
+    return kind(Chain.of([fn]), StructType().add("name", "string").add("i", "long"), settings)
 
 
 def next_offset(planner, offset):
@@ -693,7 +703,7 @@ def test_a_batch_has_at_most_so_much(spark):
 def test_what_is_found_in_a_second_is_several_parts(spark):
     """So that it can be shared out; they follow each other, and so does the work that is left."""
     planner = reader(SlowEndlessFn(at_a_time=10**9), ["a"])
-    end = planner.latestOffset(planner.initialOffset(), ReadAllAvailable())
+    end = planner.latestOffset(planner.initialOffset(), streams("sdf.spark.door.data_streams").ReadAllAvailable())
     parts = [from_json(one).restriction for one in end["read"]]
     assert len(parts) >= 3
     (left,) = [from_json(one).restriction for one in end["left"]]

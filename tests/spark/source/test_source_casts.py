@@ -7,6 +7,11 @@ import time
 import pyarrow
 import pyarrow.parquet
 import pytest
+
+from sdf.errors import MissingExtraError
+
+pytest.importorskip("sdf.spark.source", exc_type=MissingExtraError)
+
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -96,7 +101,9 @@ def test_texts_of_batches_are_cast_however_arrow_stores_them(kind):
     def batches(*texts):
         made = pyarrow.array(texts, types.get(kind) or getattr(pyarrow, kind)())
         rows = ArrowRows(StructType.fromDDL("a int"), "RecordsFn", Texts())
-        return [row for batch in rows.batches([pyarrow.record_batch({"a": made})]) for row in batch.to_pylist()]
+        return [
+            row for batch in rows.batches([pyarrow.RecordBatch.from_pydict({"a": made})]) for row in batch.to_pylist()
+        ]
 
     assert batches("7", "", None) == [{"a": 7}, {"a": None}, {"a": None}]
     with pytest.raises(InvalidTypeError, match=r"column 'a' must be of type int32 \(got 'x'\)"):

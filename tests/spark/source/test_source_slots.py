@@ -5,6 +5,11 @@ import subprocess
 import sys
 
 import pytest
+
+from sdf.errors import MissingExtraError
+
+pytest.importorskip("sdf.spark.source", exc_type=MissingExtraError)
+
 from pyspark import SparkContext, cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import spark_partition_id
