@@ -99,4 +99,6 @@ class StageByPieces(Stage):
 
     def _others(self, files: Collection[str]) -> list[str]:
         found = set(self._names()) - {*files, _CLAIM}
+        if COMMITTED in found and self._is_claimed() and content_of(self.target, COMMITTED) is None:
+            found.remove(COMMITTED)  # torn, by a driver of this run that has died
         return sorted(name for name in found if TEMPORARY not in name)  # with which a storage is tried out
