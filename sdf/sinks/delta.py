@@ -205,8 +205,15 @@ class DeltaTable(TableSink):
 
     def abort(self, messages: Sequence[Any], token: Token) -> None:
         super().abort(messages, token)
+        self._give_back(token)
+
+    def clean(self, token: Token) -> None:
+        super().clean(token)
+        self._give_back(token)
+
+    def _give_back(self, token: Token) -> None:
         if "://" not in self.path:
-            with self._blaming("abort"):
+            with self._blaming("clean"):
                 give_back(self.path, token)
 
     def _shape(self, table: Any) -> tuple[Any, Sequence[str]]:

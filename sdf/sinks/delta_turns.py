@@ -60,7 +60,7 @@ def turn(table: str, version: int, token: Token) -> Iterator[bool]:
 
 
 def give_back(table: str, token: Token) -> None:
-    """Give back the turns of a run that has been given up."""
+    """Give back the turns of a run that has ended, or has been given up."""
     storage = Disk(f"{table}/_sdf")
     for name in storage.names("turns"):
         if content_of(storage, name) == str(token).encode():

@@ -236,6 +236,45 @@ def test_a_head_that_says_nothing_is_done_without(tmp_path, head):
     assert len(disk.asked) < 20
 
 
+@pytest.mark.parametrize("late", [1, 2, 9])
+def test_a_listing_that_lags_hides_no_block(tmp_path, late):
+    """As that of a mounted object store may; without any name the seed is found when it is created again."""
+
+    class Lagging(Disk):
+        def names(self, directory):
+            return super().names(directory)[:-late]
+
+    last = chain_of(tmp_path, 6).head
+    os.remove(tmp_path / "HEAD")
+    if late < 7:
+        assert find_head(Lagging(tmp_path)) == last
+    else:
+        with pytest.raises(JournalFencedError):
+            open_journal(tmp_path, disk=Lagging)
+
+
+@pytest.mark.parametrize("with_head", [True, False])
+@pytest.mark.parametrize("what", ["block", "pin"])
+def test_what_a_dead_driver_left_torn_is_written_by_the_next_one(tmp_path, monkeypatch, what, with_head):
+    """On a disk without hard links; the dead one is told that it has lost, should it still live."""
+    monkeypatch.setattr(ballots, "_DOUBT_SECONDS", 0)
+    journal = chain_of(tmp_path, 3)
+    torn = tmp_path / (block_name(4) if what == "block" else f"ahead/{4:020d}.pin-0.json")
+    torn.parent.mkdir(exist_ok=True)
+    torn.write_bytes(b"#sdf sealed 100")
+    if not with_head:
+        os.remove(tmp_path / "HEAD")
+    assert len(list(verify(Disk(tmp_path)))) == 4
+    following = open_journal(tmp_path)
+    assert (following.head, following.ahead("pin-0")) == (journal.head, None)
+    assert following.write_ahead("pin-0", "next") == "next"
+    following.commit(fields(following, 1, watermark=9))
+    with pytest.raises(JournalFencedError):
+        journal.commit(fields(journal, 1, watermark=10))
+    assert [block.seq for block in verify(Disk(tmp_path))] == [0, 1, 2, 3, 4]
+    assert open_journal(tmp_path).head == following.head
+
+
 @pytest.mark.parametrize("lost", [0, 1, 3, 5])
 def test_a_chain_that_has_lost_head_and_another_block_is_not_gone_on_with(tmp_path, lost):
     """The stream would start over, or from where it was long ago."""
