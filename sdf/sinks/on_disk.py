@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
@@ -29,6 +30,7 @@ from sdf.storage.disk import Disk, has_links
 __all__ = ["DiskStage"]
 
 _COMMIT = "commit"
+_PAUSES_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)  # before a directory whose listing lags behind is removed again
 
 
 class DiskStage(StageByPieces):
@@ -161,8 +163,17 @@ class DiskStage(StageByPieces):
 
 
 def _remove_tree(path: str) -> None:
-    with suppress(FileNotFoundError):
-        shutil.rmtree(path)
+    """Remove a directory, if there is one; again if its listing lags behind, or another driver is at it too."""
+    for pause_seconds in (*_PAUSES_SECONDS, None):
+        try:
+            shutil.rmtree(path)
+            return
+        except OSError as error:
+            if not os.path.lexists(path):
+                return
+            if pause_seconds is None or error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+                raise
+        time.sleep(pause_seconds)
 
 
 def _sync(directory: str) -> None:

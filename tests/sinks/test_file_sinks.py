@@ -1,6 +1,8 @@
 """The commit of files on a disk: exactly what is named, all at once, whatever dies and whoever comes too late."""
 
+import errno
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -422,6 +424,23 @@ def test_files_of_a_retry_are_added_on_a_volume(sink, monkeypatch):
         sink.commit([message], more)
     sink.clean(more)
     assert lines(sink.path) == ["a", "b"]
+
+
+def test_staging_is_removed_though_its_listing_lags(sink, tmp_path, monkeypatch):
+    """As that of a mounted object store may: a directory that looks empty is not."""
+    rmtree, tries = shutil.rmtree, []
+
+    def lagging(path):
+        tries.append(path)
+        if os.path.exists(path) and len(tries) < 4:
+            raise OSError(errno.ENOTEMPTY, "Directory not empty")
+        rmtree(path)
+
+    monkeypatch.setattr(on_disk.shutil, "rmtree", lagging)
+    monkeypatch.setattr(on_disk, "_PAUSES_SECONDS", (0, 0, 0))
+    save(sink, ["a"])
+    assert len(tries) > 3
+    assert os.listdir(tmp_path) == ["out"]
 
 
 def read(kind, path):
