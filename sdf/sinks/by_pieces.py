@@ -12,7 +12,6 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sdf.errors import SinkError
 from sdf.sinks.stage import COMMITTED, NONCE, Stage, content_of
 from sdf.storage.disk import TEMPORARY
 

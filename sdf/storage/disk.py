@@ -10,7 +10,8 @@ Such mounts often do not sync directories either: they keep a name once they hav
 
 A failed sync is never tried again: the system may have dropped the data, and report success the next time.
 
-Source: durable_rename() and fsync_fname() of PostgreSQL, also for systems that do not sync directories; "All File Systems Are Not Created Equal" (OSDI 2014) for what may survive.
+Source: durable_rename() and fsync_fname() of PostgreSQL, the latter for directories that cannot be synced; "All
+File Systems Are Not Created Equal" (OSDI 2014) for what may survive.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def test_a_volume_lacks_what_sdf_does_without(place):
     with pytest.raises(OSError):
         os.link(place / "file", place / "link")
     with pytest.raises(OSError):
-        open(place / "file", "ab")
+        os.open(place / "file", os.O_WRONLY | os.O_APPEND)
     handle = os.open(place, os.O_RDONLY)
     with pytest.raises(OSError):
         os.fsync(handle)

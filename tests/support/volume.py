@@ -21,7 +21,7 @@ import pytest
 
 TIMES = ("st_atime", "st_mtime", "st_ctime")
 STAT = ("st_mode", "st_nlink", "st_uid", "st_gid", "st_size")
-SPACE = ("f_bavail", "f_bfree", "f_blocks", "f_bsize", "f_favail", "f_ffree", "f_files", "f_flag", "f_frsize", "f_namemax")
+SPACE = [name for name in dir(os.statvfs_result) if name.startswith("f_") and name != "f_fsid"]
 
 
 def missing():
