@@ -106,7 +106,7 @@ class DiskStage(StageByPieces):
     def _put(self, names: Iterable[str]) -> None:
         move = os.link if has_links(self.where) else os.rename  # onto a name that is free, as file names are random
         for name in names:
-            with suppress(FileExistsError):
+            with suppress(FileExistsError, FileNotFoundError):  # another driver does so too; `_publish` looks after it
                 move(os.path.join(self.where, name), os.path.join(self.path, name))
         _sync(self.path)
 

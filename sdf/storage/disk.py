@@ -115,7 +115,7 @@ class Disk:
         return found
 
     def names(self, directory: str) -> list[str]:
-        """Return the names of the files in a directory, sorted, without half-written ones; the last may be torn."""
+        """Return the names of the files in a directory, sorted, without half-written ones; some may be torn."""
         return [name for name in self._all(directory) if TEMPORARY not in name]
 
     def half_written(self, directory: str) -> list[str]:

@@ -455,8 +455,11 @@ def read(kind, path):
     return [row[0] for row in duckdb.sql(f"select value from '{path}/*.parquet'").fetchall()]
 
 
-def test_two_drivers_that_commit_at_once_commit_once(tmp_path):
+@pytest.mark.parametrize("is_volume", [False, True], ids=["disk", "volume"])
+def test_two_drivers_that_commit_at_once_commit_once(tmp_path, monkeypatch, is_volume):
     """The one that was taken over may be late: both find the same result, or an error that harms nothing."""
+    if is_volume:
+        monkeypatch.setattr(on_disk, "has_links", lambda directory: False)
     for turn in range(20):
         sink = TextFiles(tmp_path / f"{turn}")
         prepare(sink)
