@@ -91,7 +91,9 @@ def _listed(storage: Storage) -> int | None:
     missing = next((seq for seq, number in enumerate(numbers) if seq != number), None)
     if missing is not None:
         raise corrupt(storage, block_name(missing), "it is missing, and so is HEAD, but later ones are there")
-    return numbers[-1] if numbers else None
+    if numbers:
+        return numbers[-1]
+    return None if storage.size(block_name(0)) is None else 0  # the listing lags behind; `find_head` looks further
 
 
 def _whole(storage: Storage) -> list[str]:
