@@ -87,11 +87,20 @@ def _hint(storage: Storage) -> Any:
 
 def _listed(storage: Storage) -> int | None:
     """Return the number of the last block from a listing, None if there is none; raise if another one is missing."""
-    numbers = [int(name[7:27]) for name in storage.names("blocks") if _BLOCK_NAME.fullmatch(name)]
+    numbers = [int(name[7:27]) for name in _whole(storage) if _BLOCK_NAME.fullmatch(name)]
     missing = next((seq for seq, number in enumerate(numbers) if seq != number), None)
     if missing is not None:
         raise corrupt(storage, block_name(missing), "it is missing, and so is HEAD, but later ones are there")
-    return numbers[-1] if numbers else None
+    if numbers:
+        return numbers[-1]
+    return None if storage.size(block_name(0)) is None else 0  # the listing lags behind; `find_head` looks further
+
+
+def _whole(storage: Storage) -> list[str]:
+    """Return the names of what is in the directory of blocks, without the last block if that is torn."""
+    names = storage.names("blocks")
+    is_torn = bool(names) and _BLOCK_NAME.fullmatch(names[-1]) and storage.size(names[-1]) is None
+    return names[:-1] if is_torn else names
 
 
 def _last(storage: Storage) -> int:
@@ -147,7 +156,7 @@ def verify(storage: Storage) -> Iterator[Block]:
         JournalCorruptError, JournalRuleError: at the first invalid block.
     """
     before = None
-    names = storage.names("blocks")
+    names = _whole(storage)
     for name in names:
         if not _BLOCK_NAME.fullmatch(name):
             raise corrupt(storage, name, "sdf writes no file of that name")

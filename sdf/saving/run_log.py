@@ -95,18 +95,18 @@ class RunLog(FencedFiles):
 
     def _read_entries(self) -> Iterator[Any]:
         """Yield the records of the entries that are not packed, up to one that was packed meanwhile."""
-        with self._using():
-            names = self._storage.names("log")
-        for name in names:
+        while True:
             following = _entry_name(self.next_number)
-            if name < following:  # it is packed, and a crash has left it here
+            content = self._content(following)
+            if content is not None:
+                yield from self._entry(content, following)
                 continue
-            content = self._content(name) if name == following else None
-            if content is None:
-                if self._is_packed(self.next_number):
+            with self._using():  # a listing may lag behind
+                later = any(name > following for name in self._storage.names("log"))
+                if later and not self._is_packed(self.next_number) and self._storage.size(following) is None:
+                    raise self._corrupt(following, "it is missing, but later ones are there")
+                if not later or self._is_packed(self.next_number):
                     return
-                raise self._corrupt(following, "it is missing, but later ones are there")
-            yield from self._entry(content, name)
 
     def _read_pack(self, pack: int) -> Iterator[Any]:
         name = _pack_name(pack)

@@ -16,6 +16,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.extras import Library, need
 from sdf.sinks.arrow import arrow, types
 from sdf.sinks.columns import Misfit
+from sdf.sinks.delta_turns import give_back, turn
 from sdf.sinks.files import files_of
 from sdf.sinks.schema import as_schema, nullable
 from sdf.sinks.segments import Segment
@@ -23,6 +24,7 @@ from sdf.sinks.sink import Token
 from sdf.sinks.stage import Stage
 from sdf.sinks.table_files import TableFiles
 from sdf.sinks.table_sink import TableSink
+from sdf.storage.disk import has_links
 
 __all__ = ["DeltaTable"]
 
@@ -93,6 +95,10 @@ class DeltaTable(TableSink):
     retention. The commit puts them beside the table's other files: by links on a disk, by copies within the store on an
     object store. A VACUUM with a retention of zero may remove these in the moment before the version that names them is
     there; the commit looks after that, and puts them back.
+
+    On a disk without hard links, such as a mount of an object store, the commit copies the files, and delta-rs cannot
+    tell whether somebody else adds the same version. There runs of sdf take turns, and nobody else may write to the
+    table while a run commits: of two versions at the same moment one would be lost.
 
     Tables with partitions, constraints, ``varchar`` columns, generated columns, column mapping, or
     ``delta.setTransactionRetentionDuration`` are refused: delta-rs would not check the rows, or the table would forget
@@ -170,18 +176,45 @@ class DeltaTable(TableSink):
         properties = deltalake.CommitProperties(
             app_transactions=[deltalake.Transaction(token.app, token.version)], max_commit_retries=0
         )
-        refusal: Exception | None = None
+        if "://" in self.path or has_links(self.stage(token).where):
+            return self._ask(table, files, actions, properties, self.storage_options)
+        version = 0 if table is None else table.version() + 1
+        with turn(self.path, version, token) as is_free:
+            if not is_free:
+                return FileExistsError(f"another run has added version {version}")
+            options = {**(self.storage_options or {}), "allow_unsafe_rename": "true"}
+            if table is not None:
+                table = deltalake.DeltaTable(self.path, version=table.version(), storage_options=options)
+            return self._ask(table, files, actions, properties, options)
+
+    def _ask(
+        self, table: Any, files: TableFiles, actions: list[Any], properties: Any, options: dict[str, str] | None
+    ) -> Exception | None:
+        """Have delta-rs add a version; return its refusal."""
         try:
             if table is not None:
                 table.create_write_transaction(actions, "append", table.schema(), commit_properties=properties)
             else:
                 transaction.create_table_with_add_actions(
                     self.path, deltalake.Schema.from_arrow(files.schema()), actions, mode="error",
-                    commit_properties=properties, storage_options=self.storage_options,
+                    commit_properties=properties, storage_options=options,
                 )  # fmt: skip
         except errors.DeltaError as error:  # CommitFailedError says no more than that
-            refusal = error
-        return refusal
+            return error  # type: ignore[no-any-return]
+        return None
+
+    def abort(self, messages: Sequence[Any], token: Token) -> None:
+        super().abort(messages, token)
+        self._give_back(token)
+
+    def clean(self, token: Token) -> None:
+        super().clean(token)
+        self._give_back(token)
+
+    def _give_back(self, token: Token) -> None:
+        if "://" not in self.path:
+            with self._blaming("clean"):
+                give_back(self.path, token)
 
     def _shape(self, table: Any) -> tuple[Any, Sequence[str]]:
         config = table.metadata().configuration

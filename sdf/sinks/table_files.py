@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -14,12 +16,13 @@ from sdf.sinks.on_objects import objects_at
 from sdf.sinks.schema import SCHEMA, proposed
 from sdf.sinks.sink import SinkRun
 from sdf.sinks.stage import NONCE, Stage, nonce_of
-from sdf.storage.disk import Disk
+from sdf.storage.disk import TEMPORARY, Disk, has_links
 from sdf.storage.objects import asking
 
 __all__ = ["TableFiles"]
 
 _AT_ONCE = 16  # requests to an object store
+_COPIED_BYTES = 1 << 20  # at once, of each file
 
 
 class TableFiles:
@@ -100,19 +103,22 @@ class TableFiles:
     @staticmethod
     def _found(place: Any, prefix: str, names: Iterable[str]) -> dict[str, int]:
         if isinstance(place, Disk):
-            sizes = {name: place.size(f"{prefix}{name}") for name in names}
-            return {name: size for name, size in sizes.items() if size is not None}
+            sizes = place.sizes(f"{prefix}{name}" for name in names)
+            return {name.removeprefix(prefix): size for name, size in sizes.items()}
         with asking(place.root):  # one request for a thousand files
             place.fs.invalidate_cache()
             found = place.fs.find(place.key, detail=True, prefix=prefix)
         start = len(f"{place.key}/{prefix}")
         return {str(info["name"])[start:]: int(info["size"]) for info in found.values()}
 
-    def _put(self, names: Iterable[str]) -> None:
+    def _put(self, names: Sequence[str]) -> None:
         if isinstance(self._target, Disk):
             os.makedirs(self._target.root, exist_ok=True)
             Disk(self._target.root.parent).sync("")
-        self._for_all(names, self._link if isinstance(self._target, Disk) else self._copy)
+            links = not names or has_links(self._staging.root)  # without names staging may have gone
+            self._for_all(names, self._link if links else self._copy_on_disk)
+        else:
+            self._for_all(names, self._copy)
         self._target.sync("")
 
     def _link(self, name: str) -> None:
@@ -120,6 +126,15 @@ class TableFiles:
         with suppress(FileExistsError):
             os.link(self._staging.root / name, published)
         os.utime(published)
+
+    def _copy_on_disk(self, name: str) -> None:
+        """Copy a file, where there are no links; staging keeps its own for `restore`."""
+        temporary = self._staging.root / f"{name}{TEMPORARY}{uuid.uuid4().hex}"
+        with open(self._staging.root / name, "rb") as staged, open(temporary, "xb") as file:
+            shutil.copyfileobj(staged, file, _COPIED_BYTES)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self._target.root / self.published(name))
 
     def _copy(self, name: str) -> None:
         with asking(name):

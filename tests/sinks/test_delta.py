@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -22,7 +23,7 @@ from support.s3_server import S3Server
 from support.sinking import TOKEN, DiedError, Points, make_mortal, place, prepare, save
 
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, SinkError
-from sdf.sinks import DeltaTable, Token, delta, on_disk, table_files
+from sdf.sinks import DeltaTable, Token, delta, delta_turns, on_disk, table_files
 from sdf.sinks.on_objects import Upload
 from sdf.storage import disk
 from sdf.storage.objects import Objects
@@ -533,7 +534,7 @@ def new_sink(where, tmp_path, request):
 def all_files(sink):
     """Give the paths of all files in the directory of a table, but those of its log."""
     fs, path = fsspec.core.url_to_fs(sink.path, use_listings_cache=False)
-    return [name for name in fs.find(path) if "_delta_log" not in name and "_trial" not in name]
+    return [name for name in fs.find(path) if not any(one in name for one in ("_delta_log", "_trial", ".tmp-"))]
 
 
 def survive(new_sink, exists, monkeypatch, choose):
@@ -898,3 +899,70 @@ def test_on_s3_another_appender_meanwhile(s3, monkeypatch):
     at_the_commit(monkeypatch, lambda: make(sink, 5))
     sink.commit(written(sink, records(1)), TOKEN)
     assert by_delta(sink) == records(1, 5)
+
+
+# A disk without hard links
+
+
+@pytest.fixture
+def volume_sink(tmp_path, monkeypatch):
+    """A sink for a table on a disk of which it is believed that it has no links; delta-rs gets no help of them."""
+    for module in (delta, table_files):
+        monkeypatch.setattr(module, "has_links", lambda directory: False)
+    return DeltaTable(tmp_path / "table")
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_runs_that_commit_at_once_take_turns(volume_sink, exists):
+    """Without turns the table loses about half of the versions."""
+    if exists:
+        make(volume_sink, 0)
+    tokens = [Token(f"run {number}", 0) for number in range(6)]
+    messages = {}
+    for number, token in enumerate(tokens):
+        prepare(volume_sink, token=token)
+        messages[token] = [volume_sink.write(iter(records(number + 1)), place(token=token))]
+    with ThreadPoolExecutor(len(tokens)) as pool:  # delta-rs does not hold Python's lock
+        list(pool.map(lambda token: volume_sink.commit(messages[token], token), tokens))
+    assert rows(volume_sink) == pairs(*([0] if exists else []), *range(1, 7))
+    assert os.listdir(f"{volume_sink.path}/_sdf/turns") == []
+
+
+def test_a_run_that_died_in_its_turn_goes_on_with_it(volume_sink, monkeypatch):
+    """Others wait, and then say whose turn it is; they go on when the run is given up."""
+    monkeypatch.setattr(delta_turns, "_WAIT_SECONDS", 0)
+    messages = {}
+    for number, token in enumerate((TOKEN, OTHER)):
+        prepare(volume_sink, token=token)
+        messages[token] = [volume_sink.write(iter(records(number)), place(token=token))]
+    with monkeypatch.context() as patch:
+        points = Points(1)
+        patch.setattr(deltalake.transaction, MAKE, points.around(MAKE, getattr(deltalake.transaction, MAKE)))
+        with pytest.raises(DiedError):
+            volume_sink.commit(messages[TOKEN], TOKEN)
+    refused = rf"the run {TOKEN} has begun to add version 0.*Make the call of that run again.*remove '.*/turns/0+'"
+    with pytest.raises(SinkError, match=refused):
+        volume_sink.commit(messages[OTHER], OTHER)
+    volume_sink.commit(messages[TOKEN], TOKEN)
+    volume_sink.commit(messages[OTHER], OTHER)
+    assert rows(volume_sink) == pairs(0, 1)
+
+
+def test_a_run_that_is_given_up_gives_back_its_turn(volume_sink, monkeypatch):
+    """With what it has published."""
+    prepare(volume_sink)
+    messages = [volume_sink.write(iter(records(1)), place())]
+    with monkeypatch.context() as patch:
+        points = Points(1)
+        patch.setattr(deltalake.transaction, MAKE, points.around(MAKE, getattr(deltalake.transaction, MAKE)))
+        with pytest.raises(DiedError):
+            volume_sink.commit(messages, TOKEN)
+    volume_sink.abort(messages, TOKEN)
+    save(volume_sink, records(2), token=OTHER)
+    assert rows(volume_sink) == pairs(2)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_death_of_a_driver_on_a_volume(volume_sink, tmp_path, exists, monkeypatch):
+    """At a point of each kind; its turn is no obstacle to the next one."""
+    survive(lambda name: DeltaTable(tmp_path / name), exists, monkeypatch, Points.kinds)

@@ -1,15 +1,17 @@
 """The commit of files on a disk: exactly what is named, all at once, whatever dies and whoever comes too late."""
 
+import errno
 import os
+import shutil
 import threading
 from pathlib import Path
 
 import pytest
-from support.sinking import TOKEN, DiedError, Points, make_mortal, place, prepare, save, tree
+from support.sinking import TOKEN, DiedError, Points, make_mortal, place, prepare, refuse_links, save, tree
 
 from sdf.errors import InvalidTypeError, InvalidValueError, SinkError
 from sdf.sinks import JsonLinesFiles, ParquetFiles, TextFiles, Token, files, on_disk
-from sdf.storage import disk
+from sdf.storage import ballots, disk
 
 OTHER = Token("another run", 0)
 
@@ -334,23 +336,31 @@ def run(sink, segments, written):
     sink.clean(TOKEN)
 
 
+@pytest.mark.parametrize("is_volume", [False, True], ids=["disk", "volume"])
 @pytest.mark.parametrize("kind", [TextFiles, JsonLinesFiles, ParquetFiles])
-def test_a_run_that_dies_anywhere_is_resumed(kind, tmp_path, monkeypatch, capsys):
-    """Before and after all that is done to the disk; until the rename nothing is visible, from then on all."""
+def test_a_run_that_dies_anywhere_is_resumed(kind, is_volume, tmp_path, monkeypatch, capsys):
+    """Before and after all that is done to the disk; until the rename nothing is visible, from then on all.
+
+    A volume has no such rename: there it is the marker that says when all is visible.
+    """
+    monkeypatch.setattr(ballots, "_DOUBT_SECONDS", 0)
+    storage = (disk, ballots, on_disk) if is_volume else (disk, on_disk)
     segments, logged = {"one": ["a", "b"], "two": ["c"], "none": []}, {}
     counted = Points(log=logged)
     with monkeypatch.context() as patch:
-        make_mortal(patch, counted, disk, on_disk)
+        make_mortal(patch, counted, *storage, is_volume=is_volume)
         run(kind(tmp_path / "counted"), segments, logged)
     expected = read(kind, tmp_path / "counted")
     assert sorted(expected) == ["a", "b", "c"]
     for at in counted.states():
         sink, written, points = kind(tmp_path / f"{at}"), {}, Points(at)
         with monkeypatch.context() as patch:
-            make_mortal(patch, points, disk, on_disk)
+            make_mortal(patch, points, *storage, is_volume=is_volume)
             with pytest.raises(DiedError):
                 run(sink, segments, written)
-        if os.path.exists(sink.path):
+        if is_volume:
+            monkeypatch.setattr(os, "link", refuse_links)
+        if os.path.exists(f"{sink.path}/_SUCCESS" if is_volume else sink.path):
             assert sorted(read(kind, sink.path)) == sorted(expected)
         prepare(sink, resumed=True)
         for name in segments.keys() - written.keys():  # what the log does not have is written anew
@@ -366,6 +376,73 @@ def test_a_run_that_dies_anywhere_is_resumed(kind, tmp_path, monkeypatch, capsys
         print(f"\n{kind.__name__}: died at {len(counted.states())} of {len(counted.seen)} points")
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["without links", "with links"])
+def test_a_commit_that_began_on_one_kind_of_disk_ends_on_the_other(sink, tmp_path, monkeypatch, first):
+    """Two hosts may know a place in two ways; what is in the target already is this commit's own."""
+    prepare(sink)
+    messages = [sink.write(iter([name]), place(name)) for name in "abc"]
+    with monkeypatch.context() as patch:
+        points = Points(2 if first else 4)  # after the first file
+        make_mortal(patch, points, on_disk, is_volume=first)
+        patch.setattr(on_disk, "has_links", lambda directory: not first)
+        with pytest.raises(DiedError):
+            sink.commit(messages, TOKEN)
+    assert points.seen[-1] == ("after rename" if first else "after link")
+    monkeypatch.setattr(on_disk, "has_links", lambda directory: first)
+    prepare(sink, resumed=True)
+    sink.commit(messages, TOKEN)
+    sink.clean(TOKEN)
+    assert lines(sink.path) == ["a", "b", "c"]
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("began", [False, True])
+def test_a_run_on_a_volume_can_be_given_up(sink, monkeypatch, began):
+    """Files that its commit has put into the target go again."""
+    monkeypatch.setattr(on_disk, "has_links", lambda directory: False)
+    prepare(sink)
+    messages = [sink.write(iter([name]), place(name)) for name in "abc"]
+    if began:
+        with monkeypatch.context() as patch:
+            make_mortal(patch, Points(4), on_disk)
+            with pytest.raises(DiedError):
+                sink.commit(messages, TOKEN)
+        assert len(lines(sink.path)) == 2
+    sink.abort(messages, TOKEN)
+    save(sink, ["d"], token=OTHER)
+    assert lines(sink.path) == ["d"]
+
+
+def test_files_of_a_retry_are_added_on_a_volume(sink, monkeypatch):
+    """They are renamed; a second try finds them there."""
+    monkeypatch.setattr(on_disk, "has_links", lambda directory: False)
+    save(sink, ["a"])
+    more = Token(TOKEN.app, 1)
+    prepare(sink, token=more)
+    message = sink.write(iter(["b"]), place("more", token=more))
+    for _ in range(2):
+        sink.commit([message], more)
+    sink.clean(more)
+    assert lines(sink.path) == ["a", "b"]
+
+
+def test_staging_is_removed_though_its_listing_lags(sink, tmp_path, monkeypatch):
+    """As that of a mounted object store may: a directory that looks empty is not."""
+    rmtree, tries = shutil.rmtree, []
+
+    def lagging(path):
+        tries.append(path)
+        if os.path.exists(path) and len(tries) < 4:
+            raise OSError(errno.ENOTEMPTY, "Directory not empty")
+        rmtree(path)
+
+    monkeypatch.setattr(on_disk.shutil, "rmtree", lagging)
+    monkeypatch.setattr(on_disk, "_PAUSES_SECONDS", (0, 0, 0))
+    save(sink, ["a"])
+    assert len(tries) > 3
+    assert os.listdir(tmp_path) == ["out"]
+
+
 def read(kind, path):
     """Read a result as others do."""
     if kind is TextFiles:
@@ -378,8 +455,11 @@ def read(kind, path):
     return [row[0] for row in duckdb.sql(f"select value from '{path}/*.parquet'").fetchall()]
 
 
-def test_two_drivers_that_commit_at_once_commit_once(tmp_path):
+@pytest.mark.parametrize("is_volume", [False, True], ids=["disk", "volume"])
+def test_two_drivers_that_commit_at_once_commit_once(tmp_path, monkeypatch, is_volume):
     """The one that was taken over may be late: both find the same result, or an error that harms nothing."""
+    if is_volume:
+        monkeypatch.setattr(on_disk, "has_links", lambda directory: False)
     for turn in range(20):
         sink = TextFiles(tmp_path / f"{turn}")
         prepare(sink)

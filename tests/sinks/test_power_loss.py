@@ -11,18 +11,16 @@ from support.power_loss import Disk, Recorder, restore
 from support.sinking import TOKEN, DiedError, DyingModule, Points, place, prepare
 
 from sdf.sinks import ParquetFiles, TextFiles, on_disk
-from sdf.storage import disk
+from sdf.storage import ballots, disk
 
 SEGMENTS = {"one": ["a", "b"], "two": ["c"]}
 
 
-def record(sink, monkeypatch):
+def record(sink, monkeypatch, recorder):
     """Run; return the trace, how long it was when each step had returned, and the messages."""
-    recorder, steps, messages = Recorder(), {}, {}
+    steps, messages = {}, {}
     with monkeypatch.context() as patch:
-        for module in (disk, on_disk):
-            patch.setattr(module, "os", recorder)
-            patch.setattr(module, "open", recorder.make, raising=False)
+        recorder.patch(patch, on_disk)
         prepare(sink)
         steps["prepare"] = len(recorder.trace)
         for name, records in SEGMENTS.items():
@@ -40,16 +38,19 @@ def read(sink):
     return sorted(pytest.importorskip("duckdb").sql(f"select value from '{sink.path}/*.parquet'").fetchnumpy()["value"])
 
 
+@pytest.mark.parametrize("is_volume", [False, True], ids=["disk", "volume"])
 @pytest.mark.parametrize(
     "kind", [TextFiles, lambda path: ParquetFiles(path, compression=None)], ids=["text", "parquet"]
 )
-def test_any_loss_of_power_leaves_a_run_to_resume(kind, tmp_path, monkeypatch, capsys):
-    """At every point of preparing, writing and committing."""
+def test_any_loss_of_power_leaves_a_run_to_resume(kind, is_volume, tmp_path, monkeypatch, capsys):
+    """At every point of preparing, writing and committing; a reader of a volume has to wait for the marker."""
+    monkeypatch.setattr(ballots, "_DOUBT_SECONDS", 0)
     live, after = tmp_path / "live", tmp_path / "after"
     live.mkdir()
-    trace, steps, messages = record(kind(live / "out"), monkeypatch)
+    trace, steps, messages = record(kind(live / "out"), monkeypatch, Recorder(is_volume=is_volume))
     seen = set()
     power = Disk(live)
+    Recorder(is_volume=is_volume).patch(monkeypatch, on_disk)
     for length in range(len(trace) + 1):
         if length:
             power.apply(*trace[length - 1])
@@ -63,7 +64,7 @@ def test_any_loss_of_power_leaves_a_run_to_resume(kind, tmp_path, monkeypatch, c
             after.mkdir()
             restore(state, after)
             sink = kind(after / "out")
-            if os.path.exists(sink.path):
+            if os.path.exists(f"{sink.path}/_SUCCESS" if is_volume else sink.path):
                 assert read(sink) == ["a", "b", "c"]
             else:
                 assert length < steps["commit"]

@@ -19,6 +19,7 @@ LOG = "saving/test_run_log.py::"
 HISTORY = "saving/test_history.py::"
 SAVED = "lanes/test_coordinator.py::"
 CHILD = "spark/test_child_signals.py::"
+BALLOTS = "storage/test_ballots.py::test_whoever_pauses_or_dies_one_content_is_decided"
 MUTANTS = {
     "a reader believes any block": (
         "spark/staged/stored_blocks.py",
@@ -282,6 +283,42 @@ MUTANTS = {
         "        if later:\n",
         "        if False:\n",
         LOG + "test_a_missing_pack_is_an_error",
+    ),
+    "a writer overrules a ballot that has become whole": (
+        "storage/ballots.py",
+        "            data = data if found is None else found\n",
+        "",
+        BALLOTS,
+    ),
+    "a writer does not look whether it was overtaken": (
+        "storage/ballots.py",
+        "            taken = _propose(path, ballots, data) or taken\n",
+        "            taken = _propose(path, ballots, data) or taken\n            return\n",
+        BALLOTS,
+    ),
+    "a torn file is believed": (
+        "storage/ballots.py",
+        "    return data if content == _sealed(data) else None\n",
+        "    return data\n",
+        BALLOTS,
+    ),
+    "a reader believes a ballot that another writer may overrule": (
+        "storage/ballots.py",
+        "        if is_decided or found is None:\n            return found\n",
+        "        return found\n",
+        BALLOTS,
+    ),
+    "runs add to a Delta table without links at the same moment": (
+        "sinks/delta_turns.py",
+        "    while owner != mine:\n",
+        "    while False:\n",
+        "sinks/test_delta.py::test_runs_that_commit_at_once_take_turns",
+    ),
+    "a torn marker of a commit is taken for a stranger's": (
+        "sinks/by_pieces.py",
+        "            found.remove(COMMITTED)",
+        "            pass",
+        "sinks/test_power_loss.py::test_any_loss_of_power_leaves_a_run_to_resume",
     ),
     "a reader of the log numbers the work items otherwise than the next driver": (
         "saving/history.py",

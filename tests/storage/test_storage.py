@@ -1,11 +1,15 @@
 """What a disk, an object store and HDFS have in common, whoever else writes there meanwhile."""
 
 import itertools
+import os
 import threading
 
 import pytest
+from support.power_loss import Recorder
 
 from sdf.spark.door.hadoop import hadoop_files
+from sdf.storage import ballots, disk
+from sdf.storage.disk import Disk, has_links
 from sdf.storage.places import storage_at
 
 CLUSTERS = pytest.mark.clusters
@@ -16,10 +20,12 @@ def at(place):
     return storage_at(place, "test", beyond=hadoop_files)
 
 
-@pytest.fixture(params=["disk", "S3", *(pytest.param(one, marks=CLUSTERS) for one in ("HDFS", "viewfs"))])
-def place(request, tmp_path):
+@pytest.fixture(params=["disk", "volume", "S3", *(pytest.param(one, marks=CLUSTERS) for one in ("HDFS", "viewfs"))])
+def place(request, tmp_path, monkeypatch):
     """A path or a URL where nothing is yet."""
-    if request.param == "disk":
+    if request.param == "volume":
+        Recorder(is_volume=True).patch(monkeypatch)
+    if request.param in ("disk", "volume"):
         return str(tmp_path / "state" / "app")
     if request.param != "S3":
         hadoop, sc = request.getfixturevalue("hadoop"), request.getfixturevalue("sc")
@@ -134,3 +140,88 @@ def test_a_relative_directory_stays_where_it_was(tmp_path, monkeypatch):
     storage.replace("blocks/2", b"two")
     assert storage.names("blocks") == ["blocks/1", "blocks/2"]
     assert str(storage.root) == str(tmp_path / "state")
+
+
+# Disks that have less
+
+
+def test_a_place_is_asked_what_it_has(tmp_path, monkeypatch):
+    """By trying it; nothing stays there."""
+    assert has_links(tmp_path)
+    Recorder(is_volume=True).patch(monkeypatch)
+    assert not has_links(tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_drivers_that_know_a_place_as_different_disks_share_it(tmp_path, monkeypatch):
+    """Such as two hosts that mount it in two ways, or one after the files were copied: who is first is first."""
+    Disk(tmp_path).create("blocks/0", b"with links")
+    with monkeypatch.context() as patch:
+        Recorder(is_volume=True).patch(patch)
+        volume = Disk(tmp_path)
+        with pytest.raises(FileExistsError):
+            volume.create("blocks/0", b"without links")
+        volume.create("blocks/1", b"without links")
+        assert (volume.read("blocks/0"), volume.size("blocks/0")) == (b"with links", 10)
+    with pytest.raises(FileExistsError):
+        Disk(tmp_path).create("blocks/1", b"with links")
+    assert (Disk(tmp_path).read("blocks/1"), Disk(tmp_path).size("blocks/1")) == (b"without links", 13)
+
+
+@pytest.mark.parametrize("is_volume", [False, True], ids=["disk", "volume"])
+@pytest.mark.parametrize("torn", [b"", b"#sdf s", b"\0" * 99, b"#sdf sealed 4 0123\nte"], ids=repr)
+def test_a_torn_file_counts_as_not_written(tmp_path, monkeypatch, torn, is_volume):
+    """Until a driver creates it; the one that did not end it has lost, also when it ends it later."""
+    monkeypatch.setattr(ballots, "_DOUBT_SECONDS", 0)
+    Recorder(is_volume=is_volume).patch(monkeypatch)
+    (tmp_path / "1").write_bytes(torn)
+    storage = Disk(tmp_path)
+    assert storage.size("1") is None
+    with pytest.raises(FileNotFoundError):
+        storage.read("1")
+    storage.create("1", b"one")
+    (tmp_path / "1").write_bytes(ballots._sealed(b"late"))
+    assert (storage.read("1"), storage.size("1"), storage.names("")) == (b"one", 3, ["1"])
+    storage.remove("1")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"#sdf s", b"#sdf sealed 1", b"\0" * 20], ids=repr)
+def test_content_that_looks_torn_is_kept_all_the_same(storage, data):
+    """It is sealed on a disk, however it is published."""
+    storage.create("created", data)
+    storage.replace("replaced", data)
+    assert [storage.read(name) for name in ("created", "replaced")] == [data, data]
+    assert [storage.size(name) for name in ("created", "replaced")] == [len(data)] * 2
+
+
+def test_a_disk_that_renames_onto_free_names_only_replaces_too(tmp_path, monkeypatch):
+    """What is replaced may be missing after a crash; whoever replaces files can do without."""
+
+    class FreeNamesOnly(Recorder):
+        def replace(self, source, target):
+            if os.path.exists(target):
+                raise FileExistsError(17, "the name is taken")
+            super().replace(source, target)
+
+    FreeNamesOnly().patch(monkeypatch)
+    storage = Disk(tmp_path)
+    for content in (b"1", b"2"):
+        storage.replace("HEAD", content)
+    assert (storage.read("HEAD"), os.listdir(tmp_path)) == (b"2", ["HEAD"])
+
+
+def test_an_error_of_a_sync_is_raised(tmp_path, monkeypatch):
+    """It is only a disk that never syncs a directory whose refusal counts for nothing."""
+
+    class Failing(Recorder):
+        def fsync(self, handle):
+            if os.path.isdir(self.handles[handle]):
+                raise OSError(5, "Input/output error")
+
+    Failing().patch(monkeypatch)
+    with pytest.raises(OSError, match="Input/output error"):
+        Disk(tmp_path).create("1", b"one")
+    monkeypatch.setattr(disk.os, "link", lambda source, target: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(OSError, match="No space left"):
+        Disk(tmp_path).create("2", b"two")

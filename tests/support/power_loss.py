@@ -3,10 +3,16 @@
 What was synced survives: the content of a file, and the names in a directory. Of the changes of names since any may
 have happened, in any combination, but the rename from one directory to another happens in both or in neither, as in
 the journal of a file system. Of content that was not synced any beginning may be there.
+
+A volume, such as a mount of an object store, has no links and syncs no directories. It has each name for good once it
+has acknowledged it.
 """
 
+import errno
 import itertools
 import os
+
+from sdf.storage import ballots, disk
 
 
 class Node:
@@ -98,11 +104,28 @@ class Disk:
 
 
 class Recorder:
-    """Stands in for ``os``: does what is asked for, and notes it."""
+    """Stands in for ``os``: does what is asked for, and notes it.
 
-    def __init__(self):
+    Args:
+        is_volume: see the module.
+    """
+
+    def __init__(self, *, is_volume=False):
         self.trace = []
         self.handles = {}
+        self.is_volume = is_volume
+
+    def patch(self, monkeypatch, *modules):
+        """Stand in for ``os`` and ``open`` in the modules of the storage, and in these."""
+        for module in (disk, ballots, *modules):
+            monkeypatch.setattr(module, "os", self)
+            monkeypatch.setattr(module, "open", self.make, raising=False)
+
+    def named(self, *change):
+        """Note a change of names, the last of which is the new one."""
+        self.trace.append(tuple(map(str, change)))
+        if self.is_volume:
+            self.trace += [("sync", os.path.dirname(path)) for path in dict.fromkeys(map(str, change[1:]))]
 
     def __getattr__(self, name):
         return getattr(os, name)
@@ -113,32 +136,38 @@ class Recorder:
         return handle
 
     def fsync(self, handle):
+        if self.is_volume and os.path.isdir(self.handles[handle]):
+            raise OSError(errno.EINVAL, "no directory is synced here")
         os.fsync(handle)
         self.trace.append(("sync", self.handles[handle]))
 
     def link(self, source, target):
+        if self.is_volume:
+            raise OSError(errno.EPERM, "there are no links here")
         os.link(source, target)
-        self.trace.append(("link", str(source), str(target)))
+        self.named("link", source, target)
 
     def replace(self, source, target):
         os.replace(source, target)
-        self.trace.append(("rename", str(source), str(target)))
+        self.named("rename", source, target)
 
     rename = replace
 
     def unlink(self, path):
         os.unlink(path)
-        self.trace.append(("unlink", str(path)))
+        self.named("unlink", path)
 
     def mkdir(self, path):
         os.mkdir(path)
-        self.trace.append(("mkdir", str(path)))
+        self.named("mkdir", path)
 
     def make(self, name, mode):
         """Stand in for ``open``."""
         file = open(name, mode)  # noqa: SIM115, closed by NotedFile
+        if mode == "rb":
+            return file
         self.handles[file.fileno()] = str(name)
-        self.trace.append(("make", str(name)))
+        self.named("make", name)
         return NotedFile(file, lambda data: self.trace.append(("write", str(name), data)))
 
 

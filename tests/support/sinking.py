@@ -1,5 +1,6 @@
 """A run of a sink without Spark: what the driver and the workers call, in order; and ways to die in it."""
 
+import errno
 import os
 import shutil
 
@@ -119,10 +120,17 @@ class DyingFile:
         return getattr(self._file, name)
 
 
-def make_mortal(monkeypatch, points, *modules):
+def refuse_links(source, target):
+    """Stand in for ``os.link`` on a volume (`support.power_loss`)."""
+    raise OSError(errno.EPERM, "there are no links here")
+
+
+def make_mortal(monkeypatch, points, *modules, is_volume=False):
     """Let what some modules do to the disk pass points."""
     for module in modules:
         monkeypatch.setattr(module, "os", DyingModule(os, points))
+        if is_volume:
+            monkeypatch.setattr(module.os, "link", refuse_links)
         if hasattr(module, "shutil"):
             monkeypatch.setattr(module, "shutil", DyingModule(shutil, points))
         opened = points.around("open", open)
