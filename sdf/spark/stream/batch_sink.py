@@ -49,20 +49,32 @@ class BatchSink:
         """Whether the records of the next batch are written, and may be committed."""
         return self._journal.ahead(f"{_WRITTEN}{self._tag}") is not None
 
-    def give(self, batch: int, by: str, records: RDD[Any]) -> None:
-        """Write the records of a batch, which the driver ``by`` has pinned, and commit them, unless that was done."""
-        token = Token(f"sdf-{self._name}-{by}{self._tag}", batch)
-        messages = self._journal.ahead(f"{_WRITTEN}{self._tag}")
+    def write(self, batch: int, by: str, records: RDD[Any]) -> list[Any]:
+        """Write the records of a batch, which the driver ``by`` has pinned, unless that was done; return messages."""
+        token = self._token(batch, by)
+        messages: list[Any] | None = self._journal.ahead(f"{_WRITTEN}{self._tag}")
         if messages is not None:
             self._sink.check_commit(token)
         self._sink.prepare(SinkRun(token, self.output, resumed=True))
-        if messages is None:
-            write = Marked(self._run_id, partial(_write, self._sink, self.output, token))
-            written = records.mapPartitionsWithIndex(write).collect()
-            written = [message for message in written if message is not None]
-            messages = self._journal.write_ahead(f"{_WRITTEN}{self._tag}", written)
+        if messages is not None:
+            return messages
+        write = Marked(self._run_id, partial(_write, self._sink, self.output, token))
+        written = records.mapPartitionsWithIndex(write).collect()
+        return [message for message in written if message is not None]
+
+    def keep(self, messages: list[Any]) -> list[Any]:
+        """Keep the messages in the journal, unless that was done; return those that count. These will be committed."""
+        kept: list[Any] = self._journal.write_ahead(f"{_WRITTEN}{self._tag}", messages)
+        return kept
+
+    def commit(self, batch: int, by: str, messages: list[Any]) -> None:
+        """Commit what was written, unless that was done."""
+        token = self._token(batch, by)
         self._sink.commit(messages, token)
         self._sink.clean(token)
+
+    def _token(self, batch: int, by: str) -> Token:
+        return Token(f"sdf-{self._name}-{by}{self._tag}", batch)
 
 
 def _write(sink: Sink, output: str, token: Token, partition: int, records: Iterable[Any]) -> Iterator[Any]:
@@ -71,6 +83,6 @@ def _write(sink: Sink, output: str, token: Token, partition: int, records: Itera
         yield sink.write(iter(records), Place(token, output, uuid.uuid4().hex))
     except BadRecordError as error:
         raise BadRecordError(
-            f"batch {token.version} has a bad record: {error} This sink has nothing of the batch: change the table, or "
-            f"the function so that it does not give such a record, and start the stream again."
+            f"batch {token.version} has a bad record: {error} No sink has any record of the batch: change the table, "
+            f"or the function so that it does not give such a record, and start the stream again."
         ) from error

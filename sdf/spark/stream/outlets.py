@@ -57,8 +57,11 @@ class Outlets:
             for_each: whether the user's function gets it, too.
         """
         with explaining(f"batch {batch.id} of {self._name}, in the sink", self._run_id):
-            for sink in self._sinks:
-                sink.give(batch.id, by, batch.outputs[sink.output])
+            # A record that one sink refuses may be left out then: so no sink commits before all have written.
+            written = [sink.write(batch.id, by, batch.outputs[sink.output]) for sink in self._sinks]
+            kept = [sink.keep(messages) for sink, messages in zip(self._sinks, written, strict=True)]
+            for sink, messages in zip(self._sinks, kept, strict=True):
+                sink.commit(batch.id, by, messages)
             if for_each:
                 self._give_function(batch)
 

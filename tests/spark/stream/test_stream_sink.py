@@ -10,7 +10,7 @@ from support import stream_program
 from support.killing import kill_once
 from support.stream_program import RowsFn
 
-from sdf import stream_sdf
+from sdf import TaggedOutput, stream_sdf
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, JournalFencedError
 from sdf.sinks import DeltaTable, IcebergTable, JsonLinesFiles, SqlTable
 
@@ -245,10 +245,42 @@ def test_a_batch_that_a_sink_has_refused_goes_on_once_the_function_is_mended(sc,
         return stream_sdf(sc.parallelize([(0, 7)], 1), fn, sink=table.sink, **options)
 
     for _ in range(2):
-        with pytest.raises(BadRecordError, match="has nothing of the batch: change the table, or the function"):
+        with pytest.raises(
+            BadRecordError, match="No sink has any record of the batch: change the table, or the function"
+        ):
             start(MixedFn(mended=False))
     summary = start(MixedFn(mended=True))
     assert table.rows() == [(0, i) for i in range(7) if i != 3]
     assert len(summary.lost) == 1
     assert "MixedFn: of 7 records that were read, 6 were there" in summary.lost[0]
     assert summary.done
+
+
+class OddRowsFn(RowsFn):
+    """Gives odd rows to another table, one of them without its columns, unless the DoFn was mended."""
+
+    def __init__(self, *, mended):
+        self.mended = mended
+
+    def process(self, element, tracker):
+        for row in super().process(element, tracker):
+            if row["i"] == 3:
+                yield row if self.mended else TaggedOutput("odd", {"oops": 3})
+            else:
+                yield TaggedOutput("odd", row) if row["i"] % 2 else row
+
+
+def test_no_sink_commits_a_batch_that_another_one_refuses(sc, tmp_path):
+    """So the function may be mended; here it gives the refused row to the other table."""
+    tables = [Sqlite(tmp_path / name) for name in ("main", "odd") if not (tmp_path / name).mkdir()]
+
+    def start(fn):
+        sinks = {"main": tables[0].sink, "odd": tables[1].sink}
+        options = {"checkpoint": tmp_path / "checkpoint", "batch_seconds": 0.05, "tags": ["odd"], "sink": sinks}
+        return stream_sdf(sc.parallelize([(0, 7)], 1), fn, **options)
+
+    with pytest.raises(BadRecordError, match="No sink has any record of the batch"):
+        start(OddRowsFn(mended=False))
+    assert [table.rows() for table in tables] == [[], []]
+    assert start(OddRowsFn(mended=True)).done
+    assert [[i for _, i in table.rows()] for table in tables] == [[0, 2, 3, 4, 6], [1, 5]]
