@@ -175,15 +175,19 @@ class ReadTable(Connector):
     def get_initial_restriction(self, element: Any) -> KeyRange | ByteKeyRange:
         query = self._query_of(element)
         with self._reading(query) as (connection, table):
-            if table.nullable and connection.execute(table.without_key()).first():
-                name = connection.dialect.identifier_preparer.quote(self.key).replace(":", "\\:")
-                raise SourceError(
-                    f"{type(self).__name__}: {query} in {self.shown_url} has rows without a key ({self.key} is NULL), "
-                    f"which belong to no range. Choose another key, or leave them out: "
-                    f"TableQuery(where={f'{name} IS NOT NULL'!r})."
-                )
+            self._check_keys(query, connection, table)
             low, high = (connection.scalar(end) for end in table.ends())
             return table.keys.whole(*_within(self._range, low, high))
+
+    def _check_keys(self, query: Any, connection: Any, table: Any) -> None:
+        """Raise SourceError if a row has no key."""
+        if table.nullable and connection.execute(table.without_key()).first():
+            name = connection.dialect.identifier_preparer.quote(self.key).replace(":", "\\:")
+            raise SourceError(
+                f"{type(self).__name__}: {query} in {self.shown_url} has rows without a key ({self.key} is NULL), "
+                f"which belong to no range. Choose another key, or leave them out: "
+                f"TableQuery(where={f'{name} IS NOT NULL'!r})."
+            )
 
     def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
         if isinstance(restriction, ByteKeyRange):

@@ -21,7 +21,7 @@ from sdf.numbers import as_integer, is_integer
 
 __all__ = ["TailTable"]
 
-_LOWEST = -(2**63)
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1  # of the keys that databases have
 _LEAST_PART_KEYS = 5000  # of a backlog, while it is not known how fast tasks read it
 
 
@@ -98,6 +98,8 @@ class TailTable(ReadTable):
 
     def _there(self, element: Any, start: int) -> tuple[int, int]:
         """Return the first key from ``start`` on, and the position after the last one; twice ``start`` for none."""
+        if start > _HIGHEST:
+            return start, start
         with self._reading(self._query_of(element)) as (connection, table):
             keys = cast(IntegerKeys, table.keys)  # others have no restriction
             ends = [connection.scalar(end.where(keys.order >= start)) for end in table.ends()]
@@ -113,8 +115,9 @@ class TailTable(ReadTable):
         query = self._query_of(element)
         start, stop = tracker.current_restriction()
         with self._reading(query) as (connection, table):
+            self._check_keys(query, connection, table)  # again: such a row may be new, and no range would read it
             keys = cast(IntegerKeys, table.keys)  # others have no restriction
-            condition = keys.order >= start if stop is UNBOUNDED else keys.within(start, stop)
+            condition = keys.within(start, _HIGHEST + 1 if stop is UNBOUNDED else stop)
             last = None
             for found, record in self._rows(query, connection, table, condition):
                 key = keys.position(found)

@@ -12,6 +12,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError, R
 from sdf.execution.invoker import Invoker
 from sdf.io import TableQuery, TailTable
 from sdf.io.tables import tail as tail_module
+from sdf.model.restrictions import UNBOUNDED
 
 sa = pytest.importorskip("sqlalchemy")
 
@@ -122,6 +123,27 @@ def test_rows_without_a_key(table):
     table.add(1, None)
     with pytest.raises(SourceError, match="has rows without a key"):
         table.follow()
+
+
+def test_a_row_without_a_key_that_comes_later(table):
+    """No range would ever read it."""
+    tail = table.follow()
+    table.add(1)
+    assert keys(tail.read()) == [1]
+    table.add(None)
+    with pytest.raises(SourceError, match=r"has rows without a key \(k is NULL\)"):
+        tail.read()
+
+
+def test_after_the_greatest_key_no_other_can_come(table):
+    """So there is nothing new, and no number that the database cannot compare with."""
+    tail = table.follow()
+    table.add(2**63 - 1, 5)
+    assert keys(tail.read()) == [5, 2**63 - 1]
+    table.add(6)
+    assert tail.read() == []
+    fn, rest = TailTable(table.url, key="k"), OffsetRange(2**63, UNBOUNDED)
+    assert fn.split_backlog(table.name, rest, 2, None) == [rest]
 
 
 def test_a_key_of_another_type(url):
