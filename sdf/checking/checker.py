@@ -16,7 +16,7 @@ import attrs
 from sdf.checking.budget import Budget, SpentError
 from sdf.checking.cuts import MOST_CLAIMS, cuts
 from sdf.checking.diagnosis import AtClaim, Diagnosis
-from sdf.checking.records import Records, key_of
+from sdf.checking.records import Records, check_unchanged, key_of
 from sdf.checking.steps import CheckedDoFn
 from sdf.errors import DeferError, InvalidTypeError, OutputError, ProcessError, SdfError, SourceError, show
 from sdf.execution.expansion import Expanded, checked_size, cut, expand
@@ -313,11 +313,11 @@ class Check:
             key = self._keep(output)
             held.append((output, key))
             if len(held) == _HELD:
-                _check_unchanged(held)
+                check_unchanged(held)
             read.records[key] += 1
             if read.at:
                 read.at[-1].records[key] += 1
-        _check_unchanged(held)
+        check_unchanged(held)
         call_hook(self._fn, "finish_bundle")
         read.primary = invoker.primary
         read.deferred = invoker.residuals[len(read.splits) :]
@@ -364,15 +364,3 @@ class Check:
         if counts:
             self._fault(f"{what}: {'; '.join(counts)}")
         return not counts
-
-
-def _check_unchanged(held: list[tuple[Any, Hashable]]) -> None:
-    """Raise OutputError if one of the outputs, each with its key of before, has another content now; forget them."""
-    for output, key in held:
-        if key_of(output) != key:
-            raise OutputError(
-                f"process() changed an output after it gave it; now it is {show(output)}. Runners keep records for a "
-                f"while and send them together, so that all of them would have the last content: give a new object, "
-                f"and new objects in it, each time"
-            )
-    held.clear()

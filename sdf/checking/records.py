@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Any
 
-from sdf.errors import show
+from sdf.errors import OutputError, show
 from sdf.model.dofn import TaggedOutput
 from sdf.serialization import pickling
 
-__all__ = ["Records", "key_of"]
+__all__ = ["Records", "check_unchanged", "key_of"]
 
 Records = Counter[Hashable]
 
@@ -39,6 +39,18 @@ def key_of(output: Any) -> Hashable:
     except TypeError:
         return (kind, pickling.dumps(output, f"record {show(output)}"))
     return (kind, output)
+
+
+def check_unchanged(held: list[tuple[Any, Hashable]]) -> None:
+    """Raise OutputError if one of the outputs, each with its key of before, has another content now; forget them."""
+    for output, key in held:
+        if key_of(output) != key:
+            raise OutputError(
+                f"process() changed an output after it gave it; now it is {show(output)}. Runners keep records for a "
+                f"while and send them together, so that all of them would have the last content: give a new object, "
+                f"and new objects in it, each time"
+            )
+    held.clear()
 
 
 def _slots(kind: type) -> list[str]:
