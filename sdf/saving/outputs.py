@@ -73,7 +73,7 @@ def checkpoint_of(
     sinks: list[tuple[str, Sink]],
     who: str,
     *,
-    beyond: Callable[[str, str], Storage],
+    beyond: Callable[[str, str], Storage] | None = None,
 ) -> Storage:
     """Return the storage of the checkpoint, by default beside the target of the main output.
 

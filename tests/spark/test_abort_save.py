@@ -182,7 +182,7 @@ def mortal(patch, points):
 
     for what in ("create", "replace", "remove"):
         setattr(PointsDisk, what, points.around(what, getattr(Disk, what)))
-    patch.setattr(outputs, "storage_at", lambda where, who: PointsDisk(where))
+    patch.setattr(outputs, "storage_at", lambda where, who, beyond=None: PointsDisk(where))
     make_mortal(patch, points, on_disk)
     return points
 

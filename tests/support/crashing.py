@@ -109,8 +109,8 @@ class Points:
 def passing(points):
     """Let what the driver of a stream does to its journal, and its stages, pass points."""
 
-    def dying(where, who):
-        storage = storage_at(where, who)
+    def dying(where, who, **options):
+        storage = storage_at(where, who, **options)
         for what in ("create", "replace", "remove"):
             setattr(storage, what, at_files(what, getattr(storage, what)))
         return storage

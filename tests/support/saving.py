@@ -165,7 +165,7 @@ def passing(points):
         setattr(PointsDisk, what, at_files(what, getattr(Disk, what), points))
     current.append(points)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outputs, "storage_at", lambda where, who: PointsDisk(where))
+        patch.setattr(outputs, "storage_at", lambda where, who, beyond=None: PointsDisk(where))
         patch.setattr(run_log, "_PACKED", 4)
         patch.setattr(log_writer, "_EVERY_SECONDS", 0.02)
         make_mortal(patch, points, on_disk)

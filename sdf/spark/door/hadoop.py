@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast
 
 from sdf.errors import InvalidValueError, show
 from sdf.spark.door.context import active_context, is_stopped
-from sdf.spark.door.errors import GatewayError, JavaError
+from sdf.spark.door.errors import FAILURES, GatewayError, JavaError, SparkError, text_of
 from sdf.storage.disk import TEMPORARY
 
 __all__ = ["HadoopFiles", "hadoop_files"]
@@ -68,7 +68,7 @@ def hadoop_files(where: str, who: str) -> HadoopFiles:
         context = jvm.org.apache.hadoop.fs.FileContext.getFileContext(files.getUri(), conf)
         root = files.makeQualified(path(where)).toString()
         classes = _classes(files)
-    except JavaError as error:
+    except FAILURES as error:
         raise InvalidValueError(
             f"{who} cannot be there (got {show(where)}): Hadoop's client says {_said(error)}. Set what it needs as "
             f"spark.hadoop.* in Spark's configuration, or use another place."
@@ -211,7 +211,7 @@ class HadoopFiles:
         while True:
             try:
                 return ask()
-            except JavaError as error:
+            except FAILURES as error:
                 kind = _kind(error)
                 if kind not in _AWAY or time.monotonic() > ends:
                     raise _AS_OSERROR.get(kind, OSError)(f"{self.root}/{name}: {_said(error)}") from error
@@ -229,13 +229,15 @@ def _classes(files: Any) -> set[str]:
     return names
 
 
-def _kind(error: JavaError) -> str:
+def _kind(error: JavaError | SparkError) -> str:
     """Return the name of Java's exception; of one from a server that of the server's."""
+    if not isinstance(error, JavaError):
+        return type(error).__name__
     found = error.java_exception
     name = str(found.getClass().getSimpleName())
     return str(found.getClassName()).rpartition(".")[2].rpartition("$")[2] if name == "RemoteException" else name
 
 
-def _said(error: JavaError) -> str:
-    first = str(error.java_exception.getMessage() or "").partition("\n")[0]
+def _said(error: JavaError | SparkError) -> str:
+    first = text_of(error).partition("\n")[0]
     return f"{_kind(error)}: {first}"

@@ -157,7 +157,7 @@ PLANTED = {
         what="workers", mark=STOPS, told="no executor", mend="logs say why", stops=RDD,
     ),
     "no PyArrow on a worker": Case(
-        plant=library("pyarrow"), what="pyarrow", told="on host-b: nothing", mend="pyarrow>=14", stops=FRAMES
+        plant=library("pyarrow"), what="pyarrow", told="on host-b: nothing", mend="pyarrow>=15", stops=FRAMES
     ),
     "a PyArrow that Spark does not take": Case(
         plant=on_host_b(arrow="PyArrow >= 18.0.0 must be installed"), what="pyarrow", told=">= 18.0.0", stops=SOURCE
@@ -279,7 +279,7 @@ def test_on_spark_connect_ship_sends_what_it_can():
     stuck = {**HERE, "pyarrow": attrs.evolve(HERE["pyarrow"], hindrance="it has compiled parts")}
     found, works = judged(attrs.evolve(on_host_b(found={})(GOOD), here=stuck, connect=True))
     assert "it sends attrs" in found["attrs"].mend
-    assert (found["pyarrow"].mark, "%pip install 'pyarrow>=14'" in found["pyarrow"].mend) == (STOPS, True)
+    assert (found["pyarrow"].mark, "%pip install 'pyarrow>=15'" in found["pyarrow"].mend) == (STOPS, True)
     assert works["save_sdf"] == NO
 
 
