@@ -32,19 +32,22 @@ for number in range(int(sys.argv[2])):
 
 
 class Restarts(threading.Thread):
-    """Kills the NameNode now and then, and starts it again a moment later, until `end` is called."""
+    """Kills the NameNode again and again once a log says that a program has begun, and starts it a moment later."""
 
-    def __init__(self, hadoop, seed):
+    def __init__(self, hadoop, log):
         super().__init__(daemon=True)
-        self.hadoop, self.choose, self.ended, self.restarts = hadoop, random.Random(seed), threading.Event(), 0
+        self.hadoop, self.log, self.ended, self.restarts = hadoop, log, threading.Event(), 0
 
     def run(self):
-        while not self.ended.wait(self.choose.uniform(4, 8)):
-            self.hadoop.kill("namenode")
-            self.ended.wait(self.choose.uniform(0, 2))
-            self.hadoop.start("namenode")
-            self.hadoop.wait()  # or it would never be there, on a busy machine
-            self.restarts += 1
+        choose = random.Random(1)
+        while not self.ended.wait(0.05):
+            if self.log.exists() and "begins" in self.log.read_text():
+                self.hadoop.kill("namenode")
+                self.ended.wait(choose.uniform(0, 2))
+                self.hadoop.start("namenode")
+                self.hadoop.wait()  # or it would never be there, on a busy machine
+                self.restarts += 1
+                self.ended.wait(choose.uniform(1, 2))
 
     def end(self):
         self.ended.set()
@@ -67,39 +70,60 @@ def run_to_the_end(home, program, arguments, choose):
     raise AssertionError(f"not done after {MOST_LIVES} lives: {log.read_text()[-2000:]}")
 
 
-@pytest.mark.parametrize("away", [False, True], ids=["the NameNode stays", "the NameNode comes and goes"])
+def run_beside_restarts(hadoop, home, program, arguments):
+    """Run a program once, while the NameNode comes and goes; return how often it went."""
+    log = home / "log"
+    restarts = Restarts(hadoop, log)
+    restarts.start()
+    try:
+        with open(log, "wb") as file:
+            command = [sys.executable, program, str(home), *arguments]
+            code = subprocess.run(command, stdout=file, stderr=file, timeout=300, check=False).returncode
+    finally:
+        restarts.end()
+    assert code == 0, log.read_text()[-3000:]
+    return restarts.restarts
+
+
 @pytest.mark.parametrize("runner", save_program.RUNNERS)
-def test_a_saved_run_is_resumed(tmp_path, monkeypatch, hadoop, runner, away):
+def test_a_saved_run_is_resumed(tmp_path, monkeypatch, hadoop, runner):
     """Its target is on a disk; its log on HDFS."""
-    monkeypatch.setenv("SDF_HDFS", f"{hadoop.url}/saves-{runner}-{away}")
-    restarts = Restarts(hadoop, runner)
-    if away:
-        restarts.start()
-    try:
-        killed = run_to_the_end(tmp_path, save_program.__file__, [runner, "hdfs"], random.Random(f"{runner} {away}"))
-    finally:
-        if away:
-            restarts.end()
+    monkeypatch.setenv("SDF_HDFS", f"{hadoop.url}/saves-{runner}")
+    killed = run_to_the_end(tmp_path, save_program.__file__, [runner, "hdfs"], random.Random(runner))
     assert save_program.rows("hdfs", tmp_path) == save_program.expected()
-    assert restarts.restarts > 0 if away else killed.total() > 0
+    assert killed.total() > 0
 
 
-@pytest.mark.parametrize("away", [False, True], ids=["the NameNode stays", "the NameNode comes and goes"])
-def test_a_stream_is_resumed(tmp_path, monkeypatch, hadoop, away):
+@pytest.mark.parametrize("runner", save_program.RUNNERS)
+def test_a_saved_run_waits_for_the_namenode(tmp_path, monkeypatch, hadoop, runner):
+    """In one life."""
+    monkeypatch.setenv("SDF_HDFS", f"{hadoop.url}/waits-{runner}")
+    assert run_beside_restarts(hadoop, tmp_path, save_program.__file__, [runner, "hdfs"]) > 0
+    assert save_program.rows("hdfs", tmp_path) == save_program.expected()
+
+
+def rows_of_table(home):
+    import deltalake
+
+    rows = deltalake.DeltaTable(str(home / "table")).to_pyarrow_table().to_pylist()
+    return sorted((row["element"], row["i"]) for row in rows)
+
+
+def test_a_stream_is_resumed(tmp_path, monkeypatch, hadoop):
     """It writes into a Delta table on a disk."""
-    deltalake = pytest.importorskip("deltalake")
-    monkeypatch.setenv("SDF_CHECKPOINT", f"{hadoop.url}/stream-{away}")
-    restarts = Restarts(hadoop, 1)
-    if away:
-        restarts.start()
-    try:
-        killed = run_to_the_end(tmp_path, stream_program.__file__, ["delta"], random.Random(away))
-    finally:
-        if away:
-            restarts.end()
-    rows = deltalake.DeltaTable(str(tmp_path / "table")).to_pyarrow_table().to_pylist()
-    assert sorted((row["element"], row["i"]) for row in rows) == stream_program.expected()
-    assert restarts.restarts > 0 if away else killed.total() > 0
+    pytest.importorskip("deltalake")
+    monkeypatch.setenv("SDF_CHECKPOINT", f"{hadoop.url}/stream")
+    killed = run_to_the_end(tmp_path, stream_program.__file__, ["delta"], random.Random(3))
+    assert rows_of_table(tmp_path) == stream_program.expected()
+    assert killed.total() > 0
+
+
+def test_a_stream_waits_for_the_namenode(tmp_path, monkeypatch, hadoop):
+    """In one life."""
+    pytest.importorskip("deltalake")
+    monkeypatch.setenv("SDF_CHECKPOINT", f"{hadoop.url}/stream-waits")
+    assert run_beside_restarts(hadoop, tmp_path, stream_program.__file__, ["delta"]) > 0
+    assert rows_of_table(tmp_path) == stream_program.expected()
 
 
 def test_of_two_drivers_one_creates_a_file(hadoop):

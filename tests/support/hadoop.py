@@ -76,6 +76,7 @@ class Hadoop:
                 "dfs.datanode.data.dir": f"{folder}/datanode",
                 "dfs.replication": "1",
                 "dfs.permissions.enabled": "false",
+                "dfs.namenode.safemode.extension": "1000",
                 "dfs.namenode.http-address": f"127.0.0.1:{http}",
                 "dfs.datanode.hostname": "127.0.0.1",
                 "dfs.client.use.datanode.hostname": "true",
@@ -117,18 +118,19 @@ class Hadoop:
         path.write_text(f"<configuration>{''.join(lines)}</configuration>")
 
     def wait(self):
-        """Wait until the NameNode knows of its DataNode."""
+        """Wait until the NameNode knows of its DataNode, and is out of its safe mode."""
         ends = time.monotonic() + 120
-        while self._data_nodes() != 1:
+        while not self._is_up():
             for daemon, process in self._daemons.items():
                 if process.poll() is not None or time.monotonic() > ends:
                     raise OSError(f"no HDFS: {(self._folder / f'{daemon}.log').read_text()[-2000:]}")
             time.sleep(0.1)
 
-    def _data_nodes(self):
-        """Return how many are alive, as the NameNode's beans say."""
+    def _is_up(self):
+        """Return whether the NameNode's beans say so."""
         try:
             with urllib.request.urlopen(self._beans, timeout=5) as answer:
-                return json.load(answer)["beans"][0]["NumLiveDataNodes"]
+                state = json.load(answer)["beans"][0]
         except (OSError, IndexError):
-            return None
+            return False
+        return (state["NumLiveDataNodes"], state["FSState"]) == (1, "Operational")
