@@ -36,6 +36,7 @@ _AS_OSERROR = {
     "AccessControlException": PermissionError,
 }
 _AWAY = ("ConnectException", "SafeModeException", "StandbyException", "RetriableException", "EOFException")
+_NO_DATA_NODE = "could only be written to 0 of"  # of a NameNode that its DataNodes have not found again
 _PATIENCE_SECONDS = 120.0
 _PAUSE_SECONDS = (0.5, 5.0)  # doubled from the first to the second
 
@@ -213,7 +214,8 @@ class HadoopFiles:
                 return ask()
             except FAILURES as error:
                 kind = _kind(error)
-                if kind not in _AWAY or time.monotonic() > ends:
+                is_away = kind in _AWAY or _NO_DATA_NODE in text_of(error)
+                if not is_away or time.monotonic() > ends:
                     raise _AS_OSERROR.get(kind, OSError)(f"{self.root}/{name}: {_said(error)}") from error
             except GatewayError as error:
                 raise OSError(f"{self.root}/{name}: the JVM of the SparkContext gives no answer: {error}") from error
