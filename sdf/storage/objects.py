@@ -3,10 +3,6 @@
 Of two writers that create an object one loses, because the condition goes with the write: the store itself refuses the
 second one. That is known only of the file systems that are named here; fsspec's default looks first and writes then.
 
-A reply may get lost. The client sends its write again, and is refused because of its own object. So an object that
-holds the very bytes that were to be written counts as created, and what two writers create must differ: it contains the
-`Objects.writer`, unless it is all the same to both of them whose it was.
-
 Source: "How to prevent object overwrites with conditional writes" in the manual of S3, also for the status 409.
 """
 
@@ -23,6 +19,7 @@ from typing import Any
 from sdf.errors import REQUIREMENTS, RUN_DOCTOR, InvalidValueError, MissingExtraError, how_to_install, show
 from sdf.extras import class_names
 from sdf.storage.disk import TEMPORARY
+from sdf.storage.remote import Remote
 
 __all__ = ["Objects", "asking"]
 
@@ -30,7 +27,7 @@ _EXCLUSIVE = ("s3fs.core.S3FileSystem", "gcsfs.core.GCSFileSystem", "adlfs.spec.
 _PAUSES_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6)  # before a write that met another one is sent again
 
 
-class Objects:
+class Objects(Remote):
     """Objects whose keys begin with that of a place; named by the rest of their keys. Every error is an OSError.
 
     Args:
@@ -72,18 +69,9 @@ class Objects:
         self.key = str(fs._strip_protocol(root)).rstrip("/")
         self._is_exclusive = False
 
-    def create(self, name: str, data: bytes) -> None:
-        """Write an object that must not exist yet.
-
-        Raises:
-            FileExistsError: if it does, with other content; then nothing has changed.
-        """
+    def _create(self, name: str, data: bytes) -> None:
         self._try_out()
-        try:
-            self._put(name, data, "create")
-        except FileExistsError:
-            if not self._holds(name, data):
-                raise
+        self._put(name, data, "create")
 
     def replace(self, name: str, data: bytes) -> None:
         """Write an object; replace it if it exists."""
@@ -109,14 +97,6 @@ class Objects:
                 return None
         return int(info["size"]) if info["type"] == "file" else None
 
-    def names(self, directory: str) -> list[str]:
-        """Return the names of the objects right below a name, sorted, without those that only try out the store."""
-        return [name for name in self._all(directory) if TEMPORARY not in name]
-
-    def half_written(self, directory: str) -> list[str]:
-        """Return the names of the objects right below a name that a crash has left: those that try out the store."""
-        return [name for name in self._all(directory) if TEMPORARY in name]
-
     def _all(self, directory: str) -> list[str]:
         with self._asking(directory):
             self.fs.invalidate_cache()
@@ -131,9 +111,6 @@ class Objects:
         """Remove an object, if there is one."""
         with self._asking(name), suppress(FileNotFoundError):
             self.fs.rm_file(self._path(name))
-
-    def sync(self, directory: str) -> None:
-        """Do nothing: what a store has acknowledged, it keeps."""
 
     def _try_out(self) -> None:
         """See that the store refuses to create an object twice; old servers and clients overwrite it, and say nothing.
@@ -155,11 +132,6 @@ class Objects:
                 f"{self.root} creates an object that is there already: of two drivers both would go on. Use a store "
                 f"that honours If-None-Match, and a recent botocore if it is S3; or a disk"
             )
-
-    def _holds(self, name: str, data: bytes) -> bool:
-        with suppress(FileNotFoundError):  # another writer has removed it since
-            return self.read(name) == data
-        return False
 
     def _put(self, name: str, data: bytes, mode: str) -> None:
         """Write an object; send it again if it met another write of it, which may still come to nothing."""

@@ -1,11 +1,9 @@
 """HadoopFiles: files on HDFS and its kin, by Hadoop's client in the driver's JVM, with Spark's own credentials.
 
 A file is written under a temporary name, synced and renamed. The NameNode renames a file in one step, and only onto a
-free name unless it is told to overwrite: so of two drivers that create a file one is refused. An answer may get lost,
-and then the client asks again: so a file that holds the very bytes that were to be created counts as created, as with
-`sdf.storage.objects`.
+free name unless it is told to overwrite: so of two drivers that create a file one is refused.
 
-A NameNode that restarts refuses all for a while. The driver then asks again, for `_PATIENCE_SECONDS`.
+A NameNode that restarts refuses every request for a while. The driver then asks again, for `_PATIENCE_SECONDS`.
 
 The names hold in all versions of Spark; a Connect client has no JVM.
 Source: Hadoop's "FileSystem specification" and `FileContext.rename`.
@@ -24,6 +22,7 @@ from sdf.errors import InvalidValueError, show
 from sdf.spark.door.context import active_context, is_stopped
 from sdf.spark.door.errors import FAILURES, GatewayError, JavaError, SparkError, text_of
 from sdf.storage.disk import TEMPORARY
+from sdf.storage.remote import Remote
 
 __all__ = ["HadoopFiles", "hadoop_files"]
 
@@ -88,7 +87,7 @@ def hadoop_files(where: str, who: str) -> HadoopFiles:
     return HadoopFiles(jvm, files, context, (gateway.new_array(rename, 0), onto_taken), root)
 
 
-class HadoopFiles:
+class HadoopFiles(Remote):
     """Files below a directory, named by paths relative to it. Every error is an OSError.
 
     Args:
@@ -112,17 +111,8 @@ class HadoopFiles:
         self.root = root.rstrip("/")
         self.writer = uuid.uuid4().hex
 
-    def create(self, name: str, data: bytes) -> None:
-        """Write a file that must not exist yet.
-
-        Raises:
-            FileExistsError: if it does, with other content; then nothing has changed.
-        """
-        try:
-            self._put(name, data, self._onto_free)
-        except FileExistsError:
-            if not self._holds(name, data):
-                raise
+    def _create(self, name: str, data: bytes) -> None:
+        self._put(name, data, self._onto_free)
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file; replace it if it exists."""
@@ -151,20 +141,9 @@ class HadoopFiles:
             return int(status.getLen()) if status.isFile() else None
         return None
 
-    def names(self, directory: str) -> list[str]:
-        """Return the names of the files in a directory, sorted, without half-written ones."""
-        return [name for name in self._all(directory) if TEMPORARY not in name]
-
-    def half_written(self, directory: str) -> list[str]:
-        """Return the names of the files in a directory that are half written, by a crash or a writer still at work."""
-        return [name for name in self._all(directory) if TEMPORARY in name]
-
     def remove(self, name: str) -> None:
         """Remove a file, if there is one."""
         self._asked(name, lambda: self._files.delete(self._path(name), False))
-
-    def sync(self, directory: str) -> None:
-        """Do nothing: what a NameNode has acknowledged, it keeps."""
 
     def _all(self, directory: str) -> list[str]:
         def found() -> list[str]:
@@ -192,11 +171,6 @@ class HadoopFiles:
                 raise
 
         self._asked(name, write)
-
-    def _holds(self, name: str, data: bytes) -> bool:
-        with suppress(FileNotFoundError):  # another writer has removed it since
-            return self.read(name) == data
-        return False
 
     def _path(self, name: str) -> Any:
         return self._path_of(f"{self.root}/{name}".rstrip("/"))
