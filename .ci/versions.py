@@ -1,4 +1,4 @@
-"""Run the tests of .ci/versions.txt, and those that docs/coverage.md names, with every Spark that setup.cfg promises.
+"""Run the tests of .ci/versions.txt and of docs/coverage.md with every Spark that setup.cfg promises.
 
     python .ci/versions.py 3.5 4.3
 
@@ -156,7 +156,7 @@ def tested(spark, python, variables):
 
 
 def outcome(report):
-    """Return the number of tests that passed, the names of those that failed, and the reasons of those skipped."""
+    """Return the number of passed tests, the names of failed tests, and the number of skips for each reason."""
     passed, failed, skipped = 0, [], Counter()
     for case in report.iter("testcase"):
         if (skip := case.find("skipped")) is not None:
@@ -184,7 +184,7 @@ def own_variables(combination):
 
 def main(only):
     if unknown := {*only} - {*COMBINATIONS}:
-        raise SystemExit(f"there is no combination for Spark {', '.join(unknown)}: choose of {', '.join(COMBINATIONS)}")
+        raise SystemExit(f"there is no combination for Spark {', '.join(unknown)}: choose from {', '.join(COMBINATIONS)}")
     BUILD.mkdir(parents=True, exist_ok=True)
     chosen = {spark: each for spark, each in COMBINATIONS.items() if not only or spark in only}
     found = {spark: interpreter(each.python) for spark, each in chosen.items()}

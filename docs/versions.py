@@ -16,7 +16,7 @@ Spark, Python, Java, libraries     for each Spark
 ```
 
 sdf runs with Spark 3.5 to 4.3, with Python 3.10 to 3.13, and with Java 17 or later. With each Spark,
-`make test-versions` runs about {tests} tests: those that {{doc}}`coverage` names, and those of `.ci/versions.txt`. The
+`make test-versions` runs about {tests} tests: the tests of {{doc}}`coverage` and of `.ci/versions.txt`. The
 first row has the oldest libraries that sdf allows. The others have both sides of pandas 3 and of NumPy 2.
 
 """

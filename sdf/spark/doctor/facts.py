@@ -45,7 +45,7 @@ class Facts:
         spark, java: the versions of Spark and Java, on the driver or the server; or why the server does not tell.
         client, python: the versions of pyspark and Python in this process.
         here: its libraries, by the name that is imported.
-        settings: settings of Spark, without "spark."; "" for those that are not set.
+        settings: settings of Spark by name, without "spark."; "" for a setting that is missing.
         slots: how many tasks run at once; None if that is not known.
         workers: what each task found.
         failure: why no task found anything; "" if they did.
