@@ -184,9 +184,7 @@ def own_variables(combination):
 
 def main(only):
     if unknown := {*only} - {*COMBINATIONS}:
-        raise SystemExit(
-            f"there is no combination for Spark {', '.join(unknown)}: choose from {', '.join(COMBINATIONS)}"
-        )
+        raise SystemExit(f"there is no combination for Spark {', '.join(unknown)}: choose of {', '.join(COMBINATIONS)}")
     BUILD.mkdir(parents=True, exist_ok=True)
     chosen = {spark: each for spark, each in COMBINATIONS.items() if not only or spark in only}
     found = {spark: interpreter(each.python) for spark, each in chosen.items()}
