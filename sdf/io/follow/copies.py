@@ -15,13 +15,17 @@ from itertools import chain
 from os.path import basename, dirname, splitext
 from typing import Any
 
+import attrs
+
 from sdf.errors import ReadError
 from sdf.io.compressed.compression import named_kind
 from sdf.io.files.file_systems import file_system, is_local
+from sdf.io.files.pinned import FileInfo
 from sdf.io.follow.compressed_text import CompressedText
+from sdf.io.follow.generation import generation
 from sdf.io.follow.tail_parts import Tail
 
-__all__ = ["find_copy", "is_same", "listed", "read_bytes", "rotated_after", "stem"]
+__all__ = ["find_copy", "is_same", "listed", "may_be", "read_bytes", "rotated_after", "stem", "was_read"]
 
 
 def _head(at: Tail) -> bytes:
@@ -47,6 +51,27 @@ def listed(fs: Any, inner: str, real: str) -> Iterator[Any]:
     for name in below:  # such as archive/
         with suppress(PermissionError):
             yield from (entry for entry in _entries(fs, name) if entry["type"] == "file")
+
+
+def may_be(entry: Any, file: FileInfo) -> bool:
+    """Return whether an entry of a directory may be a file: it has its number, and both or neither are compressed.
+
+    A compressed copy may get the number of a deleted file that was not compressed.
+    """
+    return str(entry.get("ino")) == file.version and named_kind(entry["name"]) == named_kind(file.path)
+
+
+def was_read(entry: Any, at: Tail, fs: Any) -> bool:
+    """Return whether an entry is the file that was read before the present one, not a later one with its number."""
+    if at.before is None or not may_be(entry, attrs.evolve(at.file, version=at.before)):
+        return False
+    try:
+        with fs.open(entry["name"], "rb") as opened:
+            number = generation(opened)
+            is_later = 0 not in (number, at.before_generation) and number != at.before_generation
+            return not is_later and read_bytes(opened, 0, len(at.before_head)) == at.before_head
+    except FileNotFoundError:  # renamed since it was listed
+        return True
 
 
 def rotated_after(entry: Any, entries: Iterable[Any]) -> list[Any]:

@@ -26,7 +26,7 @@ from sdf.io.files.file_systems import file_system, is_local
 from sdf.io.files.pinned import FileInfo, as_file_info, look_up
 from sdf.io.follow.clock import seconds_since
 from sdf.io.follow.compressed_text import CompressedText
-from sdf.io.follow.copies import find_copy, is_same, listed, rotated_after
+from sdf.io.follow.copies import find_copy, is_same, listed, may_be, rotated_after, was_read
 from sdf.io.follow.generation import generation
 from sdf.io.follow.tail_parts import Tail
 
@@ -231,13 +231,13 @@ class Finder:
         if not is_local(fs, "TailLines"):
             return ()
         near = list(listed(fs, inner, at.file.real))
-        there = copy or next((entry for entry in near if str(entry["ino"]) == last.version), None)
-        known = {at.before, at.file.version, *(file.version for file in at.after)}
+        there = copy or next((entry for entry in near if may_be(entry, last)), None)
+        known = (*(() if copy else (at.file,)), *at.after)
         found = [] if there is None else rotated_after(there, near)
         return tuple(
             self.located(as_file_info(entry["name"] if named_kind(entry["name"]) else last.path, entry))
             for entry in found
-            if str(entry["ino"]) not in known
+            if not (any(may_be(entry, file) for file in known) or was_read(entry, at, fs))
         )
 
     def _now(self, path: str) -> FileInfo | None:
@@ -253,7 +253,7 @@ class Finder:
         yield at.file.path
         fs, inner = file_system(at.file.path, self.storage_options, "TailLines")
         near = listed(fs, inner, at.file.real)
-        yield from (entry["name"] for entry in near if str(entry.get("ino")) == at.file.version)
+        yield from (entry["name"] for entry in near if may_be(entry, at.file))
 
     def _open(self, path: str, file: FileInfo) -> tuple[Any, FileInfo] | None:
         """Open ``path`` and look it up; None unless it is ``file`` by version both before and after the open."""

@@ -232,7 +232,12 @@ class TailLines(ReadLines):
             tracker.defer_remainder()  # a part never lies in two files
             return
         else:
-            following = Tail(here, at.stop, here, after[0], after=after[1:], before=at.file.version)
+            following = attrs.evolve(
+                Tail(here, at.stop, here, after[0], after=after[1:]),
+                before=at.file.version,
+                before_generation=at.generation,
+                before_head=at.head,
+            )
             if tracker.try_claim(Piece(here, following, lost)):
                 tracker.defer_remainder()
         if growing and lost:

@@ -40,6 +40,8 @@ class Tail:
         generation: of the present file's inode number; 0 if unknown.
         ends: of a part that was read, the few bytes before ``stop``, by which it is known when it is read again.
         before: version of the file that was read before the present one; None if there was none.
+        before_generation: of the inode number of that file; 0 if unknown.
+        before_head: the first few bytes of that file.
         until: if other tasks read what comes after it, where they begin: this part then ends there; else None.
         lost: what of this part was not there when it was first read, or may have been lost before; "" for nothing.
     """
@@ -61,6 +63,8 @@ class Tail:
     until: int | None = None
     before: str | None = None
     touched: float = 0.0
+    before_generation: int = 0
+    before_head: bytes = b""
 
     @property
     def is_empty(self) -> bool:

@@ -383,6 +383,78 @@ def test_each_line_is_given_once_however_often_a_name_is_rotated_between_two_loo
     tail.again()
 
 
+def taking(number, folder):
+    """Return a new file that has a free inode number, and files that have those which would be given before it."""
+    made = [folder / f"made-{other}" for other in range(64)]
+    for other in made:
+        other.touch()
+        if os.stat(other).st_ino == number:
+            return other, made[: made.index(other)]
+    pytest.skip("this file system, or another process, has taken the number")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("whose", ["present", "before"])
+def test_a_rotated_file_with_the_number_of_one_that_was_read_and_has_gone_is_given(path, whose, suffix):
+    """File systems give numbers again: to the next file with the name, or to the copy of such a file."""
+    seconds = itertools.count(1_000_000_000)
+
+    def write(text):
+        path.write_text(text)
+        os.utime(path, (next(seconds),) * 2)
+
+    tail = Following(TailLines(rotated_seconds=0), str(path))
+    assert tail.read() == ["1", "2"]
+    numbers = {"before": os.stat(path).st_ino}
+    rotate(path, "number", "")
+    write("a\n")
+    assert [line for _ in range(3) for line in tail.read()] == ["a"]
+    assert tail.left.before == str(numbers["before"])
+    numbers["present"] = os.stat(path).st_ino
+    rotate(path, "number", ".gz" if suffix or whose == "present" else "")
+    if whose == "before":
+        os.remove(path.with_name("app.log.2"))
+    taken, others = taking(numbers[whose], path.parent)
+    if suffix:
+        write("0\n")
+        os.remove(taken)
+        rotate(path, "number", suffix)
+    else:
+        os.remove(taken)
+        write("0\n")
+        rotate(path, "number", "")
+    (rotated,) = path.parent.glob(f"app.log.1{suffix}")
+    for other in others:
+        os.remove(other)
+    if os.stat(rotated).st_ino != numbers[whose]:
+        pytest.skip("this file system, or another process, has taken the number")
+    write("1\n")
+    assert [line for _ in range(5) for line in tail.read()] == ["0", "1"]
+    del tail.pins[: whose == "before"]  # of that file nothing is left
+    tail.again()
+
+
+def test_a_compressed_file_with_the_number_of_an_empty_one_that_has_gone_is_not_read_as_it(path, caplog):
+    """Its bytes are no lines. Nothing is known of the one that has gone."""
+    path.write_bytes(b"")
+    tail = Following(TailLines(rotated_seconds=0), str(path))
+    assert tail.read() == []
+    number = os.stat(path).st_ino
+    rotate(path, "number", ".gz")
+    taken, others = taking(number, path.parent)
+    path.write_bytes(b"0\n")
+    os.remove(taken)
+    rotate(path, "number", ".gz")
+    for other in others:
+        os.remove(other)
+    if os.stat(path.with_name("app.log.1.gz")).st_ino != number:
+        pytest.skip("this file system, or another process, has taken the number")
+    path.write_bytes(b"1\n")
+    assert [line for _ in range(5) for line in tail.read()] == ["1"]
+    assert "has gone after byte 0; if there was more, that is lost" in caplog.text
+    tail.again()
+
+
 def test_a_file_that_was_read_before_is_not_read_again_though_its_writer_goes_on(path):
     """It was written later than the file that came after it."""
     tail = Following(TailLines(rotated_seconds=0), str(path))
