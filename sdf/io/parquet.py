@@ -230,8 +230,15 @@ def _row_groups(path: str, size: int, metadata: Any) -> list[tuple[int, int]]:
 
     Raises:
         ReadError: if two have the same position, or a position is not in the file: no part would read that row group.
+            Also if they have other rows in all than the file.
     """
     groups = [(metadata.row_group(number), number) for number in range(metadata.num_row_groups)]
+    rows = sum(group.num_rows for group, _ in groups)
+    if rows != metadata.num_rows:
+        raise ReadError(
+            f"{path}: its footer says that the file has {metadata.num_rows:,} rows, but that its row groups have {rows:,} "
+            f"in all: the file is damaged."
+        )
     found = sorted((_position(group.column(0)), number) for group, number in groups if group.num_rows)
     positions = [at for at, _ in found]
     if len(set(positions)) < len(positions) or not all(0 <= at < size for at in positions):

@@ -330,6 +330,19 @@ def test_row_groups_that_start_at_one_byte_are_an_error(tmp_path):
         run_direct([str(path)], ReadParquet())
 
 
+def test_row_groups_with_other_rows_in_all_than_the_file_are_an_error(tmp_path):
+    """One bit of the footer makes two rows of six."""
+    path = tmp_path / "file.parquet"
+    write_groups(path, in_groups(6, 6), use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    at = data.rindex(b"\x16\x0c&")  # the rows of the second row group, and the field after them
+    data[at + 1] ^= 1 << 3
+    path.write_bytes(data)
+    message = f"{path}: its footer says that the file has 12 rows, but that its row groups have 8 in all"
+    with pytest.raises(ReadError, match=re.escape(message)):
+        run_direct([str(path)], ReadParquet())
+
+
 def test_a_row_group_outside_of_the_file_is_an_error(tmp_path):
     """A file of nothing but the footer of another, such as _metadata: no part would read its rows."""
     long = write_groups(tmp_path / "long.parquet", in_groups(20_000, 20_000))
