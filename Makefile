@@ -10,7 +10,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 unexport PYTHONDONTWRITEBYTECODE  # images of containers set it; each process would compile sdf and the tests anew
 
 BENCH := "claims.py" "element_costs.py" "throughput.py" "saving.py" "startup.py --slots 2" "startup.py --slots 8" \
-	"connectors.py" "linear.py" "memory.py" \
+	"connectors.py" "linear.py" "damage.py" "memory.py" \
 	"streams.py" "catch_up.py" "many_files.py" "list_objects.py" "sql_csv.py" "hot_keys.py" "rate_limit.py" \
 	"failures.py" "slow_host.py" "growth.py" "report.py" "lanes.py" "simulate.py" \
 	"skew.py --kind cpu --slots 2" "skew.py --kind wait --slots 8" \
