@@ -236,8 +236,8 @@ def _row_groups(path: str, size: int, metadata: Any) -> list[tuple[int, int]]:
     rows = sum(group.num_rows for group, _ in groups)
     if rows != metadata.num_rows:
         raise ReadError(
-            f"{path}: its footer says that the file has {metadata.num_rows:,} rows, but that its row groups have {rows:,} "
-            f"in all: the file is damaged."
+            f"{path}: its footer says that the file has {metadata.num_rows:,} rows, but that its row groups have "
+            f"{rows:,} in all: the file is damaged."
         )
     found = sorted((_position(group.column(0)), number) for group, number in groups if group.num_rows)
     positions = [at for at, _ in found]

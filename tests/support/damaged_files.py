@@ -11,10 +11,10 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
-from support.compressed_files import bgzf
 
 from sdf.errors import SdfError
 from sdf.io import ReadAvro, ReadLines, ReadParquet, ReadTar, ReadWarc
+from support.compressed_files import bgzf
 
 LINES = [b"%d %s" % (number, random.Random(number).randbytes(9).hex().encode()) for number in range(24)]
 PIECES = [b"".join(line + b"\n" for line in LINES[at : at + 6]) for at in range(0, len(LINES), 6)]
@@ -57,9 +57,9 @@ class Format:
         return found, False
 
 
-def whole(name, data, fn=ReadLines(encoding=None), as_bytes=bytes):
+def whole(name, data, *reading):
     """Return a format whose every byte is checked."""
-    return Format(name, data, fn, as_bytes, range(len(data)))
+    return attrs.evolve(Format(name, data, *reading), checked=range(len(data)))
 
 
 def avro(codec):
@@ -73,7 +73,8 @@ def avro(codec):
 
 def parquet(**options):
     file = io.BytesIO()
-    pq.write_table(pa.table({"s": pa.array(LINES, pa.binary())}), file, row_group_size=6, use_dictionary=False, **options)
+    table = pa.table({"s": pa.array(LINES, pa.binary())})
+    pq.write_table(table, file, row_group_size=6, use_dictionary=False, **options)
     columns = [pq.ParquetFile(file).metadata.row_group(group).column(0) for group in range(4)]
     pages = [at for one in columns for at in range(one.data_page_offset + 40, one.data_page_offset + 150)]
     checked = pages if "write_page_checksum" in options else []  # the metadata have no checksum
