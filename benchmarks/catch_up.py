@@ -18,7 +18,7 @@ from pathlib import Path
 
 from harness import Bench
 
-from sdf import UNBOUNDED, DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf, stream_sdf
+from sdf import UNBOUNDED, DoFn, LiveRunner, OffsetRange, Pace, StagedRunner, Until, run_sdf, stream_sdf
 from sdf.io import ReadKafka, ReadLines, TailKafka, TailLines, TopicPartition
 
 MESSAGES = 90_000  # a broker for tests keeps no more
@@ -92,8 +92,8 @@ def caught_up(sc, element, fn, batch_seconds, sink=lambda batch: batch.rdd.count
             fn,
             checkpoint=checkpoint,
             foreach_batch=timed,
-            batch_seconds=batch_seconds,
-            stop_when_idle=True,
+            pace=Pace(batch_seconds=batch_seconds),
+            until=Until(idle=True),
             progress=False,
         )
         return summary.records, summary.batches, ended[-1] - began
@@ -161,8 +161,8 @@ def elsewhere(bench, sc, folder, big, batch_seconds, table):
                 TailLines(poll_seconds=0.05),
                 checkpoint=checkpoint,
                 foreach_batch=sink,
-                batch_seconds=batch_seconds,
-                stop=stop,
+                pace=Pace(batch_seconds=batch_seconds),
+                until=Until(stop=stop),
                 progress=False,
             )
         finally:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from harness import Bench
 
-from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf, save_sdf
+from sdf import DoFn, LiveRunner, OffsetRange, Quarantine, StagedRunner, run_sdf, save_sdf
 from sdf.sinks import JsonLinesFiles
 
 SLOTS = 2
@@ -91,7 +91,7 @@ def run_once(sc, runner, elements, fault, bad, kept):
     folder = tempfile.mkdtemp(prefix="failures")
     options = {"runner": runner}
     if isinstance(runner, StagedRunner):
-        options |= {"on_failure": "quarantine", "block_seconds": HANG_SECONDS}
+        options |= {"on_failure": Quarantine(block_seconds=HANG_SECONDS)}
     try:
         noted = Path(folder, "noted")
         fn, rdd = FaultyFn(str(noted), fault, bad), sc.parallelize(elements, SLOTS)

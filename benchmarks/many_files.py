@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness import Bench, forget_peak, peak_megabytes
 
-from sdf import stream_sdf
+from sdf import Pace, Until, stream_sdf
 from sdf.io import TailLines, WatchFiles
 from sdf.spark.stream.micro_batches import Stream
 
@@ -66,9 +66,17 @@ def follow(sc, home, rounds, files, given):
         arrived.update(dict.fromkeys(lines, time.perf_counter()))
 
     chain = [WatchFiles(modified="ignore"), TailLines()]
-    options = {"checkpoint": journal, "foreach_batch": sink, "batch_seconds": BATCH_SECONDS, "progress": False}
+    options = {
+        "checkpoint": journal,
+        "foreach_batch": sink,
+        "pace": Pace(batch_seconds=BATCH_SECONDS),
+        "progress": False,
+    }
     stream = threading.Thread(
-        target=stream_sdf, args=(sc.parallelize([str(logs)], 1), chain), kwargs={**options, "stop": stop}, daemon=True
+        target=stream_sdf,
+        args=(sc.parallelize([str(logs)], 1), chain),
+        kwargs={**options, "until": Until(stop=stop)},
+        daemon=True,
     )
     forget_peak()
     began = time.perf_counter()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness import Bench, resident_megabytes
 
-from sdf import UNBOUNDED, DoFn, OffsetRange, stream_sdf
+from sdf import UNBOUNDED, DoFn, OffsetRange, Pace, Until, stream_sdf
 from sdf.io import TailLines
 
 WRITE_FAST = """
@@ -75,8 +75,8 @@ def ticks(bench, sc, folder, batches):
                 TickFn(every),
                 checkpoint=Path(folder, f"ticks-{every}"),
                 foreach_batch=lambda batch: batch.rdd.count(),
-                batch_seconds=1e-6,
-                max_batches=part,
+                pace=Pace(batch_seconds=1e-6),
+                until=Until(max_batches=part),
             )
             seconds = time.perf_counter() - began
             memory.append((resident_megabytes(), heap_megabytes(sc)))
@@ -114,8 +114,8 @@ def follow(sc, folder, program, argument, on_records):
             TailLines(poll_seconds=0.05),
             checkpoint=checkpoint,
             foreach_batch=sink,
-            batch_seconds=1.0,
-            stop=stop,
+            pace=Pace(batch_seconds=1.0),
+            until=Until(stop=stop),
         )
         return summary, time.perf_counter() - began
 

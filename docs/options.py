@@ -11,17 +11,30 @@ from pyspark import StorageLevel
 
 import sdf.io
 import sdf.sinks
-from sdf import DoFn, LiveRunner, RateLimit, StagedRunner, group_by_key, run_direct, run_sdf, save_sdf, stream_sdf
+from sdf import (
+    DoFn,
+    LiveRunner,
+    Pace,
+    Quarantine,
+    RateLimit,
+    StagedRunner,
+    Until,
+    group_by_key,
+    run_direct,
+    run_sdf,
+    save_sdf,
+    stream_sdf,
+)
 from sdf.testing import check_dofn
 
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Options
 
-What functions and runners take, then sinks, then connectors, with the defaults. The {doc}`reference <api>` says what
-they return and which errors they raise. This page is made from the docstrings, by `make docs`.
+What functions, runners and objects of options take, then sinks, then connectors, with the defaults. The
+{doc}`reference <api>` says what they return and which errors they raise. `make docs` makes this page from the docstrings.
 """
 FUNCTIONS = [run_sdf, save_sdf, stream_sdf, run_direct, check_dofn, group_by_key]
-RUNNERS = [StagedRunner, LiveRunner, RateLimit]
+OBJECTS = [StagedRunner, LiveRunner, Quarantine, Pace, Until, RateLimit]
 NAMED = {**vars(sdf.sinks), **vars(sdf.io)}  # the classes that docstrings refer to
 ARGUMENT = re.compile(r"^ {4}(\w[\w, ]*): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 ELSEWHERE = re.compile(r"(?:as for|see) `(\w+)`\.")  # where an option is described
@@ -42,7 +55,12 @@ def sinks():
 
 def sections():
     """Return what the page tells of, by the titles of its sections."""
-    return {"Functions": FUNCTIONS, "Runners and rate limits": RUNNERS, "Sinks": sinks(), "Connectors": connectors()}
+    return {
+        "Functions": FUNCTIONS,
+        "Runners, and options that are objects": OBJECTS,
+        "Sinks": sinks(),
+        "Connectors": connectors(),
+    }
 
 
 def described(kind):

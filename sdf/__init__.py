@@ -15,6 +15,7 @@ from sdf.model.restrictions import UNBOUNDED, ByteKeyRange, OffsetRange
 from sdf.model.trackers import Progress, RestrictionTracker
 from sdf.model.watermarks import ManualWatermark, MonotonicWatermark, WalltimeWatermark, WatermarkEstimator
 from sdf.quarantine.failures import FailedBlock
+from sdf.quarantine.options import Quarantine
 from sdf.reporting.progress import RunProgress, StreamProgress
 from sdf.reporting.run_report import RunReport
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from sdf.spark.save import abort_save, save_sdf
     from sdf.spark.saved_run import SaveSummary
     from sdf.spark.staged.runner import StagedRunner
+    from sdf.spark.stream.options import Pace, Until
     from sdf.spark.stream.stream import Batch, StreamSummary, stream_sdf
 
 __all__ = [
@@ -43,7 +45,9 @@ __all__ = [
     "MonotonicWatermark",
     "OffsetRange",
     "OffsetRangeTracker",
+    "Pace",
     "Progress",
+    "Quarantine",
     "RateLimit",
     "RestrictionTracker",
     "RunProgress",
@@ -55,6 +59,7 @@ __all__ = [
     "StreamSummary",
     "TaggedOutput",
     "UnsplittableTracker",
+    "Until",
     "WalltimeWatermark",
     "WatermarkEstimator",
     "abort_save",
@@ -71,9 +76,11 @@ _NEEDS_SPARK = {
     "Batch": "sdf.spark.stream.stream",
     "Checkup": "sdf.spark.doctor.checkup",
     "LiveRunner": "sdf.spark.run",  # imports both, so an error can name the other's option
+    "Pace": "sdf.spark.stream.options",
     "SaveSummary": "sdf.spark.saved_run",
     "StagedRunner": "sdf.spark.run",
     "StreamSummary": "sdf.spark.stream.stream",
+    "Until": "sdf.spark.stream.options",
     "abort_save": "sdf.spark.save",
     "doctor": "sdf.spark.doctor.checkup",
     "group_by_key": "sdf.spark.grouping",

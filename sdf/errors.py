@@ -160,7 +160,7 @@ class ProcessError(SdfError, RuntimeError):
 
 
 class TooManyFailuresError(ProcessError):
-    """With on_failure="quarantine": more blocks failed than max_failures; the message has the first errors."""
+    """With on_failure=Quarantine(): more blocks failed than max_failures; the message has the first errors."""
 
 
 class MissingExtraError(SdfError, ImportError):

@@ -20,6 +20,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 LAYERS = {
     "errors": set(),
     "numbers": set(),
+    "options": {"errors", "numbers"},
     "extras": {"errors"},
     "storage": {"errors", "extras"},
     "grouping": {"errors", "extras"},

@@ -141,7 +141,7 @@ class Journal(FencedFiles):
             if found is not None and int(found[1]) == self.next_seq:
                 raise JournalError(
                     f"an older sdf has begun batch {self.next_seq} of the journal in {self._storage.root}, and may "
-                    f"have given it to the sink. Let that sdf commit it (max_batches=1), then go on with this one."
+                    f"have given it to the sink. Let that sdf commit it, then go on with this one."
                 )
 
     # What is written ahead of a block.

@@ -112,7 +112,7 @@ class Segmented(Policy):
                     f"{self._work.name}: {_MOST_LOSSES} workers or executors in a row were lost while they had "
                     f"{show(item.restriction)} of element {show(item.element)} to do. It may be what ends them, by its "
                     f"memory for example. What is committed stays so; make the same call again with the cause mended, "
-                    f"or with StagedRunner() and on_failure='quarantine'."
+                    f"or with StagedRunner() and on_failure=Quarantine()."
                 )
 
     def is_due(self, lane: LaneState) -> None:

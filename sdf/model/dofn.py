@@ -31,7 +31,7 @@ class DoFn(ABC):
         scans: whether `process` only looks for new elements. The driver of a stream then runs work that has no end,
             after `setup`, in a thread beside the batches. What it claims must hold all that it found: a batch runs the
             claimed part again, which gives that without a look.
-        keeps_setup: with ``on_failure="quarantine"``, whether an instance goes on when its `process` has raised. False:
+        keeps_setup: with ``on_failure=Quarantine()``, whether an instance goes on when its `process` has raised. False:
             another process sets one up, as Beam does. Choose that if an error may leave it broken for good.
     """
 
@@ -152,7 +152,7 @@ class DoFn(ABC):
     def setup(self) -> None:
         """Open what the DoFn needs. Called once per Python worker, before anything else there.
 
-        With ``on_failure="quarantine"``, once in each process that a Python worker starts for attempts, too.
+        With ``on_failure=Quarantine()``, once in each process that a Python worker starts for attempts, too.
         """
 
     def teardown(self) -> None:
@@ -166,7 +166,7 @@ class DoFn(ABC):
     def start_bundle(self) -> None:
         """Called on a worker before the first work item of each task.
 
-        With ``on_failure="quarantine"`` the task before may have failed in `process`: clear here what that may have
+        With ``on_failure=Quarantine()`` the task before may have failed in `process`: clear here what that may have
         left in fields, or set `keeps_setup` to False.
         """
 

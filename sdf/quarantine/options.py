@@ -1,61 +1,54 @@
-"""The options of a run with quarantine, and their checks."""
+"""Quarantine: blocks that fail are set aside. ``on_failure=Quarantine()`` of the functions that run a DoFn."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
-from sdf.numbers import is_integer, is_number
+from sdf.options import count, options, positive
 from sdf.quarantine.failures import FAILED
 
 __all__ = ["Quarantine", "check_quarantine"]
 
 
-@attrs.frozen
+@options
+@attrs.frozen(kw_only=True)
 class Quarantine:
-    """Set blocks that fail aside.
+    """Sets a block aside that fails each time it runs: `process` raises, its process dies, or the block hangs.
 
-    Attributes:
-        max_failures: how many; if there are more, the run fails.
-        block_seconds: how long a block may give neither a claim nor a record; None for no limit.
-    """
+    Each attempt runs in a process of its own, so that it can be ended.
 
-    max_failures: int
-    block_seconds: float | None
-
-
-def check_quarantine(
-    on_failure: Any, max_failures: Any, block_seconds: Any, who: str, *, tags: Sequence[str]
-) -> Quarantine | None:
-    """Return the options of a run with quarantine, None for a run that raises.
+    Args:
+        max_failures: how many blocks a call may set aside; if there are more, it raises.
+        block_seconds: a block hangs if there is neither a claim nor a record for so long. None: for ever.
 
     Raises:
-        InvalidTypeError, InvalidValueError: for wrong options; the message names ``who``.
+        InvalidValueError: for a number out of range.
+        InvalidTypeError: for an unknown option.
     """
-    if on_failure not in ("raise", "quarantine"):
-        raise InvalidValueError(f"{who} on_failure must be 'raise' or 'quarantine' (got {show(on_failure)}).")
-    if not is_integer(max_failures):
-        raise InvalidTypeError(f"{who} max_failures must be an integer (got {show(max_failures)}).")
-    if max_failures < 0:
-        raise InvalidValueError(f"{who} max_failures must be 0 or more (got {show(max_failures)}).")
-    if block_seconds is not None and not (is_number(block_seconds) and 0 < block_seconds < math.inf):
-        raise InvalidValueError(
-            f"{who} block_seconds must be a positive number, or None for no limit (got {show(block_seconds)})."
-        )
-    if on_failure == "raise":
-        if block_seconds is not None:
-            raise InvalidValueError(
-                f"{who} block_seconds={show(block_seconds)} needs on_failure='quarantine': only then does each attempt "
-                f"run in a process that can be ended."
-            )
+
+    max_failures: int = count(100, least=0)
+    block_seconds: float | None = positive(None)
+
+
+def check_quarantine(on_failure: Any, who: str, *, tags: Sequence[str]) -> Quarantine | None:
+    """Return ``on_failure``; None for a run that raises.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: if it is anything else, or a tag has its output's name.
+    """
+    if on_failure is None:
         return None
+    if not isinstance(on_failure, Quarantine):
+        raise InvalidTypeError(
+            f"{who} on_failure must be a Quarantine, or None to raise (got {show(on_failure)}). Pass sdf.Quarantine()."
+        )
     if FAILED in tags:
         raise InvalidValueError(
-            f"{who} with on_failure='quarantine' gives the blocks that fail as the output {FAILED!r}: name your tag "
+            f"{who} with on_failure=Quarantine() gives the blocks that fail as the output {FAILED!r}: name your tag "
             f"differently (got {show(list(tags))})."
         )
-    return Quarantine(int(max_failures), None if block_seconds is None else float(block_seconds))
+    return on_failure

@@ -77,7 +77,7 @@ class Saving:
         if retry and not self.history.done:
             raise JournalError(
                 f"there is no run that is done in {run_log.root}, so nothing to retry: save_sdf with "
-                f"on_failure='quarantine' sets blocks aside, and runs to the end. Pass the checkpoint of such a run."
+                f"on_failure=Quarantine() sets blocks aside, and runs to the end. Pass the checkpoint of such a run."
             )
         begins = self.history.app is None or (not self.history.prepared and self.history.identity != identity)
         self.resumed = self.history.retrying if retry else self.history.prepared

@@ -10,7 +10,7 @@ from pyspark import RDD, SparkContext
 
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.model.dofn import DoFn, check_fn
-from sdf.quarantine.options import check_quarantine
+from sdf.quarantine.options import Quarantine, check_quarantine
 from sdf.reporting.progress import RunProgress
 from sdf.saving.outputs import sinks_by_output
 from sdf.sinks.sink import Sink
@@ -32,8 +32,7 @@ def retry_failed(
     commit_seconds: float = 60.0,
     runner: StagedRunner | None = None,
     side_inputs: Mapping[str, Any] | None = None,
-    max_failures: int = 100,
-    block_seconds: float | None = None,
+    on_failure: Quarantine | None = None,
     progress: bool | Callable[[RunProgress], Any] | None = None,
 ) -> SaveSummary:
     """Run the blocks that `save_sdf` has set aside once more, and add their records to the saved result, exactly once.
@@ -48,8 +47,8 @@ def retry_failed(
         fn: the DoFn, of the class of that call; its code, its fields and the side inputs may differ.
         sink, checkpoint: those of the call of `save_sdf`, which must have ended.
         commit_seconds, runner, side_inputs, progress: as for `save_sdf`.
-        max_failures: how many blocks may fail again; if there are more, the call raises, and nothing is added yet.
-        block_seconds: as for `run_sdf`.
+        on_failure: a `Quarantine`, which says how many blocks may fail again: if there are more, the call raises, and
+            nothing is added yet. None: one with its defaults.
 
     Returns:
         The `SaveSummary` of all that is saved now; ``failures`` are the blocks that are still set aside.
@@ -72,9 +71,7 @@ def retry_failed(
                 f"may overwrite that, or refuse. Run the blocks of SaveSummary.failures with run_sdf() or save_sdf() "
                 f"and another target. A Sink of your own whose commits follow each other says so: appends = True."
             )
-    quarantine = check_quarantine(
-        "quarantine", max_failures, block_seconds, "retry_failed()", tags=[name for name, _ in sinks]
-    )
+    quarantine = check_quarantine(on_failure or Quarantine(), "retry_failed()", tags=[name for name, _ in sinks])
     options = checkpoint, commit_seconds, runner, side_inputs, quarantine, progress
     try:
         return run_saved("retry_failed()", elements, fn, sinks, *options, retry=True)

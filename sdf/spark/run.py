@@ -9,7 +9,7 @@ from typing import Any
 
 from sdf.errors import InvalidTypeError, show
 from sdf.model.dofn import DoFn, check_fn, check_tags
-from sdf.quarantine.options import check_quarantine
+from sdf.quarantine.options import Quarantine, check_quarantine
 from sdf.reporting.progress import RunProgress
 from sdf.spark.call import Call
 from sdf.spark.display import display
@@ -35,9 +35,7 @@ def run_sdf(
     schema: Any = None,
     staging: str | os.PathLike[str] | None = None,
     element: Callable[[Any], Any] | None = None,
-    on_failure: str = "raise",
-    max_failures: int = 100,
-    block_seconds: float | None = None,
+    on_failure: Quarantine | None = None,
     progress: bool | Callable[[RunProgress], Any] | None = None,
 ) -> Any:
     """Run a splittable DoFn over the elements of an RDD or a DataFrame.
@@ -58,12 +56,8 @@ def run_sdf(
             writes its results into a directory of its own there, and nobody removes them but you.
         element: for a DataFrame: a function that makes an element of a `Row`. None: the value of its only column, or
             the `Row`.
-        on_failure: "raise", or "quarantine" to set blocks aside that fail each time they run: `process` raises, its
-            process dies or is killed, or the block hangs. Each attempt then runs in a process of its own. Needs a
-            `StagedRunner`.
-        max_failures: how many blocks may be set aside; if there are more, the call raises.
-        block_seconds: with quarantine: a block hangs if there is neither a claim nor a record for so long. None: for
-            ever.
+        on_failure: None: the first block that fails ends the run. A `Quarantine` sets blocks aside that fail each time
+            they run; needs a `StagedRunner`.
         progress: a function that gets a `RunProgress` about twice a second, in a thread of its own; True for a bar;
             None for a bar if there is a terminal or a notebook, and tqdm is installed; False for none.
 
@@ -79,7 +73,7 @@ def run_sdf(
     Raises:
         InvalidTypeError, InvalidValueError, UnpicklableError: for wrong arguments, before any job runs.
         UnboundedError: if the work of an element has no end; use ``stream_sdf`` for it.
-        TooManyFailuresError: if more than ``max_failures`` blocks failed.
+        TooManyFailuresError: if more blocks failed than a quarantine allows.
         ProcessError: if user code raised; the worker's traceback is its cause. With `LiveRunner` your action
             raises Spark's own exception instead, with the text of this error in it: a
             ``pyspark.errors.PythonException`` once there is a SparkSession, a ``Py4JJavaError`` otherwise.
@@ -88,11 +82,11 @@ def run_sdf(
     elements = as_elements(rdd, element, "run_sdf()")
     check_fn(fn, side_inputs, "run_sdf()")
     names = check_tags(tags, "run_sdf()")
-    quarantine = check_quarantine(on_failure, max_failures, block_seconds, "run_sdf()", tags=names)
+    quarantine = check_quarantine(on_failure, "run_sdf()", tags=names)
     check_runner(runner, elements, "run_sdf()", quarantine)
     if is_dataframe(rdd):
         save = partial(save_sdf, rdd, fn, runner=runner, side_inputs=side_inputs, element=element, progress=progress)
-        save = partial(save, on_failure=on_failure, max_failures=max_failures, block_seconds=block_seconds)
+        save = partial(save, on_failure=on_failure)
         sets_aside, name = quarantine is not None, type(fn).__name__
         outputs = run_on_frame(rdd.sparkSession, name, schema, staging, names, save, sets_aside=sets_aside)
         return outputs if len(outputs) > 1 else outputs["main"]

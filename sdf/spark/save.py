@@ -13,7 +13,7 @@ from typing import Any
 from sdf.errors import JournalError
 from sdf.journal.clock import Clock
 from sdf.model.dofn import DoFn, check_fn, check_tags
-from sdf.quarantine.options import check_quarantine
+from sdf.quarantine.options import Quarantine, check_quarantine
 from sdf.reporting.progress import RunProgress
 from sdf.saving.history import History
 from sdf.saving.outputs import checkpoint_of, sinks_by_output, told
@@ -40,9 +40,7 @@ def save_sdf(
     side_inputs: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
     element: Callable[[Any], Any] | None = None,
-    on_failure: str = "raise",
-    max_failures: int = 100,
-    block_seconds: float | None = None,
+    on_failure: Quarantine | None = None,
     progress: bool | Callable[[RunProgress], Any] | None = None,
 ) -> SaveSummary:
     """Run a splittable DoFn over the elements of an RDD or a DataFrame, and save its results.
@@ -65,8 +63,7 @@ def save_sdf(
         tags: the names of further outputs; they may be left out, as ``sink`` names them.
         element: for a DataFrame: a function that makes an element of a `Row`. None: the value of its only column, or
             the `Row`.
-        on_failure, max_failures, block_seconds: as for `run_sdf`, with a `StagedRunner`; the blocks that were set aside
-            are in the summary.
+        on_failure: as for `run_sdf`; the blocks that were set aside are in the summary.
         progress: as for `run_sdf`; a resumed run begins where the earlier one was.
 
     Returns:
@@ -84,9 +81,7 @@ def save_sdf(
     elements = as_elements(elements, element, "save_sdf()")
     check_fn(fn, side_inputs, "save_sdf()")
     sinks = sinks_by_output(sink, check_tags(tags, "save_sdf()"), "save_sdf()")
-    quarantine = check_quarantine(
-        on_failure, max_failures, block_seconds, "save_sdf()", tags=[name for name, _ in sinks]
-    )
+    quarantine = check_quarantine(on_failure, "save_sdf()", tags=[name for name, _ in sinks])
     options = checkpoint, commit_seconds, runner, side_inputs, quarantine, progress
     try:
         return run_saved("save_sdf()", elements, fn, sinks, *options)

@@ -160,9 +160,9 @@ def _run_and_commit(saving: Saving, run: Callable[[], RunReport], *, raises: boo
     if saving.history.committing is None:
         if raises and saving.failures:
             raise InvalidValueError(
-                f"save_sdf() on_failure='raise' cannot go on with this run: an earlier call has set "
+                f"save_sdf() without on_failure= cannot go on with this run: an earlier call has set "
                 f"{count_of(len(saving.failures), 'block')} aside, the first is {show(saving.failures[0])}. Pass "
-                f"on_failure='quarantine' to go on without them; once it is done, retry_failed() runs them again. Or "
+                f"on_failure=Quarantine() to go on without them; once it is done, retry_failed() runs them again. Or "
                 f"give the run up with abort_save(), and begin anew."
             )
         try:

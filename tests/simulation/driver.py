@@ -287,7 +287,9 @@ class StagesDriver:
         self.unexpanded, self._expanded, self._fresh, self._begun = 0, set(), [], False
         self._receipts, self._arrives = [], False
         self._stages = {}  # by number, until it is given up: its tasks, and the numbers of those without a receipt
-        quarantine = Quarantine(MOST_FAILURES, HANG_SECONDS) if world.plan.quarantine else None
+        quarantine = (
+            Quarantine(max_failures=MOST_FAILURES, block_seconds=HANG_SECONDS) if world.plan.quarantine else None
+        )
         self.run = StagedRunner().staged(self, Call(world.plan.elements, world.fn, {}, None, quarantine), saving)
 
     def save(self):

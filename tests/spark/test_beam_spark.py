@@ -15,6 +15,7 @@ from apache_beam.io.watch import PollResult, _WatchGrowthDoFn, after_total_of
 from apache_beam.transforms.periodicsequence import ImpulseSeqGenDoFn
 from apache_beam.utils.timestamp import Duration
 from support.beam_dofns import Asking, Count, EachDay, Endless, Letters, Odd, RangeSource, bounded_source_dofn
+from support.streaming import grouped
 
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf, stream_sdf
 from sdf.beam import from_beam
@@ -119,7 +120,9 @@ class Sink:
 def stream(sc, tmp_path):
     def run(elements, fns, sink, **options):
         options = {"batch_seconds": 0.2, **options}
-        return stream_sdf(sc.parallelize(elements), fns, checkpoint=tmp_path / "journal", foreach_batch=sink, **options)
+        return stream_sdf(
+            sc.parallelize(elements), fns, checkpoint=tmp_path / "journal", foreach_batch=sink, **grouped(**options)
+        )
 
     return run
 

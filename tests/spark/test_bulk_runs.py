@@ -13,6 +13,7 @@ from sdf import (
     LiveRunner,
     OffsetRange,
     OffsetRangeTracker,
+    Quarantine,
     StagedRunner,
     TaggedOutput,
     retry_failed,
@@ -292,13 +293,13 @@ def test_a_bad_block_of_a_small_element_is_set_aside_alone(sc, saved, tmp_path):
     """By its element, as if there were no table; all other records of the table are there."""
     elements = sc.parallelize(SMALL, 3)
     if not saved:
-        outputs = run_sdf(elements, BadFn(), on_failure="quarantine")
+        outputs = run_sdf(elements, BadFn(), on_failure=Quarantine())
         found, failed = sorted(outputs["main"].collect()), outputs["failed"].collect()
     else:
         sink = FolderSink(tmp_path / "out")
-        failed = save_sdf(elements, BadFn(), sink, on_failure="quarantine").failures
+        failed = save_sdf(elements, BadFn(), sink, on_failure=Quarantine()).failures
         found = rows(tmp_path / "out")
-        again = save_sdf(elements, BadFn(), sink, on_failure="quarantine").failures
+        again = save_sdf(elements, BadFn(), sink, on_failure=Quarantine()).failures
         assert {block.element: block.restriction for block in again} == BAD
     assert {block.element: block.restriction for block in failed} == BAD
     assert found == sorted(row for row in expected(SMALL).elements() if row not in LOST)
@@ -307,7 +308,7 @@ def test_a_bad_block_of_a_small_element_is_set_aside_alone(sc, saved, tmp_path):
 def test_what_was_mended_of_small_elements_is_added_once(sc, tmp_path):
     """retry_failed() finds the rows again."""
     sink, fn = JsonLinesFiles(tmp_path / "out"), BadFn()
-    save_sdf(sc.parallelize(SMALL, 3), fn, sink, on_failure="quarantine")
+    save_sdf(sc.parallelize(SMALL, 3), fn, sink, on_failure=Quarantine())
     fn.mended = True
     retry_failed(sc, fn, sink)
     assert rows(tmp_path / "out") == sorted(expected(SMALL).elements())

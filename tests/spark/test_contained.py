@@ -40,7 +40,7 @@ class TooBig:
 
 
 def given_by(run):
-    return list(attempts(run, Quarantine(100, None), lambda failure: failure))
+    return list(attempts(run, Quarantine(), lambda failure: failure))
 
 
 def test_memory_that_runs_out_as_records_are_sent_is_a_failure_of_what_ran():
@@ -145,7 +145,7 @@ class Worker:
     def run(self, element=None):
         """Return what the first record of a task says, and its failure, if any."""
         run = partial(task_of, self.payload, element)
-        first, *_, last = attempts(run, Quarantine(100, None), lambda failure: failure, run_id=self.payload.run_id)
+        first, *_, last = attempts(run, Quarantine(), lambda failure: failure, run_id=self.payload.run_id)
         return first, last if isinstance(last, Failure) else None
 
 

@@ -16,6 +16,8 @@ from sdf import (
     LiveRunner,
     ManualWatermark,
     OffsetRange,
+    Pace,
+    Quarantine,
     StagedRunner,
     errors,
     run_direct,
@@ -228,9 +230,12 @@ def two_drivers(sc, folder):
     def drive():
         try:
             stream_sdf(
-                sc.parallelize([("a", 60)]), SlowCountFn(), checkpoint=folder / "journal", batch_seconds=0.1,
+                sc.parallelize([("a", 60)]),
+                SlowCountFn(),
+                checkpoint=folder / "journal",
+                pace=Pace(batch_seconds=0.1),
                 foreach_batch=lambda batch: None,
-            )  # fmt: skip
+            )
         except errors.JournalFencedError as error:
             outcomes.append(error)
 
@@ -331,7 +336,7 @@ def blocks_that_fail_again_and_again(sc, folder):
             raise ValueError("no number")
         yield
 
-    run_sdf(sc.parallelize([9]), Fn(process), on_failure="quarantine", max_failures=1)
+    run_sdf(sc.parallelize([9]), Fn(process), on_failure=Quarantine(max_failures=1))
 
 
 def concrete():

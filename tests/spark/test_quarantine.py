@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sdf import DoFn, FailedBlock, LiveRunner, RateLimit, StagedRunner, retry_failed, run_sdf, save_sdf
+from sdf import DoFn, FailedBlock, LiveRunner, Quarantine, RateLimit, StagedRunner, retry_failed, run_sdf, save_sdf
 from sdf.errors import (
     InvalidTypeError,
     InvalidValueError,
@@ -87,7 +87,7 @@ def kinds(of, *some, instead):
 def test_a_bad_block_is_set_aside_and_all_others_are_there_once(sc, what):
     """Alone in its part; also the first and the last one, and two in a row."""
     bad = dict.fromkeys([(0, 0), (0, 1), (1, BLOCKS - 1), (2, 50)], what)
-    outputs = run_sdf(sc.parallelize(range(3), 3), BadFn(bad), on_failure="quarantine", block_seconds=3.0)
+    outputs = run_sdf(sc.parallelize(range(3), 3), BadFn(bad), on_failure=Quarantine(block_seconds=3.0))
     assert sorted(outputs["main"].collect()) == of_all_but(bad)
     assert set_aside(outputs["failed"].collect()) == [(element, block, block + 1) for element, block in sorted(bad)]
     report = outputs["main"].report
@@ -99,7 +99,7 @@ def test_a_bad_block_is_set_aside_and_all_others_are_there_once(sc, what):
 def test_the_error_says_what_happened(sc):
     """Type and message of an exception, or how the process ended; all other blocks are there once."""
     bad = {(0, at * 10): what for at, what in enumerate(EVERY)}
-    outputs = run_sdf(sc.parallelize([0]), BadFn(bad), on_failure="quarantine", block_seconds=3.0)
+    outputs = run_sdf(sc.parallelize([0]), BadFn(bad), on_failure=Quarantine(block_seconds=3.0))
     assert sorted(outputs["main"].collect()) == of_all_but(bad, elements=1)
     errors = [block.error for block in sorted(outputs["failed"].collect(), key=lambda block: block.restriction.start)]
     patterns = [
@@ -118,7 +118,7 @@ def test_the_error_says_what_happened(sc):
 def test_the_result_can_be_read_twice_and_computed_again(sc):
     """A lost block is replayed; the blocks of attempts that failed hold nothing."""
     bad = {(0, 7): "raises", (1, 3): "exits"}
-    outputs = run_sdf(sc.parallelize(range(3), 3), BadFn(bad), on_failure="quarantine")
+    outputs = run_sdf(sc.parallelize(range(3), 3), BadFn(bad), on_failure=Quarantine())
     first = sorted(outputs["main"].collect())
     outputs["main"].unpersist(blocking=True)
     assert sorted(outputs["main"].collect()) == first == of_all_but(bad)
@@ -126,7 +126,7 @@ def test_the_result_can_be_read_twice_and_computed_again(sc):
 
 def test_without_a_bad_block_nothing_fails(sc):
     """The output is there, and empty."""
-    outputs = run_sdf(sc.parallelize(range(3)), BadFn({}), on_failure="quarantine", tags=["other"])
+    outputs = run_sdf(sc.parallelize(range(3)), BadFn({}), on_failure=Quarantine(), tags=["other"])
     assert set(outputs) == {"main", "other", "failed"}
     assert outputs["failed"].collect() == []
     assert sorted(outputs["main"].collect()) == of_all_but({})
@@ -136,7 +136,7 @@ def test_without_a_bad_block_nothing_fails(sc):
 def test_a_store_that_is_away_convicts_no_block(sc, what, told):
     """The run fails, as it does without quarantine."""
     with pytest.raises(told, match="is away"):
-        run_sdf(sc.parallelize([0]), BadFn({(0, 5): what}), on_failure="quarantine")
+        run_sdf(sc.parallelize([0]), BadFn({(0, 5): what}), on_failure=Quarantine())
 
 
 def test_a_setup_that_dies_convicts_no_block(sc):
@@ -158,16 +158,16 @@ def test_a_setup_that_dies_convicts_no_block(sc):
                 super().setup()
 
     with pytest.raises(StageError, match="before any work began: exit code 3"):
-        run_sdf(sc.parallelize([0]), DeadLaterFn({1: 1}), on_failure="quarantine")
+        run_sdf(sc.parallelize([0]), DeadLaterFn({1: 1}), on_failure=Quarantine())
     with pytest.raises(ProcessError, match="no license"):
-        run_sdf(sc.parallelize([0]), DeadLaterFn({}), on_failure="quarantine")
+        run_sdf(sc.parallelize([0]), DeadLaterFn({}), on_failure=Quarantine())
 
 
 def test_more_failures_than_allowed_end_the_run(sc):
     """With the first errors."""
     bad = dict.fromkeys([(0, block) for block in range(0, BLOCKS, 2)], "raises")
     with pytest.raises(TooManyFailuresError, match=r"max_failures is 5.*cannot read"):
-        run_sdf(sc.parallelize([0]), BadFn(bad), on_failure="quarantine", max_failures=5)
+        run_sdf(sc.parallelize([0]), BadFn(bad), on_failure=Quarantine(max_failures=5))
 
 
 class BufferingFn(BadFn):
@@ -204,7 +204,7 @@ class SetsUpFn(BadFn):
 def test_setup_runs_once_in_each_process_and_not_for_each_task(sc, tmp_path):
     """Nor for each bad block."""
     fn = SetsUpFn(dict.fromkeys([(0, 5), (1, 7), (1, 9)], "raises"), tmp_path)
-    outputs = run_sdf(sc.parallelize(range(3), 3), fn, on_failure="quarantine")
+    outputs = run_sdf(sc.parallelize(range(3), 3), fn, on_failure=Quarantine())
     assert outputs["main"].count() == 3 * BLOCKS - 3
     setups, tasks = [(tmp_path / name).read_text().split() for name in ("setups", "tasks")]
     assert len(setups) == len(set(setups))
@@ -228,11 +228,11 @@ def test_a_block_is_named_from_its_claim_to_the_next_one(sc, tmp_path):
     """In the output, in the report and in the summary; the last one up to the end."""
     fn = SixteenFn(dict.fromkeys([(0, 32), (0, 48), (1, 112), (2, 0)], "raises"))
     wanted = [(0, 32, 48), (0, 48, 64), (1, 112, BLOCKS), (2, 0, 16)]
-    outputs = run_sdf(sc.parallelize(range(3), 3), fn, on_failure="quarantine")
+    outputs = run_sdf(sc.parallelize(range(3), 3), fn, on_failure=Quarantine())
     assert outputs["main"].count() == 3 * 8 - 4
     assert set_aside(outputs["failed"].collect()) == wanted
     assert "OffsetRange(start=112, stop=120) of 1: " in str(outputs["main"].report)
-    summary = save_sdf(sc.parallelize(range(3), 3), fn, TextFiles(str(tmp_path / "out")), on_failure="quarantine")
+    summary = save_sdf(sc.parallelize(range(3), 3), fn, TextFiles(str(tmp_path / "out")), on_failure=Quarantine())
     assert set_aside(summary.failures) == set_aside(summary.report.failures) == wanted
 
 
@@ -240,7 +240,7 @@ def test_a_block_is_named_from_its_claim_to_the_next_one(sc, tmp_path):
 def test_a_dofn_that_buffers_loses_only_the_bad_block(sc, what):
     """The position claimed last is another block then."""
     bad = {(0, 33): what, (2, 118): what}
-    outputs = run_sdf(sc.parallelize(range(3)), BufferingFn(bad), on_failure="quarantine")
+    outputs = run_sdf(sc.parallelize(range(3)), BufferingFn(bad), on_failure=Quarantine())
     assert sorted(outputs["main"].collect()) == of_all_but(bad)
     assert set_aside(outputs["failed"].collect()) == [(0, 33, 34), (2, 118, 119)]
 
@@ -249,20 +249,28 @@ def test_wrong_options_are_refused_before_any_job(sc):
     """Each with what was given."""
     rdd, fn = sc.parallelize([0]), BadFn({})
     for options, kind, pattern in [
-        ({"on_failure": "skip"}, InvalidValueError, "'raise' or 'quarantine' .got 'skip'"),
-        ({"on_failure": "quarantine", "max_failures": -1}, InvalidValueError, "0 or more .got -1"),
-        ({"on_failure": "quarantine", "max_failures": 1.5}, InvalidTypeError, "an integer .got 1.5"),
-        ({"on_failure": "quarantine", "block_seconds": 0}, InvalidValueError, "positive number"),
-        ({"block_seconds": 3}, InvalidValueError, "needs on_failure='quarantine'"),
-        ({"on_failure": "quarantine", "tags": ["failed"]}, InvalidValueError, "name your tag differently"),
-        ({"on_failure": "quarantine", "runner": LiveRunner()}, InvalidTypeError, "cannot set blocks aside"),
+        (
+            {"on_failure": "quarantine"},
+            InvalidTypeError,
+            r"a Quarantine, or None to raise .got 'quarantine'.. Pass sdf.",
+        ),
+        ({"on_failure": Quarantine}, InvalidTypeError, "must be a Quarantine"),
+        ({"on_failure": Quarantine(), "tags": ["failed"]}, InvalidValueError, "name your tag differently"),
+        ({"on_failure": Quarantine(), "runner": LiveRunner()}, InvalidTypeError, "cannot set blocks aside"),
     ]:
         with pytest.raises(kind, match=pattern):
             run_sdf(rdd, fn, **options)
     with pytest.raises(InvalidTypeError, match=r"save_sdf\(\) cannot set blocks aside with a LiveRunner"):
-        save_sdf(rdd, fn, TextFiles("never"), on_failure="quarantine", runner=LiveRunner())
+        save_sdf(rdd, fn, TextFiles("never"), on_failure=Quarantine(), runner=LiveRunner())
     with pytest.raises(InvalidTypeError, match=r"retry_failed\(\) cannot set blocks aside with a LiveRunner"):
         retry_failed(sc, fn, TextFiles("never"), runner=LiveRunner())
+    for option, value, message in [
+        ("max_failures", -1, "an integer >= 0 .got -1"),
+        ("max_failures", 1.5, "an integer >= 0 .got 1.5"),
+        ("block_seconds", 0, "a positive number, or None .got 0"),
+    ]:
+        with pytest.raises(InvalidValueError, match=f"Quarantine {option} must be {message}"):
+            Quarantine(**{option: value})
 
 
 # A block that takes its worker or its executor along: nobody is left to tell what happened.
@@ -281,7 +289,7 @@ class TakesItsWorkerAlongFn(BadFn):
 def test_a_block_that_takes_its_worker_along_is_set_aside(sc):
     """Spark gives up its stage; all other records are there once, those of the other tasks of the stage, too."""
     fn = TakesItsWorkerAlongFn({(1, 50)})
-    outputs = run_sdf(sc.parallelize(range(3), 3), fn, on_failure="quarantine")
+    outputs = run_sdf(sc.parallelize(range(3), 3), fn, on_failure=Quarantine())
     assert sorted(tuple(row.values()) for row in outputs["main"].collect()) == of_all_but(fn.bad)
     (block,) = outputs["failed"].collect()
     assert set_aside([block]) == [(1, 50, 51)]
@@ -292,7 +300,7 @@ def test_one_in_a_saved_run(sc, tmp_path):
     """Among small elements, too: those run alone then, one after the other."""
     fn = TakesItsWorkerAlongFn({(7, 0)})
     fn.get_initial_restriction = lambda element: (0, 1)
-    summary = save_sdf(sc.parallelize(range(20), 2), fn, JsonLinesFiles(tmp_path / "out"), on_failure="quarantine")
+    summary = save_sdf(sc.parallelize(range(20), 2), fn, JsonLinesFiles(tmp_path / "out"), on_failure=Quarantine())
     assert rows(tmp_path / "out") == [(element, 0) for element in range(20) if element != 7]
     assert set_aside(summary.failures) == [(7, 0, 1)]
     assert summary.failures[0].attempts > 2  # beside others, and twice while nothing else ran
@@ -332,12 +340,12 @@ def test_a_saved_run_sets_bad_blocks_aside(sc, tmp_path, what):
     sink = ParquetFiles(str(tmp_path / "out"), schema=schema)
     if what == "exits":  # of its many processes none has to import pyarrow
         sink = JsonLinesFiles(str(tmp_path / "out"))
-    summary = save_sdf(sc.parallelize(range(3), 3), RowFn(bad), sink, on_failure="quarantine", block_seconds=3.0)
+    summary = save_sdf(sc.parallelize(range(3), 3), RowFn(bad), sink, on_failure=Quarantine(block_seconds=3.0))
     wanted = [(element, block, block + 1) for element, block in sorted(bad)]
     assert rows(tmp_path / "out") == of_all_but(bad)
     assert set_aside(summary.failures) == wanted
     assert "3 blocks failed and set aside" in str(summary)
-    again = save_sdf(sc.parallelize(range(3), 3), RowFn(bad), sink, on_failure="quarantine")
+    again = save_sdf(sc.parallelize(range(3), 3), RowFn(bad), sink, on_failure=Quarantine())
     assert again.report is None
     assert set_aside(again.failures) == wanted
 
@@ -349,12 +357,12 @@ def test_what_was_set_aside_before_a_crash_stays_so(sc, tmp_path):
     elements = sc.parallelize(range(3), 3)
     one = StagedRunner(max_tasks=1)
     with pytest.raises(TooManyFailuresError):
-        save_sdf(elements, RowFn(bad), JsonLinesFiles(target), on_failure="quarantine", max_failures=1, runner=one)
+        save_sdf(elements, RowFn(bad), JsonLinesFiles(target), on_failure=Quarantine(max_failures=1), runner=one)
     with pytest.raises(TooManyFailuresError, match=r"max_failures is 1\. .* retry_failed\(\) runs them again"):
-        save_sdf(elements, RowFn(bad), JsonLinesFiles(target), on_failure="quarantine", max_failures=1, runner=one)
+        save_sdf(elements, RowFn(bad), JsonLinesFiles(target), on_failure=Quarantine(max_failures=1), runner=one)
     with pytest.raises(InvalidValueError, match=r"has set 2 blocks aside, the first is FailedBlock\(element=0, .*"):
         save_sdf(elements, RowFn(bad), JsonLinesFiles(target), runner=one)
-    summary = save_sdf(elements, RowFn(bad), JsonLinesFiles(target), on_failure="quarantine", max_failures=2)
+    summary = save_sdf(elements, RowFn(bad), JsonLinesFiles(target), on_failure=Quarantine(max_failures=2))
     assert summary.resumed
     assert set_aside(summary.failures) == [(0, 5, 6), (1, 7, 8)]
     assert summary.records == 3 * BLOCKS - 2
@@ -415,7 +423,7 @@ def test_odd_failures_are_set_aside_in_a_saved_run(sc, tmp_path, what):
     noted = tmp_path / "noted"
     noted.mkdir()
     sink = TextFiles(str(tmp_path / "out"))
-    options = {"on_failure": "quarantine", "block_seconds": 3.0}
+    options = {"on_failure": Quarantine(block_seconds=3.0)}
     summary = save_sdf(sc.parallelize([what]), OddFn(noted), sink, **options)
     assert summary.records == summary.report.records == 9
     (failed,) = summary.failures
@@ -462,7 +470,7 @@ class CallsFn(DoFn):
 
 def test_a_block_that_waits_for_its_rate_limit_does_not_hang(sc, tmp_path):
     """For longer than block_seconds."""
-    options = {"on_failure": "quarantine", "block_seconds": 1.2, "runner": StagedRunner(max_tasks=1)}
+    options = {"on_failure": Quarantine(block_seconds=1.2), "runner": StagedRunner(max_tasks=1)}
     limits = {"api": RateLimit("api", per_second=0.5)}
     sink = TextFiles(str(tmp_path / "out"))
     summary = save_sdf(sc.parallelize(["a"]), CallsFn(), sink, side_inputs=limits, **options)
@@ -491,7 +499,7 @@ class FooterFn(DoFn):
 def test_what_raises_after_its_refused_claim_is_found(sc, tmp_path):
     """The position claimed last lies behind the part, so it is no hint."""
     sink = ParquetFiles(str(tmp_path / "out"))
-    summary = save_sdf(sc.parallelize([0]), FooterFn(49), sink, on_failure="quarantine")
+    summary = save_sdf(sc.parallelize([0]), FooterFn(49), sink, on_failure=Quarantine())
     assert rows(tmp_path / "out") == [(0, block) for block in range(0, BLOCKS, 7) if block != 49]
     assert set_aside(summary.failures) == [(0, 49, 56)]
 
@@ -526,16 +534,18 @@ class ClosingFiles(TextFiles):
 
 def test_no_block_is_blamed_for_what_comes_after_the_last_one(sc, tmp_path):
     """Neither `finish_bundle` nor a sink that closes its file is a block that hangs; an error there fails the run."""
-    elements, options = sc.parallelize(["a"]), {"on_failure": "quarantine"}
-    summary = save_sdf(elements, ClosingFn(1.5), ClosingFiles(str(tmp_path / "out")), block_seconds=1.0, **options)
+    elements = sc.parallelize(["a"])
+    files = ClosingFiles(str(tmp_path / "out"))
+    summary = save_sdf(elements, ClosingFn(1.5), files, on_failure=Quarantine(block_seconds=1.0))
     assert (summary.records, summary.failures) == (10, ())
+    fn, files = ClosingFn(0, ValueError("no license")), TextFiles(str(tmp_path / "other"))
     with pytest.raises(ProcessError, match=r"ClosingFn.finish_bundle\(\) raised ValueError: no license"):
-        save_sdf(elements, ClosingFn(0, ValueError("no license")), TextFiles(str(tmp_path / "other")), **options)
+        save_sdf(elements, fn, files, on_failure=Quarantine())
 
 
 def test_a_run_that_stores_its_records_blames_no_block_for_finish_bundle(sc):
     """As a saved run."""
-    elements, options = sc.parallelize(["a"]), {"on_failure": "quarantine", "block_seconds": 1.0}
+    elements, options = sc.parallelize(["a"]), {"on_failure": Quarantine(block_seconds=1.0)}
     outputs = run_sdf(elements, ClosingFn(1.5), **options)
     assert (outputs["main"].count(), outputs["failed"].collect()) == (10, [])
     with pytest.raises(ProcessError, match=r"ClosingFn.finish_bundle\(\) raised ValueError: no license"):

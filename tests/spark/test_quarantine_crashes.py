@@ -10,7 +10,7 @@ from support.crashing import Points
 from support.fns import SlowCountFn, expected
 from support.saving import ELEMENTS, Death, Life, nobody, passing, reaching, rows
 
-from sdf import StagedRunner
+from sdf import Quarantine, StagedRunner
 from sdf.errors import JournalFencedError
 from sdf.saving.command import main
 
@@ -45,7 +45,7 @@ def every(some, more, soaking):
 
 
 def save(sc, folder, sink, points):
-    return saving.run(sc, folder, StagedRunner(), points, FaultyFn(0.004), sink, on_failure="quarantine")
+    return saving.run(sc, folder, StagedRunner(), points, FaultyFn(0.004), sink, on_failure=Quarantine())
 
 
 def check_end(folder, summary):

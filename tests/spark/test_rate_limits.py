@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from sdf import DoFn, LiveRunner, OffsetRange, RateLimit, StagedRunner, run_direct, run_sdf, save_sdf, stream_sdf
+from sdf import DoFn, LiveRunner, OffsetRange, Pace, RateLimit, StagedRunner, run_direct, run_sdf, save_sdf, stream_sdf
 from sdf.errors import InvalidValueError
 from sdf.io import ReadPages
 from sdf.sinks import JsonLinesFiles
@@ -150,9 +150,13 @@ def test_a_stream_keeps_it_too(sc, server, tmp_path):
     """Each task of a batch has a share."""
     given, records = elements(server), []
     stream_sdf(
-        sc.parallelize(given), CallFn(), foreach_batch=lambda batch: records.extend(batch.rdd.collect()),
-        checkpoint=str(tmp_path / "c"), side_inputs=limits(), batch_seconds=0.5,
-    )  # fmt: skip
+        sc.parallelize(given),
+        CallFn(),
+        foreach_batch=lambda batch: records.extend(batch.rdd.collect()),
+        checkpoint=str(tmp_path / "c"),
+        side_inputs=limits(),
+        pace=Pace(batch_seconds=0.5),
+    )
     assert Counter(records) == pages(given)
     assert len(server.answered) == len(records)
 

@@ -14,7 +14,7 @@ import pytest
 from support.crashing import Points
 from support.saving import CallsArePoints, Death, Life, LinesSink, nobody, passing, reaching
 
-from sdf import DoFn, TaggedOutput, UnsplittableTracker, abort_save, retry_failed, save_sdf
+from sdf import DoFn, Quarantine, TaggedOutput, UnsplittableTracker, abort_save, retry_failed, save_sdf
 from sdf.errors import (
     InvalidTypeError,
     InvalidValueError,
@@ -113,9 +113,12 @@ SINKS = {
 
 def save(sc, sink, checkpoint, bad=BAD, **options):
     return save_sdf(
-        sc.parallelize(range(3), 3), ReadFn(set(bad), isinstance(sink, TextFiles)), sink,
-        checkpoint=checkpoint, on_failure="quarantine", **options,
-    )  # fmt: skip
+        sc.parallelize(range(3), 3),
+        ReadFn(set(bad), isinstance(sink, TextFiles)),
+        sink,
+        checkpoint=checkpoint,
+        **{"on_failure": Quarantine(), **options},
+    )
 
 
 def retry(sc, sink, checkpoint, bad=(), deadly=(), **options):
@@ -187,7 +190,7 @@ def test_an_open_retry_is_shown_and_changes_nothing_for_save_sdf(sc, tmp_path, c
     sink, checkpoint = JsonLinesFiles(tmp_path / "out"), str(tmp_path / "log")
     save(sc, sink, checkpoint)
     with pytest.raises(TooManyFailuresError, match="max_failures is 0"):
-        retry(sc, sink, checkpoint, BAD, max_failures=0)
+        retry(sc, sink, checkpoint, BAD, on_failure=Quarantine(max_failures=0))
     assert main(["show", checkpoint]) == 0
     said = capsys.readouterr().out
     assert "retry_failed has begun to run again what was set aside" in said
@@ -198,7 +201,7 @@ def test_an_open_retry_is_shown_and_changes_nothing_for_save_sdf(sc, tmp_path, c
     with pytest.raises(JournalError, match="removes nothing that is visible"):
         abort_save(sink, checkpoint=checkpoint)
     assert lines(tmp_path / "out") == without(BAD)
-    ended = retry(sc, sink, checkpoint, max_failures=4)
+    ended = retry(sc, sink, checkpoint, on_failure=Quarantine(max_failures=4))
     assert ended.resumed
     while ended.failures:  # what had failed again before that call stays set aside until the next one
         ended = retry(sc, sink, checkpoint)
@@ -214,7 +217,7 @@ def test_parquet_files_keep_the_schema_of_the_result(sc, tmp_path):
                 yield {"element": 1, "block": 2} if (one["element"], one["block"]) in BAD else one | {"x": 0.5}
 
     sink = ParquetFiles(tmp_path / "out")
-    save_sdf(sc.parallelize(range(3), 3), RowFn(BAD), sink, on_failure="quarantine")
+    save_sdf(sc.parallelize(range(3), 3), RowFn(BAD), sink, on_failure=Quarantine())
     retry_failed(sc, RowFn(), sink)
     import pyarrow.parquet as pq
 
@@ -232,7 +235,7 @@ def test_each_output_gets_what_is_its_own(sc, tmp_path):
                 yield TaggedOutput("odd", one) if one["block"] % 2 else one
 
     sinks = {name: JsonLinesFiles(tmp_path / name) for name in ("main", "odd")}
-    save_sdf(sc.parallelize(range(3), 3), TaggingFn(BAD), sinks, on_failure="quarantine")
+    save_sdf(sc.parallelize(range(3), 3), TaggingFn(BAD), sinks, on_failure=Quarantine())
     summary = retry_failed(sc, TaggingFn(), sinks)
     assert summary.records_by_output == {"main": 45, "odd": 45}
     assert lines(tmp_path / "odd") == [one for one in ALL if one[1] % 2]
@@ -255,7 +258,7 @@ def test_an_element_that_cannot_be_cut_is_run_again_whole(sc, tmp_path):
                 yield {"element": element, "block": block}
 
     sink = JsonLinesFiles(tmp_path / "out")
-    saved = save_sdf(sc.parallelize(range(3), 3), WholeFn({(1, 17)}), sink, on_failure="quarantine")
+    saved = save_sdf(sc.parallelize(range(3), 3), WholeFn({(1, 17)}), sink, on_failure=Quarantine())
     assert [tuple(block.restriction) for block in saved.failures] == [(0, BLOCKS)]
     assert retry_failed(sc, WholeFn(), sink).failures == ()
     assert lines(tmp_path / "out") == ALL
@@ -526,7 +529,11 @@ def test_wrong_calls_are_refused_before_any_job(sc, tmp_path):
     for call, kind, pattern in [
         (lambda: retry(sc.parallelize([1]), sink, checkpoint), InvalidTypeError, "takes a SparkContext or a SparkSess"),
         (lambda: retry_failed(sc, ReadFn, sink), InvalidTypeError, "needs an instance of a DoFn"),
-        (lambda: retry(sc, sink, checkpoint, max_failures=-1), InvalidValueError, "retry_failed.. max_failures"),
+        (
+            lambda: retry(sc, sink, checkpoint, on_failure="raise"),
+            InvalidTypeError,
+            "retry_failed.. on_failure must be",
+        ),
         (lambda: retry(sc, sink, checkpoint, commit_seconds=0), InvalidValueError, "retry_failed.. commit_seconds"),
         (lambda: retry(sc, sink, checkpoint, progress=3), InvalidTypeError, "retry_failed.. progress"),
         (lambda: retry(sc, sink, checkpoint, runner=3), InvalidTypeError, "retry_failed.. "),
@@ -545,7 +552,7 @@ def test_a_run_that_is_not_done_is_not_retried(sc, tmp_path):
     """`save_sdf` ends it first."""
     sink, checkpoint = JsonLinesFiles(tmp_path / "out"), str(tmp_path / "log")
     with pytest.raises(TooManyFailuresError):
-        save(sc, sink, checkpoint, max_failures=0)
+        save(sc, sink, checkpoint, on_failure=Quarantine(max_failures=0))
     with pytest.raises(JournalError, match="no run that is done"):
         retry(sc, sink, checkpoint)
     assert save(sc, sink, checkpoint).records == len(ALL) - len(BAD)

@@ -11,7 +11,7 @@ from support.failing import FailsAt, kill_worker, once
 from support.fns import SlowCountFn, expected
 from support.saving import FolderSink, rows
 
-from sdf import LiveRunner, StagedRunner, run_sdf, save_sdf
+from sdf import LiveRunner, Quarantine, StagedRunner, run_sdf, save_sdf
 from sdf.spark.live.link import Link
 
 SKEWED = [("big", 100), *((str(i), 2) for i in range(8))]
@@ -43,7 +43,7 @@ def test_a_lane_whose_connection_breaks_is_run_again(retries, tmp_path):
 def test_no_block_is_blamed_for_a_process_that_was_killed_beside_others(retries, tmp_path):
     """Once, as by the system when others have taken the memory: in the next try it does not fail."""
     fn = FailsAt(tmp_path / "marker", 20, kill_worker)
-    summary = save_sdf(retries.parallelize(SKEWED), fn, FolderSink(tmp_path / "out"), on_failure="quarantine")
+    summary = save_sdf(retries.parallelize(SKEWED), fn, FolderSink(tmp_path / "out"), on_failure=Quarantine())
     assert (tmp_path / "marker").exists()
     assert summary.failures == ()
     assert Counter(rows(tmp_path / "out")) == expected(SKEWED)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sdf import DoFn, OffsetRange, save_sdf
+from sdf import DoFn, OffsetRange, Quarantine, save_sdf
 from sdf.sinks import JsonLinesFiles
 from sdf.spark.jobs import slot_counter
 
@@ -106,8 +106,7 @@ def test_the_bad_blocks_are_set_aside_and_all_others_are_saved_once(cluster, see
         cluster.parallelize(elements, 4),
         SomeBadFn(tmp_path / "noted", bad),
         JsonLinesFiles(str(tmp_path / "out")),
-        on_failure="quarantine",
-        block_seconds=BLOCK_SECONDS,
+        on_failure=Quarantine(block_seconds=BLOCK_SECONDS),
         commit_seconds=5.0,
     )
     seconds = time.monotonic() - began

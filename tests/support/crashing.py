@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from sdf import DoFn, ManualWatermark, OffsetRange, TaggedOutput
+from sdf import DoFn, ManualWatermark, OffsetRange, Pace, TaggedOutput, Until
 from sdf.spark.stream import micro_batches as batches
 from sdf.spark.stream import stream
 from sdf.spark.stream.steps import Step
@@ -154,10 +154,8 @@ def run(sc, checkpoint, out, points, max_batches=None):
             foreach_batch=sink,
             tags=("seen",),
             side_inputs={"mark": "!"},
-            batch_seconds=0.05,
-            watermark_seconds=0.001,
-            max_items_per_batch=2,
-            max_batches=max_batches,
+            pace=Pace(batch_seconds=0.05, watermark_seconds=0.001, max_items=2),
+            until=Until(max_batches=max_batches),
         )
 
 

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from sdf import DoFn, OffsetRange, stream_sdf
+from sdf import DoFn, OffsetRange, Pace, stream_sdf
 
 ELEMENTS = (300, 80, 20, 5)
 CLAIM_SECONDS = 0.004
@@ -50,7 +50,7 @@ if __name__ == "__main__":
         RowsFn(),
         checkpoint=os.environ.get("SDF_CHECKPOINT", f"{home}/checkpoint"),
         sink=sink_of(kind, home, *url or [None]),
-        batch_seconds=0.1,
+        pace=Pace(batch_seconds=0.1),
     )
     print(summary.records, summary.done, flush=True)
     os._exit(0)

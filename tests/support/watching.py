@@ -10,6 +10,7 @@ from pyspark import SparkConf, SparkContext
 
 from sdf import TaggedOutput, WalltimeWatermark, stream_sdf
 from sdf.io import TailLines, WatchFiles
+from support.streaming import grouped
 
 
 def found(file):
@@ -71,10 +72,8 @@ def watch(sc, logs, state, regex=None, **options):
         foreach_batch=write,
         tags=("marked",),
         side_inputs={"mark": "!"},
-        batch_seconds=0.2,
         short_batches="give" if loses else "skip",
-        watermark_seconds=0.1,
-        **options,
+        **grouped(batch_seconds=0.2, watermark_seconds=0.1, **options),
     )
 
 

@@ -29,6 +29,7 @@ from sdf.lanes.messages import SegmentDone
 from sdf.limits.rate_limit import limits_of
 from sdf.model.dofn import DoFn
 from sdf.numbers import as_integer, is_integer
+from sdf.options import count, options, positive
 from sdf.reporting.progress import RunProgress
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
@@ -46,7 +47,6 @@ from sdf.spark.live.expansion import Expansion
 from sdf.spark.live.link import Address, LaneTask, SaveLaneTask
 from sdf.spark.live.rounds import Rounds
 from sdf.spark.live.server import Server
-from sdf.spark.options import count, positive, runner
 from sdf.spark.payload import sending
 
 __all__ = ["LiveRunner"]
@@ -79,7 +79,7 @@ def _host(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
         )
 
 
-@runner
+@options
 @attrs.frozen(kw_only=True)
 class LiveRunner:
     """Splits stragglers while they run; the result is lazy, and nothing is persisted.

@@ -9,12 +9,12 @@ import attrs
 from pyspark import RDD, StorageLevel
 
 from sdf.errors import InvalidTypeError, InvalidValueError
+from sdf.options import count, options, positive
 from sdf.reporting.run_report import RunReport
 from sdf.saving.saving import Saving
 from sdf.scheduling.factoring import Limits, Tuning
 from sdf.spark import broadcasts
 from sdf.spark.call import Call
-from sdf.spark.options import count, positive, runner
 from sdf.spark.payload import sending
 from sdf.spark.staged.rate_limits import shared_by_tasks
 from sdf.spark.staged.result import results
@@ -29,7 +29,7 @@ log = logging.getLogger("sdf.staged")
 _FIRST_BUDGET_SECONDS = 0.5
 
 
-@runner
+@options
 @attrs.frozen(kw_only=True)
 class StagedRunner:
     """Runs stages until no work is left, and splits stragglers between stages. The default of `run_sdf`.

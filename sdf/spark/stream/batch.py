@@ -12,7 +12,7 @@ from sdf.errors import StageError
 from sdf.quarantine.failures import FailedBlock
 from sdf.spark.door.rdds import Hooked, PipelinedRDD
 
-__all__ = ["Batch", "BatchRDD", "Life", "Pace"]
+__all__ = ["Batch", "BatchRDD", "Life"]
 
 
 @attrs.frozen
@@ -28,7 +28,7 @@ class Batch:
             with a new checkpoint, and go back with one that was restored from a copy; keys do neither.
         outputs: the records of each output: "main", and each tag, whichever DoFn of the chain gave them.
         lost: what the batch has lost, as texts; see ``fail_on_data_loss`` of the connectors.
-        failures: the blocks that were set aside (``on_failure="quarantine"``); there may be some without any records.
+        failures: the blocks that were set aside (``on_failure=Quarantine()``); there may be some without any records.
     """
 
     id: int
@@ -38,20 +38,6 @@ class Batch:
     outputs: Mapping[str, RDD[Any]]
     lost: tuple[str, ...] = ()
     failures: tuple[FailedBlock, ...] = ()
-
-
-@attrs.frozen
-class Pace:
-    """Limits of a batch: see the arguments of `stream_sdf`."""
-
-    batch_seconds: float
-    max_items: int | None
-    max_records: float
-    max_bytes: float
-    min_tasks: int | None
-    max_tasks: int | None
-    watermark_seconds: float | None
-    idle_seconds: float | None
 
 
 @attrs.define

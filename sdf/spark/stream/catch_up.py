@@ -59,7 +59,7 @@ class CatchUp:
     """Divides the work of a DoFn by how fast its tasks have read.
 
     Args:
-        batch_seconds: as of `stream_sdf`.
+        batch_seconds: as of `Pace`.
     """
 
     def __init__(self, batch_seconds: float) -> None:

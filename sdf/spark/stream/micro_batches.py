@@ -32,16 +32,17 @@ from sdf.sinks.sink import Sink
 from sdf.spark.display import Display
 from sdf.spark.jobs import slot_counter
 from sdf.spark.stream.backlog import Backlog
-from sdf.spark.stream.batch import Batch, Life, Pace
+from sdf.spark.stream.batch import Batch, Life
 from sdf.spark.stream.batch_sink import BatchSink
 from sdf.spark.stream.changes import Changes
 from sdf.spark.stream.checkpoint import Checkpoint
 from sdf.spark.stream.given import Given
 from sdf.spark.stream.losses import Losses
+from sdf.spark.stream.options import Pace, Until
 from sdf.spark.stream.outlets import Outlets
 from sdf.spark.stream.pins import Pin
 from sdf.spark.stream.scans import Scans
-from sdf.spark.stream.shares import pin_of, plan_of, share_of
+from sdf.spark.stream.shares import even_limits, pin_of, plan_of, share_of
 from sdf.spark.stream.steps import Step
 from sdf.storage.places import Storage
 
@@ -69,7 +70,7 @@ class Stream:
         foreach_batch: called with each batch; None if there is a ``sink``.
         sinks: get the outputs that they are named for; may be empty.
         given: tags and side inputs.
-        pace: limits of a batch.
+        pace: limits of a batch, and the event that wakes it.
         display: shows progress; None for no display.
         skips_short: whether ``foreach_batch`` gets no batch that has fewer records than were pinned.
         quarantine: its options; None for a stream without.
@@ -119,6 +120,7 @@ class Stream:
         self.losses = Losses(self.checkpoint.journal, skips_short=skips_short, is_out=is_out)
         self._scans = Scans(self._now)
         self._backlog = Backlog(self._steps)
+        self._woken = pace.wake or threading.Event()
         self._marked = time.monotonic()
         self._has_run = False  # whether the last round has run a step
         self.failures: list[FailedBlock] = []
@@ -138,40 +140,38 @@ class Stream:
                 closing.callback(step.close)
             closing.callback(self._scans.close)
 
-    def run(
-        self, stopped: threading.Event, woken: threading.Event, max_batches: int | None, stop_when_idle: bool
-    ) -> None:
+    def run(self, stopped: threading.Event, until: Until) -> None:
         """Run batches until it is time to stop."""
-        wake = stop_when_idle
+        wake = until.idle
         while not stopped.is_set():
             began = time.monotonic()
             if not self.checkpoint.remaining:
                 if not self.checkpoint.done:
                     self.changes.commit(self.checkpoint.plan_change())
                 return
-            if (wake or woken.is_set()) and not self.checkpoint.follows:  # what was begun must be followed as it is
+            if (wake or self._woken.is_set()) and not self.checkpoint.follows:  # else that must be followed as it is
                 wake = False
-                self._wake(woken)
+                self._wake()
             self._scan()
             is_due = self._due_in_seconds() == 0 or self.checkpoint.follows
             advanced = is_due and self._batch()
             if not advanced and self._mark_in_seconds() <= 0:
                 self._marked = time.monotonic()
                 self.changes.move_watermark()
-            if self.checkpoint.done or self.batches == max_batches:
+            if self.checkpoint.done or self.batches == until.max_batches:
                 return
             if wake:
                 continue  # that batch was begun by a dead driver: only the next one looks at all work
-            if not advanced and stop_when_idle and self._is_idle():
+            if not advanced and until.idle and self._is_idle():
                 return
             least = self._pace.batch_seconds * (1 if self._has_run else _QUIET_SHARE) if is_due else 0.0
             pause = least - (time.monotonic() - began)
             wait = min(self._due_in_seconds(), max(0.0, self._mark_in_seconds()))
-            self._pause(pause if advanced else max(pause, wait), stopped, woken)
+            self._pause(pause if advanced else max(pause, wait), stopped)
 
-    def _wake(self, woken: threading.Event) -> None:
+    def _wake(self) -> None:
         """Make all remaining work due."""
-        woken.clear()
+        self._woken.clear()
         now = self._now()
         for one in self.checkpoint.remaining:
             one.due, one.tried = min(one.due, now), False
@@ -185,13 +185,13 @@ class Stream:
         now = self._now()
         return all(one.tried or (one.due > now and one not in self._scans) for one in self.checkpoint.remaining)
 
-    def _pause(self, seconds: float, stopped: threading.Event, woken: threading.Event) -> None:
+    def _pause(self, seconds: float, stopped: threading.Event) -> None:
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not woken.is_set() and not self._scans.has_ended:
+        while (left := until - time.monotonic()) > 0 and not self._woken.is_set() and not self._scans.has_ended:
             if stopped.wait(min(left, _LOOK_SECONDS)):
                 return
 
-    def drain(self, woken: threading.Event) -> None:
+    def drain(self) -> None:
         """Ask `truncate` what to keep of the remaining work, do that to its end, and close the journal.
 
         A batch that a dead driver began comes first: it must be followed as it is; then what scans have found. Then the
@@ -207,8 +207,8 @@ class Stream:
         idle = 0
         while not self.checkpoint.done:
             while (due_in := self._due_in_seconds()) > 0:
-                if woken.wait(due_in):
-                    self._wake(woken)
+                if self._woken.wait(due_in):
+                    self._wake()
             idle = 0 if self._batch() else idle + 1
             before = list(self.checkpoint.remaining)
             if idle > _MOST_IDLE:
@@ -337,6 +337,6 @@ class Stream:
         self._has_run = True
         lowest = self.checkpoint.lowest(share.parts.values())
         plan = plan_of(step, share, self.checkpoint.remaining, self._slots(), self._pace)
-        most = (self._pace.max_records / len(plan.tasks), self._pace.max_bytes / len(plan.tasks))
+        most = even_limits(self._pace, len(plan.tasks))
         stage = step.run(number, plan, most, self.checkpoint.watermark, self._now)
         return pin_of(stage, share, lowest, self.checkpoint.journal.driver)

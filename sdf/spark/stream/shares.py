@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -15,12 +16,12 @@ from sdf.model.dofn import DoFn
 from sdf.quarantine.trials import front_of
 from sdf.scheduling.even_shares import even_shares
 from sdf.scheduling.factoring import scaled
-from sdf.spark.stream.batch import Pace
 from sdf.spark.stream.catch_up import Plan
+from sdf.spark.stream.options import Pace
 from sdf.spark.stream.pins import Pin, StageResult, Tried
 from sdf.spark.stream.steps import Step
 
-__all__ = ["Share", "pin_of", "plan_of", "share_of"]
+__all__ = ["Share", "even_limits", "pin_of", "plan_of", "share_of"]
 
 
 @attrs.frozen
@@ -76,6 +77,12 @@ def _part(step: Step, work: RemainingPart, now: int) -> Pending | None:
     return None
 
 
+def even_limits(pace: Pace, tasks: int) -> tuple[float, float]:
+    """Return how many records, and bytes of records, each of so many tasks gives at most."""
+    records, size = (math.inf if most is None else most / tasks for most in (pace.max_records, pace.max_bytes))
+    return records, size
+
+
 def plan_of(step: Step, share: Share, remaining: Remaining, slots: int, pace: Pace) -> Plan:
     """Divide a share among tasks. What is behind comes last, so that nothing waits for it."""
     most = pace.max_tasks or max(slots, pace.min_tasks or 0)
@@ -89,7 +96,7 @@ def plan_of(step: Step, share: Share, remaining: Remaining, slots: int, pace: Pa
     cut: list[list[Pending]] = []
     if behind and type(step.fn).split_backlog is not DoFn.split_backlog:
         room = most - (len(behind) < len(share.parts))
-        cut = step.catch_up.divide(step.here(), behind, room, (pace.max_records / most, pace.max_bytes / most))
+        cut = step.catch_up.divide(step.here(), behind, room, even_limits(pace, most))
     ids = {part.id for parts in (*cut, tried) for part in parts}
     others = [part for part in share.parts.values() if part.id not in ids]
     room = max(1, most - sum(map(len, cut)))

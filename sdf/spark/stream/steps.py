@@ -55,7 +55,7 @@ class Step:
         number: its index in the chain.
         run_id: id of the stream's run, and the number.
         given: tags and side inputs.
-        batch_seconds: as of `stream_sdf`.
+        batch_seconds: as of `Pace`.
         quarantine: its options; None for a stream without.
         in_tables: whether small elements may be rows of tables.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, TaggedOutput, retry_failed, run_sdf, save_sdf
+from sdf import DoFn, LiveRunner, OffsetRange, Quarantine, StagedRunner, TaggedOutput, retry_failed, run_sdf, save_sdf
 from sdf.errors import ClaimError, InvalidTypeError, InvalidValueError, ProcessError
 from sdf.sinks import JsonLinesFiles, ParquetFiles
 
@@ -127,7 +127,7 @@ def test_blocks_that_fail_are_a_dataframe(spark, tmp_path):
     """Of texts, as elements and restrictions may be of any type; all else is there once."""
     frame = spark.createDataFrame(COUNTS, "name string, count long")
     schema = "name string, number int"
-    results = run_sdf(frame, BadFn(), schema=schema, staging=tmp_path, on_failure="quarantine")
+    results = run_sdf(frame, BadFn(), schema=schema, staging=tmp_path, on_failure=Quarantine())
     assert rows(results["main"]) == [row for row in NUMBERS if row not in BAD]
     assert len(results["main"].report.failures) == 3
     failed = sorted((row.restriction, row.error) for row in results["failed"].collect())
@@ -317,7 +317,7 @@ def test_what_was_set_aside_is_retried(spark, tmp_path):
                 yield one
 
     frame, sink = spark.createDataFrame(COUNTS, "name string, count long"), ParquetFiles(tmp_path / "out")
-    summary = save_sdf(frame, BadFn(), sink, on_failure="quarantine")
+    summary = save_sdf(frame, BadFn(), sink, on_failure=Quarantine())
     assert [block.restriction for block in summary.failures] == [OffsetRange(3, 4)] * 2
     BadFn.bad = False
     assert retry_failed(spark, BadFn(), sink).failures == ()

@@ -18,7 +18,7 @@ from support.killing import descendants, kill_jvm, kill_my_executor, my_jvm
 from support.saving import FolderSink, rows
 from support.signalled import SignalledFn, claims_noted
 
-from sdf import DoFn, LiveRunner, OffsetRange, run_sdf, save_sdf
+from sdf import DoFn, LiveRunner, OffsetRange, Quarantine, run_sdf, save_sdf
 from sdf.spark.jobs import slot_counter
 
 SETTINGS = {"spark_default_parallelism": None, "spark_deploy_maxExecutorRetries": "-1"}
@@ -371,7 +371,7 @@ def test_a_block_that_takes_its_executor_along_is_set_aside(start_clean, tmp_pat
     good = [str(number) for number in range(20)]
     sink = FolderSink(tmp_path / "out")
     elements = sc.parallelize(["bad", *good])
-    summary = save_sdf(elements, TakesItsHostAlongFn(), sink, on_failure="quarantine")
+    summary = save_sdf(elements, TakesItsHostAlongFn(), sink, on_failure=Quarantine())
     assert rows(tmp_path / "out") == sorted((name, 0) for name in good)
     (block,) = summary.failures
     assert (block.element, block.restriction) == ("bad", OffsetRange(0, 1))

@@ -4,6 +4,7 @@ import itertools
 import time
 
 import pytest
+from support.streaming import grouped
 
 from sdf import UNBOUNDED, DoFn, MonotonicWatermark, OffsetRange, stream_sdf
 from sdf.errors import SplitError
@@ -187,8 +188,7 @@ def run(sc, tmp_path, elements, fn, sink, **options):
         fn,
         checkpoint=tmp_path / "journal",
         foreach_batch=sink,
-        stop_when_idle=True,
-        **{"batch_seconds": 0.3, **options},
+        **grouped(**{"idle": True, "batch_seconds": 0.3, **options}),
     )
 
 
@@ -249,7 +249,7 @@ def test_what_is_new_elsewhere_does_not_wait_for_a_backlog(sc, tmp_path):
 def test_limits_of_a_batch_hold_for_a_backlog(sc, tmp_path, dropped):
     """Once it is known how many records a part gives, no task is dropped."""
     sink = Sink()
-    run(sc, tmp_path, [3000], SleepyFn(), sink, batch_seconds=2.0, max_records_per_batch=400)
+    run(sc, tmp_path, [3000], SleepyFn(), sink, batch_seconds=2.0, max_records=400)
     sizes = [sum(map(len, batch)) for batch in sink.given.values()]
     assert sink.records() == list(range(3000))
     assert max(sizes) <= 440

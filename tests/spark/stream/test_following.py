@@ -7,8 +7,9 @@ import time
 
 import pytest
 from support.brokers import Brokers
+from support.streaming import grouped
 
-from sdf import stream_sdf
+from sdf import Pace, Until, stream_sdf
 from sdf.errors import ReadError
 from sdf.io import TailKafka, TailLines, TailTable, WatchFiles, WatchTopics
 
@@ -51,8 +52,8 @@ def test_a_topic_is_followed_with_a_partition_that_comes_later(sc, tmp_path):
             [WatchSomeTopics(config, interval_seconds=0), TailKafka(config, poll_seconds=0.05)],
             checkpoint=tmp_path / "journal",
             foreach_batch=sink,
-            batch_seconds=0.2,
-            stop_when_idle=True,
+            pace=Pace(batch_seconds=0.2),
+            until=Until(idle=True),
         )
         return sorted((record.partition, record.value) for record in sink.records())
 
@@ -118,7 +119,7 @@ def test_brokers_that_are_away_do_not_end_a_stream(sc, tmp_path):
                 HastyTail(config, poll_seconds=0.1),
             ],
         ),
-        kwargs={"checkpoint": tmp_path / "journal", "foreach_batch": sink, "batch_seconds": 0.2, "stop": stop},
+        kwargs=grouped(checkpoint=tmp_path / "journal", foreach_batch=sink, batch_seconds=0.2, stop=stop),
     )
     run.start()
     await_values(b"1")
@@ -151,8 +152,8 @@ def test_a_table_is_followed_by_a_growing_key(sc, tmp_path):
             TailTable(f"sqlite:///{path}", key="id", poll_seconds=0.05),
             checkpoint=tmp_path / "journal",
             foreach_batch=sink,
-            batch_seconds=0.1,
-            stop_when_idle=True,
+            pace=Pace(batch_seconds=0.1),
+            until=Until(idle=True),
         )
         assert sink.records() == [{"id": n * 3, "name": f"row {n}"} for n in range(upto)]
     connection.close()
@@ -166,10 +167,8 @@ def test_a_scan_can_be_asked_for(sc, tmp_path):
     run = threading.Thread(
         target=stream_sdf,
         args=(sc.parallelize([str(logs)], 1), [WatchFiles(interval_seconds=NEVER), TailLines(poll_seconds=NEVER)]),
-        kwargs={
-            "checkpoint": tmp_path / "journal", "foreach_batch": sink, "batch_seconds": 0.1, "stop": stop, "wake": wake,
-        },
-    )  # fmt: skip
+        kwargs=grouped(checkpoint=tmp_path / "journal", foreach_batch=sink, batch_seconds=0.1, stop=stop, wake=wake),
+    )
     (logs / "0").write_text("line 0\n")
     run.start()
     for number in range(2):
@@ -199,8 +198,8 @@ def test_compressed_files_in_a_watched_directory(sc, tmp_path):
             [WatchFiles(interval_seconds=0.2, modified="ignore", **options), TailLines(poll_seconds=0.1)],
             checkpoint=tmp_path / "journal",
             foreach_batch=sink,
-            batch_seconds=0.1,
-            stop_when_idle=True,
+            pace=Pace(batch_seconds=0.1),
+            until=Until(idle=True),
         )
         return sink.records()
 
@@ -228,8 +227,8 @@ def test_a_pattern_may_change_when_a_stream_resumes(sc, tmp_path):
             [WatchFiles(interval_seconds=0.2, modified="ignore"), TailLines(poll_seconds=0.1)],
             checkpoint=tmp_path / "journal",
             foreach_batch=sink,
-            batch_seconds=0.1,
-            stop_when_idle=True,
+            pace=Pace(batch_seconds=0.1),
+            until=Until(idle=True),
         )
         return sorted(sink.records())
 
@@ -258,8 +257,8 @@ def test_a_byte_that_is_no_text_can_be_read_all_the_same(sc, tmp_path):
             [WatchFiles(interval_seconds=0.2, modified="ignore"), TailLines(poll_seconds=0.1, **options)],
             checkpoint=tmp_path / "journal",
             foreach_batch=sink,
-            batch_seconds=0.1,
-            stop_when_idle=True,
+            pace=Pace(batch_seconds=0.1),
+            until=Until(idle=True),
         )
         return sorted(sink.records())
 
@@ -285,9 +284,7 @@ def test_a_drain_gives_a_last_line_that_has_no_end(sc, tmp_path, by):
             chain,
             checkpoint=tmp_path / "journal",
             foreach_batch=sink,
-            batch_seconds=0.1,
-            stop_when_idle=True,
-            **options,
+            **grouped(batch_seconds=0.1, idle=True, **options),
         )
 
     assert not run().done

@@ -155,7 +155,7 @@ class Life:
         """
         self.writer.enough.set()
         self.writer.join()
-        watching.watch(self.sc, self.logs, self.state, self.regex, stop_when_idle=True)
+        watching.watch(self.sc, self.logs, self.state, self.regex, idle=True)
         there = set()
         for path in self.logs.iterdir():
             data = path.read_bytes()

@@ -5,8 +5,9 @@ import os
 import sqlite3
 
 import pytest
+from support.streaming import grouped
 
-from sdf import stream_sdf
+from sdf import Pace, Until, stream_sdf
 from sdf.errors import InvalidValueError, ReplayError, SourceChangedError
 from sdf.io import TailLines, TailTable, WatchFiles
 from sdf.saving.command import main
@@ -45,9 +46,7 @@ class Stream:
             [WatchFiles(interval_seconds=0.2, modified="ignore"), tail],
             checkpoint=self.folder / "journal",
             foreach_batch=sink,
-            batch_seconds=0.1,
-            stop_when_idle=True,
-            **arguments,
+            **grouped(batch_seconds=0.1, idle=True, **arguments),
         )
 
 
@@ -156,9 +155,7 @@ def run_rows(stream, **arguments):
             RowLines(poll_seconds=0.1, rotated_seconds=3600, fail_on_data_loss=False),
         ],
         checkpoint=stream.folder / "journal",
-        batch_seconds=0.1,
-        stop_when_idle=True,
-        **arguments,
+        **grouped(batch_seconds=0.1, idle=True, **arguments),
     )
 
 
@@ -189,8 +186,8 @@ def test_rows_that_are_gone(sc, tmp_path):
             TailTable(f"sqlite:///{tmp_path}/a.db", key="id", poll_seconds=0.1, **options),
             checkpoint=tmp_path / "journal",
             foreach_batch=lambda batch: sink.append([row["id"] for row in batch.rdd.collect()]),
-            batch_seconds=0.1,
-            stop_when_idle=True,
+            pace=Pace(batch_seconds=0.1),
+            until=Until(idle=True),
             short_batches="give",
         )
 

@@ -4,6 +4,7 @@ import os
 import threading
 
 import pytest
+from support.streaming import grouped
 from support.watching import lines, sink
 
 from sdf import stream_sdf
@@ -71,8 +72,7 @@ def follow(sc, home, foreach_batch=None, **options):
         chain,
         checkpoint=home / "journal",
         foreach_batch=foreach_batch or sink(home / "out"),
-        batch_seconds=0.2,
-        **options,
+        **grouped(batch_seconds=0.2, **options),
     )
 
 
@@ -108,23 +108,23 @@ def test_an_idle_stream_writes_nothing_and_runs_nothing(sc, home, counts, monkey
 
 def test_a_new_line_writes_and_runs_as_much_as_is_new(sc, home, counts):
     """The other files are neither planned nor shipped nor written, whatever their number, also after a resume."""
-    follow(sc, home, stop_when_idle=True)
-    follow(sc, home, stop_when_idle=True)
+    follow(sc, home, idle=True)
+    follow(sc, home, idle=True)
     first, counts.written, counts.parts = counts.written, 0, 0
     with open(home / "logs" / "7.log", "a") as file:
         file.write("second 7\n")
-    assert follow(sc, home, stop_when_idle=True).records == 1
+    assert follow(sc, home, idle=True).records == 1
     assert counts.parts == 1
     assert counts.written < 10_000 < first
 
 
 def test_a_file_that_changes_without_growing_is_looked_at(sc, home):
     """Another one of its size, as a program that writes it anew leaves it."""
-    follow(sc, home, stop_when_idle=True)
+    follow(sc, home, idle=True)
     path = home / "logs" / "7.log"
     path.write_text(f"FIRST 7\n{LONG}\n")
     os.utime(path, ns=(1, 1))
-    assert follow(sc, home, stop_when_idle=True).records == 2
+    assert follow(sc, home, idle=True).records == 2
     assert "FIRST 7" in lines(home / "out")
 
 
@@ -138,5 +138,5 @@ def test_a_line_that_comes_while_a_file_is_read_is_not_taken_for_old(sc, home):
             with open(late, "a") as file:
                 file.write("second 7\n")
 
-    follow(sc, home, give, stop_when_idle=True)
+    follow(sc, home, give, idle=True)
     assert "second 7" in lines(home / "out")

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.streaming import grouped
 from support.watching import lines, sink
 
 from sdf import stream_sdf
@@ -48,8 +49,7 @@ def follow(sc, home, watch, foreach_batch=None, **options):
         [watch, TailLines(poll_seconds=0.05)],
         checkpoint=home / "journal",
         foreach_batch=foreach_batch or sink(home / "out"),
-        batch_seconds=0.1,
-        **options,
+        **grouped(batch_seconds=0.1, **options),
     )
 
 
@@ -103,10 +103,10 @@ class SlowWatch(WatchFiles):
 def test_a_scan_is_waited_for_before_an_idle_stream_ends(sc, home):
     """What it finds is given."""
     watch = SlowWatch(str(home / "begun"))
-    follow(sc, home, watch, stop_when_idle=True)
+    follow(sc, home, watch, idle=True)
     assert lines(home / "out") == ["a1"]
     (home / "logs" / "b.log").write_text("b1\n")
-    follow(sc, home, watch, stop_when_idle=True)
+    follow(sc, home, watch, idle=True)
     assert lines(home / "out") == ["a1", "b1"]
 
 
@@ -140,7 +140,7 @@ def test_a_scan_that_was_in_flight_at_the_end_is_made_again(sc, home):
 
     follow(sc, home, watch, give, stop=stop)
     assert len(list(verify(Disk(home / "journal")))) == 2
-    follow(sc, home, watch, stop_when_idle=True)
+    follow(sc, home, watch, idle=True)
     assert lines(home / "out") == ["a1", "b1"]
 
 
@@ -153,7 +153,7 @@ class FailingWatch(WatchFiles):
 def test_a_scan_that_fails_ends_the_stream_with_its_error(sc, home):
     """It names DoFn and element."""
     with pytest.raises(ProcessError, match=r"FailingWatch\.process\(\) .*logs.*no such luck"):
-        follow(sc, home, FailingWatch(), stop_when_idle=True)
+        follow(sc, home, FailingWatch(), idle=True)
 
 
 def test_waking_a_stream_scans_at_once(sc, home):

@@ -16,6 +16,7 @@ import pytest
 from pyspark import accumulators
 from support.fns import CountFn, OnlyDefersFn, SlowCountFn
 from support.integers import KINDS
+from support.streaming import grouped
 
 from sdf import UNBOUNDED, DoFn, GrowableOffsetRangeTracker, ManualWatermark, OffsetRange, stream_sdf
 from sdf.errors import (
@@ -111,7 +112,7 @@ def stream(sc, tmp_path):
 
     def run(elements, fns, sink, checkpoint_name="journal", **options):
         options = {"batch_seconds": 0.2, "checkpoint": tmp_path / checkpoint_name, **options}
-        return stream_sdf(sc.parallelize(elements), fns, foreach_batch=sink, **options)
+        return stream_sdf(sc.parallelize(elements), fns, foreach_batch=sink, **grouped(**options))
 
     return run
 
@@ -131,7 +132,7 @@ def test_finite_work_comes_to_its_end(stream, tmp_path):
 @KINDS
 def test_numbers_may_be_of_any_kind(stream, kind):
     """Of NumPy say: each stands for the int that it is."""
-    bounds = dict.fromkeys(["batch_seconds", "max_batches", "max_items_per_batch", "min_tasks", "max_tasks"], kind(1))
+    bounds = dict.fromkeys(["batch_seconds", "max_batches", "max_items", "min_tasks", "max_tasks"], kind(1))
     assert stream([("a", 3)], CountFn(), Sink(), **bounds).batches == 1
 
 
@@ -200,7 +201,7 @@ def test_where_nothing_was_due_a_stream_waits_for_what_is(stream, monkeypatch):
 def test_a_stream_stops_when_it_is_idle(stream):
     """That is when nothing is due and nothing came; deferred work stays in the journal."""
     sink = Sink()
-    summary = stream(["x"], EndlessFn(delay_seconds=3600), sink, stop_when_idle=True)
+    summary = stream(["x"], EndlessFn(delay_seconds=3600), sink, idle=True)
     assert (summary.batches, sink.records()) == (1, [("x", i) for i in range(5)])
 
 
@@ -208,7 +209,7 @@ def test_a_stream_that_stops_when_it_is_idle_looks_at_all_there_is_first(stream)
     """So that it can be started now and then, to do what has come."""
     sink = Sink()
     for calls in (1, 2, 3):
-        assert stream(["x"], EndlessFn(delay_seconds=3600), sink, stop_when_idle=True).batches == 1
+        assert stream(["x"], EndlessFn(delay_seconds=3600), sink, idle=True).batches == 1
         assert sink.records() == [("x", i) for i in range(5 * calls)]
 
 
@@ -224,7 +225,7 @@ def test_a_stream_is_idle_though_work_is_due_again_before_its_batch_has_ended(st
                 tracker.defer_remainder(0.001)
 
     sink = Sink()
-    summary = stream(["x", "y"], PollFn(delay_seconds=0), sink, stop_when_idle=True, batch_seconds=0.01)
+    summary = stream(["x", "y"], PollFn(delay_seconds=0), sink, idle=True, batch_seconds=0.01)
     assert (summary.done, len(sink.records())) == (False, 10)
 
 
@@ -258,13 +259,13 @@ class OneByOneFn(DoFn):
             tracker.defer_remainder(0)
 
 
-@pytest.mark.parametrize(("seconds", "options"), [(0, {"max_items_per_batch": 1}), (0.3, {"max_tasks": 1})])
+@pytest.mark.parametrize(("seconds", "options"), [(0, {"max_items": 1}), (0.3, {"max_tasks": 1})])
 def test_a_stream_is_idle_when_all_was_tried_since_anything_came(stream, seconds, options):
     """Where a batch has no room for all, or no time, and whatever is due again before the others had their turn."""
     elements, sink, stop = [("a", 1), ("b", 3), ("c", 1)], Sink(), threading.Event()
     guard = threading.Timer(900, stop.set)
     guard.start()
-    stream(elements, OneByOneFn(seconds), sink, stop_when_idle=True, batch_seconds=0.1, stop=stop, **options)
+    stream(elements, OneByOneFn(seconds), sink, idle=True, batch_seconds=0.1, stop=stop, **options)
     guard.cancel()
     assert sink.records() == expected(elements)
     assert not stop.is_set()
@@ -273,7 +274,7 @@ def test_a_stream_is_idle_when_all_was_tried_since_anything_came(stream, seconds
 def test_the_watermark_is_the_lowest_of_all_work(stream):
     """It is in each batch and in the journal, and never goes back."""
     sink = Sink()
-    summary = stream(["x", "y"], EndlessFn(), sink, max_batches=4, max_items_per_batch=1, min_tasks=1, max_tasks=1)
+    summary = stream(["x", "y"], EndlessFn(), sink, max_batches=4, max_items=1, min_tasks=1, max_tasks=1)
     assert sink.watermarks == sorted(sink.watermarks)
     assert sink.watermarks[0] == -1  # of the one that has not run yet
     assert summary.watermark == sink.watermarks[-1] == 9
@@ -301,7 +302,7 @@ class TimesFn(DoFn):
 
 def test_what_waits_for_a_step_without_an_estimator_holds_the_watermark(stream):
     """No record is older than the watermark of a batch before, whoever drove that."""
-    sink, options = Sink(), {"max_items_per_batch": 2, "batch_seconds": 0.05, "max_tasks": 1}
+    sink, options = Sink(), {"max_items": 2, "batch_seconds": 0.05, "max_tasks": 1}
     stream([20], [TimesFn(), CountFn()], sink, max_batches=2, **options)
     stream([20], [TimesFn(), CountFn()], sink, **options)
     oldest = [min(time_ for time_, _ in records) for records in sink.batches.values()]
@@ -329,7 +330,7 @@ def test_outputs_of_a_step_are_elements_of_the_next_in_the_same_batch(stream, tm
 def test_a_batch_takes_on_no_more_than_it_may(stream):
     """What is left waits its turn, in order."""
     elements, sink = [(f"{number:02}", 2) for number in range(10)], Sink()
-    assert stream(elements, CountFn(), sink, max_items_per_batch=4).batches == 3
+    assert stream(elements, CountFn(), sink, max_items=4).batches == 3
     assert [len(records) for records in sink.batches.values()] == [8, 8, 4]
 
 
@@ -342,7 +343,7 @@ def test_what_waits_is_served_before_what_was_deferred_later(stream):
         if given == ["x", "y"]:
             wake.set()  # so that all is due
 
-    stream(["x", "y", "z"], EndlessFn(delay_seconds=3600), sink, max_batches=3, max_items_per_batch=1, wake=wake)
+    stream(["x", "y", "z"], EndlessFn(delay_seconds=3600), sink, max_batches=3, max_items=1, wake=wake)
     assert given == ["x", "y", "z"]
 
 
@@ -361,7 +362,7 @@ class HogFn(EndlessFn):
 def test_what_a_task_had_no_time_to_start_is_the_first_in_the_next_batch(stream):
     """Else two that take all the time would shut it out for ever, in turns."""
     sink = Sink()
-    stream(["x", "modest", "y"], HogFn(), sink, max_batches=2, max_items_per_batch=2, min_tasks=1, max_tasks=1)
+    stream(["x", "modest", "y"], HogFn(), sink, max_batches=2, max_items=2, min_tasks=1, max_tasks=1)
     assert {element for element, _ in sink.batches[1]} == {"x"}
     assert ("modest", 0) in sink.batches[2]
 
@@ -369,7 +370,7 @@ def test_what_a_task_had_no_time_to_start_is_the_first_in_the_next_batch(stream)
 def test_sources_hear_what_is_committed(stream):
     """Once for each part, after the commit; again when a stream is resumed, since a crash may have come between."""
     AcknowledgedFn.heard = []
-    stream([("a", 3), ("b", 4)], AcknowledgedFn(), Sink(), max_items_per_batch=1, max_tasks=1)
+    stream([("a", 3), ("b", 4)], AcknowledgedFn(), Sink(), max_items=1, max_tasks=1)
     assert AcknowledgedFn.heard == [(("a", 3), 0, 3), (("b", 4), 0, 4)]
     stream([("a", 3)], AcknowledgedFn(), Sink())
     assert AcknowledgedFn.heard[2:] == [(("b", 4), 0, 4)]
@@ -517,11 +518,13 @@ def test_the_journal_of_other_dofns_is_refused(stream):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"batch_seconds": 0}, InvalidValueError, "batch_seconds must be a number > 0"),
-        ({"batch_seconds": True}, InvalidValueError, "batch_seconds must be a number > 0"),
-        ({"max_batches": 0}, InvalidValueError, "max_batches must be an integer >= 1"),
-        ({"max_items_per_batch": 1.5}, InvalidValueError, "max_items_per_batch must be an integer >= 1"),
-        ({"min_tasks": 3, "max_tasks": 2}, InvalidValueError, "min_tasks must be <= max_tasks"),
+        ({"batch_seconds": 0}, InvalidValueError, "Pace batch_seconds must be a positive number below 1e"),
+        ({"batch_seconds": True}, InvalidValueError, "Pace batch_seconds must be a positive number below 1e"),
+        ({"max_batches": 0}, InvalidValueError, "Until max_batches must be an integer >= 1, or None"),
+        ({"max_items": 1.5}, InvalidValueError, "Pace max_items must be an integer >= 1, or None"),
+        ({"min_tasks": 3, "max_tasks": 2}, InvalidValueError, "Pace min_tasks must be <= max_tasks"),
+        ({"stop": True}, InvalidTypeError, "Until stop must be a threading.Event, or None"),
+        ({"max_records_per_batch": 3}, TypeError, "unexpected keyword"),
         ({"checkpoint": None}, InvalidTypeError, "checkpoint must be a path, or a URL"),
         ({"checkpoint": ""}, InvalidValueError, "checkpoint must not be empty"),
         ({"checkpoint": "hdfs:/journal"}, InvalidValueError, "checkpoint cannot be there"),
@@ -537,7 +540,7 @@ def test_wrong_arguments_are_named(sc, tmp_path, options, error, message):
     """Before anything is written."""
     call = {"rdd": sc.parallelize([1]), "fns": CountFn(), "foreach_batch": print, "checkpoint": tmp_path / "j"}
     with pytest.raises(error, match=message):
-        stream_sdf(**{**call, **options})
+        stream_sdf(**grouped(**{**call, **options}))
     assert not (tmp_path / "j").exists()
 
 
@@ -600,7 +603,7 @@ def test_what_comes_while_a_stream_is_down_is_not_lost_to_a_step_that_had_nothin
     late = tmp_path / "b"
     late.write_text("3 4")
     names.write_text(f"{other} {late}")
-    stream([str(names)], chain, sink, stop_when_idle=True)
+    stream([str(names)], chain, sink, idle=True)
     assert sink.records() == ["1", "2", "3", "4"]
 
 
@@ -610,7 +613,7 @@ def test_a_batch_that_comes_again_after_an_idle_one_is_the_same(stream, tmp_path
     for path in paths:
         path.write_text(f"{path.name}1 ")
     sink = Failing(4, 5, 6)
-    options = {"max_items_per_batch": 1, "stop_when_idle": True, "batch_seconds": 0.05}
+    options = {"max_items": 1, "idle": True, "batch_seconds": 0.05}
     stream([str(path) for path in paths], NamesFn(0), sink, **options)
     for number in (2, 3):
         for path in paths:
@@ -628,7 +631,7 @@ def test_a_stream_that_stops_when_it_is_idle_has_tried_each(stream, tmp_path):
     for path in paths:
         path.write_text("1 ")
     sink, elements = Sink(), [str(path) for path in paths]
-    options = {"max_items_per_batch": 1, "stop_when_idle": True}
+    options = {"max_items": 1, "idle": True}
     stream(elements, NamesFn(0.5), sink, **options)
     for calls in (1, 2):
         for path in paths[2:]:
@@ -642,7 +645,7 @@ def test_a_stream_that_follows_what_was_planned_looks_at_the_rest_before_it_is_i
     paths, sink = [tmp_path / name for name in ("a", "b")], Sink()
     for path in paths:
         path.write_text(f"{path.name}1 ")
-    stream([str(path) for path in paths], NamesFn(3600), sink, stop_when_idle=True)
+    stream([str(path) for path in paths], NamesFn(3600), sink, idle=True)
     journal = Journal(Disk(tmp_path / "journal"), config={"fns": ["NamesFn"]}, inputs=["0 NamesFn"], clock=Clock())
     first, second = Remaining.load(journal.get, journal.head.data["checkpoint"], 0)[0]
     Path(first.part.element).write_text("a1 a2 ")
@@ -651,7 +654,7 @@ def test_a_stream_that_follows_what_was_planned_looks_at_the_rest_before_it_is_i
     pin = Pin(((read,),), ((1,),), (first.id,), (left,), None, "a driver that died")
     journal.write_ahead("pin-0", {**pin.to_json(), "given": {"tags": [], "side_inputs": {}}})
     Path(second.part.element).write_text(Path(second.part.element).read_text() + "new ")
-    stream([], NamesFn(3600), sink, stop_when_idle=True)
+    stream([], NamesFn(3600), sink, idle=True)
     assert sink.records() == ["a1", "a2", "b1", "new"]
 
 
@@ -680,8 +683,8 @@ class OddWatermarkFn(EndlessFn):
 def test_watermarks_that_are_no_plain_numbers(stream):
     """Minus infinity says nothing; a fraction is a number."""
     sink = Sink()
-    assert stream(["x"], OddWatermarkFn(), sink, stop_when_idle=True).watermark is None
-    assert stream(["y"], OddWatermarkFn(), Sink(), stop_when_idle=True, checkpoint_name="other").watermark == 0.5
+    assert stream(["x"], OddWatermarkFn(), sink, idle=True).watermark is None
+    assert stream(["y"], OddWatermarkFn(), Sink(), idle=True, checkpoint_name="other").watermark == 0.5
 
 
 def test_a_name_that_is_not_utf8(stream):

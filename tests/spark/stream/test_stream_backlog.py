@@ -4,7 +4,7 @@ import os
 
 from support.following import GrowingFn
 
-from sdf import UNBOUNDED, OffsetRange, stream_sdf
+from sdf import UNBOUNDED, OffsetRange, Pace, Until, stream_sdf
 from sdf.io import TailLines
 from sdf.io.follow.tail_parts import Tail
 from sdf.reporting.stream_page import stream_page
@@ -39,8 +39,8 @@ def test_a_stream_says_how_far_it_is_behind(sc, tmp_path, capsys):
         CountedFn(),
         checkpoint=tmp_path / "journal",
         foreach_batch=lambda batch: None,
-        batch_seconds=0.1,
-        max_batches=2,
+        pace=Pace(batch_seconds=0.1),
+        until=Until(max_batches=2),
         progress=shown.append,
     )
     assert (shown[-1].behind_records, shown[-1].behind_bytes) == (2, None)

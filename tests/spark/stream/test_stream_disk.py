@@ -7,6 +7,7 @@ import threading
 import pytest
 from support.fns import SlowCountFn
 from support.small_disk import fill
+from support.streaming import grouped
 from support.watching import lines, sink
 
 from sdf import stream_sdf
@@ -27,7 +28,7 @@ def stream(sc, tmp_path):
         return stream_sdf(
             sc.parallelize(ELEMENTS),
             SlowCountFn(),
-            **{"checkpoint": checkpoint, "foreach_batch": sink(tmp_path / "out"), "batch_seconds": 0.2, **options},
+            **grouped(checkpoint=checkpoint, foreach_batch=sink(tmp_path / "out"), batch_seconds=0.2, **options),
         )
 
     return run

@@ -6,6 +6,7 @@ from operator import add
 
 import pytest
 from support.following import GrowingFn
+from support.streaming import grouped
 
 from sdf import DoFn, OffsetRange, stream_sdf
 from sdf.errors import ContractError, SourceChangedError, StageError
@@ -20,8 +21,8 @@ def stream(sc, tmp_path):
 
     def run(foreach_batch):
         rdd = sc.parallelize([str(tmp_path / "words")])
-        options = {"checkpoint": tmp_path / "journal", "stop_when_idle": True, "batch_seconds": 0.1}
-        return stream_sdf(rdd, GrowingFn(), foreach_batch=foreach_batch, **options)
+        options = {"checkpoint": tmp_path / "journal", "idle": True, "batch_seconds": 0.1}
+        return stream_sdf(rdd, GrowingFn(), foreach_batch=foreach_batch, **grouped(**options))
 
     return run
 
@@ -88,8 +89,10 @@ def test_a_file_that_is_gone_when_its_batch_comes_again_is_named(sc, tmp_path):
 
     def run(foreach_batch):
         chain = [WatchFiles(interval_seconds=0.1), ReadLines()]
-        options = {"checkpoint": tmp_path / "journal", "stop_when_idle": True, "batch_seconds": 0.1}
-        return stream_sdf(sc.parallelize([str(tmp_path / "logs")]), chain, foreach_batch=foreach_batch, **options)
+        options = {"checkpoint": tmp_path / "journal", "idle": True, "batch_seconds": 0.1}
+        return stream_sdf(
+            sc.parallelize([str(tmp_path / "logs")]), chain, foreach_batch=foreach_batch, **grouped(**options)
+        )
 
     def down(batch):
         raise RuntimeError("down")
@@ -130,8 +133,13 @@ def test_a_stream_that_goes_on_with_a_copied_checkpoint_warns(sc, tmp_path, capl
 
     def run(journal):
         caplog.clear()
-        options = {"checkpoint": tmp_path / journal, "stop_when_idle": True, "batch_seconds": 0.1}
-        stream_sdf(sc.parallelize([str(tmp_path / "words")]), GrowingFn(), foreach_batch=lambda batch: None, **options)
+        options = {"checkpoint": tmp_path / journal, "idle": True, "batch_seconds": 0.1}
+        stream_sdf(
+            sc.parallelize([str(tmp_path / "words")]),
+            GrowingFn(),
+            foreach_batch=lambda batch: None,
+            **grouped(**options),
+        )
         return f"its last driver had this checkpoint in {tmp_path / 'one'}" in caplog.text
 
     assert not run("one")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from support.following import GrowingFn
+from support.streaming import grouped
 
-from sdf import stream_sdf
+from sdf import Pace, Until, stream_sdf
 from sdf.errors import JournalCorruptError
 from sdf.journal.chain import block_name
 from sdf.journal.pending import Pending
@@ -47,8 +48,8 @@ def stream(sc, tmp_path):
             checkpoint=tmp_path / checkpoint,
             foreach_batch=keep,
             sink=sink,
-            stop_when_idle=True,
-            batch_seconds=0.1,
+            until=Until(idle=True),
+            pace=Pace(batch_seconds=0.1),
         )
 
     return run
@@ -135,8 +136,8 @@ def test_a_table_takes_what_a_restored_journal_reads(sc, tmp_path, kind):
 
     def run():
         rdd = sc.parallelize([str(words)])
-        options = {"checkpoint": tmp_path / "journal", "stop_when_idle": True, "batch_seconds": 0.1}
-        stream_sdf(rdd, GrowingFn(as_rows=True), sink=sink, **options)
+        options = {"checkpoint": tmp_path / "journal", "idle": True, "batch_seconds": 0.1}
+        stream_sdf(rdd, GrowingFn(as_rows=True), sink=sink, **grouped(**options))
 
     run()
     shutil.copytree(tmp_path / "journal", tmp_path / "copy")

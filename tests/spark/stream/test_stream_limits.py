@@ -2,6 +2,7 @@
 
 import pytest
 from support.fns import CountFn
+from support.streaming import grouped
 
 from sdf import stream_sdf
 from sdf.errors import InvalidValueError
@@ -26,9 +27,7 @@ def sizes(sc, tmp_path):
             fn,
             checkpoint=tmp_path / "journal",
             foreach_batch=lambda batch: given.append(batch.rdd.collect()),
-            batch_seconds=60,
-            max_tasks=2,
-            **options,
+            **grouped(batch_seconds=60, max_tasks=2, **options),
         )
         records = [record for batch in given for record in batch]
         assert len(records) == len(set(records)) == sum(count for _, count in elements)
@@ -40,8 +39,8 @@ def sizes(sc, tmp_path):
 @pytest.mark.parametrize(
     ("fn", "count", "options"),
     [
-        (CountFn(), 10_000, {"max_records_per_batch": 2_000}),
-        (LongFn(), 4_000, {"max_bytes_per_batch": 400_000}),
+        (CountFn(), 10_000, {"max_records": 2_000}),
+        (LongFn(), 4_000, {"max_bytes": 400_000}),
     ],
 )
 def test_a_batch_ends_when_it_has_given_enough(sizes, fn, count, options, monkeypatch):
@@ -57,7 +56,7 @@ def test_without_limits_a_batch_has_all_that_there_is_time_for(sizes):
     assert sizes(CountFn(), [("a", 10_000)]) == [10_000]
 
 
-@pytest.mark.parametrize("name", ["max_records_per_batch", "max_bytes_per_batch"])
+@pytest.mark.parametrize("name", ["max_records", "max_bytes"])
 def test_a_limit_that_is_none_is_named(sizes, tmp_path, name):
     """Before anything is written."""
     with pytest.raises(InvalidValueError, match=f"{name} must be an integer >= 1"):

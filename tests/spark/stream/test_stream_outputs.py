@@ -4,8 +4,9 @@ import sqlite3
 
 import pytest
 from support.following import GrowingFn
+from support.streaming import grouped
 
-from sdf import DoFn, OffsetRange, TaggedOutput, stream_sdf
+from sdf import DoFn, OffsetRange, Pace, TaggedOutput, Until, stream_sdf
 from sdf.errors import InvalidTypeError, InvalidValueError, JournalError, OutputError, ProcessError, ReadError
 from sdf.io import FileBlocks, FileInfo, ReadJsonLines, ReadLines, TailLines, Watch, WatchFiles
 from sdf.sinks import SqlTable
@@ -73,8 +74,8 @@ def stream(sc, tmp_path):
 
     def run(text, fns, keep=None, **options):
         words.write_text(text)
-        options = {"checkpoint": tmp_path / "journal", "stop_when_idle": True, "batch_seconds": 0.1, **options}
-        return stream_sdf(sc.parallelize([str(words)]), fns, foreach_batch=keep, **options)
+        options = {"checkpoint": tmp_path / "journal", "idle": True, "batch_seconds": 0.1, **options}
+        return stream_sdf(sc.parallelize([str(words)]), fns, foreach_batch=keep, **grouped(**options))
 
     return run
 
@@ -116,7 +117,7 @@ def test_a_function_may_be_the_whole_chain(sc, tmp_path):
     options = {"checkpoint": tmp_path / "journal", "batch_seconds": 0.1}
     fn = lambda element: None if element == 2 else range(element)  # noqa: E731, a lambda is a function too
     rdd = sc.parallelize([1, 2, 3])
-    summary = stream_sdf(rdd, fn, foreach_batch=lambda batch: given.extend(batch.rdd.collect()), **options)
+    summary = stream_sdf(rdd, fn, foreach_batch=lambda batch: given.extend(batch.rdd.collect()), **grouped(**options))
     assert (sorted(given), summary.done) == ([0, 0, 1, 2], True)
 
 
@@ -138,8 +139,8 @@ def test_a_function_may_stand_between_a_watch_and_a_reader(sc, tmp_path):
         checkpoint=tmp_path / "journal",
         foreach_batch=lambda batch: seen.append((batch.rdd.collect(), batch.outputs["bad"].count())),
         tags=("bad",),
-        stop_when_idle=True,
-        batch_seconds=0.1,
+        until=Until(idle=True),
+        pace=Pace(batch_seconds=0.1),
     )
     assert seen == [([{"a": 1}], 1)]
 
@@ -161,8 +162,8 @@ def test_what_is_known_of_blocks_comes_with_their_records(sc, tmp_path):
         checkpoint=tmp_path / "journal",
         foreach_batch=lambda batch: seen.append((batch.rdd.groupByKey().collect(), batch.outputs["blocks"].collect())),
         tags=("blocks",),
-        stop_when_idle=True,
-        batch_seconds=0.1,
+        until=Until(idle=True),
+        pace=Pace(batch_seconds=0.1),
     )
     ((lines, blocks),) = seen
     assert [(start, stop) for _, start, stop in sorted(blocks)] == [(0, 6), (12, 14), (6, 12)]
@@ -237,9 +238,11 @@ def test_a_stream_that_an_invalid_byte_has_stopped_goes_on_with_tags(sc, tmp_pat
     keep = Kept()
 
     def run(tail, tags=()):
-        options = {"checkpoint": tmp_path / "journal", "stop_when_idle": True, "batch_seconds": 0.1, "tags": tags}
+        options = {"checkpoint": tmp_path / "journal", "idle": True, "batch_seconds": 0.1, "tags": tags}
         watch = WatchFiles(modified="ignore", interval_seconds=0.1)
-        return stream_sdf(sc.parallelize([str(tmp_path / "in")]), [watch, tail], foreach_batch=keep, **options)
+        return stream_sdf(
+            sc.parallelize([str(tmp_path / "in")]), [watch, tail], foreach_batch=keep, **grouped(**options)
+        )
 
     with pytest.raises(ReadError, match=r"on_error='tag', and tags=\('bad',\)"):
         run(TailLines())
@@ -388,8 +391,8 @@ def test_functions_at_the_end_of_a_chain_get_the_outputs_as_they_come(sc, tmp_pa
         foreach_batch=lambda batch: seen.append((batch.rdd.collect(), batch.outputs["bad"].collect())),
         tags=("bad",),
         side_inputs={"offset": 100},
-        stop_when_idle=True,
-        batch_seconds=0.1,
+        until=Until(idle=True),
+        pace=Pace(batch_seconds=0.1),
     )
     expected = [number + 100 for number in range(2000) if number % 10 != 7 and number != 3 for _ in range(2)]
     assert [record for records, _ in seen for record in records] == expected
@@ -407,7 +410,7 @@ def test_an_error_of_a_function_names_it_and_the_output(sc, tmp_path):
             [TailLines(), to_int],
             checkpoint=tmp_path / "journal",
             foreach_batch=lambda batch: batch.rdd.count(),
-            stop_when_idle=True,
+            until=Until(idle=True),
         )
 
 

@@ -9,9 +9,10 @@ import time
 
 import pytest
 from support.following import GrowingFn
+from support.streaming import grouped
 
-from sdf import OffsetRange, stream_sdf
-from sdf.errors import InvalidValueError, ProcessError, StageError, TooManyFailuresError
+from sdf import OffsetRange, Quarantine, stream_sdf
+from sdf.errors import ProcessError, StageError, TooManyFailuresError
 from sdf.io import FileBlocks, ReadLines, TailKafka, TailLines, TopicPartition, WatchFiles
 from sdf.sinks import SqlTable
 
@@ -74,9 +75,9 @@ def stream(sc, tmp_path):
     """Give a function that runs a stream with quarantine until it is idle."""
 
     def run(element, fns, keep=None, **options):
-        options = {"checkpoint": tmp_path / "journal", "stop_when_idle": True, "batch_seconds": 0.1, **options}
-        options = {"on_failure": "quarantine", "block_seconds": 2.0, **options}
-        return stream_sdf(sc.parallelize([element], 1), fns, foreach_batch=keep, **options)
+        options = {"checkpoint": tmp_path / "journal", "idle": True, "batch_seconds": 0.1, **options}
+        options = {"on_failure": Quarantine(block_seconds=2.0), **options}
+        return stream_sdf(sc.parallelize([element], 1), fns, foreach_batch=keep, **grouped(**options))
 
     return run
 
@@ -206,7 +207,7 @@ def test_too_many_failures_end_the_stream_and_it_goes_on_later(stream, tmp_path)
     path, kept = tmp_path / "words", Kept()
     path.write_text("1 raises 2 raises 3")
     with pytest.raises(TooManyFailuresError, match="2 blocks failed, and max_failures is 1"):
-        stream(str(path), BadWords(), kept, max_failures=1)
+        stream(str(path), BadWords(), kept, on_failure=Quarantine(max_failures=1))
     stream(str(path), BadWords(), kept)
     assert kept.records() == ["1", "2", "3"]
     assert len(kept.failures()) == 2
@@ -217,10 +218,4 @@ def test_without_quarantine_the_stream_ends(stream, tmp_path):
     path = tmp_path / "words"
     path.write_text("1 raises 2")
     with pytest.raises(ProcessError, match="no number"):
-        stream(str(path), BadWords(), Kept(), on_failure="raise", block_seconds=None)
-
-
-def test_block_seconds_needs_quarantine(stream):
-    """The error says why."""
-    with pytest.raises(InvalidValueError, match=r"stream_sdf\(\) block_seconds=2.0 needs on_failure='quarantine'"):
-        stream("a", BadWords(), Kept(), on_failure="raise")
+        stream(str(path), BadWords(), Kept(), on_failure=None)

@@ -9,6 +9,7 @@ import pytest
 from support import crashing
 from support.saving import CallsArePoints, Death, Life, current, nobody
 
+from sdf import Pace, Quarantine, Until
 from sdf.io import TailLines
 from sdf.journal.chain import verify
 from sdf.journal.pending import from_data
@@ -49,11 +50,14 @@ class Home:
         try:
             with crashing.passing(points):
                 return stream.stream_sdf(
-                    self.sc.parallelize([str(self.file)], 1), [TailLines(), as_rows],
+                    self.sc.parallelize([str(self.file)], 1),
+                    [TailLines(), as_rows],
                     checkpoint=str(self.folder / "journal"),
                     sink=PointsTable(f"sqlite:///{self.folder}/t.db", "t"),
-                    stop_when_idle=True, batch_seconds=0.01, on_failure="quarantine",
-                )  # fmt: skip
+                    until=Until(idle=True),
+                    pace=Pace(batch_seconds=0.01),
+                    on_failure=Quarantine(),
+                )
         finally:
             current.remove(points)
 

@@ -9,6 +9,7 @@ import pytest
 from support import stream_program
 from support.killing import kill_once
 from support.stream_program import RowsFn
+from support.streaming import grouped
 
 from sdf import TaggedOutput, stream_sdf
 from sdf.errors import BadRecordError, InvalidTypeError, InvalidValueError, JournalFencedError
@@ -70,8 +71,8 @@ TABLES = pytest.mark.parametrize("table", [Delta, Iceberg, Sqlite], ids=lambda t
 
 
 def run(sc, home, sink, **options):
-    options = {"checkpoint": home / "checkpoint", "batch_seconds": 0.05, "max_items_per_batch": 2, **options}
-    return stream_sdf(sc.parallelize(list(enumerate(FEW)), 2), RowsFn(), sink=sink, **options)
+    options = {"checkpoint": home / "checkpoint", "batch_seconds": 0.05, "max_items": 2, **options}
+    return stream_sdf(sc.parallelize(list(enumerate(FEW)), 2), RowsFn(), sink=sink, **grouped(**options))
 
 
 def expected():
@@ -242,7 +243,7 @@ def test_a_batch_that_a_sink_has_refused_goes_on_once_the_function_is_mended(sc,
 
     def start(fn):
         options = {"checkpoint": tmp_path / "checkpoint", "batch_seconds": 0.05}
-        return stream_sdf(sc.parallelize([(0, 7)], 1), fn, sink=table.sink, **options)
+        return stream_sdf(sc.parallelize([(0, 7)], 1), fn, sink=table.sink, **grouped(**options))
 
     for _ in range(2):
         with pytest.raises(
@@ -277,7 +278,7 @@ def test_no_sink_commits_a_batch_that_another_one_refuses(sc, tmp_path):
     def start(fn):
         sinks = {"main": tables[0].sink, "odd": tables[1].sink}
         options = {"checkpoint": tmp_path / "checkpoint", "batch_seconds": 0.05, "tags": ["odd"], "sink": sinks}
-        return stream_sdf(sc.parallelize([(0, 7)], 1), fn, **options)
+        return stream_sdf(sc.parallelize([(0, 7)], 1), fn, **grouped(**options))
 
     with pytest.raises(BadRecordError, match="No sink has any record of the batch"):
         start(OddRowsFn(mended=False))

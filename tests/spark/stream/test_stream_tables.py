@@ -6,8 +6,9 @@ import threading
 import time
 
 import pytest
+from support.streaming import grouped
 
-from sdf import DoFn, OffsetRange, stream_sdf
+from sdf import DoFn, OffsetRange, Quarantine, stream_sdf
 from sdf.spark.stream.steps import Step
 
 ELEMENTS = range(300)
@@ -84,7 +85,9 @@ def stream(sc, tmp_path):
 
     def run(fn, keep, elements=ELEMENTS, **options):
         rdd = sc.parallelize(elements, 2)
-        return stream_sdf(rdd, fn, foreach_batch=keep, checkpoint=tmp_path / "journal", batch_seconds=0.2, **options)
+        return stream_sdf(
+            rdd, fn, foreach_batch=keep, checkpoint=tmp_path / "journal", **grouped(batch_seconds=0.2, **options)
+        )
 
     return run
 
@@ -141,7 +144,7 @@ class LateFn(ThriceFn):
 def test_rows_behind_one_that_is_not_there_yet_do_not_wait_for_it(stream):
     """It is cut off from its table, and waits alone."""
     kept = Kept()
-    summary = stream(LateFn(defers=(0, 1, 200)), kept, stop_when_idle=True, min_tasks=1, max_tasks=1)
+    summary = stream(LateFn(defers=(0, 1, 200)), kept, idle=True, min_tasks=1, max_tasks=1)
     assert kept.records() == expected(*((number, at) for number in (0, 1, 200) for at in range(3)))
     assert not summary.done
 
@@ -156,7 +159,7 @@ def test_an_element_that_is_no_row_stays_in_one_piece_while_it_waits(stream, mon
 
     monkeypatch.setattr(Step, "run", noted)
     for _ in range(3):
-        assert not stream(LateFn(defers=(0,)), Kept(), [0], stop_when_idle=True).done
+        assert not stream(LateFn(defers=(0,)), Kept(), [0], idle=True).done
     assert [len(each) for each in ids] == [1, 1, 1]
 
 
@@ -174,7 +177,7 @@ def test_a_driver_that_dies_after_a_batch_was_given_leaves_the_same_batch_to_the
 def test_a_bad_row_is_set_aside_alone(stream, what):
     """By its element and its own position."""
     kept = Kept()
-    stream(ThriceFn(bad={5: what, 170: what}), kept, on_failure="quarantine", block_seconds=30)
+    stream(ThriceFn(bad={5: what, 170: what}), kept, on_failure=Quarantine(block_seconds=30))
     assert kept.records() == expected((5, 1), (170, 1))
     blocks = sorted((block.element, block.restriction) for block in kept.failures)
     assert blocks == [(5, OffsetRange(1, 2)), (170, OffsetRange(1, 2))]
@@ -191,7 +194,7 @@ def test_a_drain_keeps_rows_that_nobody_has_run(stream):
 def test_a_limit_of_items_counts_elements(stream, parts):
     """So each is a part of its own."""
     kept = Kept()
-    assert stream(ThriceFn(), kept, range(40), max_items_per_batch=25).done
+    assert stream(ThriceFn(), kept, range(40), max_items=25).done
     assert parts == [25, 15]
 
 

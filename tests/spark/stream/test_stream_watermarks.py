@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from support.following import GrowingFn
+from support.streaming import grouped
 
-from sdf import UNBOUNDED, MonotonicWatermark, WalltimeWatermark, stream_sdf
+from sdf import UNBOUNDED, MonotonicWatermark, Pace, Until, WalltimeWatermark, stream_sdf
 from sdf.errors import InvalidValueError
 from sdf.io import TailLines, WatchFiles
 from sdf.journal.chain import verify
@@ -52,7 +53,7 @@ def stream(sc, tmp_path):
     def run(fn, foreach_batch, *paths, **options):
         options = {"checkpoint": tmp_path / "journal", "batch_seconds": 0.1, **options}
         rdd = sc.parallelize([str(path) for path in paths or [tmp_path / "times"]])
-        return stream_sdf(rdd, fn, foreach_batch=foreach_batch, **options)
+        return stream_sdf(rdd, fn, foreach_batch=foreach_batch, **grouped(**options))
 
     return run
 
@@ -145,9 +146,9 @@ class WallFn(GrowingFn):
 def test_a_watermark_that_always_moves_writes_few_blocks(stream, tmp_path):
     """None within the minute after a batch, if the sink did not ask; so a stream can be idle."""
     (tmp_path / "times").write_text("1")
-    stream(WallFn(), lambda batch: None, stop_when_idle=True)
+    stream(WallFn(), lambda batch: None, idle=True)
     assert len(blocks(tmp_path)) == 1
-    stream(WallFn(), lambda batch: None, stop_when_idle=True, watermark_seconds=0.01)
+    stream(WallFn(), lambda batch: None, idle=True, watermark_seconds=0.01)
 
 
 def test_a_batch_that_comes_again_has_its_watermark(stream, tmp_path):
@@ -161,8 +162,8 @@ def test_a_batch_that_comes_again_has_its_watermark(stream, tmp_path):
             raise RuntimeError("down")
 
     with pytest.raises(RuntimeError, match="down"):
-        stream(WallFn(), sink, stop_when_idle=True)
-    stream(WallFn(), sink, stop_when_idle=True)
+        stream(WallFn(), sink, idle=True)
+    stream(WallFn(), sink, idle=True)
     assert marks[0] == marks[1]
 
 
@@ -251,7 +252,7 @@ def test_without_that_it_does(stream, tmp_path):
 @pytest.mark.parametrize("name", ["watermark_seconds", "idle_seconds"])
 def test_wrong_seconds_are_named(stream, tmp_path, name):
     """Before anything is written."""
-    with pytest.raises(InvalidValueError, match=f"{name} must be a number > 0, or None"):
+    with pytest.raises(InvalidValueError, match=f"Pace {name} must be a positive number below 1e.09, or None"):
         stream(TimedFn(), print, **{name: 0})
     assert not (tmp_path / "journal").exists()
 
@@ -266,8 +267,8 @@ def test_the_lines_of_files_have_a_watermark(sc, tmp_path):
             [WatchFiles(modified="ignore"), TailLines(timestamp=lambda line: int(line.split()[0]))],
             checkpoint=tmp_path / "journal",
             foreach_batch=lambda batch: None,
-            stop_when_idle=True,
-            batch_seconds=0.5,
+            until=Until(idle=True),
+            pace=Pace(batch_seconds=0.5),
         )
 
     (tmp_path / "logs" / "a.log").write_text("5 a\n")

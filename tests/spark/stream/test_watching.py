@@ -111,7 +111,7 @@ def live_and_die(sc, folder, seed, kills):
         hits += run_and_kill(writer, state, chance.random() * 1.5, quiet=bool((seed + number) % 2))
     writer.enough.set()
     writer.join()
-    watching.watch(sc, logs, state, stop_when_idle=True)
+    watching.watch(sc, logs, state, idle=True)
     assert sorted(watching.lines(state / "out")) == sorted(writer.written)
     assert sorted(watching.lines(state / "marked")) == sorted(f"{line}!" for line in writer.written)
     blocks = [block.data for block in verify(Disk(state / "journal"))]

@@ -1,4 +1,4 @@
-"""The runners' options: checked fields for numbers of any kind, and the errors for unknown options."""
+"""Options that are objects: checked fields for numbers of any kind, and the errors for unknown options."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import attrs
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.numbers import as_integer, as_number, is_integer, is_number
 
-__all__ = ["count", "positive", "runner"]
+__all__ = ["count", "options", "positive"]
 
 T = TypeVar("T")
 
-_options: dict[str, list[str]] = {}  # option names, by the name of the runner
+_options: dict[str, list[str]] = {}  # option names, by the name of the class
 
 
-def runner(kind: type[T]) -> type[T]:
+def options(kind: type[T]) -> type[T]:
     """Let an attrs class raise InvalidTypeError for an unknown option; the error lists the known ones."""
     _options[kind.__name__] = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]
     kind.__init__ = _telling(kind.__name__, kind.__init__)  # type: ignore[method-assign]
@@ -54,20 +54,22 @@ def _meant(name: str, names: list[str]) -> str:
     return f"Did you mean {close[0]}=? " if close else ""
 
 
-def positive(default: float | None) -> Any:
+def positive(default: float | None, *, below: float = math.inf) -> Any:
     """Return a field for a positive, finite number; None is valid if it is the default."""
-    return _field(default, as_number, lambda value: is_number(value) and 0 < value < math.inf, "a positive number")
+    what = "a positive number" if below == math.inf else f"a positive number below {below:g}"
+    return _field(default, as_number, lambda value: is_number(value) and 0 < value < below, what)
 
 
-def count(default: int | None) -> Any:
-    """Return a field for an integer >= 1; None is valid if it is the default."""
-    return _field(default, as_integer, lambda value: is_integer(value) and value >= 1, "an integer >= 1")
+def count(default: int | None, *, least: int = 1) -> Any:
+    """Return a field for an integer, at least ``least``; None is valid if it is the default."""
+    fits = lambda value: is_integer(value) and value >= least  # noqa: E731
+    return _field(default, as_integer, fits, f"an integer >= {least}")
 
 
 def _field(default: Any, converter: Any, fits: Callable[[Any], bool], what: str) -> Any:
     def check(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
         if not fits(value) and not (value is None and default is None):
-            who = type(instance).__name__
-            raise InvalidValueError(f"{who} {attribute.name} must be {what} (got {show(value)}).")
+            who, wanted = type(instance).__name__, f"{what}, or None" if default is None else what
+            raise InvalidValueError(f"{who} {attribute.name} must be {wanted} (got {show(value)}).")
 
     return attrs.field(default=default, converter=converter, validator=check)
