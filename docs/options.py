@@ -31,7 +31,7 @@ PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Options
 
 What functions, runners and objects of options take, then sinks, then connectors, with the defaults. The
-{doc}`reference <api>` says what they return and which errors they raise. `make docs` makes this page from the docstrings.
+{doc}`reference <api>` says what they return and which errors they raise. `make docs` makes this page.
 """
 FUNCTIONS = [run_sdf, save_sdf, stream_sdf, run_direct, check_dofn, group_by_key]
 OBJECTS = [StagedRunner, LiveRunner, Quarantine, Pace, Until, RateLimit]
