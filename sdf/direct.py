@@ -6,13 +6,13 @@ import random
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 from sdf.errors import DeferError, InvalidTypeError, InvalidValueError, OutputError, show
 from sdf.execution.expansion import checked_size, expand
 from sdf.execution.invoker import Invoker
 from sdf.execution.work_items import Outcome, Part, WorkItem
-from sdf.model.dofn import DoFn, TaggedOutput, call_hook, check_fn, check_tags
+from sdf.model.dofn import DoFn, ElementT, OutT, TaggedOutput, call_hook, check_fn, check_tags
 from sdf.numbers import as_integer, is_integer
 from sdf.scheduling.ledger import Ledger
 
@@ -22,9 +22,32 @@ __all__ = ["run_direct"]
 _MOST_IDLE = 100
 
 
+@overload
+def run_direct(
+    elements: Iterable[ElementT],
+    fn: DoFn[ElementT, OutT],
+    *,
+    side_inputs: Mapping[str, Any] | None = None,
+    split_every: int | None = None,
+    seed: int | None = None,
+) -> list[OutT]: ...
+
+
+@overload
+def run_direct(
+    elements: Iterable[ElementT],
+    fn: DoFn[ElementT, OutT],
+    *,
+    side_inputs: Mapping[str, Any] | None = None,
+    tags: Sequence[str],
+    split_every: int | None = None,
+    seed: int | None = None,
+) -> dict[str, list[Any]]: ...
+
+
 def run_direct(
     elements: Iterable[Any],
-    fn: DoFn,
+    fn: DoFn[Any, Any],
     *,
     side_inputs: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from sdf.errors import InvalidTypeError, InvalidValueError, OutputError, blame, show
 from sdf.limits.rate_limit import RateLimit
@@ -16,11 +16,23 @@ from sdf.model.restrictions import UNBOUNDED, ByteKeyRange, OffsetRange
 from sdf.model.trackers import RestrictionTracker
 from sdf.model.watermarks import WatermarkEstimator
 
-__all__ = ["DoFn", "TaggedOutput", "call_hook", "check_fn", "check_tags"]
+if TYPE_CHECKING:  # a subclass need not name its types: type checkers then take Any
+    from typing_extensions import TypeVar as WithDefault
+
+    ElementT = WithDefault("ElementT", contravariant=True, default=Any)
+    OutT = WithDefault("OutT", covariant=True, default=Any)
+else:
+    ElementT = TypeVar("ElementT", contravariant=True)
+    OutT = TypeVar("OutT", covariant=True)
+
+__all__ = ["DoFn", "ElementT", "OutT", "TaggedOutput", "call_hook", "check_fn", "check_tags"]
 
 
-class DoFn(ABC):
+class DoFn(ABC, Generic[ElementT, OutT]):
     """Work that can be split while it runs. Two methods are required, the rest have defaults.
+
+    A subclass may name the types of its elements and of its outputs, as in ``class Lines(DoFn[str, bytes])``; type
+    checkers then know those of a run.
 
     The driver pickles an instance. Each Python worker has one copy, which runs many work items, one at a time. A
     subclass need not call ``super().__init__()``: the base class stores nothing. Open clients in `setup`, not in
@@ -39,7 +51,7 @@ class DoFn(ABC):
     keeps_setup: ClassVar[bool] = True
 
     @abstractmethod
-    def get_initial_restriction(self, element: Any) -> Any:
+    def get_initial_restriction(self, element: ElementT) -> Any:
         """Return all the work of an element. Called on a worker, once per element.
 
         Returns:
@@ -48,7 +60,9 @@ class DoFn(ABC):
         """
 
     @abstractmethod
-    def process(self, element: Any, tracker: Any, *args: Any, **side_inputs: Any) -> Iterable[Any] | None:
+    def process(
+        self, element: ElementT, tracker: Any, *args: Any, **side_inputs: Any
+    ) -> Iterable[OutT | TaggedOutput] | None:
         """Yield the outputs of one part of an element: claim a block, yield what is in it, and so on.
 
         A generator function, or one that returns an iterable. Called on a worker, once per work item and attempt.
@@ -66,14 +80,14 @@ class DoFn(ABC):
             side_inputs: as given to the runner, by name.
         """
 
-    def split_restriction(self, element: Any, restriction: Any) -> Iterable[Any]:
+    def split_restriction(self, element: ElementT, restriction: Any) -> Iterable[Any]:
         """Yield parts of the initial restriction, in order, that add up to it. Called on a worker, once per element.
 
         A runner splits further at run time; this method is for the boundaries that only the author knows.
         """
         yield restriction
 
-    def create_tracker(self, element: Any, restriction: Any) -> RestrictionTracker:
+    def create_tracker(self, element: ElementT, restriction: Any) -> RestrictionTracker:
         """Return a new tracker. Called on a worker per attempt, and on the driver to plan: it must not need `setup`."""
         if isinstance(restriction, OffsetRange):
             growing = restriction.stop is UNBOUNDED
@@ -86,7 +100,7 @@ class DoFn(ABC):
             f"use OffsetRange or ByteKeyRange."
         )
 
-    def restriction_size(self, element: Any, restriction: Any) -> float | None:
+    def restriction_size(self, element: ElementT, restriction: Any) -> float | None:
         """Return the work in a restriction, finite and >= 0, in any consistent unit, or None if unknown.
 
         The default is the ``remaining`` of a new tracker. Called on workers and on the driver, also concurrently: it
@@ -94,21 +108,21 @@ class DoFn(ABC):
         """
         return self.create_tracker(element, restriction).progress().remaining
 
-    def remark(self, element: Any, restriction: Any) -> str | None:
+    def remark(self, element: ElementT, restriction: Any) -> str | None:
         """Return a remark on an element for the report of the run, such as why it cannot be split, or None.
 
         Called on a worker, once per element, with its initial restriction.
         """
         return None
 
-    def truncate(self, element: Any, restriction: Any) -> Any:
+    def truncate(self, element: ElementT, restriction: Any) -> Any:
         """Return the part of a restriction that is still to be done when a stream is drained, or None.
 
         Called on the driver, after `setup`. The default keeps finite work and drops work without an end.
         """
         return restriction if self.create_tracker(element, restriction).is_bounded() else None
 
-    def peek(self, element: Any, restriction: Any) -> Any:
+    def peek(self, element: ElementT, restriction: Any) -> Any:
         """Return a small value that changes when there is news for deferred work; None, the default, if unknown.
 
         Called on the driver in streams, after `setup`, when deferred work is due. If the value is what it was before
@@ -117,14 +131,14 @@ class DoFn(ABC):
         """
         return None
 
-    def backlog(self, element: Any, restriction: Any) -> tuple[int | None, int | None]:
+    def backlog(self, element: ElementT, restriction: Any) -> tuple[int | None, int | None]:
         """Return how many records, and how many bytes, of some work are there to be read; None for what is not known.
 
         Called on the driver in streams, after `setup`, every few seconds. The default knows neither.
         """
         return None, None
 
-    def split_backlog(self, element: Any, restriction: Any, parts: int, length: int | None) -> Sequence[Any]:
+    def split_backlog(self, element: ElementT, restriction: Any, parts: int, length: int | None) -> Sequence[Any]:
         """Divide work without an end, so that several tasks read what is there at once.
 
         Called on the driver in streams, after `setup`, if a task had too little time for all that was there. A batch
@@ -145,7 +159,7 @@ class DoFn(ABC):
         """
         return (restriction,)
 
-    def create_watermark_estimator(self, element: Any, restriction: Any) -> WatermarkEstimator | None:
+    def create_watermark_estimator(self, element: ElementT, restriction: Any) -> WatermarkEstimator | None:
         """Return the estimator that `process` reaches as ``tracker.watermark``; the default is none."""
         return None
 
@@ -173,7 +187,7 @@ class DoFn(ABC):
     def finish_bundle(self) -> None:
         """Called on a worker after the last work item of each task. It returns None: it cannot output."""
 
-    def on_commit(self, element: Any, restriction: Any) -> None:
+    def on_commit(self, element: ElementT, restriction: Any) -> None:
         """Called on the driver in streams, at least once, after the batch that holds this part is committed.
 
         `setup` is called on the driver first.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from sdf.errors import InvalidTypeError, show
-from sdf.model.dofn import DoFn, check_fn, check_tags
+from sdf.model.dofn import DoFn, ElementT, OutT, check_fn, check_tags
 from sdf.quarantine.options import Quarantine, check_quarantine
 from sdf.reporting.progress import RunProgress
 from sdf.spark.call import Call
@@ -22,12 +22,70 @@ from sdf.spark.runners import check_runner
 from sdf.spark.save import save_sdf
 from sdf.spark.staged.runner import StagedRunner
 
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+    from typing_extensions import NotRequired, Required, TypedDict, Unpack
+
+    from sdf.spark.result import Result
+
+    class _Options(TypedDict, total=False):
+        """Options of `run_sdf` that do not change the type of its result."""
+
+        runner: StagedRunner | LiveRunner | None
+        side_inputs: Mapping[str, Any] | None
+        progress: bool | Callable[[RunProgress], Any] | None
+
+    class _FrameOptions(_Options):
+        """Options that a DataFrame of elements needs."""
+
+        schema: Required[Any]
+        staging: Required[str | os.PathLike[str]]
+        element: NotRequired[Callable[[Any], Any] | None]
+
+
 __all__ = ["run_sdf"]
 
 
+@overload
 def run_sdf(
-    rdd: Any,
-    fn: DoFn,
+    elements: RDD[ElementT], fn: DoFn[ElementT, OutT], *, on_failure: None = None, **options: Unpack[_Options]
+) -> Result[OutT]: ...
+@overload
+def run_sdf(
+    elements: RDD[ElementT], fn: DoFn[ElementT, Any], *, on_failure: Quarantine, **options: Unpack[_Options]
+) -> dict[str, Result[Any]]: ...
+@overload
+def run_sdf(
+    elements: RDD[ElementT],
+    fn: DoFn[ElementT, Any],
+    *,
+    tags: Sequence[str],
+    on_failure: Quarantine | None = None,
+    **options: Unpack[_Options],
+) -> dict[str, Result[Any]]: ...
+@overload
+def run_sdf(
+    elements: DataFrame, fn: DoFn[Any, Any], *, on_failure: None = None, **options: Unpack[_FrameOptions]
+) -> DataFrame: ...
+@overload
+def run_sdf(
+    elements: DataFrame, fn: DoFn[Any, Any], *, on_failure: Quarantine, **options: Unpack[_FrameOptions]
+) -> dict[str, DataFrame]: ...
+@overload
+def run_sdf(
+    elements: DataFrame,
+    fn: DoFn[Any, Any],
+    *,
+    tags: Sequence[str],
+    on_failure: Quarantine | None = None,
+    **options: Unpack[_FrameOptions],
+) -> dict[str, DataFrame]: ...
+
+
+def run_sdf(
+    elements: Any,
+    fn: DoFn[Any, Any],
     *,
     runner: StagedRunner | LiveRunner | None = None,
     side_inputs: Mapping[str, Any] | None = None,
@@ -43,7 +101,7 @@ def run_sdf(
     Works from several threads at once, and under the caller's job group and scheduler pool.
 
     Args:
-        rdd: an RDD of the elements: small descriptors, such as paths. They are collected on the driver. Or a
+        elements: an RDD of them: small descriptors, such as paths. They are collected on the driver. Or a
             DataFrame, of Spark Connect too, whose rows they are.
         fn: the DoFn.
         runner: a `StagedRunner` or a `LiveRunner`, on Spark Connect a `StagedRunner`; None for a `StagedRunner` with
@@ -79,24 +137,24 @@ def run_sdf(
             ``pyspark.errors.PythonException`` once there is a SparkSession, a ``Py4JJavaError`` otherwise.
         SdfError: any other error of sdf. No job is left running.
     """
-    elements = as_elements(rdd, element, "run_sdf()")
+    given = as_elements(elements, element, "run_sdf()")
     check_fn(fn, side_inputs, "run_sdf()")
     names = check_tags(tags, "run_sdf()")
     quarantine = check_quarantine(on_failure, "run_sdf()", tags=names)
-    check_runner(runner, elements, "run_sdf()", quarantine)
-    if is_dataframe(rdd):
-        save = partial(save_sdf, rdd, fn, runner=runner, side_inputs=side_inputs, element=element, progress=progress)
-        save = partial(save, on_failure=on_failure)
+    check_runner(runner, given, "run_sdf()", quarantine)
+    if is_dataframe(elements):
+        save = partial(save_sdf, elements, fn, runner=runner, side_inputs=side_inputs, element=element)
+        save = partial(save, on_failure=on_failure, progress=progress)
         sets_aside, name = quarantine is not None, type(fn).__name__
-        outputs = run_on_frame(rdd.sparkSession, name, schema, staging, names, save, sets_aside=sets_aside)
+        outputs = run_on_frame(elements.sparkSession, name, schema, staging, names, save, sets_aside=sets_aside)
         return outputs if len(outputs) > 1 else outputs["main"]
-    for name, given in {"schema": schema, "staging": staging}.items():
-        if given is not None:
-            raise InvalidTypeError(f"run_sdf() {name}= is for a DataFrame of elements (got {show(given)} and an RDD).")
+    for name, value in {"schema": schema, "staging": staging}.items():
+        if value is not None:
+            raise InvalidTypeError(f"run_sdf() {name}= is for a DataFrame of elements (got {show(value)} and an RDD).")
     values = {name: collected(value) for name, value in (side_inputs or {}).items()}
-    call = Call(elements, fn, values, display(progress, "run_sdf()"), quarantine)
+    call = Call(given, fn, values, display(progress, "run_sdf()"), quarantine)
     try:
         outputs = (runner or StagedRunner()).run(call, names)
     except Exception as error:
-        raise (told := unwound(error, elements)) from told.__cause__
+        raise (told := unwound(error, given)) from told.__cause__
     return outputs if len(outputs) > 1 else outputs["main"]

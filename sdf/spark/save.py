@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sdf.errors import JournalError
 from sdf.journal.clock import Clock
-from sdf.model.dofn import DoFn, check_fn, check_tags
+from sdf.model.dofn import DoFn, ElementT, check_fn, check_tags
 from sdf.quarantine.options import Quarantine, check_quarantine
 from sdf.reporting.progress import RunProgress
 from sdf.saving.history import History
@@ -26,12 +26,16 @@ from sdf.spark.row_elements import as_elements
 from sdf.spark.saved_run import SaveSummary, run_saved
 from sdf.spark.staged.runner import StagedRunner
 
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+
 __all__ = ["abort_save", "save_sdf"]
 
 
 def save_sdf(
-    elements: Any,
-    fn: DoFn,
+    elements: RDD[ElementT] | DataFrame,
+    fn: DoFn[ElementT, Any],
     sink: Sink | Mapping[str, Sink],
     *,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -78,15 +82,15 @@ def save_sdf(
         ProcessError: if user code raised.
         SdfError: any other error of sdf. No job is left running.
     """
-    elements = as_elements(elements, element, "save_sdf()")
+    given = as_elements(elements, element, "save_sdf()")
     check_fn(fn, side_inputs, "save_sdf()")
     sinks = sinks_by_output(sink, check_tags(tags, "save_sdf()"), "save_sdf()")
     quarantine = check_quarantine(on_failure, "save_sdf()", tags=[name for name, _ in sinks])
     options = checkpoint, commit_seconds, runner, side_inputs, quarantine, progress
     try:
-        return run_saved("save_sdf()", elements, fn, sinks, *options)
+        return run_saved("save_sdf()", given, fn, sinks, *options)
     except Exception as error:
-        raise (told := unwound(error, elements)) from told.__cause__
+        raise (told := unwound(error, given)) from told.__cause__
 
 
 def abort_save(sink: Sink | Mapping[str, Sink], *, checkpoint: str | os.PathLike[str] | None = None) -> None:

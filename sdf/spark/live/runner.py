@@ -48,6 +48,7 @@ from sdf.spark.live.link import Address, LaneTask, SaveLaneTask
 from sdf.spark.live.rounds import Rounds
 from sdf.spark.live.server import Server
 from sdf.spark.payload import sending
+from sdf.spark.result import Result
 
 __all__ = ["LiveRunner"]
 
@@ -108,7 +109,7 @@ class LiveRunner:
     min_piece_seconds: float = positive(0.05)
     patience_seconds: float = positive(60.0)
 
-    def run(self, call: Call, tags: tuple[str, ...]) -> dict[str, RDD[Any]]:
+    def run(self, call: Call, tags: tuple[str, ...]) -> dict[str, Result[Any]]:
         """Expand the elements now and return one lazy RDD per output, each with its ``report``. Called by `run_sdf`."""
         sc, work = call.elements.context, RunState(call.fn)
         with sending(sc, call.fn, call.side_inputs) as payload:
@@ -209,19 +210,14 @@ class LiveRunner:
         return conf.get("spark.driver.bindAddress") or host, host
 
 
-class LaneRDD(Hooked, InterruptiblePipelinedRDD):
+class LaneRDD(Hooked, InterruptiblePipelinedRDD, Result[Any]):
     """The lanes of a run as an RDD of one output, with the run's present `RunReport`."""
 
     def __init__(self, base: RDD[Any], task: LaneTask, who: str, name: str, report: Callable[[], RunReport]) -> None:
         super().__init__(base, task)
         use_serializer(self, serde.of_records(self.ctx.serializer, who))
         self.title = f"{who}: {name}"
-        self._report = report
-
-    @property
-    def report(self) -> RunReport:
-        """What the lanes have done so far."""
-        return self._report()
+        self._reported = report
 
 
 class _Watch:

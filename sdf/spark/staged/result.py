@@ -13,6 +13,7 @@ from sdf.reporting.run_report import RunReport
 from sdf.spark import broadcasts
 from sdf.spark.actions import InterruptiblePipelinedRDD
 from sdf.spark.payload import Payload
+from sdf.spark.result import Result
 from sdf.spark.staged.contents import Content
 from sdf.spark.staged.run import StagedRun
 from sdf.spark.staged.stored_blocks import Receipt
@@ -27,7 +28,7 @@ _PARTITION_BYTES = 64 << 20  # more partitions, if their mean would be larger th
 
 def results(
     sc: SparkContext, payload: Payload, tags: tuple[str, ...], run: StagedRun, report: RunReport
-) -> dict[str, RDD[Any]]:
+) -> dict[str, Result[Any]]:
     """Return the RDD of each output, by its name.
 
     Args:
@@ -46,7 +47,7 @@ def results(
     blocks = _together(sc.union(stages), receipts, report.slots, report.seconds)
     stamps = tuple(receipt.stamp for receipt in receipts)
     contents = broadcasts.send(sc, [Content.of(content) for _, content in committed])
-    found: dict[str, RDD[Any]] = {}
+    found: dict[str, Result[Any]] = {}
     for tag, name in enumerate(names):
         counts = tuple(receipt.counts[tag] for receipt in receipts)
         read = ReadCommitted(payload, stamps, counts, contents, tag, tags)
@@ -62,7 +63,7 @@ def _together(blocks: RDD[Any], receipts: list[Receipt], slots: int, seconds: fl
     return blocks.coalesce(partitions) if partitions < len(receipts) else blocks
 
 
-class StagedRDD(InterruptiblePipelinedRDD):
+class StagedRDD(InterruptiblePipelinedRDD, Result[Any]):
     """The records of one output of a run, with its `RunReport`."""
 
     def __init__(
@@ -73,7 +74,7 @@ class StagedRDD(InterruptiblePipelinedRDD):
         stored: tuple[RDD[Any], ...],
     ) -> None:
         super().__init__(blocks, read)
-        self.report = report
+        self._reported = lambda: report
         self._stored = stored
 
     def unpersist(self, blocking: bool = False) -> RDD[Any]:

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import attrs
-from pyspark import RDD, StorageLevel
+from pyspark import StorageLevel
 
 from sdf.errors import InvalidTypeError, InvalidValueError
 from sdf.options import count, options, positive
@@ -16,6 +16,7 @@ from sdf.scheduling.factoring import Limits, Tuning
 from sdf.spark import broadcasts
 from sdf.spark.call import Call
 from sdf.spark.payload import sending
+from sdf.spark.result import Result
 from sdf.spark.staged.rate_limits import shared_by_tasks
 from sdf.spark.staged.result import results
 from sdf.spark.staged.run import StagedRun
@@ -75,7 +76,7 @@ class StagedRunner:
                 f"(got {self.storage_level!r})."
             )
 
-    def run(self, call: Call, tags: tuple[str, ...]) -> dict[str, RDD[Any]]:
+    def run(self, call: Call, tags: tuple[str, ...]) -> dict[str, Result[Any]]:
         """Run all of it now and return one RDD per output, each with its ``report``. Called by `run_sdf`."""
         sc = call.elements.context
         with sending(sc, call.fn, shared_by_tasks(call.side_inputs, self.max_tasks, sc, "StagedRunner")) as payload:

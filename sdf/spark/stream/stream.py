@@ -70,12 +70,12 @@ class StreamSummary:
 
 
 def stream_sdf(
-    rdd: RDD[Any],
+    elements: RDD[Any],
     fns: DoFn | Callable[..., Any] | Sequence[DoFn | Callable[..., Any]],
+    sink: Sink | Mapping[str, Sink] | None = None,
     *,
     checkpoint: str | os.PathLike[str],
     foreach_batch: Callable[[Batch], Any] | None = None,
-    sink: Sink | Mapping[str, Sink] | None = None,
     side_inputs: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
     pace: Pace | None = None,
@@ -89,19 +89,19 @@ def stream_sdf(
     In the main thread, SIGINT and SIGTERM end the stream after the current batch; a second one ends it at once.
 
     Args:
-        rdd: the elements of a new stream. A resumed stream continues with its first elements. If the elements differ,
-            the logger ``sdf.stream`` warns. One exception: the first DoFn only scans, as `WatchFiles` does, and as many
-            elements were replaced, such as a changed pattern. Then its scans continue with the new elements, and skip
-            the files that they have seen.
+        elements: an RDD of those of a new stream. A resumed stream continues with its first elements. If the elements
+            differ, the logger ``sdf.stream`` warns. One exception: the first DoFn only scans, as `WatchFiles` does, and
+            as many elements were replaced, such as a changed pattern. Then its scans continue with the new elements,
+            and skip the files that they have seen.
         fns: a DoFn, or a chain of them: the outputs of one are the elements of the next, in the same batch. A function
             that yields outputs for an element may stand in place of a DoFn. At the end of the chain, after a DoFn, it
             is called with each output as that is given, in the same task; elsewhere each element is planned alone.
+        sink: where the records of each batch go, each once (`sdf.sinks`): a sink that appends, such as a `DeltaTable`;
+            with tags a mapping of "main" and each tag to its sink. One of ``foreach_batch`` and ``sink`` is needed.
         checkpoint: holds the journal of this stream, and nothing else: a directory on a disk that the driver sees, or a
             URL such as ``s3://bucket/state/app`` or ``hdfs://host/state/app``. Only the driver uses it.
         foreach_batch: called with each `Batch` that has records. A second call with the same batch key must have the
             same effect, for instance by writing ``out/{batch.key}`` with overwrite.
-        sink: where the records of each batch go, each once (`sdf.sinks`): a sink that appends, such as a `DeltaTable`;
-            with tags a mapping of "main" and each tag to its sink. One of ``foreach_batch`` and ``sink`` is needed.
         side_inputs: values by name, passed to each `process`, or function, of the chain that takes the name; an RDD is
             collected, and passed as a list. They may differ when a stream is resumed. If it died in the middle of a
             batch, the steps of that batch that had ended need the same ones as before.
@@ -133,7 +133,7 @@ def stream_sdf(
             RDD that `union` or `repartition` made of them raises Spark's own error then.
         SdfError: any other error of sdf. Other errors of the sink are raised as they are. The journal stays whole.
     """
-    check_rdd(rdd, "stream_sdf()")
+    check_rdd(elements, "stream_sdf()")
     chain = _chain(fns)
     names = check_tags(tags, "stream_sdf()")
     if foreach_batch is not None and not callable(foreach_batch):
@@ -151,7 +151,7 @@ def stream_sdf(
         raise InvalidValueError(f"stream_sdf() short_batches must be 'skip' or 'give' (got {show(short_batches)}).")
     quarantine = check_quarantine(on_failure, "stream_sdf()", tags=())
     paced = [
-        shared_by_tasks(share, pace.max_tasks, rdd.context, "stream_sdf() pace", least=pace.min_tasks or 1)
+        shared_by_tasks(share, pace.max_tasks, elements.context, "stream_sdf() pace", least=pace.min_tasks or 1)
         for share in given.side_inputs
     ]
     given = attrs.evolve(given, side_inputs=tuple(paced))
@@ -159,10 +159,11 @@ def stream_sdf(
     stopped = until.stop or threading.Event()
     with _signals(stopped):
         skips_short = short_batches == "skip"
-        stream = Stream(rdd.context, chain, storage, foreach_batch, sinks, given, pace, shown, skips_short, quarantine)
+        outlets = foreach_batch, sinks, given
+        stream = Stream(elements.context, chain, storage, *outlets, pace, shown, skips_short, quarantine)
         try:
-            stream.checkpoint.begin(rdd)
-            stream.changes.take_elements(rdd)
+            stream.checkpoint.begin(elements)
+            stream.changes.take_elements(elements)
             stream.run(stopped, until)
             if until.drain:
                 stream.drain()
@@ -178,7 +179,7 @@ def stream_sdf(
                 tuple(stream.failures),
             )
         except Exception as error:
-            raise (told := unwound(error, rdd)) from told.__cause__
+            raise (told := unwound(error, elements)) from told.__cause__
         finally:
             stream.close()
 

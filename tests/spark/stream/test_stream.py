@@ -532,13 +532,13 @@ def test_the_journal_of_other_dofns_is_refused(stream):
         ({"fns": []}, InvalidTypeError, "needs a DoFn or a sequence of them"),
         ({"fns": CountFn}, InvalidTypeError, "needs a DoFn or a sequence"),
         ({"fns": [CountFn]}, InvalidTypeError, "instance of a DoFn"),
-        ({"rdd": [1]}, InvalidTypeError, "needs an RDD"),
+        ({"elements": [1]}, InvalidTypeError, "needs an RDD"),
     ],
     ids=str,
 )
 def test_wrong_arguments_are_named(sc, tmp_path, options, error, message):
     """Before anything is written."""
-    call = {"rdd": sc.parallelize([1]), "fns": CountFn(), "foreach_batch": print, "checkpoint": tmp_path / "j"}
+    call = {"elements": sc.parallelize([1]), "fns": CountFn(), "foreach_batch": print, "checkpoint": tmp_path / "j"}
     with pytest.raises(error, match=message):
         stream_sdf(**grouped(**{**call, **options}))
     assert not (tmp_path / "j").exists()
