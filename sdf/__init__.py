@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__distribution__ = "pyspark-sdf"  # there is another one, whose package is called sdf as well
+
 import importlib
 from typing import TYPE_CHECKING, Any
 

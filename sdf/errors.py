@@ -41,6 +41,7 @@ string, so it survives pickling and can be raised again with more context.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 __all__ = [
@@ -77,6 +78,14 @@ __all__ = [
     "UnpicklableError",
     "WatermarkError",
 ]
+
+_package = sys.modules["sdf"]
+if getattr(_package, "__distribution__", "") != "pyspark-sdf":
+    raise ImportError(
+        f"{_package.__file__} belongs to another distribution that brings a package named sdf: it has replaced that of "
+        f"pyspark-sdf. The two cannot share an environment. Uninstall the other one with "
+        f"`pip uninstall sdf`, and install this one again with --force-reinstall."
+    )
 
 # The requirements of the extras in setup.cfg, by the name that is imported; a test compares the two.
 REQUIREMENTS = {

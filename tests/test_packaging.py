@@ -3,6 +3,8 @@
 import ast
 import configparser
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -48,6 +50,16 @@ def label(path):
 def test_the_distribution_has_a_name_of_its_own(setup_cfg):
     """On PyPI sdf is another project."""
     assert setup_cfg["metadata"]["name"] == "pyspark-sdf"
+
+
+def test_a_package_of_somebody_else_that_was_installed_over_sdf_is_named(tmp_path):
+    """Only ``__init__.py`` is in both: where theirs came later, ours is gone, and any other module says so."""
+    shutil.copytree(ROOT / "sdf", tmp_path / "sdf")
+    (tmp_path / "sdf/__init__.py").write_text('"""SDF: reads Scientific Data Format."""\n')
+    for code in ("import sdf.io", "from sdf.spark import ship", "import runpy; runpy.run_module('sdf')"):
+        run = [sys.executable, "-c", code]
+        failed = subprocess.run(run, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, stderr=subprocess.PIPE, text=True)
+        assert f"ImportError: {tmp_path}/sdf/__init__.py belongs to another distribution" in failed.stderr
 
 
 def test_nobody_is_told_to_install_sdf_by_name():

@@ -8,6 +8,7 @@ error says how to install it.
 
 from __future__ import annotations
 
+import sdf.errors  # noqa: F401, first: it tells if another package has replaced this one
 from sdf.io.avro import ReadAvro
 from sdf.io.compressed.compression import CompressedFn
 from sdf.io.files.blocks import FileBlocks
