@@ -77,7 +77,6 @@ LAYERS = {
         "journal",
         "limits",
         "model",
-        "numbers",
         "options",
         "quarantine",
         "reporting",
