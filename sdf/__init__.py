@@ -96,4 +96,4 @@ _NEEDS_SPARK = {
 def __getattr__(name: str) -> Any:
     if name in _NEEDS_SPARK:  # on first use, so that `import sdf` does not import pyspark
         return getattr(importlib.import_module(_NEEDS_SPARK[name]), name)
-    raise AttributeError(f"module 'sdf' has no attribute {name!r}")
+    raise AttributeError(f"module 'sdf', of the distribution {__distribution__}, has no attribute {name!r}")
