@@ -61,8 +61,8 @@ setup: .venv/ready  ## Create .venv with all that is needed, and Java if there i
 	@./.ci/share-classes
 	@touch $@
 
-demo: .venv/demo-ready  ## Run the main job: count records of real Avro files, one of them huge, on Spark
-	$(BIN)/python examples/read_fn.py
+demo: .venv/demo-ready  ## Count the words in real Avro files, one of them huge: with flatMap, and with run_sdf
+	$(BIN)/python examples/read_fn.py --compare
 	@echo "make demo took $$(($$(date +%s) - $(BEGAN))) s, setup and run."
 
 test-fast: setup  ## Run two cases of each test that needs neither Spark nor a server

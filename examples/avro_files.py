@@ -13,12 +13,15 @@ SCHEMA = {
 }
 
 
-def write_source_lines(folder):
-    """Write one Avro file per module that is a single file, and one for all of the library; return their paths."""
+def write_source_lines(folder, times=1):
+    """Write an Avro file for each module that is a single file, and one for all of the library; return their paths.
+
+    The latter holds each line so many times.
+    """
     library = Path(sysconfig.get_path("stdlib"))
     modules = sorted(library.glob("*.py"))
     everything = sorted(path for path in library.rglob("*.py") if "site-packages" not in path.parts)
-    sources = {f"{module.stem}.avro": [module] for module in modules} | {"everything.avro": everything}
+    sources = {f"{module.stem}.avro": [module] for module in modules} | {"everything.avro": everything * times}
     return [write(os.path.join(folder, name), modules) for name, modules in sources.items()]
 
 

@@ -440,7 +440,9 @@ def test_exports_of_the_data_source_exist():
 
 def test_unknown_name_raises():
     """The lazy names do not hide a typo."""
-    with pytest.raises(AttributeError, match="module 'sdf', of the distribution pyspark-sdf, has no attribute 'run_spf'"):
+    with pytest.raises(
+        AttributeError, match="module 'sdf', of the distribution pyspark-sdf, has no attribute 'run_spf'"
+    ):
         _ = sdf.run_spf
 
 
