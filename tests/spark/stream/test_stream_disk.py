@@ -28,7 +28,9 @@ def stream(sc, tmp_path):
         return stream_sdf(
             sc.parallelize(ELEMENTS),
             SlowCountFn(),
-            **grouped(checkpoint=checkpoint, foreach_batch=sink(tmp_path / "out"), batch_seconds=0.2, **options),
+            **grouped(
+                **{"checkpoint": checkpoint, "foreach_batch": sink(tmp_path / "out"), "batch_seconds": 0.2, **options}
+            ),
         )
 
     return run
