@@ -213,7 +213,8 @@ def _provider(dofn: Any, chosen: Any, kind: Any) -> Any:
     provider = chosen or dofn
     if not isinstance(provider, kind):
         raise InvalidTypeError(
-            f"{type(dofn).__name__}.process() names no {kind.__name__}, and the DoFn is none itself."
+            f"{type(dofn).__name__}.process() names no {kind.__name__}, and the DoFn is not one itself. Pass a "
+            f"{kind.__name__} as a parameter's default, or subclass it."
         )
     return provider
 

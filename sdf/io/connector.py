@@ -115,7 +115,7 @@ def _check(kind: type[Connector], init: Callable[..., None], given: Sequence[Any
     done = {*places[: len(given)], *options}
     missing = [f"{each.name}=" for each in parameters if _is_required(each) and each.name not in done]
     if missing:
-        raise InvalidTypeError(f"{who} needs {' and '.join(missing)}. Its docstring says what for.")
+        raise InvalidTypeError(f"{who} needs {' and '.join(missing)}: see help({who}).")
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:

@@ -144,7 +144,8 @@ def parse(storage: Storage, name: str, content: bytes) -> Any:
         raise corrupt(storage, name, "it is not what sdf writes") from error
     if version != VERSION:
         raise JournalError(
-            f"{storage.root}/{name} has version {show(version)}, this sdf knows {VERSION}. Use the sdf that wrote it."
+            f"{storage.root}/{name} has version {show(version)}, but this release of sdf reads version {VERSION}. "
+            f"Use the release that wrote it."
         )
     return data
 
@@ -266,8 +267,8 @@ def blob_name(reference: Mapping[str, Any]) -> str:
 
 def corrupt(storage: Storage, name: str, flaw: str) -> JournalCorruptError:
     return JournalCorruptError(
-        f"{storage.root}/{name}: {flaw}. A crash cannot cause this; restore the checkpoint from a copy, or begin anew "
-        f"with an empty one. Either way batch numbers that were given come again with other records, so see first that "
-        f"the sink keeps batch.key and not batch.id, else it skips what is new; what the lost blocks had delivered "
-        f"comes again. `python -m sdf.journal verify {storage.root}` names the first damaged block."
+        f"{storage.root}/{name}: {flaw}. A crash cannot cause this. Restore the checkpoint from a copy, or start over "
+        f"with an empty one. Batch ids will then repeat with other records: deduplicate by batch.key, not by batch.id, "
+        f"or the sink skips new records. The batches of the lost blocks are delivered again. "
+        f"`python -m sdf.journal verify {storage.root}` names the first damaged block."
     )

@@ -180,8 +180,8 @@ class Remaining:
                 return remaining, [from_json(part) for part in head["committed"]]
             if head["v"] != _VERSION:
                 raise JournalError(
-                    f"the checkpoint of this stream has version {show(head['v'])}, this sdf knows {_VERSION}. Use the "
-                    f"sdf that wrote it."
+                    f"the checkpoint of this stream has version {show(head['v'])}, but this release of sdf reads "
+                    f"version {_VERSION}. Use the release that wrote it."
                 )
             for number in head["gone"]:
                 lines.pop(number, None)

@@ -139,5 +139,5 @@ class Channel:
             mac, payload = bytes(buffer[_HEADER_BYTES:head]), bytes(buffer[head : head + length])
             del buffer[: head + length]
             if not hmac.compare_digest(mac, self._mac(payload)):
-                raise ProtocolError("a message that is not from the peer.")
+                raise ProtocolError("a message that fails authentication: another program may be using the connection.")
             yield payload

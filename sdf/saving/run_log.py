@@ -132,8 +132,8 @@ class RunLog(FencedFiles):
             data = json.loads(content)
             if data["v"] != VERSION:
                 raise JournalError(
-                    f"{self.root}/{name} has version {show(data['v'])}, this sdf knows {VERSION}. Use the sdf that "
-                    f"wrote it."
+                    f"{self.root}/{name} has version {show(data['v'])}, but this release of sdf reads version "
+                    f"{VERSION}. Use the release that wrote it."
                 )
             number, before, time = data["number"], data["before"], data["time"]
             records: list[Any] = data["records"]

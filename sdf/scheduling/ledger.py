@@ -33,6 +33,9 @@ from sdf.model.restrictions import tiling_flaw
 __all__ = ["Ledger"]
 
 
+_CHECK = "Run check_dofn; if it passes, this is a bug of sdf: please report it."
+
+
 @attrs.define(eq=False)
 class _Node:
     """A work item in the tree of its element: what it holds now, then the parts that were cut off, in order."""
@@ -338,14 +341,14 @@ class Ledger:
                     element, part = work_of(node.item.element, node.holds).named()
                     raise TilingError(
                         f"{self._name}: the run ended with {show(part)} of element {show(element)} not committed "
-                        f"(owner: {node.owner!r}). No part of the result is returned."
+                        f"(owner: {node.owner!r}). No part of the result is returned. {_CHECK}"
                     )
                 parts.append(node.holds)
             element = self._nodes[first].item.element
             try:
                 self._check(element, restriction, parts, "the committed parts")
             except SplitError as error:
-                raise TilingError(f"{error} No part of the result is returned.") from None
+                raise TilingError(f"{error} No part of the result is returned. {_CHECK}") from None
 
     def _leaves(self, nodes: Sequence[_Node]) -> Iterator[_Node]:
         stack = list(reversed(nodes))

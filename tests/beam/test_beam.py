@@ -290,7 +290,7 @@ class NoProvider(beam.DoFn):
     ("given", "message"),
     [
         (Plain(), "from_beam() needs a splittable DoFn, one with a RestrictionParam (got Plain.process(element))."),
-        (NoProvider(), "NoProvider.process() names no RestrictionProvider, and the DoFn is none itself."),
+        (NoProvider(), "NoProvider.process() names no RestrictionProvider, and the DoFn is not one itself. Pass a"),
         (Count, "from_beam() needs an instance of an apache_beam.DoFn (got <class 'beam_dofns.Count'>)."),
         (3, "from_beam() needs an instance of an apache_beam.DoFn (got 3)."),
     ],

@@ -250,7 +250,8 @@ def test_an_entry_of_another_version_is_no_damage(fields):
     """Whatever else that version has changed."""
     storage = damaged(written(1), FIRST, edited(**fields))
     with pytest.raises(
-        JournalError, match=re.escape("has version 2, this sdf knows 1. Use the sdf that wrote it.")
+        JournalError,
+        match=re.escape("has version 2, but this release of sdf reads version 1. Use the release that wrote it."),
     ) as it:
         opened(storage)
     assert not isinstance(it.value, JournalCorruptError)

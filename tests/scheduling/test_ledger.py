@@ -550,7 +550,8 @@ def test_prove_before_all_is_committed_raises(owner):
         ledger.assign(owner, items)
     message = (
         "the run ended with OffsetRange(start=0, stop=9) of element 'a' not committed "
-        f"(owner: {owner!r}). No part of the result is returned."
+        f"(owner: {owner!r}). No part of the result is returned. Run check_dofn; if it passes, this is a bug of "
+        f"sdf: please report it."
     )
     with pytest.raises(TilingError, match=re.escape(message)):
         ledger.prove()

@@ -120,7 +120,7 @@ def test_what_is_no_dofn_is_said_before_spark_starts(run_here, fn):
     [
         ("sdf.io:ReadCsv", ["sep=';'"], "ReadCsv has no option 'sep' (got sep=\"';'\"). Did you mean separator=? Its"),
         ("sdf.io:ReadLines", ["block_size=0"], "ReadLines block_size must be >= 1 (got 0)."),
-        ("sdf.io:ReadRecords", [], "ReadRecords needs length=. Its docstring says what for."),
+        ("sdf.io:ReadRecords", [], "ReadRecords needs length=: see help(ReadRecords)."),
         ("sdf.io:ReadLines", ["block_size"], "--option 'block_size' is not NAME=VALUE"),
         ("mine:Fn", ["a=1"], "'mine:Fn' cannot be made: TypeError: "),
     ],

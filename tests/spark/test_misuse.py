@@ -201,7 +201,7 @@ def stream(sc, folder, fn=None):
     )
 
 
-@produces("JournalError", "Use the sdf that wrote it")
+@produces("JournalError", "Use the release that wrote it")
 def a_journal_of_another_version(sc, folder):
     stream(sc, folder)
     for path in (folder / "journal").rglob("*.json"):

@@ -180,5 +180,8 @@ class CompressedFn(FileFn):
         """Return the text of a gzip file as a seekable file, and its size; make the index again if it is missing."""
         index, note = self._indices().get(restriction.file, file)
         if index is None:
-            raise ReadError(f"{restriction.file.path}: the seek index has gone, and there is none any more. {note}.")
+            raise ReadError(
+                f"{restriction.file.path}: the seek index was deleted and cannot be built again. {note}. Protect "
+                f"index_dir from cleanup."
+            )
         return indexed_text(file, index, restriction.file.path, type(self).__name__)

@@ -183,7 +183,8 @@ class Rounds:
         if self._idle_rounds == _MOST_IDLE_ROUNDS:
             raise StageError(
                 f"{self._work.name}: {self._left} work items are not committed, and {self._idle_rounds} Spark jobs in "
-                f"a row have not committed any. What is committed stays so; make the same call again."
+                f"a row have not committed any. Committed work is safe: make the same call again. Last failure: "
+                f"{cause}."
             ) from cause
 
     def _end_if_over(self) -> None:

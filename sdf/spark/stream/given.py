@@ -57,8 +57,8 @@ class Given:
         if flaws:
             given = "the sink may have it" if is_last else "later steps have used it"
             raise JournalError(
-                f"batch {batch} was read with {' and '.join(flaws)}, and {given}. Let the stream commit it with what "
-                f"it had then (until=Until(max_batches=1)); then go on with these."
+                f"batch {batch} was read with {' and '.join(flaws)}, and {given}. Restart with the "
+                f"earlier values and until=Until(max_batches=1); then change them."
             )
         both = zip(pin["counts"], counted, strict=True)
         return {**pin, "counts": [[main, *(by_tag.get(tag, 0) for tag in self.tags)] for (main, *_), by_tag in both]}
