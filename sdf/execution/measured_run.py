@@ -212,8 +212,8 @@ class Running:
     def seconds_left_at_most(self) -> float:
         """Return the seconds left by the mean or the latest seconds per unit, whichever is higher.
 
-        Without either, or if the tracker knows no remaining work, it is as long again or the rest of the estimate,
-        whichever is longer. The latest cost shows work that gets expensive near its end long before the mean does.
+        Without either, or if the tracker knows no remaining work, it is max(elapsed, estimate - elapsed). The latest
+        cost shows work that gets expensive near its end long before the mean does.
         """
         cost, (_, left) = self._cost(), self.units()
         if cost is None or self._scale is None:

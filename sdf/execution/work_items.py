@@ -118,8 +118,8 @@ class Ran:
         units: the size of the part that was run.
         records: number of records, over all outputs.
         opening_seconds: the part of ``seconds`` before its first claim; a lower bound, from periodic looks.
-        elements: of how many elements it was work; of a residual that is no work item to the driver, how many of them
-            no part before it was work of.
+        elements: of how many elements it was work; for a residual that the driver does not know, the elements that no
+            earlier part counts.
         row: -1; or, of a row of a table that took long, its number. Then another entry holds the other rows of the work
             item, and the records of all.
     """

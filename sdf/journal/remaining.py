@@ -34,7 +34,7 @@ class RemainingPart:
         line: that in bytes.
         due: earliest time to run it, in milliseconds since the epoch.
         delay: how long it last asked to wait, in milliseconds.
-        since: when it, or what it is the rest of, last read something, or this driver began; as ``due``.
+        since: when this work or its predecessor last read something, or this driver began; as ``due``.
         watermark: state that the watermark estimator is restored from.
         seen: as of `Pending`.
         is_behind: whether the last task had too little time for all that was there, or none of this driver has run it.

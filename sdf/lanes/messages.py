@@ -182,7 +182,7 @@ class SegmentDone:
         messages: the message of each output's sink, the main one first.
         records: number of records of each output.
         seconds: seconds that the segment took.
-        cost_seconds: those of them in which the sinks closed it, and those that it takes to open again what it cut.
+        cost_seconds: the time in which the sinks closed it, plus the time to open again what it cut.
     """
 
     items: int

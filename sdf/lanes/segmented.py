@@ -31,7 +31,7 @@ log = logging.getLogger("sdf.coordinator")
 
 _MOST_LOSSES = 10  # of attempts with the same work item: it may be what ends their workers
 _MOST_RAISED = 4  # attempts with the same work item: as often as Spark tries a task by default
-_TOLD_SHARE = 0.2  # a lane hears of another commit interval when it differs by so much: each loss changes it a little
+_TOLD_SHARE = 0.2  # a lane hears of a commit interval that has changed by 20 %: each loss changes it a little
 
 
 class RaisedError(SdfError):

@@ -42,7 +42,7 @@ class DoFn(ABC, Generic[ElementT, OutT]):
     Attributes:
         scans: whether `process` only looks for new elements. The driver of a stream then runs work that has no end,
             after `setup`, in a thread beside the batches. What it claims must hold all that it found: a batch runs the
-            claimed part again, which gives that without a look.
+            claimed part again, which yields it without another scan.
         keeps_setup: with ``on_failure=Quarantine()``, whether an instance goes on when its `process` has raised. False:
             another process sets one up, as Beam does. Choose that if an error may leave it broken for good.
     """

@@ -30,7 +30,7 @@ class Part:
         watermark: state of the watermark estimator as in the log, or None.
         due: the time from which it may run, in milliseconds since the epoch; 0 for at once.
         failed: how often it failed before it was set aside, and why; None if it was not.
-        retried: the same of a block that is being tried again, and of what was cut off it; None for others.
+        retried: the earlier failure of a block that is being tried again, which its splits inherit; None for others.
     """
 
     data: Any

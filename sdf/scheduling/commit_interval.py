@@ -33,7 +33,7 @@ class CommitInterval:
     def __init__(self, commit_seconds: float) -> None:
         self._longest_seconds = commit_seconds
         self._running = 0
-        self._lived_seconds = 0.0  # of the attempts that have ended, less the begin of each that runs
+        self._lived_seconds = 0.0  # of the attempts that have ended, minus the start times of those that run
         self._losses = 0
         self._commits = 0
         self._cost_seconds = 0.0

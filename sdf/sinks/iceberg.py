@@ -87,8 +87,8 @@ class IcebergTable(TableSink):
     the table and expires the snapshot makes it forget the run.
 
     Workers put their files into the directory ``_sdf`` at the table's location; Spark's ``remove_orphan_files`` does
-    not look there. For what does, the files of a run are orphans until its commit: let it spare those that are younger
-    than the longest run. The commit puts them into ``data``: by links on a disk, by copies within the store on an
+    not look there. Other cleaners see the files of a run as orphans until its commit: let them keep files that are
+    younger than the longest run. The commit puts them into ``data``: by links on a disk, by copies within the store on an
     object store. They are young then, and orphans for seconds.
 
     Files are written with the credentials and the endpoint of the environment. Tables with partitions, columns that

@@ -89,7 +89,7 @@ class TableInvoker:
         self._done: list[Any] | None = None  # by row, the size of the rows before it
         self._claimed: tuple[int, Any] = -1, None
         self._seen = -1, 0.0, 0.0  # a row that was seen to run; first and last time
-        self._opening_seconds = 0.0  # of that row: until it was last seen without a claim
+        self._opening_seconds = 0.0  # of that row: the observed time before its first claim
         self._dear: list[DearRow] = []
         default = keeps_default(fn, "create_tracker", "create_watermark_estimator")
         self._plain = on_claim is None and default and not table.carries

@@ -161,7 +161,7 @@ class Stream:
             if self.checkpoint.done or self.batches == until.max_batches:
                 return
             if wake:
-                continue  # that batch was begun by a dead driver: only the next one looks at all work
+                continue  # a dead driver began that batch: the next one looks at all work
             if not advanced and until.idle and self._is_idle():
                 return
             least = self._pace.batch_seconds * (1 if self._has_run else _QUIET_SHARE) if is_due else 0.0

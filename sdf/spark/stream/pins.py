@@ -64,9 +64,9 @@ class Pin:
         counts: for each task the number of records it gave to each output, the main one first.
         taken: ids of the remaining work that it read some of, or that failed.
         left: what is still to do in place of ``taken``, and of the new elements.
-        held: the lowest watermark of what it ran, before; None if none of that has one.
+        held: the lowest watermark of its input before the step; None if no input has one.
         by: the driver that ran the step.
-        tried: how other work went; not in the journal, as nothing of that has changed.
+        tried: how other work went; not in the journal, since that work has not changed.
         late: how many of its records have a time below the watermark that the stream had when the batch began.
         failed: the blocks that it set aside.
         written: of a pin from the journal, what it says there of ``tasks`` and ``failed``; else None.
