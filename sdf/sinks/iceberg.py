@@ -88,8 +88,8 @@ class IcebergTable(TableSink):
 
     Workers put their files into the directory ``_sdf`` at the table's location; Spark's ``remove_orphan_files`` does
     not look there. Other cleaners see the files of a run as orphans until its commit: let them keep files that are
-    younger than the longest run. The commit puts them into ``data``: by links on a disk, by copies within the store on an
-    object store. They are young then, and orphans for seconds.
+    younger than the longest run. The commit puts them into ``data``: by links on a disk, by copies within the store on
+    an object store. They are young then, and orphans for seconds.
 
     Files are written with the credentials and the endpoint of the environment. Tables with partitions, columns that
     must not be null, or format version 3 are refused.
