@@ -42,7 +42,7 @@ define measure
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all test-reached test-versions test-clusters soak check lint docs bench bench-quick bench-long bench-peers pictures clean
+.PHONY: help setup demo test test-fast test-all test-reached test-versions test-clusters soak check dist lint docs bench bench-quick bench-long bench-peers pictures clean
 
 help:  ## Show this help
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -88,6 +88,12 @@ test-clusters: setup  ## Run tests on real daemons: HDFS; fetches 103 MB once, b
 
 soak: setup  ## Run faults in large numbers, and take guards out one by one, in an hour
 	$(PYTEST) -rP -m soak
+
+dist:  ## Build the wheel and the source distribution into dist/, and check what is in them
+	$(PYTHON) -m venv build/for-dist
+	build/for-dist/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	rm -rf dist
+	build/for-dist/bin/python .ci/distributions.py dist
 
 lint: setup  ## Check style and types
 	$(BIN)/ruff check .
