@@ -24,7 +24,7 @@ def hosts(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def application(hosts, tmp_path_factory):
-    """On the master's host; it gives an executor up that says nothing for 20 s."""
+    """On the master's host; it gives an executor up that says nothing for 20 s, and a lane of one."""
     settings = {
         "spark.master": hosts.master,
         "spark.driver.host": f"{hosts.network}.1",
@@ -38,7 +38,7 @@ def application(hosts, tmp_path_factory):
         "spark.submit.pyFiles": ",".join(FILES),
     }
     command = ["nice", "-n", "5", *hosts.on(f"{hosts.network}.1"), *spark_submit(**settings)]
-    own = {"SPARK_LOCAL_IP": f"{hosts.network}.1"}
+    own = {"SPARK_LOCAL_IP": f"{hosts.network}.1", "SILENCE_SECONDS": "20"}
     with Application(tmp_path_factory.mktemp("application") / "home", command, own) as application:
         yield application
 
@@ -79,10 +79,10 @@ def test_an_executor_that_was_given_up_comes_back(hosts, two, runner):
     run.check(faults=1)
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
-def test_a_host_is_lost(hosts, two, runner):
+@pytest.mark.parametrize(("way", "runner"), [*zip(["collect"] * 2, RUNNERS, strict=True), ("save", "LiveRunner")])
+def test_a_host_is_lost(hosts, two, way, runner):
     """For good; its peers hear nothing."""
-    run = two.begin("collect", COUNTS, runner=runner)
+    run = two.begin(way, COUNTS, runner=runner)
     run.at_work(2)
     before = two.executors()
     hosts.lose(hosts.present()[0])

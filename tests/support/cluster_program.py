@@ -18,10 +18,12 @@ import sdf
 from sdf import DoFn, LiveRunner, OffsetRange, StagedRunner, run_sdf, save_sdf
 from sdf.sinks import JsonLinesFiles
 from sdf.spark.door.executors import Scheduler
+from sdf.spark.live import silence
 
 RUNNERS = {"StagedRunner": StagedRunner, "LiveRunner": LiveRunner}
 CLAIM_SECONDS = 0.1
 PATIENCE_SECONDS = 300  # then the test has gone
+silence.SILENCE_SECONDS = float(os.environ.get("SILENCE_SECONDS", silence.SILENCE_SECONDS))  # of the driver
 
 
 class NotingFn(DoFn):
