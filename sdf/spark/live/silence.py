@@ -69,7 +69,8 @@ def probe(connection: socket.socket) -> None:
 def end_when_silent(connection: socket.socket) -> None:
     """Have the kernel end a connection whose peer's kernel has acknowledged nothing for `SILENCE_SECONDS`.
 
-    By default it would take a quarter of an hour with data on the way, and two hours without.
+    By default it would take a quarter of an hour with data on the way, and two hours without. A peer whose buffers
+    have no room for so long is given up, too.
     """
     probe(connection)
     if sys.platform == "linux":
