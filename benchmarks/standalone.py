@@ -24,7 +24,14 @@ class Standalone:
     Args:
         folder: for logs, and what executors write.
         paths: what workers can import from, beside sdf and the benchmarks.
+
+    Attributes:
+        network: the first three numbers of all addresses; the master has .1.
+        settings: of the daemons.
     """
+
+    network = "127.0.0"
+    settings = ("spark.decommission.enabled=true", "spark.deploy.maxExecutorRetries=-1")
 
     def __init__(self, folder, paths=()):
         self.folder = Path(folder)
@@ -37,15 +44,19 @@ class Standalone:
             "PYTHONPATH": os.pathsep.join([*map(str, paths), *PATHS]),
             "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-Dspark.decommission.enabled=true -Dspark.deploy.maxExecutorRetries=-1",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(f"-D{setting}" for setting in self.settings),
         }
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
-        self.master = f"spark://127.0.0.1:{port}"
-        self._master = self._launch("master.Master", "127.0.0.1", "--port", str(port))
+        self.master = f"spark://{self.network}.1:{port}"
+        self._master = self._launch("master.Master", f"{self.network}.1", "--port", str(port))
+
+    def on(self, host):
+        """Return what runs a command on a host, in front of it."""
+        return []
 
     def _launch(self, name, host, *arguments):
-        command = [str(HOME / "bin/spark-class"), f"org.apache.spark.deploy.{name}", "--host", host]
+        command = [*self.on(host), str(HOME / "bin/spark-class"), f"org.apache.spark.deploy.{name}", "--host", host]
         with open(self.folder / f"{name}-{host}.log", "w") as log:
             return subprocess.Popen(
                 [*command, "--webui-port", "0", *arguments],
@@ -74,7 +85,7 @@ class Standalone:
 
     def add(self, cores=1):
         """Start a worker; return its host."""
-        host = f"127.0.0.{next(self._hosts)}"
+        host = f"{self.network}.{next(self._hosts)}"
         self.workers[host] = self._launch(
             "worker.Worker", host, "-c", str(cores), "-m", "1g", "-d", str(self.folder), self.master
         )

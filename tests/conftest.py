@@ -147,6 +147,16 @@ def hadoop(tmp_path_factory):
     daemons.stop()
 
 
+@pytest.fixture(scope="session")
+def yarn(hadoop):
+    """A ResourceManager and two NodeManagers, beside HDFS."""
+    from support.yarn import Yarn
+
+    daemons = Yarn(hadoop)
+    yield daemons
+    daemons.stop()
+
+
 @pytest.fixture(scope="module")
 def start_spark():
     """Start a SparkContext on a master, in place of the one before it."""

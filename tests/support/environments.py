@@ -1,6 +1,7 @@
 """Virtual environments for workers: with what Spark's own need, and nothing else; nothing is downloaded for them."""
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,3 +33,16 @@ def environment(folder, files=None):
         (packages / path).parent.mkdir(parents=True, exist_ok=True)
         (packages / path).write_text(text)
     return str(Path(folder) / "bin" / "python")
+
+
+def packed(folder, *names):
+    """Return an archive of an environment with some libraries in pure Python, and without pyspark, to unpack anywhere.
+
+    Its Python is a link to that of this machine, as with venv-pack.
+    """
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    packages = next(Path(folder).glob("lib/python*/site-packages"))
+    for name in names:
+        origin = Path(importlib.util.find_spec(name).origin).parent
+        shutil.copytree(origin, packages / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return shutil.make_archive(str(folder), "gztar", folder)

@@ -23,6 +23,9 @@ _STATE = "Hadoop:service=NameNode,name=FSNamesystemState"
 _CLASSES = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
     "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
+    "resourcemanager": "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager",
+    "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
+    "rmadmin": "org.apache.hadoop.yarn.client.cli.RMAdminCLI",
 }
 
 
@@ -56,6 +59,7 @@ class Hadoop:
 
     Attributes:
         url: of HDFS, such as hdfs://127.0.0.1:9820.
+        conf: the folder of the configuration.
     """
 
     def __init__(self, folder):
@@ -63,13 +67,14 @@ class Hadoop:
 
         of_spark = Path(pyspark.__file__).parent / "jars"
         self._folder = Path(folder)
+        self.conf = self._folder / "conf"
         found = [path for pattern in _OF_SPARK for path in glob.glob(f"{of_spark}/{pattern}.jar")]
-        self._classpath = os.pathsep.join([str(self._folder / "conf"), *found, *jars()])
+        self._classpath = os.pathsep.join([str(self.conf), *found, *jars()])
         self._daemons = {}
         name, http = free_port(), free_port()
         self.url, self._beans = f"hdfs://127.0.0.1:{name}", f"http://127.0.0.1:{http}/jmx?qry={_STATE}"
-        self._write("core-site", {"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{folder}/tmp"})
-        self._write(
+        self.write("core-site", {"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{folder}/tmp"})
+        self.write(
             "hdfs-site",
             {
                 "dfs.namenode.name.dir": f"{folder}/namenode",
@@ -84,14 +89,15 @@ class Hadoop:
                 **{f"dfs.datanode.{which}address": "127.0.0.1:0" for which in ("", "http.", "ipc.")},
             },
         )
-        self._run("namenode", "-format", "-nonInteractive").wait(120)
+        self.run("namenode", "-format", "-nonInteractive").wait(120)
         self.start("namenode")
         self.start("datanode")
         self.wait()
 
-    def start(self, daemon):
-        """Start a daemon."""
-        self._daemons[daemon] = self._run(daemon)
+    def start(self, daemon, *arguments):
+        """Start a daemon, and return its process. What follows a dash in its name tells it from others of its class."""
+        self._daemons[daemon] = self.run(daemon, *arguments)
+        return self._daemons[daemon]
 
     def kill(self, daemon):
         """Kill a daemon, by SIGKILL."""
@@ -103,17 +109,17 @@ class Hadoop:
         for daemon in list(self._daemons):
             self.kill(daemon)
 
-    def _run(self, daemon, *arguments):
+    def run(self, daemon, *arguments):
         log = open(self._folder / f"{daemon}.log", "ab")  # noqa: SIM115, the process has it
         environment = {**os.environ, "HADOOP_USER_NAME": "sdf"}
         environment.pop("JDK_JAVA_OPTIONS", None)  # its archive of classes is for Spark's
         with log:
-            command = ["java", *_JAVA, "-cp", self._classpath, _CLASSES[daemon], *arguments]
+            command = ["java", *_JAVA, "-cp", self._classpath, _CLASSES[daemon.partition("-")[0]], *arguments]
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
-    def _write(self, name, values):
+    def write(self, name, values):
         lines = (f"<property><name>{key}</name><value>{value}</value></property>" for key, value in values.items())
-        path = self._folder / "conf" / f"{name}.xml"
+        path = self.conf / f"{name}.xml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"<configuration>{''.join(lines)}</configuration>")
 

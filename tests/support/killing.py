@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -81,6 +82,13 @@ def descendants(pids):
     for _ in range(6):
         below |= {child for child, parent in parents.items() if parent in below}
     return {child: commands[child] for child in below - set(pids)}
+
+
+def end(pids):
+    """Kill processes; some may have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 class Killer(threading.Thread):

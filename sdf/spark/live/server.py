@@ -43,6 +43,7 @@ from sdf.lanes.wire import (
 from sdf.spark import serde
 from sdf.spark.live.contained_run import ContainedRun
 from sdf.spark.live.link import Address
+from sdf.spark.live.silence import end_when_silent
 
 __all__ = ["Server"]
 
@@ -202,7 +203,7 @@ class Server:
     def _let_in(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        end_when_silent(connection)
         name, file = next(self._numbers), connection.fileno()
         self._selector.register(file, selectors.EVENT_READ, name)
         peer = _Peer(connection, file, nonce(), time.monotonic() + _HANDSHAKE_SECONDS)

@@ -3,6 +3,8 @@
 A busy driver may say nothing for minutes, as when one of its threads holds the interpreter. Its kernel still
 acknowledges what the lane's kernel sends, keepalive probes at least. So the last acknowledgement tells a busy driver
 from a host that cannot be reached. Only Linux tells when that was; elsewhere the driver's silence alone decides.
+
+The coordinator gives a lane up by the same rule: a host that loses its power, or its network, closes no connection.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import sys
 
 from sdf.lanes.wire import SILENCE_SECONDS
 
-__all__ = ["LONGEST_SILENCE_SECONDS", "Silence", "acknowledged_seconds", "probe"]
+__all__ = ["LONGEST_SILENCE_SECONDS", "Silence", "acknowledged_seconds", "end_when_silent", "probe"]
 
 LONGEST_SILENCE_SECONDS = 10 * SILENCE_SECONDS  # of a driver whose host answers: by then it hangs
 
@@ -62,6 +64,17 @@ def probe(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_SECONDS)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_SECONDS)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
+
+
+def end_when_silent(connection: socket.socket) -> None:
+    """Have the kernel end a connection whose peer's kernel has acknowledged nothing for `SILENCE_SECONDS`.
+
+    By default it would take a quarter of an hour with data on the way, and two hours without. A peer whose buffers
+    have no room for so long is given up, too.
+    """
+    probe(connection)
+    if sys.platform == "linux":
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SILENCE_SECONDS * 1000))
 
 
 def acknowledged_seconds(connection: socket.socket) -> float | None:

@@ -106,16 +106,48 @@ with socket.create_server(("127.0.0.1", 0)) as listener:
 """
 
 
-def test_the_kernel_of_a_host_that_is_away_does_not_answer():
-    """The same connection, in a network of its own that is switched off."""
+def alone(program):
+    """Run a program in a network of its own, and return the words that it prints."""
     root = Path(__file__).parents[3]
-    alone = ["unshare", "--net", *([] if os.getuid() == 0 else ["--map-root-user"])]
+    network = ["unshare", "--net", *([] if os.getuid() == 0 else ["--map-root-user"])]
     try:
-        subprocess.run([*alone, "ip", "link"], check=True, capture_output=True)
+        subprocess.run([*network, "ip", "link"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no network can be made here")
-    done = subprocess.run([*alone, sys.executable, "-c", AWAY], cwd=root, check=True, capture_output=True, text=True)
-    assert done.stdout.split() == ["True", "True"]
+    command = [*network, sys.executable, "-c", program]
+    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_the_kernel_of_a_host_that_is_away_does_not_answer():
+    """The same connection, in a network of its own that is switched off."""
+    assert alone(AWAY) == ["True", "True"]
+
+
+LANE_AWAY = """
+import subprocess, sys, time
+sys.path.append("tests")
+from sdf.spark.live import silence
+silence._PROBE_SECONDS, silence.SILENCE_SECONDS = 1, 3
+from sdf.lanes.messages import Hello
+from sdf.spark.live.link import Link
+from support.fns import CountFn
+from support.serving import serving
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+with serving(CountFn()) as run:
+    link = Link(run.address, Hello(0, "away", 0.0))
+    while not run.coordinator.attempts():
+        time.sleep(0.01)
+    subprocess.run(["ip", "link", "set", "lo", "down"], check=True)
+    began = time.monotonic()
+    while run.coordinator.attempts() and time.monotonic() < began + 60:
+        time.sleep(0.1)
+    print(len(run.coordinator.attempts()))
+"""
+
+
+def test_a_lane_whose_host_is_away_is_lost():
+    """Its host closes no connection; the coordinator need not wait for hours."""
+    assert alone(LANE_AWAY) == ["0"]
 
 
 class OneBlockFn(DoFn):
