@@ -56,6 +56,7 @@ class Hadoop:
 
     Attributes:
         url: of HDFS, such as hdfs://127.0.0.1:9820.
+        web: the same by WebHDFS, such as webhdfs://sdf@127.0.0.1:9870.
     """
 
     def __init__(self, folder):
@@ -67,6 +68,7 @@ class Hadoop:
         self._classpath = os.pathsep.join([str(self._folder / "conf"), *found, *jars()])
         self._daemons = {}
         name, http = free_port(), free_port()
+        self.web = f"webhdfs://sdf@127.0.0.1:{http}"
         self.url, self._beans = f"hdfs://127.0.0.1:{name}", f"http://127.0.0.1:{http}/jmx?qry={_STATE}"
         self._write("core-site", {"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{folder}/tmp"})
         self._write(

@@ -3,16 +3,12 @@
 A file is written under a temporary name, synced and renamed. The NameNode renames a file in one step, and only onto a
 free name unless it is told to overwrite: so of two drivers that create a file one is refused.
 
-A NameNode that restarts refuses every request for a while. The driver then asks again, for `_PATIENCE_SECONDS`.
-
 The names hold in all versions of Spark; a Connect client has no JVM.
 Source: Hadoop's "FileSystem specification" and `FileContext.rename`.
 """
 
 from __future__ import annotations
 
-import random
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,22 +18,13 @@ from sdf.errors import InvalidValueError, show
 from sdf.spark.door.context import active_context, is_stopped
 from sdf.spark.door.errors import FAILURES, GatewayError, JavaError, SparkError, text_of
 from sdf.storage.disk import TEMPORARY
+from sdf.storage.namenode import error_of, patiently
 from sdf.storage.remote import Remote
 
 __all__ = ["HadoopFiles", "hadoop_files"]
 
 _KNOWN = {"org.apache.hadoop.hdfs.DistributedFileSystem"}
 _MOUNTS = "org.apache.hadoop.fs.viewfs.ViewFileSystem"
-_AS_OSERROR = {
-    "FileAlreadyExistsException": FileExistsError,
-    "FileNotFoundException": FileNotFoundError,
-    "ParentNotDirectoryException": NotADirectoryError,
-    "AccessControlException": PermissionError,
-}
-_AWAY = ("ConnectException", "SafeModeException", "StandbyException", "RetriableException", "EOFException")
-_NO_DATA_NODE = "could only be written to 0 of"  # of a NameNode that its DataNodes have not found again
-_PATIENCE_SECONDS = 120.0
-_PAUSE_SECONDS = (0.5, 5.0)  # doubled from the first to the second
 
 T = TypeVar("T")
 
@@ -181,20 +168,16 @@ class HadoopFiles(Remote):
         Raises:
             OSError: for any other error of Hadoop's client, or if the NameNode stays away.
         """
-        ends = time.monotonic() + _PATIENCE_SECONDS
-        pause_seconds, longest_seconds = _PAUSE_SECONDS
-        while True:
+
+        def answer() -> T:
             try:
                 return ask()
             except FAILURES as error:
-                kind = _kind(error)
-                is_away = kind in _AWAY or _NO_DATA_NODE in text_of(error)
-                if not is_away or time.monotonic() > ends:
-                    raise _AS_OSERROR.get(kind, OSError)(f"{self.root}/{name}: {_said(error)}") from error
+                raise error_of(_kind(error), f"{self.root}/{name}: {_said(error)}") from error
             except GatewayError as error:
                 raise OSError(f"{self.root}/{name}: the JVM of the SparkContext gives no answer: {error}") from error
-            time.sleep(pause_seconds * random.uniform(0.5, 1.0))
-            pause_seconds = min(2 * pause_seconds, longest_seconds)
+
+        return patiently(answer)
 
 
 def _classes(files: Any) -> set[str]:
