@@ -1,5 +1,5 @@
-"""Runs whose checkpoint is on HDFS: drivers are killed, the NameNode is killed and comes back, and no row is lost or
-doubled."""
+"""Runs whose checkpoint or target is on HDFS: drivers are killed, the NameNode is killed and comes back, and no row is
+lost or doubled."""
 
 import random
 import subprocess
@@ -100,6 +100,22 @@ def test_a_saved_run_waits_for_the_namenode(tmp_path, monkeypatch, hadoop, runne
     monkeypatch.setenv("SDF_HDFS", f"{hadoop.url}/waits-{runner}")
     assert run_beside_restarts(hadoop, tmp_path, save_program.__file__, [runner, "hdfs"]) > 0
     assert save_program.rows("hdfs", tmp_path) == save_program.expected()
+
+
+@pytest.mark.parametrize("runner", save_program.RUNNERS)
+def test_a_saved_run_with_its_target_on_hdfs_is_resumed(tmp_path, monkeypatch, hadoop, runner):
+    """Its log is beside the target, by WebHDFS."""
+    monkeypatch.setenv("SDF_HDFS", f"{hadoop.web}/targets-{runner}")
+    killed = run_to_the_end(tmp_path, save_program.__file__, [runner, "webhdfs"], random.Random(runner))
+    assert save_program.rows("webhdfs", tmp_path) == save_program.expected()
+    assert killed.total() > 0
+
+
+def test_workers_wait_for_the_namenode(tmp_path, monkeypatch, hadoop):
+    """In one life."""
+    monkeypatch.setenv("SDF_HDFS", f"{hadoop.web}/target-waits")
+    assert run_beside_restarts(hadoop, tmp_path, save_program.__file__, ["StagedRunner", "webhdfs"]) > 0
+    assert save_program.rows("webhdfs", tmp_path) == save_program.expected()
 
 
 def rows_of_table(home):

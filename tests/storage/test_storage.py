@@ -1,5 +1,6 @@
 """What a disk, an object store and HDFS have in common, whoever else writes there meanwhile."""
 
+import io
 import itertools
 import os
 import threading
@@ -20,13 +21,17 @@ def at(place):
     return storage_at(place, "test", beyond=hadoop_files)
 
 
-@pytest.fixture(params=["disk", "volume", "S3", *(pytest.param(one, marks=CLUSTERS) for one in ("HDFS", "viewfs"))])
+@pytest.fixture(
+    params=["disk", "volume", "S3", *(pytest.param(one, marks=CLUSTERS) for one in ("HDFS", "viewfs", "WebHDFS"))]
+)
 def place(request, tmp_path, monkeypatch):
     """A path or a URL where nothing is yet."""
     if request.param == "volume":
         Recorder(is_volume=True).patch(monkeypatch)
     if request.param in ("disk", "volume"):
         return str(tmp_path / "state" / "app")
+    if request.param == "WebHDFS":
+        return f"{request.getfixturevalue('hadoop').web}/state/app{next(numbers)}"
     if request.param != "S3":
         hadoop, sc = request.getfixturevalue("hadoop"), request.getfixturevalue("sc")
         sc._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.test.link./state", f"{hadoop.url}/of-viewfs")
@@ -118,6 +123,9 @@ def test_names_of_more_than_a_page(storage, place, request):
     if place.startswith("s3://"):
         bucket, _, key = place.removeprefix("s3://").partition("/")
         request.getfixturevalue("s3_server").put(bucket, [f"{key}/{name}" for name in names])
+    elif place.startswith("webhdfs:"):
+        for name in names:
+            storage.upload(name, io.BytesIO())
     elif "://" in place:
         for name in names:
             storage._files.createNewFile(storage._path(name))
