@@ -24,7 +24,7 @@ _URL = re.compile(r"([A-Za-z][\w+.-]*):(?:/|:)")  # also hdfs:/x, which is no di
 _FILE = re.compile(r"file:(?://)?(/[^/].*)")
 _PLACE = re.compile(r"[^:]*://[^/]+(/(?!/)|$)")  # clients list no key that begins with a slash
 _STORES = ("s3", "gs", "gcs", "abfs", "abfss", "az")
-_HADOOPS = ("hdfs", "viewfs")
+_HADOOPS = ("hdfs", "viewfs", "s3a")
 _NAME_NODE = re.compile(r"[^:]*://[^/]+:\d+(/(?!/)|$)")
 _ELSE = "use an object store (s3://, gs:// or abfs://), or a disk that the driver sees"
 _INSTEAD = {
@@ -79,9 +79,9 @@ def storage_at(
             raise InvalidValueError(f"{who} must not be empty: give a directory, or a URL such as 's3://bucket/state'.")
         return Disk(path)
     scheme = url[1].lower()
-    if scheme in _HADOOPS:
-        if beyond is not None:
-            return beyond(path, who)
+    if scheme in _HADOOPS and beyond is not None:
+        return beyond(path, who)
+    if scheme in ("hdfs", "viewfs"):
         raise InvalidValueError(
             f"{who} cannot be there (got {show(where)}): only the driver of a run has a JVM that reaches it, for the "
             f"checkpoint. Write it as webhdfs://host:9870/x, with the NameNode and its HTTP port; or {_ELSE}."

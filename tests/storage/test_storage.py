@@ -6,6 +6,7 @@ import os
 import threading
 
 import pytest
+from support.hadoop import add_s3a
 from support.power_loss import Recorder
 
 from sdf.spark.door.hadoop import hadoop_files
@@ -22,7 +23,12 @@ def at(place):
 
 
 @pytest.fixture(
-    params=["disk", "volume", "S3", *(pytest.param(one, marks=CLUSTERS) for one in ("HDFS", "viewfs", "WebHDFS"))]
+    params=[
+        "disk",
+        "volume",
+        "S3",
+        *(pytest.param(one, marks=CLUSTERS) for one in ("HDFS", "viewfs", "WebHDFS", "s3a")),
+    ]
 )
 def place(request, tmp_path, monkeypatch):
     """A path or a URL where nothing is yet."""
@@ -32,6 +38,10 @@ def place(request, tmp_path, monkeypatch):
         return str(tmp_path / "state" / "app")
     if request.param == "WebHDFS":
         return f"{request.getfixturevalue('hadoop').web}/state/app{next(numbers)}"
+    if request.param == "s3a":
+        server = request.getfixturevalue("s3_server")
+        add_s3a(request.getfixturevalue("sc"), server.config)
+        return f"s3a://{server.bucket()}/state/app"
     if request.param != "S3":
         hadoop, sc = request.getfixturevalue("hadoop"), request.getfixturevalue("sc")
         sc._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.test.link./state", f"{hadoop.url}/of-viewfs")
@@ -120,8 +130,8 @@ def test_names_are_those_right_below(storage):
 def test_names_of_more_than_a_page(storage, place, request):
     """Stores and NameNodes list a thousand at a time."""
     names = [f"blocks/{number:05d}" for number in range(1002)]
-    if place.startswith("s3://"):
-        bucket, _, key = place.removeprefix("s3://").partition("/")
+    if place.startswith("s3"):
+        bucket, _, key = place.partition("://")[2].partition("/")
         request.getfixturevalue("s3_server").put(bucket, [f"{key}/{name}" for name in names])
     elif place.startswith("webhdfs:"):
         for name in names:
