@@ -4,6 +4,7 @@ import io
 import itertools
 import os
 import threading
+from contextlib import nullcontext
 
 import pytest
 from support.hadoop import add_s3a
@@ -227,6 +228,22 @@ def test_a_disk_that_renames_onto_free_names_only_replaces_too(tmp_path, monkeyp
     for content in (b"1", b"2"):
         storage.replace("HEAD", content)
     assert (storage.read("HEAD"), os.listdir(tmp_path)) == (b"2", ["HEAD"])
+
+
+@pytest.mark.parametrize("gone", ["state", "state/blocks"])
+def test_a_directory_that_has_gone_is_not_made_again(tmp_path, gone):
+    """It was unmounted, say: the disk below shows an empty one, where a log must not go on."""
+    storage = Disk(tmp_path / "state")
+    storage.create("blocks/1", b"one")
+    (tmp_path / gone).rename(tmp_path / "elsewhere")
+    for write in (storage.create, storage.replace):
+        with pytest.raises(FileNotFoundError, match=r"It was there, and was unmounted or removed: '.*/state"):
+            write("blocks/2", b"two")
+        with pytest.raises(FileNotFoundError) if gone == "state" else nullcontext():
+            write(f"{write.__name__}/1", b"of a directory of its own")
+    assert not (tmp_path / gone).exists()
+    (tmp_path / "elsewhere").rename(tmp_path / gone)
+    storage.create("blocks/2", b"two")
 
 
 def test_an_error_of_a_sync_is_raised(tmp_path, monkeypatch):
