@@ -5,11 +5,13 @@ A worker makes no directory: an attempt that outlives its run cannot bring stagi
 
 from __future__ import annotations
 
+import io
+import socket
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from sdf.errors import SinkError
 from sdf.sinks.by_pieces import StageByPieces
@@ -20,6 +22,17 @@ from sdf.storage.web_hdfs import WebHdfs
 __all__ = ["WebHdfsStage"]
 
 _RENAMES_AT_ONCE = 16
+
+
+class _Spool(io.BufferedRandom):
+    """A file that waits on the worker's own disk until it is sent: a connection that breaks would end it anywhere."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            where = f"{tempfile.gettempdir()} of host {socket.gethostname()}"
+            raise OSError(error.errno, f"{error.strerror} in {where}, where a file waits until it is sent") from error
 
 
 class WebHdfsStage(StageByPieces):
@@ -35,7 +48,7 @@ class WebHdfsStage(StageByPieces):
 
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
-        with tempfile.TemporaryFile() as file:  # a connection that breaks would end the file where it is
+        with _Spool(tempfile.TemporaryFile(buffering=0)) as file:
             yield cast(BinaryIO, file)
             self._of_workers().upload(name, file)
 
