@@ -83,7 +83,7 @@ test-versions:  ## Run a test of every capability with every Spark, or with ONLY
 	@./.ci/need-java
 	$(PYTHON) .ci/versions.py $(ONLY)
 
-test-clusters: setup  ## Run tests on real daemons: HDFS; fetches 103 MB once, by Maven
+test-clusters: setup  ## Run tests on real daemons: HDFS; fetches 122 MB once, by Maven
 	$(PYTEST) --clusters -m clusters
 
 soak: setup  ## Run faults in large numbers, and take guards out one by one, in an hour
