@@ -6,6 +6,7 @@ A NameNode that restarts refuses every request for a while. So does a DataNode t
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -18,8 +19,12 @@ _KINDS = {
     "ParentNotDirectoryException": NotADirectoryError,
     "AccessControlException": PermissionError,
 }
-_AWAY = ("ConnectException", "SafeModeException", "StandbyException", "RetriableException", "EOFException")
-_NO_DATA_NODE = "could only be written to 0 of"  # of a NameNode that its DataNodes have not found again
+_AWAY = (
+    "ConnectException", "SafeModeException", "StandbyException", "RetriableException", "EOFException",
+    "BlockMissingException",
+)  # fmt: skip
+# Of a NameNode that its DataNodes have not found again.
+_NO_DATA_NODE = re.compile("could only be written to 0 of|Failed to find datanode")
 _PATIENCE_SECONDS = 120.0
 _PAUSE_SECONDS = (0.5, 5.0)  # doubled from the first to the second
 
@@ -32,7 +37,7 @@ class AwayError(ConnectionError):
 
 def error_of(kind: str, message: str) -> OSError:
     """Return the OSError for an exception of Java's, given by the name of its class."""
-    is_away = kind in _AWAY or _NO_DATA_NODE in message
+    is_away = kind in _AWAY or _NO_DATA_NODE.search(message)
     return AwayError(message) if is_away else _KINDS.get(kind, OSError)(message)
 
 

@@ -37,8 +37,9 @@ def answer():
         server.server_close()
 
 
-def said(exception):
-    return b'{"RemoteException": {"exception": "%s", "message": "no\\n\\tat org.apache"}}' % exception.encode()
+def said(exception, message="no"):
+    text = '{"RemoteException": {"exception": "%s", "message": "%s\\n\\tat org.apache"}}'
+    return (text % (exception, message)).encode()
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,12 @@ def said(exception):
         (403, said("AccessControlException"), PermissionError, "AccessControlException: no$"),
         (403, said("QuotaExceededException"), OSError, "QuotaExceededException: no$"),
         (403, said("SafeModeException"), namenode.AwayError, "SafeModeException: no$"),
+        (
+            403,
+            said("IOException", "Failed to find datanode, suggest"),
+            namenode.AwayError,
+            "IOException: Failed to find",
+        ),
         (401, b"<html>", OSError, "HTTP status 401: Unauthorized$"),
         (500, b"[]", OSError, "HTTP status 500"),
     ],
