@@ -76,7 +76,7 @@ class WebHdfsStage(StageByPieces):
         found = self.target.listed("")
         if "" in found:
             raise SinkError(f"{self.who} makes a directory, but {self.path!r} is a file. Give another path.")
-        return found
+        return list(found)
 
     def _sizes(self, place: WebHdfs, names: Collection[str]) -> dict[str, int]:
         return {name: size for name, (_, size) in place.listed("").items() if name in names}

@@ -125,6 +125,16 @@ def test_a_segment_that_fails_leaves_nothing(sink):
     assert list(content(sink.stage(TOKEN).where)) == ["nonce"]
 
 
+def test_a_file_is_not_moved_onto_another(url):
+    """Which somebody has put there since."""
+    here, there = storage_at(f"{url}/a", "test"), storage_at(f"{url}/b", "test")
+    here.create("one", b"mine")
+    there.create("one", b"theirs")
+    with pytest.raises(FileExistsError):
+        here.move("one", there)
+    assert (here.read("one"), there.read("one")) == (b"mine", b"theirs")
+
+
 def lose_a_reply(monkeypatch, operation):
     """Break the connection after the first such request was done; return whether it was."""
     requests, lost = pytest.importorskip("requests"), []

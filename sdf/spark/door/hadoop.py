@@ -202,12 +202,8 @@ class S3AFiles(Tried, HadoopFiles):
                 out = self._files.create(path, True)
             else:
                 out = self._files.createFile(path).recursive().must(_IF_FREE, True).build()
-            try:
-                out.write(bytearray(data))
-            except Exception:
-                out.abort()  # to close it would write the object
-                raise
-            out.close()
+            out.write(bytearray(data))
+            out.close()  # which writes the object: never after an error
 
         self._asked(name, write, _error_of_s3a)
 
