@@ -24,7 +24,7 @@ _AWAY = (
     "BlockMissingException",
 )  # fmt: skip
 # Of a NameNode that its DataNodes have not found again.
-_NO_DATA_NODE = re.compile("could only be written to 0 of|Failed to find datanode")
+_NO_DATA_NODE = re.compile("could only be written to 0 of|Failed to find datanode|nodes contain this block")
 _PATIENCE_SECONDS = 120.0
 _PAUSE_SECONDS = (0.5, 5.0)  # doubled from the first to the second
 
