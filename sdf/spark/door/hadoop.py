@@ -63,8 +63,9 @@ def hadoop_files(where: str, who: str) -> HadoopFiles:
         kind = S3AFiles if classes == _S3A and files.hasPathCapability(path(root), _IF_FREE) else HadoopFiles
     except FAILURES as error:
         raise InvalidValueError(
-            f"{who} cannot be there (got {show(where)}): Hadoop's client says {_said(error)}. Set what it needs as "
-            f"spark.hadoop.* in Spark's configuration, or use another place."
+            f"{who} cannot be there (got {show(where)}): Hadoop's client says {_said(error)}. Give Spark what it "
+            f"needs, as spark.hadoop.* or spark.jars.packages (org.apache.hadoop:hadoop-aws for s3a://), or use "
+            f"another place."
         ) from error
     unknown = sorted(classes - _KNOWN) if kind is HadoopFiles else []
     if unknown:
