@@ -100,6 +100,7 @@ REQUIREMENTS = {
     "pyarrow": "pyarrow>=15",
     "pyiceberg": "pyiceberg>=0.12",
     "rapidgzip": "rapidgzip>=0.16",
+    "requests": "requests>=2",
     "s3fs": "s3fs>=2024.12",
     "sqlalchemy": "sqlalchemy>=2",
     "tqdm": "tqdm>=4.65",

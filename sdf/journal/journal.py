@@ -184,7 +184,8 @@ class Journal(FencedFiles):
         """Raise if the last block is gone, for instance with the checkpoint: writing would leave a gap in the chain."""
         if self._storage.size(block_name(self.head.seq)) is None:
             name = block_name(self.head.seq)
-            raise corrupt(self._storage, name, "it has gone while a stream ran")
+            flaw = "it has gone while a stream ran. If its disk was unmounted, mount it and start the stream again"
+            raise corrupt(self._storage, name, flaw)
 
     def _ahead(self, name: str) -> str:
         return f"ahead/{self.next_seq:020d}.{name}.json"

@@ -47,8 +47,8 @@ class RunLog(FencedFiles):
     """
 
     _UNUSABLE = (
-        "the checkpoint of the saved run in {root} cannot be used: {error}. What is committed stays so: make room "
-        "there, or make it writable, and make the same call again."
+        "the checkpoint of the saved run in {root} cannot be used: {error}. What is committed stays so: see "
+        "that it can be reached and written, and has room, and make the same call again."
     )
     _OVERTAKEN = (
         "another driver has taken over the saved run in {root}: this one stops, so that no record is saved twice. Run "

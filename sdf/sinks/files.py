@@ -18,6 +18,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, SdfError, SinkError,
 from sdf.numbers import as_integer, is_integer
 from sdf.sinks.on_disk import DiskStage
 from sdf.sinks.on_objects import ObjectStage
+from sdf.sinks.on_web_hdfs import WebHdfsStage
 from sdf.sinks.segments import Segment
 from sdf.sinks.sink import Place, Sink, SinkRun, Token
 from sdf.sinks.stage import Stage
@@ -147,7 +148,7 @@ class FileSink(Sink):
 
     def stage_in(self, path: str, beside: str, token: Token) -> Stage:
         """Return the staging directory of a commit to a target, in a directory."""
-        kind = ObjectStage if "://" in path else DiskStage
+        kind = WebHdfsStage if path.startswith("webhdfs:") else ObjectStage if "://" in path else DiskStage
         return kind(path, beside, token, type(self).__name__)
 
     @contextmanager

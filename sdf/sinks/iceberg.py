@@ -13,7 +13,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, SinkError, show
 from sdf.extras import Library, need
 from sdf.sinks.arrow import arrow, types
 from sdf.sinks.columns import Misfit
-from sdf.sinks.files import as_path, files_of
+from sdf.sinks.files import files_of
 from sdf.sinks.iceberg_catalog import (
     Catalog,
     as_catalog,
@@ -29,7 +29,7 @@ from sdf.sinks.schema import as_schema, nullable, proposed
 from sdf.sinks.sink import SinkRun, Token
 from sdf.sinks.stage import Stage
 from sdf.sinks.table_files import TableFiles
-from sdf.sinks.table_sink import TableSink
+from sdf.sinks.table_sink import TableSink, as_table_path
 from sdf.storage.objects import asking
 
 __all__ = ["IcebergTable"]
@@ -244,7 +244,7 @@ def _data_files(change: Any, paths: Sequence[str]) -> list[Any]:
 
 def _path_of(location: str) -> str:
     """Return the path or URL under which sdf finds a location; Spark's tables are at s3a://."""
-    return as_path(re.sub(r"^s3[an]://", "s3://", location))
+    return as_table_path(re.sub(r"^s3[an]://", "s3://", location))
 
 
 def _kept_as(token: Token) -> str:

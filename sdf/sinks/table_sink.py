@@ -7,6 +7,7 @@ again if somebody else has changed the table first, until the table holds the to
 
 from __future__ import annotations
 
+import re
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -15,17 +16,29 @@ from typing import Any, ClassVar
 import attrs
 
 from sdf.errors import InvalidValueError, SinkError, show
-from sdf.sinks.files import files_of
+from sdf.sinks.files import as_path, files_of
 from sdf.sinks.parquet import ParquetFiles
 from sdf.sinks.schema import nullable, required
 from sdf.sinks.sink import SinkRun, Token
 from sdf.sinks.table_files import TableFiles
 
-__all__ = ["TableSink"]
+__all__ = ["TableSink", "as_table_path"]
 
+_ON_HDFS = re.compile("(web)?hdfs:|viewfs:")
 _TRIES = 30
 _PAUSE_SECONDS = 0.1  # more with each try
 _REFUSALS = 3  # of one version of the table: nobody was faster
+
+
+def as_table_path(value: Any) -> str:
+    """Return the directory of a table as an absolute path or a URL."""
+    if isinstance(value, str) and _ON_HDFS.match(value):
+        raise InvalidValueError(
+            f"a table on HDFS cannot be written (got {show(value)}): the libraries of DeltaTable and IcebergTable do "
+            f"not reach it from a worker. Put the table on an object store or a disk; or save ParquetFiles to "
+            f"webhdfs://host:9870/x, and let Spark add them to the table."
+        )
+    return as_path(value)
 
 
 @attrs.frozen
@@ -33,6 +46,7 @@ class TableSink(ParquetFiles):
     """Base of the sinks that add files to a table. A table is what their library has for one, None: it is not there."""
 
     appends = True
+    path: str = attrs.field(converter=as_table_path)
     not_null: ClassVar[str]  # who does not check that a column has no null
 
     @abstractmethod

@@ -135,6 +135,12 @@ def _said(error: Exception) -> str:
 
 
 def _root(staging: str) -> str:
+    if re.match("((web)?hdfs|viewfs):", staging):
+        raise InvalidValueError(
+            f"run_sdf() staging cannot be on HDFS (got {staging!r}): workers write there by WebHDFS, which Spark's own "
+            f"client cannot read. Use an object store or a disk that all hosts share; or save_sdf() with "
+            f"ParquetFiles('webhdfs://host:9870/x'), and read hdfs://host/x with Spark."
+        )
     if "://" in staging:
         return staging.rstrip("/")
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", staging)

@@ -8,6 +8,8 @@ Some mounts of object stores have no hard links, so `create` cannot publish by a
 written, and both ways refuse a taken name: so drivers that know a place as different disks cannot both create a file.
 Such mounts often do not sync directories either: they keep a name once they have acknowledged it.
 
+A directory that has gone is not made a second time: it was unmounted or removed, and a log would go on elsewhere.
+
 A failed sync is never tried again: the system may have dropped the data, and report success the next time.
 
 Source: durable_rename() and fsync_fname() of PostgreSQL, the latter for directories that cannot be synced; "All
@@ -49,6 +51,7 @@ class Disk:
         self.root = Path(root).absolute()
         self._makes = makes
         self._has_links = True  # until a link shows the opposite
+        self._seen: set[Path] = set()  # the directories that were there when something was written
         self.writer = uuid.uuid4().hex
 
     def create(self, name: str, data: bytes) -> None:
@@ -158,12 +161,16 @@ class Disk:
 
     def _make(self, directory: Path) -> None:
         """Make a directory and its parents, and sync them."""
-        if directory.is_dir():
-            return
-        self._make(directory.parent)
-        with suppress(FileExistsError):
-            os.mkdir(directory)
-        self._sync(directory.parent)
+        if not directory.is_dir():
+            if directory in self._seen:
+                raise FileNotFoundError(errno.ENOENT, "It was there, and was unmounted or removed", str(directory))
+            self._make(directory.parent)
+            with suppress(FileExistsError):
+                os.mkdir(directory)
+            self._sync(directory.parent)
+        self._seen.add(directory)
+        if self.root in directory.parents:
+            self._seen.add(self.root)
 
     @staticmethod
     def _sync(directory: Path) -> None:

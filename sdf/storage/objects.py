@@ -18,8 +18,7 @@ from typing import Any
 
 from sdf.errors import REQUIREMENTS, RUN_DOCTOR, InvalidValueError, MissingExtraError, how_to_install, show
 from sdf.extras import class_names
-from sdf.storage.disk import TEMPORARY
-from sdf.storage.remote import Remote
+from sdf.storage.remote import Tried
 
 __all__ = ["Objects", "asking"]
 
@@ -27,7 +26,7 @@ _EXCLUSIVE = ("s3fs.core.S3FileSystem", "gcsfs.core.GCSFileSystem", "adlfs.spec.
 _PAUSES_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6)  # before a write that met another one is sent again
 
 
-class Objects(Remote):
+class Objects(Tried):
     """Objects whose keys begin with that of a place; named by the rest of their keys. Every error is an OSError.
 
     Args:
@@ -67,10 +66,8 @@ class Objects(Remote):
         self.writer = uuid.uuid4().hex
         self.fs = fs
         self.key = str(fs._strip_protocol(root)).rstrip("/")
-        self._is_exclusive = False
 
-    def _create(self, name: str, data: bytes) -> None:
-        self._try_out()
+    def _create_at_once(self, name: str, data: bytes) -> None:
         self._put(name, data, "create")
 
     def replace(self, name: str, data: bytes) -> None:
@@ -111,27 +108,6 @@ class Objects(Remote):
         """Remove an object, if there is one."""
         with self._asking(name), suppress(FileNotFoundError):
             self.fs.rm_file(self._path(name))
-
-    def _try_out(self) -> None:
-        """See that the store refuses to create an object twice; old servers and clients overwrite it, and say nothing.
-
-        Raises:
-            OSError: if it does not; then nothing has been written.
-        """
-        if self._is_exclusive:
-            return
-        trial = f"_trial{TEMPORARY}{self.writer}"
-        try:
-            for _ in range(2):
-                self._put(trial, b"", "create")
-        except FileExistsError:
-            self._is_exclusive = True
-        self.remove(trial)
-        if not self._is_exclusive:
-            raise OSError(
-                f"{self.root} creates an object that is there already: of two drivers both would go on. Use a store "
-                f"that honours If-None-Match, and a recent botocore if it is S3; or a disk"
-            )
 
     def _put(self, name: str, data: bytes, mode: str) -> None:
         """Write an object; send it again if it met another write of it, which may still come to nothing."""

@@ -16,6 +16,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.extras import need
 from sdf.storage.disk import Disk
 from sdf.storage.objects import Objects
+from sdf.storage.web_hdfs import WebHdfs
 
 __all__ = ["Storage", "storage_at"]
 
@@ -23,7 +24,8 @@ _URL = re.compile(r"([A-Za-z][\w+.-]*):(?:/|:)")  # also hdfs:/x, which is no di
 _FILE = re.compile(r"file:(?://)?(/[^/].*)")
 _PLACE = re.compile(r"[^:]*://[^/]+(/(?!/)|$)")  # clients list no key that begins with a slash
 _STORES = ("s3", "gs", "gcs", "abfs", "abfss", "az")
-_HADOOPS = ("hdfs", "viewfs")
+_HADOOPS = ("hdfs", "viewfs", "s3a")
+_NAME_NODE = re.compile(r"[^:]*://[^/]+:\d+(/(?!/)|$)")
 _ELSE = "use an object store (s3://, gs:// or abfs://), or a disk that the driver sees"
 _INSTEAD = {
     "dbfs": "use the path under which it is mounted: /dbfs/x for dbfs:/x",
@@ -31,9 +33,7 @@ _INSTEAD = {
     "s3n": "use s3://",
     "wasb": "use abfs://",
     "wasbs": "use abfs://",
-    "webhdfs": "use hdfs://, for Hadoop's client in Spark's jars cannot read the errors of WebHDFS",
     "file": "write it as file:///x, or just /x",
-    **dict.fromkeys(_HADOOPS, f"HDFS takes only the checkpoint of a run, by the driver's JVM. Here {_ELSE}"),
 }
 
 
@@ -81,6 +81,13 @@ def storage_at(
     scheme = url[1].lower()
     if scheme in _HADOOPS and beyond is not None:
         return beyond(path, who)
+    if scheme in ("hdfs", "viewfs"):
+        raise InvalidValueError(
+            f"{who} cannot be there (got {show(where)}): only the driver of a run has a JVM that reaches it, for the "
+            f"checkpoint. Write it as webhdfs://host:9870/x, with the NameNode and its HTTP port; or {_ELSE}."
+        )
+    if scheme == "webhdfs":
+        return _web_hdfs(path, who)
     if scheme not in _STORES:
         raise InvalidValueError(
             f"{who} cannot be there (got {show(where)}): {_INSTEAD.get(scheme, _ELSE)}. It takes a place where of two "
@@ -91,6 +98,17 @@ def storage_at(
     kind = _client(scheme, who)
     fs = kind(skip_instance_cache=True, use_listings_cache=False, **kind._get_kwargs_from_urls(path))
     return Objects(fs, path, who)
+
+
+def _web_hdfs(path: str, who: str) -> WebHdfs:
+    if not _NAME_NODE.match(path):
+        raise InvalidValueError(
+            f"{who} must be like 'webhdfs://host:9870/state', as a string, with the NameNode and its HTTP port "
+            f"(got {show(path)})."
+        )
+    need("requests", who)
+    kind = need("fsspec.implementations.webhdfs", who).WebHDFS
+    return WebHdfs(kind(skip_instance_cache=True, **kind._get_kwargs_from_urls(path)), path)
 
 
 def _client(scheme: str, who: str) -> Any:

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from sdf.storage.disk import TEMPORARY
 
-__all__ = ["Remote"]
+__all__ = ["Remote", "Tried"]
 
 
 class Remote(ABC):
@@ -51,9 +51,50 @@ class Remote(ABC):
         """Return the content of a file; raise FileNotFoundError if there is none."""
 
     @abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a file, if there is one."""
+
+    @abstractmethod
     def _create(self, name: str, data: bytes) -> None:
         """Write a file; raise FileExistsError if it exists, whoever has written it."""
 
     @abstractmethod
     def _all(self, directory: str) -> list[str]:
         """Return the names of all files in a directory, sorted."""
+
+
+class Tried(Remote):
+    """A `Remote` on a store that may be too old to refuse a second object: it is tried out before the first file."""
+
+    root: str
+    writer: str
+    _is_exclusive = False
+
+    def _create(self, name: str, data: bytes) -> None:
+        self._try_out()
+        self._create_at_once(name, data)
+
+    def _try_out(self) -> None:
+        """See that the store refuses to create an object twice; old servers and clients overwrite it, and say nothing.
+
+        Raises:
+            OSError: if it does not; then nothing has been written.
+        """
+        if self._is_exclusive:
+            return
+        trial = f"_trial{TEMPORARY}{self.writer}"
+        try:
+            for _ in range(2):
+                self._create_at_once(trial, b"")
+        except FileExistsError:
+            self._is_exclusive = True
+        self.remove(trial)
+        if not self._is_exclusive:
+            raise OSError(
+                f"{self.root} creates an object that is there already: of two drivers both would go on. Use a store "
+                f"that honours If-None-Match, and a recent client of it; or a disk"
+            )
+
+    @abstractmethod
+    def _create_at_once(self, name: str, data: bytes) -> None:
+        """As `_create`, of a store that is not tried out."""

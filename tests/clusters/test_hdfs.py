@@ -1,5 +1,5 @@
-"""Runs whose checkpoint is on HDFS: drivers are killed, the NameNode is killed and comes back, and no row is lost or
-doubled."""
+"""Runs whose checkpoint or target is on HDFS: drivers are killed, the NameNode is killed and comes back, and no row is
+lost or doubled."""
 
 import random
 import subprocess
@@ -13,22 +13,6 @@ from support.killing import kill_once
 
 pytestmark = pytest.mark.clusters
 MOST_LIVES = 12
-RACES = 100
-RACER = """
-import sys
-from pyspark import SparkConf, SparkContext
-from sdf.spark.door.hadoop import hadoop_files
-sc = SparkContext(conf=SparkConf().setMaster("local[1]").set("spark.ui.enabled", "false"))
-storage = hadoop_files(sys.argv[1], "a race")
-print("ready", flush=True)
-for number in range(int(sys.argv[2])):
-    sys.stdin.readline()
-    try:
-        storage.create(f"{number}", storage.writer.encode())
-        print("won", flush=True)
-    except FileExistsError:
-        print("lost", flush=True)
-"""
 
 
 class Restarts(threading.Thread):
@@ -102,6 +86,22 @@ def test_a_saved_run_waits_for_the_namenode(tmp_path, monkeypatch, hadoop, runne
     assert save_program.rows("hdfs", tmp_path) == save_program.expected()
 
 
+@pytest.mark.parametrize("runner", save_program.RUNNERS)
+def test_a_saved_run_with_its_target_on_hdfs_is_resumed(tmp_path, monkeypatch, hadoop, runner):
+    """Its log is beside the target, by WebHDFS."""
+    monkeypatch.setenv("SDF_HDFS", f"{hadoop.web}/targets-{runner}")
+    killed = run_to_the_end(tmp_path, save_program.__file__, [runner, "webhdfs"], random.Random(runner))
+    assert save_program.rows("webhdfs", tmp_path) == save_program.expected()
+    assert killed.total() > 0
+
+
+def test_workers_wait_for_the_namenode(tmp_path, monkeypatch, hadoop):
+    """In one life."""
+    monkeypatch.setenv("SDF_HDFS", f"{hadoop.web}/target-waits")
+    assert run_beside_restarts(hadoop, tmp_path, save_program.__file__, ["StagedRunner", "webhdfs"]) > 0
+    assert save_program.rows("webhdfs", tmp_path) == save_program.expected()
+
+
 def rows_of_table(home):
     import deltalake
 
@@ -124,23 +124,3 @@ def test_a_stream_waits_for_the_namenode(tmp_path, monkeypatch, hadoop):
     monkeypatch.setenv("SDF_CHECKPOINT", f"{hadoop.url}/stream-waits")
     assert run_beside_restarts(hadoop, tmp_path, stream_program.__file__, ["delta"]) > 0
     assert rows_of_table(tmp_path) == stream_program.expected()
-
-
-def test_of_two_drivers_one_creates_a_file(hadoop):
-    """Each has a JVM of its own; a hundred races, and each wins some."""
-    command = [sys.executable, "-c", RACER, f"{hadoop.url}/race", str(RACES)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    racers = [subprocess.Popen(command, **pipes) for _ in range(2)]
-    for racer in racers:
-        while "ready" not in racer.stdout.readline():
-            assert racer.poll() is None
-    wins = Counter()
-    for number in range(RACES):
-        for racer in racers[:: 1 if number % 2 else -1]:  # the one that hears of it first has an advantage
-            racer.stdin.write("\n")
-            racer.stdin.flush()
-        said = tuple(racer.stdout.readline().strip() for racer in racers)
-        assert sorted(said) == ["lost", "won"]
-        wins[said.index("won")] += 1
-    assert [racer.wait(60) for racer in racers] == [0, 0]
-    assert len(wins) == 2

@@ -272,7 +272,7 @@ def test_an_error_of_the_storage_says_what_to_do():
             raise OSError("no space left")
 
     log, _ = opened(Memory(before=full))
-    with pytest.raises(JournalDiskError, match=r"cannot be used: no space left.*: make room"):
+    with pytest.raises(JournalDiskError, match=r"cannot be used: no space left.*: see that it can be reached"):
         log.append([["a"]])
 
 

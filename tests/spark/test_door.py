@@ -92,6 +92,7 @@ def test_hadoops_client_keeps_files(sc, tmp_path, monkeypatch):
     ("url", "said"),
     [
         ("nosuch://x/y", r"Hadoop's client says UnsupportedFileSystemException: No FileSystem for scheme"),
+        ("s3a://bucket/y", r"Hadoop's client says .*S3AFileSystem not found. .*hadoop-aws for s3a://"),
         ("hdfs://no.such.host.invalid:1/y", r"Hadoop's client says \w+: .*no\.such\.host"),
     ],
 )

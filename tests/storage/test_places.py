@@ -10,6 +10,7 @@ from sdf.errors import InvalidTypeError, InvalidValueError, MissingExtraError
 from sdf.storage.disk import Disk
 from sdf.storage.objects import Objects
 from sdf.storage.places import storage_at
+from sdf.storage.web_hdfs import WebHdfs
 
 
 @pytest.mark.parametrize(
@@ -38,12 +39,26 @@ def test_a_url_of_s3_is_a_place_for_objects(url):
     assert (type(storage), storage.root) == (Objects, url.rstrip("/"))
 
 
+def test_a_url_of_webhdfs_is_a_place_on_hdfs():
+    """Nothing is asked of the NameNode yet."""
+    pytest.importorskip("requests")
+    storage = storage_at("webhdfs://me@node:9870/state/app/", "job")
+    assert (type(storage), storage.root) == (WebHdfs, "webhdfs://me@node:9870/state/app")
+    assert (storage.fs.url, storage.fs.pars) == ("http://node:9870/webhdfs/v1", {"user.name": "me"})
+
+
+@pytest.mark.parametrize("where", ["webhdfs://node/ck", "webhdfs:/ck", "webhdfs://node:9870//ck"])
+def test_a_url_of_webhdfs_names_the_port(where):
+    """fsspec's own is that of an old Hadoop."""
+    with pytest.raises(InvalidValueError, match=r"job must be like 'webhdfs://host:9870/state', .* its HTTP port"):
+        storage_at(where, "job")
+
+
 @pytest.mark.parametrize(
     ("where", "fix"),
     [
-        ("hdfs:/ck", "HDFS takes only the checkpoint of a run"),
-        ("hdfs://node:8020/ck", "HDFS takes only the checkpoint of a run"),
-        ("webhdfs://node:9870/ck", "use hdfs://"),
+        ("hdfs:/ck", "Write it as webhdfs://host:9870/x"),
+        ("hdfs://node:8020/ck", "Write it as webhdfs://host:9870/x"),
         ("dbfs:/ck", "/dbfs/x for dbfs:/x"),
         ("s3a:/bucket/ck", "use s3://"),
         ("s3a://bucket/ck", "use s3://"),
@@ -92,11 +107,14 @@ def test_what_is_no_path_is_refused(where):
         storage_at(where, "job")
 
 
-@pytest.mark.parametrize(("url", "library"), [("gs://b/c", "gcsfs"), ("abfs://c@a.dfs.core.windows.net/x", "adlfs")])
+@pytest.mark.parametrize(
+    ("url", "library"),
+    [("gs://b/c", "gcsfs"), ("abfs://c@a.dfs.core.windows.net/x", "adlfs"), ("webhdfs://n:1/x", "requests")],
+)
 def test_a_missing_library_is_named(monkeypatch, url, library):
     """With the command that installs it."""
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(MissingExtraError, match=f"job needs {library}.*pip install '{library}>=2024.12'"):
+    with pytest.raises(MissingExtraError, match=f"job needs {library}.*pip install '{library}>=2"):
         storage_at(url, "job")
 
 

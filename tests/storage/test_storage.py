@@ -1,10 +1,13 @@
 """What a disk, an object store and HDFS have in common, whoever else writes there meanwhile."""
 
+import io
 import itertools
 import os
 import threading
+from contextlib import nullcontext
 
 import pytest
+from support.hadoop import add_s3a
 from support.power_loss import Recorder
 
 from sdf.spark.door.hadoop import hadoop_files
@@ -20,13 +23,26 @@ def at(place):
     return storage_at(place, "test", beyond=hadoop_files)
 
 
-@pytest.fixture(params=["disk", "volume", "S3", *(pytest.param(one, marks=CLUSTERS) for one in ("HDFS", "viewfs"))])
+@pytest.fixture(
+    params=[
+        "disk",
+        "volume",
+        "S3",
+        *(pytest.param(one, marks=CLUSTERS) for one in ("HDFS", "viewfs", "WebHDFS", "s3a")),
+    ]
+)
 def place(request, tmp_path, monkeypatch):
     """A path or a URL where nothing is yet."""
     if request.param == "volume":
         Recorder(is_volume=True).patch(monkeypatch)
     if request.param in ("disk", "volume"):
         return str(tmp_path / "state" / "app")
+    if request.param == "WebHDFS":
+        return f"{request.getfixturevalue('hadoop').web}/state/app{next(numbers)}"
+    if request.param == "s3a":
+        server = request.getfixturevalue("s3_server")
+        add_s3a(request.getfixturevalue("sc"), server.config)
+        return f"s3a://{server.bucket()}/state/app"
     if request.param != "S3":
         hadoop, sc = request.getfixturevalue("hadoop"), request.getfixturevalue("sc")
         sc._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.test.link./state", f"{hadoop.url}/of-viewfs")
@@ -115,9 +131,12 @@ def test_names_are_those_right_below(storage):
 def test_names_of_more_than_a_page(storage, place, request):
     """Stores and NameNodes list a thousand at a time."""
     names = [f"blocks/{number:05d}" for number in range(1002)]
-    if place.startswith("s3://"):
-        bucket, _, key = place.removeprefix("s3://").partition("/")
+    if place.startswith("s3"):
+        bucket, _, key = place.partition("://")[2].partition("/")
         request.getfixturevalue("s3_server").put(bucket, [f"{key}/{name}" for name in names])
+    elif place.startswith("webhdfs:"):
+        for name in names:
+            storage.upload(name, io.BytesIO())
     elif "://" in place:
         for name in names:
             storage._files.createNewFile(storage._path(name))
@@ -209,6 +228,22 @@ def test_a_disk_that_renames_onto_free_names_only_replaces_too(tmp_path, monkeyp
     for content in (b"1", b"2"):
         storage.replace("HEAD", content)
     assert (storage.read("HEAD"), os.listdir(tmp_path)) == (b"2", ["HEAD"])
+
+
+@pytest.mark.parametrize("gone", ["state", "state/blocks"])
+def test_a_directory_that_has_gone_is_not_made_again(tmp_path, gone):
+    """It was unmounted, say: the disk below shows an empty one, where a log must not go on."""
+    storage = Disk(tmp_path / "state")
+    storage.create("blocks/1", b"one")
+    (tmp_path / gone).rename(tmp_path / "elsewhere")
+    for write in (storage.create, storage.replace):
+        with pytest.raises(FileNotFoundError, match=r"It was there, and was unmounted or removed: '.*/state"):
+            write("blocks/2", b"two")
+        with pytest.raises(FileNotFoundError) if gone == "state" else nullcontext():
+            write(f"{write.__name__}/1", b"of a directory of its own")
+    assert not (tmp_path / gone).exists()
+    (tmp_path / "elsewhere").rename(tmp_path / gone)
+    storage.create("blocks/2", b"two")
 
 
 def test_an_error_of_a_sync_is_raised(tmp_path, monkeypatch):

@@ -1,11 +1,13 @@
 """Hadoop's own daemons, each in a JVM of its own, as long as `Hadoop.stop` is not called."""
 
+import functools
 import glob
 import json
 import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -60,6 +62,7 @@ class Hadoop:
     Attributes:
         url: of HDFS, such as hdfs://127.0.0.1:9820.
         conf: the folder of the configuration.
+        web: the same by WebHDFS, such as webhdfs://sdf@127.0.0.1:9870.
     """
 
     def __init__(self, folder):
@@ -72,6 +75,7 @@ class Hadoop:
         self._classpath = os.pathsep.join([str(self.conf), *found, *jars()])
         self._daemons = {}
         name, http = free_port(), free_port()
+        self.web = f"webhdfs://sdf@127.0.0.1:{http}"
         self.url, self._beans = f"hdfs://127.0.0.1:{name}", f"http://127.0.0.1:{http}/jmx?qry={_STATE}"
         self.write("core-site", {"fs.defaultFS": self.url, "hadoop.tmp.dir": f"{folder}/tmp"})
         self.write(
@@ -140,3 +144,57 @@ class Hadoop:
         except (OSError, IndexError):
             return False
         return (state["NumLiveDataNodes"], state["FSState"]) == (1, "Operational")
+
+
+_AWS = "2.35.4"  # with which hadoop-aws was built
+_OF_S3A = (
+    f"org.apache.hadoop:hadoop-aws:{_VERSION}",
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+    *(f"software.amazon.awssdk:{name}:{_AWS}" for name in ("s3", "s3-transfer-manager", "sts", "apache-client")),
+)
+
+
+@functools.cache
+def jars_of_s3a():
+    """Return the paths of the jars of S3A, fetched once: 15 MB of its modules in place of the SDK's bundle."""
+    if shutil.which("mvn") is None:
+        pytest.skip("needs Maven, to fetch S3A")
+    needed = ""
+    for jar in _OF_S3A:
+        group, name, version = jar.split(":")
+        of_spark = ("org.slf4j", "io.netty", "commons-logging") if "awssdk" in group else ("*",)
+        left = "".join(f"<exclusion><groupId>{one}</groupId><artifactId>*</artifactId></exclusion>" for one in of_spark)
+        needed += (
+            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+            f"<exclusions>{left}</exclusions></dependency>"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        pom, found = Path(folder, "pom.xml"), Path(folder, "found")
+        pom.write_text(
+            f"<project><modelVersion>4.0.0</modelVersion><groupId>sdf</groupId><artifactId>tests</artifactId>"
+            f"<version>1</version><dependencies>{needed}</dependencies></project>"
+        )
+        get = ["mvn", "-q", "-B", "-f", pom, "dependency:build-classpath", f"-Dmdep.outputFile={found}"]
+        if subprocess.run(get, capture_output=True, check=False).returncode:
+            pytest.skip("Maven cannot fetch S3A")
+        return found.read_text().split(os.pathsep)
+
+
+def add_s3a(sc, config):
+    """Let the JVM of a context reach an S3 server by ``s3a://``, as if hadoop-aws had been there from the start."""
+    jvm, conf = sc._jvm, sc._jsc.hadoopConfiguration()
+    jars = jars_of_s3a()
+    urls = sc._gateway.new_array(jvm.java.net.URL, len(jars))
+    for number, jar in enumerate(jars):
+        urls[number] = jvm.java.io.File(jar).toURI().toURL()
+    conf.setClassLoader(jvm.java.net.URLClassLoader(urls, conf.getClassLoader()))
+    for name, value in {
+        "endpoint": config["endpoint_url"],
+        "endpoint.region": "us-east-1",
+        "access.key": config["key"],
+        "secret.key": config["secret"],
+        "path.style.access": "true",
+        "attempts.maximum": "2",
+        "retry.limit": "2",
+    }.items():
+        conf.set(f"fs.s3a.{name}", value)

@@ -50,6 +50,8 @@ def sink_of(kind, home):
         return JsonLinesFiles(f"{home}/out"), None
     if kind == "hdfs":
         return JsonLinesFiles(f"{home}/out"), f"{os.environ['SDF_HDFS']}/{Path(home).name}"
+    if kind == "webhdfs":
+        return JsonLinesFiles(f"{os.environ['SDF_HDFS']}/{Path(home).name}/out"), None
     if kind == "s3":
         bucket = f"s3://bucket/{Path(home).name}"
         return JsonLinesFiles(f"{bucket}/out"), f"{bucket}/checkpoint"
@@ -66,6 +68,12 @@ def rows(kind, home):
             return None
         lines = [line for path in out.glob("*.jsonl") for line in path.read_text().splitlines()]
         return sorted((row["element"], row["i"]) for row in map(json.loads, lines))
+    if kind == "webhdfs":
+        from sdf.storage.places import storage_at
+
+        out = storage_at(f"{os.environ['SDF_HDFS']}/{Path(home).name}/out", "a test")
+        lines = [line for name in out.names("") if name != "_SUCCESS" for line in out.read(name).splitlines()]
+        return sorted((row["element"], row["i"]) for row in map(json.loads, lines)) if out.size("_SUCCESS") else None
     if kind == "s3":
         import fsspec
 

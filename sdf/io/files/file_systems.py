@@ -17,6 +17,7 @@ from sdf.extras import class_names, need
 
 __all__ = ["disk", "file_system", "is_chain", "is_conditional", "is_local", "on_host", "reaching"]
 
+_REFUSED = 400
 _OUTERMOST = re.compile("s3a?|gc?s|abfss?|az|adl|(web)?hdfs|https?|sftp|file")  # what comes from them is in no other
 
 
@@ -42,8 +43,16 @@ def file_system(path: str, storage_options: Mapping[str, Any], who: str) -> tupl
             inner = fs._strip_protocol(path)
     except FileNotFoundError as error:  # the archive that holds the file is missing
         raise SourceError(f"{who}: there is no file in which {path!r} could be: {error}.") from error
+    if "fsspec.implementations.webhdfs.WebHDFS" in class_names(fs) and not fs.session.hooks["response"]:
+        fs.session.hooks["response"].append(functools.partial(_refuse, fs.url))
     fs.invalidate_cache()  # instances are shared and live long; their cached listings may be out of date
     return fs, inner
+
+
+def _refuse(name_node: str, answer: Any, *args: Any, **options: Any) -> None:
+    """Raise OSError for an error of a DataNode, which fsspec takes for content; it raises those of the NameNode."""
+    if answer.status_code >= _REFUSED and not answer.url.startswith(name_node):
+        raise OSError(f"a DataNode says {answer.status_code} {answer.reason}: {answer.text[:300]}")
 
 
 def is_chain(path: str) -> bool:

@@ -212,10 +212,14 @@ def capabilities(facts: Facts, found: Iterable[Finding]) -> tuple[Finding, ...]:
     marks = {one.what: one.mark for one in found}
     frames = f"see {_ARROW}" if marks.get(_ARROW, OK) != OK else ""
 
-    def row(what: str, *needs: str, rdd: str = "", frame: bool = False, least: str = "") -> Finding:
+    def row(
+        what: str, *needs: str, rdd: str = "", frame: bool = False, staged: bool = False, least: str = ""
+    ) -> Finding:
         blocking = [name for name in ("Spark", _WORKERS, *CORE, *needs) if marks.get(name) == STOPS]
         if facts.connect and rdd:
             return Finding(NO, what, f"Spark Connect has no RDDs; use {rdd}")
+        if staged and str(facts.path).startswith("webhdfs:"):
+            return Finding(NO, what, "Spark's own client cannot read staging by WebHDFS")
         if is_older(facts.client, least or "0"):
             return Finding(NO, what, f"needs Spark {least} or later")
         if blocking or (frame and frames):
@@ -230,7 +234,7 @@ def capabilities(facts: Facts, found: Iterable[Finding]) -> tuple[Finding, ...]:
         row("save_sdf", _PLACE, frame=facts.connect),
         row("stream_sdf", rdd="spark.readStream over a data_source"),
         row("group_by_key", _PLACE, rdd="Spark's own groupBy"),
-        row("run_sdf on DataFrames", _PLACE, frame=True),
+        row("run_sdf on DataFrames", _PLACE, frame=True, staged=True),
         row("data_source, data_sink", frame=True, least=DATA_SOURCES),
         row("readStream of a source", frame=True, least=STREAM_SOURCES),
     )

@@ -1,9 +1,8 @@
 """HadoopFiles: files on HDFS and its kin, by Hadoop's client in the driver's JVM, with Spark's own credentials.
 
 A file is written under a temporary name, synced and renamed. The NameNode renames a file in one step, and only onto a
-free name unless it is told to overwrite: so of two drivers that create a file one is refused.
-
-A NameNode that restarts refuses every request for a while. The driver then asks again, for `_PATIENCE_SECONDS`.
+free name unless it is told to overwrite: so of two drivers that create a file one is refused. S3 renames nothing; there
+the condition goes with the write.
 
 The names hold in all versions of Spark; a Connect client has no JVM.
 Source: Hadoop's "FileSystem specification" and `FileContext.rename`.
@@ -11,8 +10,6 @@ Source: Hadoop's "FileSystem specification" and `FileContext.rename`.
 
 from __future__ import annotations
 
-import random
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,22 +19,17 @@ from sdf.errors import InvalidValueError, show
 from sdf.spark.door.context import active_context, is_stopped
 from sdf.spark.door.errors import FAILURES, GatewayError, JavaError, SparkError, text_of
 from sdf.storage.disk import TEMPORARY
-from sdf.storage.remote import Remote
+from sdf.storage.namenode import AwayError, error_of, patiently
+from sdf.storage.remote import Remote, Tried
 
 __all__ = ["HadoopFiles", "hadoop_files"]
 
 _KNOWN = {"org.apache.hadoop.hdfs.DistributedFileSystem"}
+_S3A = {"org.apache.hadoop.fs.s3a.S3AFileSystem"}
+_IF_FREE = "fs.option.create.conditional.overwrite"  # since Hadoop 3.4.2
+_NEEDS = "Hadoop 3.4.2 or later has them, unless fs.s3a.create.conditional.enabled is false"
+_CONFLICT = "ConditionalRequestConflict"  # of two writes that met: S3 asks to send them again
 _MOUNTS = "org.apache.hadoop.fs.viewfs.ViewFileSystem"
-_AS_OSERROR = {
-    "FileAlreadyExistsException": FileExistsError,
-    "FileNotFoundException": FileNotFoundError,
-    "ParentNotDirectoryException": NotADirectoryError,
-    "AccessControlException": PermissionError,
-}
-_AWAY = ("ConnectException", "SafeModeException", "StandbyException", "RetriableException", "EOFException")
-_NO_DATA_NODE = "could only be written to 0 of"  # of a NameNode that its DataNodes have not found again
-_PATIENCE_SECONDS = 120.0
-_PAUSE_SECONDS = (0.5, 5.0)  # doubled from the first to the second
 
 T = TypeVar("T")
 
@@ -68,23 +60,26 @@ def hadoop_files(where: str, who: str) -> HadoopFiles:
         context = jvm.org.apache.hadoop.fs.FileContext.getFileContext(files.getUri(), conf)
         root = files.makeQualified(path(where)).toString()
         classes = _classes(files)
+        kind = S3AFiles if classes == _S3A and files.hasPathCapability(path(root), _IF_FREE) else HadoopFiles
     except FAILURES as error:
         raise InvalidValueError(
-            f"{who} cannot be there (got {show(where)}): Hadoop's client says {_said(error)}. Set what it needs as "
-            f"spark.hadoop.* in Spark's configuration, or use another place."
+            f"{who} cannot be there (got {show(where)}): Hadoop's client says {_said(error)}. Give Spark what it "
+            f"needs, as spark.hadoop.* or spark.jars.packages (org.apache.hadoop:hadoop-aws for s3a://), or use "
+            f"another place."
         ) from error
-    unknown = sorted(classes - _KNOWN)
+    unknown = sorted(classes - _KNOWN) if kind is HadoopFiles else []
     if unknown:
+        more = f" without conditional writes ({_NEEDS})" if classes == _S3A else ""
         raise InvalidValueError(
             f"{who} cannot be there (got {show(where)}): of two drivers that create a file one must be refused, and "
-            f"that is not known of {', '.join(unknown)}. Use HDFS, an object store (s3://, gs:// or abfs://), or a "
-            f"disk that the driver sees."
+            f"that is not known of {', '.join(unknown)}{more}. Use HDFS, an object store (s3://, gs:// or abfs://), "
+            f"or a disk that the driver sees."
         )
     rename = jvm.org.apache.hadoop.fs.Options.Rename
     gateway = cast("Any", sc._gateway)
     onto_taken = gateway.new_array(rename, 1)
     onto_taken[0] = rename.OVERWRITE
-    return HadoopFiles(jvm, files, context, (gateway.new_array(rename, 0), onto_taken), root)
+    return kind(jvm, files, context, (gateway.new_array(rename, 0), onto_taken), root)
 
 
 class HadoopFiles(Remote):
@@ -175,26 +170,50 @@ class HadoopFiles(Remote):
     def _path(self, name: str) -> Any:
         return self._path_of(f"{self.root}/{name}".rstrip("/"))
 
-    def _asked(self, name: str, ask: Callable[[], T]) -> T:
+    def _asked(self, name: str, ask: Callable[[], T], error_of: Callable[[str, str], OSError] = error_of) -> T:
         """Return an answer; ask again while the NameNode is away.
+
+        ``error_of`` says what an exception of Java's means.
 
         Raises:
             OSError: for any other error of Hadoop's client, or if the NameNode stays away.
         """
-        ends = time.monotonic() + _PATIENCE_SECONDS
-        pause_seconds, longest_seconds = _PAUSE_SECONDS
-        while True:
+
+        def answer() -> T:
             try:
                 return ask()
             except FAILURES as error:
-                kind = _kind(error)
-                is_away = kind in _AWAY or _NO_DATA_NODE in text_of(error)
-                if not is_away or time.monotonic() > ends:
-                    raise _AS_OSERROR.get(kind, OSError)(f"{self.root}/{name}: {_said(error)}") from error
+                raise error_of(_kind(error), f"{self.root}/{name}: {_said(error)}") from error
             except GatewayError as error:
                 raise OSError(f"{self.root}/{name}: the JVM of the SparkContext gives no answer: {error}") from error
-            time.sleep(pause_seconds * random.uniform(0.5, 1.0))
-            pause_seconds = min(2 * pause_seconds, longest_seconds)
+
+        return patiently(answer)
+
+
+class S3AFiles(Tried, HadoopFiles):
+    """Files on S3, by Hadoop's client: it writes an object on the condition that there is none, and S3 decides."""
+
+    def _create_at_once(self, name: str, data: bytes) -> None:
+        self._put(name, data, self._onto_free)
+
+    def _put(self, name: str, data: bytes, options: Any) -> None:
+        def write() -> None:
+            path = self._path(name)
+            if options is self._onto_taken:
+                out = self._files.create(path, True)
+            else:
+                out = self._files.createFile(path).recursive().must(_IF_FREE, True).build()
+            out.write(bytearray(data))
+            out.close()  # which writes the object: never after an error
+
+        self._asked(name, write, _error_of_s3a)
+
+
+def _error_of_s3a(kind: str, message: str) -> OSError:
+    """Return what an exception means when an object is written on a condition."""
+    if kind == "RemoteFileChangedException":
+        return FileExistsError(message)
+    return AwayError(message) if _CONFLICT in message else error_of(kind, message)
 
 
 def _classes(files: Any) -> set[str]:

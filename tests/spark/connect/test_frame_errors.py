@@ -142,6 +142,13 @@ def test_a_url_without_slashes_is_refused(connect, tmp_path, monkeypatch, stagin
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("staging", ["webhdfs://node:9870/x", "hdfs://node/x"])
+def test_staging_on_hdfs_is_refused(connect, staging):
+    """Before any work: workers write there by WebHDFS, and the JVM cannot read that."""
+    with pytest.raises(InvalidValueError, match=rf"staging cannot be on HDFS \(got '{staging}'\).* read hdfs://"):
+        run_sdf(connect.range(1), OneFn(), schema="n int", staging=staging)
+
+
 TAGS = ("..", "../../x", "a[b]", "_x", "a=1")
 
 

@@ -288,3 +288,10 @@ def test_many_hosts_are_counted():
     workers = tuple(attrs.evolve(WORKER, host=f"host-{number}", port="refused") for number in range(9))
     found, _ = judged(attrs.evolve(GOOD, workers=workers))
     assert "on host-0, host-1, host-2 and 6 more: refused" in found["driver's port"].told
+
+
+def test_staging_by_webhdfs_does_not_do():
+    """As a target of save_sdf it does, also on Spark Connect."""
+    for connect in (False, True):
+        _, works = judged(attrs.evolve(GOOD, path="webhdfs://node:9870/x", connect=connect))
+        assert (works["run_sdf on DataFrames"], works["save_sdf"]) == (NO, OK)
