@@ -2,15 +2,10 @@
 
 import glob
 import json
-import os
-import shutil
-import socket
-import subprocess
-import time
 import urllib.request
 from pathlib import Path
 
-import pytest
+from support.daemons import free_port, jars, start_java, wait_for
 
 _VERSION = "3.5.0"
 _JARS = (
@@ -18,37 +13,11 @@ _JARS = (
     *(f"org.bouncycastle:{name}-jdk18on:1.82" for name in ("bcprov", "bcpkix", "bcutil")),
 )
 _OF_SPARK = ("hadoop-client-*", "slf4j-api-*", "log4j-*", "jcl-over-slf4j-*", "*servlet-api-*")
-_JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _STATE = "Hadoop:service=NameNode,name=FSNamesystemState"
 _CLASSES = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
     "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
 }
-
-
-def jars():
-    """Return the paths of the jars that Spark does not bring, fetched once into Maven's own cache.
-
-    The test that needs them is skipped where Maven is missing or cannot reach a repository.
-    """
-    if shutil.which("mvn") is None:
-        pytest.skip("needs Maven, to fetch Hadoop's daemons")
-    paths = []
-    for jar in _JARS:
-        group, name, version = jar.split(":")
-        kept = Path.home() / ".m2/repository" / group.replace(".", "/") / name / version / f"{name}-{version}.jar"
-        if not kept.exists():
-            get = ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={jar}", "-Dtransitive=false"]
-            if subprocess.run(get, capture_output=True, check=False).returncode:
-                pytest.skip(f"Maven cannot fetch {jar}")
-        paths.append(str(kept))
-    return paths
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Hadoop:
@@ -64,7 +33,7 @@ class Hadoop:
         of_spark = Path(pyspark.__file__).parent / "jars"
         self._folder = Path(folder)
         found = [path for pattern in _OF_SPARK for path in glob.glob(f"{of_spark}/{pattern}.jar")]
-        self._classpath = os.pathsep.join([str(self._folder / "conf"), *found, *jars()])
+        self._classpath = [self._folder / "conf", *found, *jars(self._folder / "maven", *_JARS, alone=True)]
         self._daemons = {}
         name, http = free_port(), free_port()
         self.url, self._beans = f"hdfs://127.0.0.1:{name}", f"http://127.0.0.1:{http}/jmx?qry={_STATE}"
@@ -104,12 +73,11 @@ class Hadoop:
             self.kill(daemon)
 
     def _run(self, daemon, *arguments):
-        log = open(self._folder / f"{daemon}.log", "ab")  # noqa: SIM115, the process has it
-        environment = {**os.environ, "HADOOP_USER_NAME": "sdf"}
-        environment.pop("JDK_JAVA_OPTIONS", None)  # its archive of classes is for Spark's
-        with log:
-            command = ["java", *_JAVA, "-cp", self._classpath, _CLASSES[daemon], *arguments]
-            return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        command = [_CLASSES[daemon], *arguments]
+        return start_java(self._classpath, command, self._log(daemon), megabytes=256, HADOOP_USER_NAME="sdf")
+
+    def _log(self, daemon):
+        return self._folder / f"{daemon}.log"
 
     def _write(self, name, values):
         lines = (f"<property><name>{key}</name><value>{value}</value></property>" for key, value in values.items())
@@ -119,12 +87,7 @@ class Hadoop:
 
     def wait(self):
         """Wait until the NameNode knows of its DataNode, and is out of its safe mode."""
-        ends = time.monotonic() + 120
-        while not self._is_up():
-            for daemon, process in self._daemons.items():
-                if process.poll() is not None or time.monotonic() > ends:
-                    raise OSError(f"no HDFS: {(self._folder / f'{daemon}.log').read_text()[-2000:]}")
-            time.sleep(0.1)
+        wait_for(self._is_up, [(process, self._log(daemon)) for daemon, process in self._daemons.items()])
 
     def _is_up(self):
         """Return whether the NameNode's beans say so."""
