@@ -9,10 +9,9 @@ from collections import Counter
 
 import pytest
 from support import save_program, stream_program
-from support.killing import kill_once
+from support.killing import run_to_the_end
 
 pytestmark = pytest.mark.clusters
-MOST_LIVES = 12
 RACES = 100
 RACER = """
 import sys
@@ -54,22 +53,6 @@ class Restarts(threading.Thread):
         self.join()
 
 
-def run_to_the_end(home, program, arguments, choose):
-    """Run a program, and kill it again and again, until it comes to its end; return whom that killed."""
-    killed, log = Counter(), home / "log"
-    for life in range(MOST_LIVES):
-        before = log.read_text().count("begins") if log.exists() else 0
-
-        def begun(before=before):
-            return log.read_text().count("begins") > before
-
-        victim = kill_once([program, str(home), *arguments], log, begun, choose.uniform(1, 4 * 1.3**life), choose)
-        if victim is None:
-            return killed
-        killed[victim] += 1
-    raise AssertionError(f"not done after {MOST_LIVES} lives: {log.read_text()[-2000:]}")
-
-
 def run_beside_restarts(hadoop, home, program, arguments):
     """Run a program once, while the NameNode comes and goes; return how often it went."""
     log = home / "log"
@@ -102,19 +85,12 @@ def test_a_saved_run_waits_for_the_namenode(tmp_path, monkeypatch, hadoop, runne
     assert save_program.rows("hdfs", tmp_path) == save_program.expected()
 
 
-def rows_of_table(home):
-    import deltalake
-
-    rows = deltalake.DeltaTable(str(home / "table")).to_pyarrow_table().to_pylist()
-    return sorted((row["element"], row["i"]) for row in rows)
-
-
 def test_a_stream_is_resumed(tmp_path, monkeypatch, hadoop):
     """It writes into a Delta table on a disk."""
     pytest.importorskip("deltalake")
     monkeypatch.setenv("SDF_CHECKPOINT", f"{hadoop.url}/stream")
     killed = run_to_the_end(tmp_path, stream_program.__file__, ["delta"], random.Random(3))
-    assert rows_of_table(tmp_path) == stream_program.expected()
+    assert stream_program.rows_of_table(tmp_path) == stream_program.expected()
     assert killed.total() > 0
 
 
@@ -123,7 +99,7 @@ def test_a_stream_waits_for_the_namenode(tmp_path, monkeypatch, hadoop):
     pytest.importorskip("deltalake")
     monkeypatch.setenv("SDF_CHECKPOINT", f"{hadoop.url}/stream-waits")
     assert run_beside_restarts(hadoop, tmp_path, stream_program.__file__, ["delta"]) > 0
-    assert rows_of_table(tmp_path) == stream_program.expected()
+    assert stream_program.rows_of_table(tmp_path) == stream_program.expected()
 
 
 def test_of_two_drivers_one_creates_a_file(hadoop):

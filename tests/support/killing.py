@@ -10,6 +10,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+_MOST_LIVES = 12
+
 
 def kill_my_executor(marker):
     """Kill the JVM that this Python worker belongs to, unless ``marker`` says that it was done already."""
@@ -64,6 +66,22 @@ def kill_once(arguments, log, begun, seconds, choose):
                 return victim  # else the program had just ended
         assert child.returncode == 0, log.read_text()[-3000:]
         return None
+
+
+def run_to_the_end(home, program, arguments, choose):
+    """Run a program, and kill it again and again, until it comes to its end; return whom that killed."""
+    killed, log = Counter(), home / "log"
+    for life in range(_MOST_LIVES):
+        before = log.read_text().count("begins") if log.exists() else 0
+
+        def begun(before=before):
+            return log.read_text().count("begins") > before
+
+        victim = kill_once([program, str(home), *arguments], log, begun, choose.uniform(1, 4 * 1.3**life), choose)
+        if victim is None:
+            return killed
+        killed[victim] += 1
+    raise AssertionError(f"not done after {_MOST_LIVES} lives: {log.read_text()[-2000:]}")
 
 
 def descendants(pids):
