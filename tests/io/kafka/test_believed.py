@@ -11,6 +11,7 @@ import pytest
 
 from sdf import OffsetRange, run_direct
 from sdf.errors import SourceAwayError, SourceError
+from sdf.execution.invoker import Invoker
 from sdf.io import ReadKafka, TailKafka, TopicPartition
 
 kafka = pytest.importorskip("confluent_kafka")
@@ -129,6 +130,23 @@ def test_a_right_that_lacks_while_it_reads_is_named(brokers):
         SourceError, match=r"at offset 3: so\. The user of this client needs Describe and Read on the t"
     ):
         read(brokers, 0, tells_after=3, tells="TOPIC_AUTHORIZATION_FAILED")
+
+
+def test_what_the_client_knows_of_its_connections_is_told_while_it_reads(brokers):
+    """They broke since it asked where the partition ends."""
+
+    class Broken(Reader):
+        def _new_consumer(self):
+            made = super()._new_consumer()
+            made.poll = lambda seconds: self._hear(kafka.KafkaError(kafka.KafkaError._AUTHENTICATION, "so"))
+            return made
+
+    reader, element = Broken({"bootstrap.servers": brokers, **QUIET}), TopicPartition("topic", 0)
+    reader.setup()
+    restriction = reader.get_initial_restriction(element)
+    reader.timeout_seconds = 0.1
+    with pytest.raises(SourceAwayError, match=r"nothing came within .* refuse to let this user in \(so\)"):
+        list(Invoker(reader, element, restriction).run())
 
 
 def test_a_commit_to_a_group_without_rights_says_so(brokers):
