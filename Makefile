@@ -83,8 +83,8 @@ test-versions:  ## Run a test of every capability with every Spark, or with ONLY
 	@./.ci/need-java
 	$(PYTHON) .ci/versions.py $(ONLY)
 
-test-clusters: setup  ## Run tests on real daemons: HDFS; fetches 103 MB once, by Maven
-	$(PYTEST) --clusters -m clusters
+test-clusters: setup  ## Run tests on real daemons, HDFS and Kafka; fetches 146 MB once, by Maven
+	$(PYTEST) --dist loadfile -raP --clusters -m clusters  # a file's tests share their daemons
 
 soak: setup  ## Run faults in large numbers, and take guards out one by one, in an hour
 	$(PYTEST) -rP -m soak

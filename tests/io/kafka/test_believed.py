@@ -174,7 +174,7 @@ def test_a_commit_to_a_group_without_rights_says_so(brokers):
             return made[-1]
 
     made = []
-    tail = Tail({"bootstrap.servers": brokers, "group.id": "mine", **QUIET})
+    tail = Tail({"bootstrap.servers": brokers, "group.id": "mine", **QUIET}, away_seconds=0)
     tail.setup()
     with pytest.raises(SourceError, match=r"so\. The user of this client needs Read on the consumer group"):
         tail.on_commit(TopicPartition("topic", 0), OffsetRange(0, 4))
