@@ -52,38 +52,42 @@ def test_a_topic_is_read(module_sc, topics, runner):
 class Restarts(threading.Thread):
     """Kills a broker again and again, and starts it a moment later, until `end`.
 
+    Args:
+        is_whole: of several brokers, tells whether the next may be killed.
+
     Attributes:
         kills: how often it did.
     """
 
-    def __init__(self, broker, seed, up_seconds=(1, 5), down_seconds=(0, 3)):
+    def __init__(self, brokers, seed, numbers=(1,), down_seconds=(0, 3), is_whole=lambda: True):
         super().__init__(daemon=True)
-        self._broker, self._choose, self._ended = broker, random.Random(seed), threading.Event()
-        self._up, self._down, self.kills = up_seconds, down_seconds, 0
+        self._brokers, self._choose, self._ended = brokers, random.Random(seed), threading.Event()
+        self._numbers, self._down, self._is_whole, self.kills = numbers, down_seconds, is_whole, 0
 
     def run(self):
-        while not self._ended.wait(self._choose.uniform(*self._up)):
-            self._broker.kill()
+        while not self._ended.wait(self._choose.uniform(1, 5)):
+            number = self._choose.choice(self._numbers)
+            self._brokers.kill(number)
             self.kills += 1
             time.sleep(self._choose.uniform(*self._down))
-            self._broker.start()
-            self._broker.wait()
+            self._brokers.start(number)
+            self._brokers.wait()
+            wait_until(self._is_whole, "all replicas")
 
     def end(self):
         self._ended.set()
         self.join()
 
 
-def test_a_stream_whose_broker_is_killed_at_random(kafka_broker, topics, stream):
-    """While a producer sends, and does not lose or double a message either."""
-    following, producer, sent = stream(topics.make("killed")).start(), topics.producer(), []
-    restarts = Restarts(kafka_broker, 1)
-    ends = time.monotonic() + KILLING_SECONDS
-    following.wait(0)
+def follow_beside(restarts, following, topics, topic, seconds):
+    """Send to a topic that a stream follows while brokers are killed; check that the stream gives each message once."""
+    producer, sent = topics.producer(), []
+    ends = time.monotonic() + seconds
+    following.start()
     restarts.start()
     try:
         while time.monotonic() < ends:
-            sent += topics.send("killed", texts(len(sent), len(sent) + 300), producer=producer)
+            sent += topics.send(topic, texts(len(sent), len(sent) + 300), producer=producer)
             time.sleep(0.1)
     finally:
         restarts.end()
@@ -91,6 +95,12 @@ def test_a_stream_whose_broker_is_killed_at_random(kafka_broker, topics, stream)
     assert following.values() == Counter(sent)
     assert restarts.kills > 0
     print(f"{len(sent)} messages, {restarts.kills} kills")
+
+
+def test_a_stream_whose_broker_is_killed_at_random(kafka_broker, topics, stream):
+    """While a producer sends, and does not lose or double a message either."""
+    following = stream(topics.make("killed"))
+    follow_beside(Restarts(kafka_broker, 1), following, topics, "killed", KILLING_SECONDS)
 
 
 def test_a_topic_is_read_while_its_broker_is_killed(module_sc, kafka_broker, topics):
@@ -223,6 +233,17 @@ def test_a_topic_that_is_made_anew(topics, stream, size):
     assert len(following.summary.lost) == 3
 
 
+def test_a_topic_that_is_deleted(topics, stream):
+    """The error says so, in the broker's words."""
+    sent = topics.send(topics.make("dropped"), texts(0, 300))
+    following = stream("dropped")
+    following.run()
+    topics.drop("dropped")
+    with pytest.raises(SourceChangedError, match=r"Unknown topic or partition.* was there before, and was deleted"):
+        following.run()
+    assert following.values() == Counter(sent)
+
+
 def test_a_topic_that_is_made_anew_while_a_stream_runs(topics, stream):
     old = topics.send(topics.make("renewed"), texts(0, 300))
     following = stream("renewed", fail_on_data_loss=False).start()
@@ -248,12 +269,21 @@ def test_a_stream_whose_driver_is_killed(topics, tmp_path):
     print(f"{sum(counts)} messages, killed {dict(killed)}")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     """Two brokers, and a controller."""
     brokers = Kafka(tmp_path_factory.mktemp("pair"), 2)
     yield brokers
     brokers.stop()
+
+
+def test_a_stream_whose_leaders_are_killed(module_sc, pair, tmp_path):
+    """The other broker leads meanwhile, and has each message."""
+    topics = Topics(pair.servers["PLAINTEXT"])
+    topics.make("led", 3, replicas=[[1, 2], [2, 1], [1, 2]])
+    is_whole = lambda: all(len(each.isrs) == 2 for each in topics.partitions("led").values())  # noqa: E731
+    restarts = Restarts(pair, 3, numbers=(1, 2), down_seconds=(4, 8), is_whole=is_whole)  # so that it is missed
+    follow_beside(restarts, Stream(module_sc, tmp_path, "led", topics.config), topics, "led", KILLING_SECONDS // 2)
 
 
 def test_an_unclean_leader_is_noticed(module_sc, pair, tmp_path):

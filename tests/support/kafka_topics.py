@@ -40,15 +40,21 @@ class Topics:
         settings = {key.replace("_", "."): value for key, value in settings.items()}
         made = {"replica_assignment": replicas} if replicas else {"replication_factor": 1}
         if self.partitions(name):
-            self.admin.delete_topics([name])[name].result(30)
-            wait_until(lambda: not self.partitions(name), "deleted")
+            self.drop(name)
         self.admin.create_topics([NewTopic(name, partitions, config=settings, **made)])[name].result(30)
         wait_until(lambda: len(self.partitions(name)) == partitions, "made")
         return name
 
+    def drop(self, name):
+        self.admin.delete_topics([name])[name].result(30)
+        wait_until(lambda: not self.partitions(name), "deleted")
+
     def partitions(self, name):
-        found = self.admin.list_topics(timeout=30).topics.get(name)
-        return found.partitions if found else {}
+        for _ in range(12):
+            with suppress(confluent_kafka.KafkaException):  # the library has asked a broker that is dead
+                found = self.admin.list_topics(timeout=5).topics.get(name)
+                return found.partitions if found else {}
+        raise AssertionError("no broker answers")
 
     def set(self, name, key, value):
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)

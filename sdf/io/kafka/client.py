@@ -164,6 +164,8 @@ class KafkaFn(Connector):
         who = f"{type(self).__name__}: {self._where(topic)}"
         if said.code() in codes_of(_AWAY):
             waited = max(0.1, round(waited, 1))
+            if not said.name().startswith("_"):  # the brokers have said it
+                return SourceAwayError(f"{who}: not ready after {waited:g} s: {told(said)}")
             return SourceAwayError(f"{who}: no answer within {waited:g} s: {told(said)} {self._advice() or _ASK}")
         return SourceError(f"{who}: {told(said)}")
 

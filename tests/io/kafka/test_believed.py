@@ -32,6 +32,16 @@ def brokers():
     del client
 
 
+def test_brokers_that_answer_that_they_are_not_ready_are_not_said_to_be_silent(brokers):
+    """As right after a start."""
+    reader = ReadKafka({"bootstrap.servers": brokers, **QUIET})
+    reader.setup()
+    starting = kafka.KafkaException(kafka.KafkaError(kafka.KafkaError.NOT_LEADER_FOR_PARTITION, "so"))
+    failure = reader._failure("topic", starting, 2.71)
+    assert isinstance(failure, SourceAwayError)
+    assert str(failure).endswith("not ready after 2.7 s: so.")
+
+
 class Told:
     """A message that only tells an error."""
 
