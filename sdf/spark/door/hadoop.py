@@ -34,7 +34,17 @@ _AS_OSERROR = {
     "ParentNotDirectoryException": NotADirectoryError,
     "AccessControlException": PermissionError,
 }
-_AWAY = ("ConnectException", "SafeModeException", "StandbyException", "RetriableException", "EOFException")
+_AWAY = (
+    "ConnectException",
+    "ConnectTimeoutException",
+    "EOFException",
+    "NoRouteToHostException",
+    "RetriableException",
+    "SafeModeException",
+    "SocketException",  # the connection was reset
+    "SocketTimeoutException",
+    "StandbyException",
+)
 _NO_DATA_NODE = "could only be written to 0 of"  # of a NameNode that its DataNodes have not found again
 _PATIENCE_SECONDS = 120.0
 _PAUSE_SECONDS = (0.5, 5.0)  # doubled from the first to the second
