@@ -4,12 +4,11 @@ doubled."""
 import random
 import subprocess
 import sys
-import threading
 from collections import Counter
 
 import pytest
 from support import save_program, stream_program
-from support.killing import run_to_the_end
+from support.killing import Restarts, run_to_the_end
 
 pytestmark = pytest.mark.clusters
 RACES = 100
@@ -30,33 +29,14 @@ for number in range(int(sys.argv[2])):
 """
 
 
-class Restarts(threading.Thread):
-    """Kills the NameNode again and again once a log says that a program has begun, and starts it a moment later."""
-
-    def __init__(self, hadoop, log):
-        super().__init__(daemon=True)
-        self.hadoop, self.log, self.ended, self.restarts = hadoop, log, threading.Event(), 0
-
-    def run(self):
-        choose = random.Random(1)
-        while not self.ended.wait(0.05):
-            if self.log.exists() and "begins" in self.log.read_text():
-                self.hadoop.kill("namenode")
-                self.ended.wait(choose.uniform(0, 2))
-                self.hadoop.start("namenode")
-                self.hadoop.wait()  # or it would never be there, on a busy machine
-                self.restarts += 1
-                self.ended.wait(10)
-
-    def end(self):
-        self.ended.set()
-        self.join()
-
-
 def run_beside_restarts(hadoop, home, program, arguments):
     """Run a program once, while the NameNode comes and goes; return how often it went."""
     log = home / "log"
-    restarts = Restarts(hadoop, log)
+
+    def has_begun():
+        return log.exists() and "begins" in log.read_text()
+
+    restarts = Restarts(hadoop, 1, ["namenode"], up_seconds=(10, 10), down_seconds=(0, 2), has_begun=has_begun)
     restarts.start()
     try:
         with open(log, "wb") as file:
@@ -65,7 +45,7 @@ def run_beside_restarts(hadoop, home, program, arguments):
     finally:
         restarts.end()
     assert code == 0, log.read_text()[-3000:]
-    return restarts.restarts
+    return restarts.kills
 
 
 @pytest.mark.parametrize("runner", save_program.RUNNERS)

@@ -1,7 +1,6 @@
 """Topics of a real Kafka broker that is killed, compacts, deletes and adds partitions: sdf reads each message once."""
 
 import random
-import threading
 import time
 from collections import Counter
 
@@ -14,7 +13,7 @@ from confluent_kafka.admin import NewPartitions  # noqa: E402
 from support import stream_program  # noqa: E402
 from support.kafka_broker import Kafka  # noqa: E402
 from support.kafka_topics import Stream, Topics, texts, wait_until  # noqa: E402
-from support.killing import run_to_the_end  # noqa: E402
+from support.killing import Restarts, run_to_the_end  # noqa: E402
 
 from sdf import LiveRunner, StagedRunner, run_sdf  # noqa: E402
 from sdf.errors import SourceChangedError  # noqa: E402
@@ -22,6 +21,7 @@ from sdf.io import ReadKafka  # noqa: E402
 
 pytestmark = pytest.mark.clusters
 KILLING_SECONDS = 60
+UP_SECONDS = (1, 5)
 RUNNERS = {"staged": StagedRunner, "live": LiveRunner}
 KEYS = 50
 
@@ -49,41 +49,13 @@ def test_a_topic_is_read(module_sc, topics, runner):
     assert Counter(got.map(lambda record: record.value.decode()).collect()) == Counter(sent)
 
 
-class Restarts(threading.Thread):
-    """Kills a broker again and again, and starts it a moment later, until `end`.
-
-    Args:
-        is_whole: of several brokers, tells whether the next may be killed.
-
-    Attributes:
-        kills: how often it did.
-    """
-
-    def __init__(self, brokers, seed, numbers=(1,), down_seconds=(0, 3), is_whole=lambda: True):
-        super().__init__(daemon=True)
-        self._brokers, self._choose, self._ended = brokers, random.Random(seed), threading.Event()
-        self._numbers, self._down, self._is_whole, self.kills = numbers, down_seconds, is_whole, 0
-
-    def run(self):
-        while not self._ended.wait(self._choose.uniform(1, 5)):
-            number = self._choose.choice(self._numbers)
-            self._brokers.kill(number)
-            self.kills += 1
-            time.sleep(self._choose.uniform(*self._down))
-            self._brokers.start(number)
-            self._brokers.wait()
-            wait_until(self._is_whole, "all replicas")
-
-    def end(self):
-        self._ended.set()
-        self.join()
-
-
-def follow_beside(restarts, following, topics, topic, seconds):
+def follow_beside(brokers, following, topics, topic, seconds, names=(1,), down_seconds=(0, 3)):
     """Send to a topic that a stream follows while brokers are killed; check that the stream gives each message once."""
     producer, sent = topics.producer(), []
     ends = time.monotonic() + seconds
     following.start()
+    times = {"up_seconds": UP_SECONDS, "down_seconds": down_seconds}
+    restarts = Restarts(brokers, 1, names, has_begun=following.rows, **times)
     restarts.start()
     try:
         while time.monotonic() < ends:
@@ -100,20 +72,23 @@ def follow_beside(restarts, following, topics, topic, seconds):
 def test_a_stream_whose_broker_is_killed_at_random(kafka_broker, topics, stream):
     """While a producer sends, and does not lose or double a message either."""
     following = stream(topics.make("killed"))
-    follow_beside(Restarts(kafka_broker, 1), following, topics, "killed", KILLING_SECONDS)
+    follow_beside(kafka_broker, following, topics, "killed", KILLING_SECONDS)
 
 
-def test_a_topic_is_read_while_its_broker_is_killed(module_sc, kafka_broker, topics):
+def test_a_topic_is_read_while_its_broker_is_killed(module_sc, kafka_broker, topics, tmp_path):
     """By lanes that take a while."""
+    begun = tmp_path / "begun"
 
     class Slow(ReadKafka):
         def process(self, element, tracker):
+            begun.touch()
             for record in super().process(element, tracker):
                 time.sleep(0.001)
                 yield record
 
     sent = topics.send(topics.make("read"), texts(0, 30_000))
-    restarts = Restarts(kafka_broker, 2)
+    times = {"up_seconds": UP_SECONDS, "down_seconds": (0, 3)}
+    restarts = Restarts(kafka_broker, 2, [1], has_begun=begun.exists, **times)
     reader = Slow({**topics.config, "queued.min.messages": 100, "fetch.message.max.bytes": 2000}, block_offsets=100)
     restarts.start()
     try:
@@ -281,9 +256,19 @@ def test_a_stream_whose_leaders_are_killed(module_sc, pair, tmp_path):
     """The other broker leads meanwhile, and has each message."""
     topics = Topics(pair.servers["PLAINTEXT"])
     topics.make("led", 3, replicas=[[1, 2], [2, 1], [1, 2]])
-    is_whole = lambda: all(len(each.isrs) == 2 for each in topics.partitions("led").values())  # noqa: E731
-    restarts = Restarts(pair, 3, numbers=(1, 2), down_seconds=(4, 8), is_whole=is_whole)  # so that it is missed
-    follow_beside(restarts, Stream(module_sc, tmp_path, "led", topics.config), topics, "led", KILLING_SECONDS // 2)
+    following = Stream(module_sc, tmp_path, "led", topics.config)
+
+    class Pair:
+        """It is up when both brokers have all messages: of two killed leaders the second would lack some."""
+
+        kill, start = pair.kill, pair.start
+
+        def wait(self):
+            pair.wait()
+            wait_until(lambda: all(len(each.isrs) == 2 for each in topics.partitions("led").values()), "both in sync")
+
+    down = {"down_seconds": (4, 8)}  # longer than a broker's session
+    follow_beside(Pair(), following, topics, "led", KILLING_SECONDS // 2, names=(1, 2), **down)
 
 
 def test_an_unclean_leader_is_noticed(module_sc, pair, tmp_path):

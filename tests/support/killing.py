@@ -101,6 +101,42 @@ def descendants(pids):
     return {child: commands[child] for child in below - set(pids)}
 
 
+class Restarts(threading.Thread):
+    """Kills a daemon again and again, and starts it a moment later, until `end`.
+
+    Args:
+        daemons: has `kill` and `start`, with the name of a daemon, and `wait`.
+        seed: of what is left to chance.
+        names: of the daemons, of which each time one is chosen.
+        up_seconds, down_seconds: the least and the most time until it is killed again, and until it is started.
+        has_begun: tells whether that which it disturbs has begun.
+
+    Attributes:
+        kills: how often it did.
+    """
+
+    def __init__(self, daemons, seed, names, *, up_seconds, down_seconds, has_begun):
+        super().__init__(daemon=True)
+        self._daemons, self._choose, self._names = daemons, random.Random(seed), names
+        self._up, self._down, self._has_begun = up_seconds, down_seconds, has_begun
+        self._ended, self.kills = threading.Event(), 0
+
+    def run(self):
+        while not self._ended.wait(0.05):
+            if self._has_begun():
+                name = self._choose.choice(self._names)
+                self._daemons.kill(name)
+                self.kills += 1
+                self._ended.wait(self._choose.uniform(*self._down))
+                self._daemons.start(name)
+                self._daemons.wait()  # or it would never be there, on a busy machine
+                self._ended.wait(self._choose.uniform(*self._up))
+
+    def end(self):
+        self._ended.set()
+        self.join()
+
+
 class Killer(threading.Thread):
     """Kills a Python worker or an executor below some processes now and then, until it is told to stop."""
 
