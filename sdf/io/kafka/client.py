@@ -46,6 +46,7 @@ _AWAY = (
     "UNKNOWN_LEADER_EPOCH",
 )
 _MOST_BACKOFF_SECONDS = 60.0
+_MOST_HEARD = 5
 _ASK = (
     "Are the servers right, can this host reach them at the addresses that they advertise, and does security.protocol "
     "fit their listener?"
@@ -89,7 +90,7 @@ class KafkaFn(Connector):
 
     def setup(self) -> None:
         self._idle: list[Any] = []
-        self._heard: dict[int, str] = {}  # what the library told last of its connections, by code
+        self._heard: dict[str, int] = {}  # what the library told last of its connections, and the codes
 
     def teardown(self) -> None:
         while self._idle:
@@ -177,20 +178,26 @@ class KafkaFn(Connector):
     def _advice(self) -> str:
         """Return what is wrong with the connections and how to fix it; "" if the library has told nothing."""
         errors = kafka.KafkaError
-        refused, unsafe = self._heard.get(errors._AUTHENTICATION), self._heard.get(errors._SSL)
-        if refused is not None:
+        refused, unsafe = self._said_of(errors._AUTHENTICATION), self._said_of(errors._SSL)
+        if refused:
             return (
                 f"The servers refuse to let this user in ({refused}). See security.protocol and the sasl.* settings in "
                 f"config."
             )
-        if unsafe is not None:
+        if unsafe:
             return f"There is no safe connection ({unsafe}). See security.protocol and the ssl.* settings in config."
-        said = next(iter(self._heard.values()), "")
+        said = self._said_of(*self._heard.values())
         return f"{_ASK} The client says: {said}." if said else ""
+
+    def _said_of(self, *codes: int) -> str:
+        return "; ".join(said for said, code in self._heard.items() if code in codes)
 
     def _hear(self, error: Any) -> None:
         if error.code() != kafka.KafkaError._ALL_BROKERS_DOWN:  # which says nothing more
-            self._heard[error.code()] = error.str()
+            said = error.str().partition(" (after ")[0]  # how long it took differs each time
+            self._heard[said] = error.code()
+            while len(self._heard) > _MOST_HEARD:
+                del self._heard[next(iter(self._heard))]
         if "error_cb" in self.config:
             self.config["error_cb"](error)
 

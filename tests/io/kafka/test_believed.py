@@ -32,6 +32,24 @@ def brokers():
     del client
 
 
+def test_the_last_reasons_are_told_each_once():
+    """The one that explains most may come first: of a TLS client at a plain listener the next say "disconnected"."""
+    reader = ReadKafka({"bootstrap.servers": "nobody", **QUIET})
+    reader.setup()
+    for text in (
+        "a (after 1ms in state X)",
+        "b (after 1ms in state X)",
+        "c",
+        "d",
+        "e",
+        "b (after 2ms in state X)",
+        "f",
+    ):
+        reader._hear(kafka.KafkaError(kafka.KafkaError._TRANSPORT, text))
+    failure = reader._failure("topic", kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TRANSPORT)), 1)
+    assert str(failure).endswith("The client says: b; c; d; e; f.")
+
+
 def test_brokers_that_answer_that_they_are_not_ready_are_not_said_to_be_silent(brokers):
     """As right after a start."""
     reader = ReadKafka({"bootstrap.servers": brokers, **QUIET})
