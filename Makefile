@@ -83,7 +83,7 @@ test-versions:  ## Run a test of every capability with every Spark, or with ONLY
 	@./.ci/need-java
 	$(PYTHON) .ci/versions.py $(ONLY)
 
-test-clusters: setup  ## Run tests on real clusters: HDFS, s3a, YARN, standalone hosts in network namespaces; fetches 122 MB once, by Maven
+test-clusters: setup  ## Run tests on real clusters: HDFS, s3a, YARN, Kafka, hosts in network namespaces; fetches 165 MB once, by Maven
 	$(PYTEST) --dist loadfile -raP --clusters -m clusters  # a file's tests share their daemons
 
 soak: setup  ## Run faults in large numbers, and take guards out one by one, in an hour

@@ -157,6 +157,17 @@ def yarn(hadoop):
     daemons.stop()
 
 
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory):
+    """A broker of Kafka's own, with a listener for each protocol."""
+    pytest.importorskip("confluent_kafka")
+    from support.kafka_broker import Kafka
+
+    broker = Kafka(tmp_path_factory.mktemp("kafka"))
+    yield broker
+    broker.stop()
+
+
 @pytest.fixture(scope="module")
 def start_spark():
     """Start a SparkContext on a master, in place of the one before it."""

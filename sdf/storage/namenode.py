@@ -20,9 +20,17 @@ _KINDS = {
     "AccessControlException": PermissionError,
 }
 _AWAY = (
-    "ConnectException", "SafeModeException", "StandbyException", "RetriableException", "EOFException",
     "BlockMissingException",
-)  # fmt: skip
+    "ConnectException",
+    "ConnectTimeoutException",
+    "EOFException",
+    "NoRouteToHostException",
+    "RetriableException",
+    "SafeModeException",
+    "SocketException",  # the connection was reset
+    "SocketTimeoutException",
+    "StandbyException",
+)
 # Of a NameNode that its DataNodes have not found again.
 _NO_DATA_NODE = re.compile("could only be written to 0 of|Failed to find datanode|nodes contain this block")
 _PATIENCE_SECONDS = 120.0

@@ -4,6 +4,8 @@ import importlib
 import os
 import pickle
 import re
+import socket
+import struct
 import sys
 
 import pyspark
@@ -86,6 +88,26 @@ def test_hadoops_client_keeps_files(sc, tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError):
         files.read("b/1")
     assert {path.name for path in (tmp_path / "b").iterdir() if path.suffix != ".crc"} == {"2.tmp-1"}
+
+
+def test_hadoops_client_asks_again_after_a_connection_was_reset(sc, tmp_path, monkeypatch):
+    """As a NameNode that is killed resets it."""
+    monkeypatch.setattr(hadoop, "_classes", lambda files: set())
+    monkeypatch.setattr(hadoop, "_PAUSE_SECONDS", (0, 0))
+    files = hadoop.hadoop_files(f"file://{tmp_path}", "job")
+
+    def ask():
+        client = sc._jvm.java.net.Socket("127.0.0.1", server.getsockname()[1])
+        connection, _ = server.accept()
+        with connection:
+            if next(resets):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return client.getInputStream().read()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        resets = iter([True, False])
+        assert files._asked("x", ask) == -1
+        assert next(resets, None) is None
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,11 @@
 import functools
 import glob
 import json
-import os
-import shutil
-import socket
-import subprocess
 import tempfile
-import time
 import urllib.request
 from pathlib import Path
 
-import pytest
+from support.daemons import free_port, jars, start_java, wait_for
 
 _VERSION = "3.5.0"
 _JARS = (
@@ -20,7 +15,6 @@ _JARS = (
     *(f"org.bouncycastle:{name}-jdk18on:1.82" for name in ("bcprov", "bcpkix", "bcutil")),
 )
 _OF_SPARK = ("hadoop-client-*", "slf4j-api-*", "log4j-*", "jcl-over-slf4j-*", "*servlet-api-*")
-_JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _STATE = "Hadoop:service=NameNode,name=FSNamesystemState"
 _CLASSES = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
@@ -29,31 +23,6 @@ _CLASSES = {
     "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
     "rmadmin": "org.apache.hadoop.yarn.client.cli.RMAdminCLI",
 }
-
-
-def jars():
-    """Return the paths of the jars that Spark does not bring, fetched once into Maven's own cache.
-
-    The test that needs them is skipped where Maven is missing or cannot reach a repository.
-    """
-    if shutil.which("mvn") is None:
-        pytest.skip("needs Maven, to fetch Hadoop's daemons")
-    paths = []
-    for jar in _JARS:
-        group, name, version = jar.split(":")
-        kept = Path.home() / ".m2/repository" / group.replace(".", "/") / name / version / f"{name}-{version}.jar"
-        if not kept.exists():
-            get = ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={jar}", "-Dtransitive=false"]
-            if subprocess.run(get, capture_output=True, check=False).returncode:
-                pytest.skip(f"Maven cannot fetch {jar}")
-        paths.append(str(kept))
-    return paths
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Hadoop:
@@ -72,7 +41,7 @@ class Hadoop:
         self._folder = Path(folder)
         self.conf = self._folder / "conf"
         found = [path for pattern in _OF_SPARK for path in glob.glob(f"{of_spark}/{pattern}.jar")]
-        self._classpath = os.pathsep.join([str(self.conf), *found, *jars()])
+        self._classpath = [self.conf, *found, *jars(self._folder / "maven", *_JARS, without=["*"])]
         self._daemons = {}
         name, http = free_port(), free_port()
         self.web = f"webhdfs://sdf@127.0.0.1:{http}"
@@ -114,12 +83,11 @@ class Hadoop:
             self.kill(daemon)
 
     def run(self, daemon, *arguments):
-        log = open(self._folder / f"{daemon}.log", "ab")  # noqa: SIM115, the process has it
-        environment = {**os.environ, "HADOOP_USER_NAME": "sdf"}
-        environment.pop("JDK_JAVA_OPTIONS", None)  # its archive of classes is for Spark's
-        with log:
-            command = ["java", *_JAVA, "-cp", self._classpath, _CLASSES[daemon.partition("-")[0]], *arguments]
-            return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        command = [_CLASSES[daemon.partition("-")[0]], *arguments]
+        return start_java(self._classpath, command, self._log(daemon), megabytes=256, HADOOP_USER_NAME="sdf")
+
+    def _log(self, daemon):
+        return self._folder / f"{daemon}.log"
 
     def write(self, name, values):
         lines = (f"<property><name>{key}</name><value>{value}</value></property>" for key, value in values.items())
@@ -129,12 +97,7 @@ class Hadoop:
 
     def wait(self):
         """Wait until the NameNode knows of its DataNode, and is out of its safe mode."""
-        ends = time.monotonic() + 120
-        while not self._is_up():
-            for daemon, process in self._daemons.items():
-                if process.poll() is not None or time.monotonic() > ends:
-                    raise OSError(f"no HDFS: {(self._folder / f'{daemon}.log').read_text()[-2000:]}")
-            time.sleep(0.1)
+        wait_for(self._is_up, [(process, self._log(daemon)) for daemon, process in self._daemons.items()])
 
     def _is_up(self):
         """Return whether the NameNode's beans say so."""
@@ -150,42 +113,24 @@ _AWS = "2.35.4"  # with which hadoop-aws was built
 _OF_S3A = (
     f"org.apache.hadoop:hadoop-aws:{_VERSION}",
     "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
-    *(f"software.amazon.awssdk:{name}:{_AWS}" for name in ("s3", "s3-transfer-manager", "sts", "apache-client")),
 )
+_OF_AWS = [f"software.amazon.awssdk:{name}:{_AWS}" for name in ("s3", "s3-transfer-manager", "sts", "apache-client")]
 
 
 @functools.cache
 def jars_of_s3a():
     """Return the paths of the jars of S3A, fetched once: 15 MB of its modules in place of the SDK's bundle."""
-    if shutil.which("mvn") is None:
-        pytest.skip("needs Maven, to fetch S3A")
-    needed = ""
-    for jar in _OF_S3A:
-        group, name, version = jar.split(":")
-        of_spark = ("org.slf4j", "io.netty", "commons-logging") if "awssdk" in group else ("*",)
-        left = "".join(f"<exclusion><groupId>{one}</groupId><artifactId>*</artifactId></exclusion>" for one in of_spark)
-        needed += (
-            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
-            f"<exclusions>{left}</exclusions></dependency>"
-        )
+    of_spark = ["org.slf4j", "io.netty", "commons-logging"]
     with tempfile.TemporaryDirectory() as folder:
-        pom, found = Path(folder, "pom.xml"), Path(folder, "found")
-        pom.write_text(
-            f"<project><modelVersion>4.0.0</modelVersion><groupId>sdf</groupId><artifactId>tests</artifactId>"
-            f"<version>1</version><dependencies>{needed}</dependencies></project>"
-        )
-        get = ["mvn", "-q", "-B", "-f", pom, "dependency:build-classpath", f"-Dmdep.outputFile={found}"]
-        if subprocess.run(get, capture_output=True, check=False).returncode:
-            pytest.skip("Maven cannot fetch S3A")
-        return found.read_text().split(os.pathsep)
+        return [*jars(f"{folder}/s3a", *_OF_S3A, without=["*"]), *jars(f"{folder}/aws", *_OF_AWS, without=of_spark)]
 
 
 def add_s3a(sc, config):
     """Let the JVM of a context reach an S3 server by ``s3a://``, as if hadoop-aws had been there from the start."""
     jvm, conf = sc._jvm, sc._jsc.hadoopConfiguration()
-    jars = jars_of_s3a()
-    urls = sc._gateway.new_array(jvm.java.net.URL, len(jars))
-    for number, jar in enumerate(jars):
+    found = jars_of_s3a()
+    urls = sc._gateway.new_array(jvm.java.net.URL, len(found))
+    for number, jar in enumerate(found):
         urls[number] = jvm.java.io.File(jar).toURI().toURL()
     conf.setClassLoader(jvm.java.net.URLClassLoader(urls, conf.getClassLoader()))
     for name, value in {

@@ -11,6 +11,8 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+_MOST_LIVES = 12
+
 
 def kill_my_executor(marker):
     """Kill the JVM that this Python worker belongs to, unless ``marker`` says that it was done already."""
@@ -67,6 +69,22 @@ def kill_once(arguments, log, begun, seconds, choose):
         return None
 
 
+def run_to_the_end(home, program, arguments, choose):
+    """Run a program, and kill it again and again, until it comes to its end; return whom that killed."""
+    killed, log = Counter(), home / "log"
+    for life in range(_MOST_LIVES):
+        before = log.read_text().count("begins") if log.exists() else 0
+
+        def begun(before=before):
+            return log.read_text().count("begins") > before
+
+        victim = kill_once([program, str(home), *arguments], log, begun, choose.uniform(1, 4 * 1.3**life), choose)
+        if victim is None:
+            return killed
+        killed[victim] += 1
+    raise AssertionError(f"not done after {_MOST_LIVES} lives: {log.read_text()[-2000:]}")
+
+
 def descendants(pids):
     """Return the command line of each process below some processes, by process id; nothing else is ever killed."""
     parents, commands = {}, {}
@@ -89,6 +107,42 @@ def end(pids):
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+class Restarts(threading.Thread):
+    """Kills a daemon again and again, and starts it a moment later, until `end`.
+
+    Args:
+        daemons: has `kill` and `start`, with the name of a daemon, and `wait`.
+        seed: of what is left to chance.
+        names: of the daemons, of which each time one is chosen.
+        up_seconds, down_seconds: the least and the most time until it is killed again, and until it is started.
+        has_begun: tells whether that which it disturbs has begun.
+
+    Attributes:
+        kills: how often it did.
+    """
+
+    def __init__(self, daemons, seed, names, *, up_seconds, down_seconds, has_begun):
+        super().__init__(daemon=True)
+        self._daemons, self._choose, self._names = daemons, random.Random(seed), names
+        self._up, self._down, self._has_begun = up_seconds, down_seconds, has_begun
+        self._ended, self.kills = threading.Event(), 0
+
+    def run(self):
+        while not self._ended.wait(0.05):
+            if self._has_begun():
+                name = self._choose.choice(self._names)
+                self._daemons.kill(name)
+                self.kills += 1
+                self._ended.wait(self._choose.uniform(*self._down))
+                self._daemons.start(name)
+                self._daemons.wait()  # or it would never be there, on a busy machine
+                self._ended.wait(self._choose.uniform(*self._up))
+
+    def end(self):
+        self._ended.set()
+        self.join()
 
 
 class Killer(threading.Thread):

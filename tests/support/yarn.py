@@ -4,7 +4,7 @@ import json
 import time
 import urllib.request
 
-from support.hadoop import free_port
+from support.daemons import free_port
 from support.killing import descendants, end
 
 HOSTS = ("127.0.0.1", "127.0.0.2")

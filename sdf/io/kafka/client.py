@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sdf.errors import InvalidTypeError, InvalidValueError, SourceAwayError, SourceError, show
 from sdf.extras import need
 from sdf.io.connector import Connector
-from sdf.io.kafka.fetched import UNKNOWN, Fetched, answer, codes_of, kafka, log, partitions_of
+from sdf.io.kafka.fetched import UNKNOWN, Fetched, answer, codes_of, kafka, log, partitions_of, told
 from sdf.io.kafka.values import TopicPartition
 from sdf.io.options import as_seconds
 from sdf.numbers import as_integer, as_number, is_integer, is_number
@@ -46,6 +46,11 @@ _AWAY = (
     "UNKNOWN_LEADER_EPOCH",
 )
 _MOST_BACKOFF_SECONDS = 60.0
+_MOST_HEARD = 5
+_ASK = (
+    "Are the servers right, can this host reach them at the addresses that they advertise, and does security.protocol "
+    "fit their listener?"
+)
 
 T = TypeVar("T")
 Start = str | int | datetime | dict[TopicPartition, int]  # where the reading of a partition begins
@@ -85,7 +90,7 @@ class KafkaFn(Connector):
 
     def setup(self) -> None:
         self._idle: list[Any] = []
-        self._heard: dict[int, str] = {}  # what the library told last of its connections, by code
+        self._heard: dict[str, int] = {}  # what the library told last of its connections, and the codes
 
     def teardown(self) -> None:
         while self._idle:
@@ -125,7 +130,7 @@ class KafkaFn(Connector):
                 patient=patient,
             )
             if found.error is not None:
-                raise SourceError(f"{type(self).__name__}: {self._where(topic)}: {found.error.str()}.")
+                raise SourceError(f"{type(self).__name__}: {self._where(topic)}: {told(found.error)}")
             return found.offset if found.offset >= 0 else ends[1]  # no message is that late
         return ends[1] if start == "latest" else ends[0]
 
@@ -136,42 +141,63 @@ class KafkaFn(Connector):
         """Return what brokers answer; ``patient``: ask for as long as ``away_seconds``."""
         began, looks = time.monotonic(), 0
         while True:
+            asked = time.monotonic()
             try:
-                return answer(consumer, topic, self.timeout_seconds, ask)
+                found = answer(consumer, topic, self.timeout_seconds, ask)
             except kafka.KafkaException as error:
-                if not consumer.assignment():  # else it might bring a message
-                    consumer.poll(0)  # which tells what was heard of the connections
-                failure, waited = self._failure(topic, error), time.monotonic() - began
+                self._listen(consumer)
+                failure = self._failure(topic, error, time.monotonic() - asked)
+                waited = time.monotonic() - began
                 if not patient or not isinstance(failure, SourceAwayError) or waited >= self.away_seconds:
                     raise failure from error
                 wait = min(backoff_seconds(looks, 1.0), self.away_seconds - waited)
                 log.warning("%s Asks again in %.3g s.", failure, wait)
                 time.sleep(wait)
                 looks += 1
+            else:
+                if self._heard:
+                    self._listen(consumer)
+                    self._heard.clear()  # it is over
+                return found
 
-    def _failure(self, topic: str, error: Any) -> SourceError:
+    def _failure(self, topic: str, error: Any, waited: float) -> SourceError:
         said = error.args[0]
         who = f"{type(self).__name__}: {self._where(topic)}"
         if said.code() in codes_of(_AWAY):
-            return SourceAwayError(
-                f"{who}: no answer within {self.timeout_seconds:g} s: {said.str()}. {self._advice()}"
-            )
-        return SourceError(f"{who}: {said.str()}.")
+            waited = max(0.1, round(waited, 1))
+            if not said.name().startswith("_"):  # the brokers have said it
+                return SourceAwayError(f"{who}: not ready after {waited:g} s: {told(said)}")
+            return SourceAwayError(f"{who}: no answer within {waited:g} s: {told(said)} {self._advice() or _ASK}")
+        return SourceError(f"{who}: {told(said)}")
+
+    def _listen(self, consumer: Any) -> None:
+        """Let the library tell what it heard of its connections."""
+        if not consumer.assignment():  # else it might bring a message
+            consumer.poll(0)
 
     def _advice(self) -> str:
+        """Return what is wrong with the connections and how to fix it; "" if the library has told nothing."""
         errors = kafka.KafkaError
-        refused, unsafe = self._heard.get(errors._AUTHENTICATION), self._heard.get(errors._SSL)
-        if refused is not None:
-            return f"The servers refuse to let this user in ({refused}). See the sasl.* settings in config."
-        if unsafe is not None:
+        refused, unsafe = self._said_of(errors._AUTHENTICATION), self._said_of(errors._SSL)
+        if refused:
+            return (
+                f"The servers refuse to let this user in ({refused}). See security.protocol and the sasl.* settings in "
+                f"config."
+            )
+        if unsafe:
             return f"There is no safe connection ({unsafe}). See security.protocol and the ssl.* settings in config."
-        told = next(iter(self._heard.values()), "")
-        ask = "Are the servers right, can this host reach them, and does security.protocol fit their listener?"
-        return f"{ask} The client says: {told}." if told else ask
+        said = self._said_of(*self._heard.values())
+        return f"{_ASK} The client says: {said}." if said else ""
+
+    def _said_of(self, *codes: int) -> str:
+        return "; ".join(said for said, code in self._heard.items() if code in codes)
 
     def _hear(self, error: Any) -> None:
         if error.code() != kafka.KafkaError._ALL_BROKERS_DOWN:  # which says nothing more
-            self._heard[error.code()] = error.str()
+            said = error.str().partition(" (after ")[0]  # how long it took differs each time
+            self._heard[said] = error.code()
+            while len(self._heard) > _MOST_HEARD:
+                del self._heard[next(iter(self._heard))]
         if "error_cb" in self.config:
             self.config["error_cb"](error)
 
@@ -192,14 +218,14 @@ class KafkaFn(Connector):
             return kafka.Consumer({**self.config, **_OWN_CONFIG, "error_cb": self._hear})
         except kafka.KafkaException as error:
             raise InvalidValueError(
-                f"{type(self).__name__} config must be one that librdkafka takes: {error.args[0].str()}."
+                f"{type(self).__name__} config must be one that librdkafka takes: {told(error.args[0])}"
             ) from error
 
     def _messages(self, consumer: Any, topic: str, partition: int, offset: int, *, patient: bool = False) -> Fetched:
         """Return the messages of a partition from an offset on; ``patient`` as for `_answer`."""
         where = f"{type(self).__name__}: {self._where(topic)}, partition {partition}"
         away_seconds = self.away_seconds if patient else 0.0
-        return Fetched(consumer, topic, partition, offset, self.timeout_seconds, away_seconds, where)
+        return Fetched(consumer, topic, partition, offset, self.timeout_seconds, away_seconds, where, self._advice)
 
 
 def as_start(value: Any, who: str) -> Start:

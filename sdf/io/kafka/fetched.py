@@ -12,7 +12,7 @@ from sdf.errors import SourceAwayError, SourceChangedError, SourceError
 from sdf.extras import Library
 from sdf.io.kafka.values import KafkaRecord
 
-__all__ = ["UNKNOWN", "Fetched", "answer", "codes_of", "kafka", "log", "partitions_of"]
+__all__ = ["UNKNOWN", "Fetched", "answer", "codes_of", "kafka", "log", "partitions_of", "told"]
 
 kafka = Library("confluent_kafka", "Kafka")
 log = logging.getLogger("sdf.io.kafka")
@@ -25,7 +25,19 @@ UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", *_BELIEVED)  # there is none
 _CHANGED = ("_AUTO_OFFSET_RESET", *UNKNOWN)
 _MOST_MESSAGES = 1000
 # The library retries after these. It takes a batch with no messages left for one too large, and reports the tenth such.
-_PASSING = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "MSG_SIZE_TOO_LARGE")
+# It looks for the coordinator of a group, which no reading needs.
+_PASSING = (
+    "_TRANSPORT",
+    "_ALL_BROKERS_DOWN",
+    "_RESOLVE",
+    "_TIMED_OUT",
+    "MSG_SIZE_TOO_LARGE",
+    "GROUP_AUTHORIZATION_FAILED",
+)
+_NEEDED = {
+    "TOPIC_AUTHORIZATION_FAILED": "Describe and Read on the topic",
+    "GROUP_AUTHORIZATION_FAILED": "Read on the consumer group",
+}
 
 
 def partitions_of(consumer: Any, topic: str, timeout_seconds: float) -> list[int]:
@@ -67,6 +79,7 @@ class Fetched:
         timeout_seconds: float,
         away_seconds: float,
         where: str,
+        advice: Callable[[], str],
     ) -> None:
         self.partition = partition
         self._topic = topic
@@ -74,6 +87,7 @@ class Fetched:
         self._timeout_seconds = timeout_seconds
         self._away_seconds = away_seconds
         self._where = where
+        self._advice = advice
         self._changed = codes_of(_CHANGED)
         self._believed = codes_of(_BELIEVED)
         self._passing = codes_of(_PASSING)
@@ -126,7 +140,8 @@ class Fetched:
             waited = time.monotonic() - began
             silent = f"{self._where}: nothing came within {waited:.3g} s{trouble}, at offset {self._reached} of {end}."
             if waited >= self._away_seconds:
-                raise SourceAwayError(f"{silent} If the broker is well, allow more with timeout_seconds.")
+                advice = self._advice() or "If the broker is well, allow more with timeout_seconds."
+                raise SourceAwayError(f"{silent} {advice}")
             log.warning("%s Waits on.", silent)
 
     def _poll(self, seconds: float) -> str:
@@ -167,7 +182,7 @@ class Fetched:
                 f"this was planned: keep them longer than a run takes, and run it again. In a stream pass "
                 f"TailKafka(fail_on_data_loss=False), to go on with what is there."
             )
-        return SourceError(f"{self._where} at offset {self._reached}: {error.str()}.")
+        return SourceError(f"{self._where} at offset {self._reached}: {told(error)}")
 
 
 def _record(message: Any) -> KafkaRecord:
@@ -181,6 +196,12 @@ def _record(message: Any) -> KafkaRecord:
         message.value(),
         tuple(message.headers() or ()),
     )
+
+
+def told(error: Any) -> str:
+    """Return what an error of the library says, and which right the user lacks if it says so."""
+    said, needed = error.str().rstrip("."), _NEEDED.get(error.name())
+    return f"{said}. The user of this client needs {needed}: see the ACLs of the brokers." if needed else f"{said}."
 
 
 def codes_of(names: Iterable[str]) -> list[int]:

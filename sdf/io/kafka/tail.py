@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import pairwise
 from typing import Any
 
@@ -331,11 +331,24 @@ class TailKafka(KafkaFn):
         offset = restriction.stop - getattr(restriction, "shift", 0)
         if self.commits_to_group and not getattr(restriction, "lost", ""):
             topic, partition = _both(element)
-            reached = [kafka.TopicPartition(topic, partition, offset)]
+            reached = kafka.TopicPartition(topic, partition, offset)
             with self._consumer() as consumer:
-                self._answer(
-                    consumer, topic, lambda: consumer.commit(offsets=reached, asynchronous=False), patient=True
-                )
+                self._answer(consumer, topic, lambda: self._commit(consumer, reached), patient=True)
+
+    def _commit(self, consumer: Any, reached: Any) -> None:
+        try:
+            consumer.commit(offsets=[reached], asynchronous=False)
+        except kafka.KafkaException as error:
+            if error.args[0].code() == kafka.KafkaError._WAIT_COORD:
+                self._look_for_coordinator()
+            raise
+
+    def _look_for_coordinator(self) -> None:
+        """Raise if the brokers do not name the coordinator of the group: a consumer tells that once."""
+        with closing(self._new_consumer()) as consumer:
+            told_so = consumer.poll(self.timeout_seconds)
+        if told_so is not None:  # it reads nothing, so this is no message
+            raise kafka.KafkaException(told_so.error())
 
 
 def _both(element: Any) -> tuple[str, int]:

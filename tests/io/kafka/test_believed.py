@@ -9,9 +9,10 @@ import socket
 
 import pytest
 
-from sdf import run_direct
+from sdf import OffsetRange, run_direct
 from sdf.errors import SourceAwayError, SourceError
-from sdf.io import ReadKafka, TopicPartition
+from sdf.execution.invoker import Invoker
+from sdf.io import ReadKafka, TailKafka, TopicPartition
 
 kafka = pytest.importorskip("confluent_kafka")
 QUIET = {"log_level": 0}
@@ -31,6 +32,34 @@ def brokers():
     del client
 
 
+def test_the_last_reasons_are_told_each_once():
+    """The one that explains most may come first: of a TLS client at a plain listener the next say "disconnected"."""
+    reader = ReadKafka({"bootstrap.servers": "nobody", **QUIET})
+    reader.setup()
+    for text in (
+        "a (after 1ms in state X)",
+        "b (after 1ms in state X)",
+        "c",
+        "d",
+        "e",
+        "b (after 2ms in state X)",
+        "f",
+    ):
+        reader._hear(kafka.KafkaError(kafka.KafkaError._TRANSPORT, text))
+    failure = reader._failure("topic", kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TRANSPORT)), 1)
+    assert str(failure).endswith("The client says: b; c; d; e; f.")
+
+
+def test_brokers_that_answer_that_they_are_not_ready_are_not_said_to_be_silent(brokers):
+    """As right after a start."""
+    reader = ReadKafka({"bootstrap.servers": brokers, **QUIET})
+    reader.setup()
+    starting = kafka.KafkaException(kafka.KafkaError(kafka.KafkaError.NOT_LEADER_FOR_PARTITION, "so"))
+    failure = reader._failure("topic", starting, 2.71)
+    assert isinstance(failure, SourceAwayError)
+    assert str(failure).endswith("not ready after 2.7 s: so.")
+
+
 class Told:
     """A message that only tells an error."""
 
@@ -38,15 +67,19 @@ class Told:
         self._code = code
 
     def error(self):
-        return kafka.KafkaError(self._code)
+        return kafka.KafkaError(self._code, "so")
 
 
 class Stale:
-    """A consumer that has not heard of a partition until it asks once more, and forgets it after some messages."""
+    """A consumer that has not heard of a partition until it asks once more, and tells of an error after some messages.
 
-    def __init__(self, consumer, forgets_after, doubles):
+    If that is an unknown partition, it forgets the partition.
+    """
+
+    def __init__(self, consumer, tells_after, tells, doubles):
         self._consumer = consumer
-        self._left = forgets_after
+        self._left = tells_after
+        self._tells = getattr(kafka.KafkaError, tells)
         self.asked = 0
         self.doubles = doubles
 
@@ -69,8 +102,9 @@ class Stale:
     def poll(self, seconds):
         if self._left == 0:
             self._left = -1
-            self._consumer.unassign()  # as librdkafka does with a partition that it does not know
-            return Told(kafka.KafkaError._UNKNOWN_PARTITION)
+            if self._tells == kafka.KafkaError._UNKNOWN_PARTITION:
+                self._consumer.unassign()  # as librdkafka does with a partition that it does not know
+            return Told(self._tells)
         self._left -= 1
         return self._consumer.poll(seconds)
 
@@ -81,11 +115,12 @@ class Stale:
 class Reader(ReadKafka):
     """Its consumers are stale."""
 
-    forgets_after = -1
+    tells_after = -1
+    tells = "_UNKNOWN_PARTITION"
     doubles = False
 
     def _new_consumer(self):
-        self.made = Stale(super()._new_consumer(), self.forgets_after, self.doubles)
+        self.made = Stale(super()._new_consumer(), self.tells_after, self.tells, self.doubles)
         return self.made
 
 
@@ -105,10 +140,73 @@ def test_the_end_of_a_partition_that_comes_in_place_of_its_beginning(brokers):
     assert read(brokers, 0, doubles=True) == [str(number).encode() for number in range(10)]
 
 
-@pytest.mark.parametrize("forgets_after", range(10))
-def test_a_partition_that_the_client_forgets_while_it_reads(brokers, forgets_after):
+@pytest.mark.parametrize("tells_after", range(10))
+def test_a_partition_that_the_client_forgets_while_it_reads(brokers, tells_after):
     """Each message comes once."""
-    assert read(brokers, 0, forgets_after=forgets_after) == [str(number).encode() for number in range(10)]
+    assert read(brokers, 0, tells_after=tells_after) == [str(number).encode() for number in range(10)]
+
+
+def test_reading_needs_no_right_to_a_group(brokers):
+    """The library looks for the coordinator of the group whose name it needs."""
+    found = read(brokers, 0, tells_after=3, tells="GROUP_AUTHORIZATION_FAILED")
+    assert found == [str(number).encode() for number in range(10)]
+
+
+def test_a_right_that_lacks_while_it_reads_is_named(brokers):
+    """And whose it is."""
+    with pytest.raises(
+        SourceError, match=r"at offset 3: so\. The user of this client needs Describe and Read on the t"
+    ):
+        read(brokers, 0, tells_after=3, tells="TOPIC_AUTHORIZATION_FAILED")
+
+
+def test_what_the_client_knows_of_its_connections_is_told_while_it_reads(brokers):
+    """They broke since it asked where the partition ends."""
+
+    class Broken(Reader):
+        def _new_consumer(self):
+            made = super()._new_consumer()
+            made.poll = lambda seconds: self._hear(kafka.KafkaError(kafka.KafkaError._AUTHENTICATION, "so"))
+            return made
+
+    reader, element = Broken({"bootstrap.servers": brokers, **QUIET}), TopicPartition("topic", 0)
+    reader.setup()
+    restriction = reader.get_initial_restriction(element)
+    reader.timeout_seconds = 0.1
+    with pytest.raises(SourceAwayError, match=r"nothing came within .* refuse to let this user in \(so\)"):
+        list(Invoker(reader, element, restriction).run())
+
+
+def test_a_commit_to_a_group_without_rights_says_so(brokers):
+    """The consumer that commits waits for a coordinator, and gives up; a new one tells why."""
+
+    class Waiting:
+        def __init__(self):
+            self.closed = 0
+
+        def commit(self, offsets, asynchronous):
+            raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._WAIT_COORD))
+
+        def poll(self, seconds):
+            return Told(kafka.KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+        def assignment(self):
+            return []
+
+        def close(self):
+            self.closed += 1
+
+    class Tail(TailKafka):
+        def _new_consumer(self):
+            made.append(Waiting())
+            return made[-1]
+
+    made = []
+    tail = Tail({"bootstrap.servers": brokers, "group.id": "mine", **QUIET}, away_seconds=0)
+    tail.setup()
+    with pytest.raises(SourceError, match=r"so\. The user of this client needs Read on the consumer group"):
+        tail.on_commit(TopicPartition("topic", 0), OffsetRange(0, 4))
+    assert [consumer.closed for consumer in made] == [1, 1]
 
 
 def test_a_partition_that_the_brokers_do_not_have(brokers):
@@ -129,10 +227,10 @@ def test_what_the_client_knows_of_its_connections_is_told():
 
 @pytest.mark.parametrize(
     ("code", "advice"),
-    [("_AUTHENTICATION", r"refuse to let this user in \(so\)\. See the sasl"), ("_SSL", r"no safe connection \(so\)")],
+    [("_AUTHENTICATION", r"refuse to let this user in \(so\)\. See .* sasl"), ("_SSL", r"no safe connection \(so\)")],
 )
 def test_credentials_that_are_refused_are_told(brokers, code, advice):
-    """As librdkafka tells a callback, whose user's own is called, too."""
+    """As librdkafka tells a callback, whose user's own is called, too. When they have answered since, that is over."""
     heard = []
     reader = ReadKafka({"bootstrap.servers": brokers, "error_cb": heard.append, **QUIET}, timeout_seconds=1)
     reader.setup()
@@ -140,4 +238,6 @@ def test_credentials_that_are_refused_are_told(brokers, code, advice):
     reader._hear(error)
     assert heard == [error]
     away = kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TRANSPORT))
-    assert re.search(advice, str(reader._failure("topic", away)))
+    assert re.search(advice, str(reader._failure("topic", away, 1)))
+    reader.get_initial_restriction(TopicPartition("topic", 0))
+    assert not re.search(advice, str(reader._failure("topic", away, 1)))
