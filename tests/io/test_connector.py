@@ -131,11 +131,11 @@ def test_a_path_is_no_option(given, options, message):
 @pytest.mark.parametrize(
     ("kind", "given", "message"),
     [
-        (ReadRecords, (), "ReadRecords needs length=."),
-        (ReadTable, (), "ReadTable needs url= and key=."),
-        (ReadPages, (), "ReadPages needs fetch= and count=."),
-        (ReadXml, (), "ReadXml needs tag=."),
-        (ReadTable, ("sqlite://",), "ReadTable needs key=."),
+        (ReadRecords, (), "ReadRecords needs length=: see help(ReadRecords)."),
+        (ReadTable, (), "ReadTable needs url= and key=: see help(ReadTable)."),
+        (ReadPages, (), "ReadPages needs fetch= and count=: see help(ReadPages)."),
+        (ReadXml, (), "ReadXml needs tag=: see help(ReadXml)."),
+        (ReadTable, ("sqlite://",), "ReadTable needs key=: see help(ReadTable)."),
         (ReadRecords, (4, 5), "ReadRecords takes only length without its name (got 5)."),
     ],
 )

@@ -328,7 +328,7 @@ def test_a_block_that_is_none_is_refused(tmp_path, content):
     chain_of(tmp_path, 4)
     os.remove(tmp_path / "HEAD")
     (tmp_path / block_name(4)).write_bytes(content)
-    with pytest.raises(JournalCorruptError, match=f"{4:020d}.*restore the checkpoint from"):
+    with pytest.raises(JournalCorruptError, match=f"{4:020d}.*Restore the checkpoint from"):
         open_journal(tmp_path)
 
 
@@ -337,7 +337,7 @@ def test_a_version_that_is_not_known_is_refused(tmp_path):
     chain_of(tmp_path, 1)
     os.remove(tmp_path / "HEAD")
     (tmp_path / block_name(1)).write_bytes(b'{"v":2,"seq":1,"kind":"commit"}')
-    with pytest.raises(JournalError, match="has version 2, this sdf knows 1"):
+    with pytest.raises(JournalError, match="has version 2, but this release of sdf reads version 1"):
         open_journal(tmp_path)
 
 

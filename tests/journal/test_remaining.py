@@ -127,5 +127,5 @@ def test_a_checkpoint_of_another_version_is_refused():
     stored = remaining.store(files.put, [])
     state = json.loads(files.files[0])
     files.files[0] = json.dumps({**state, "v": 99}).encode()
-    with pytest.raises(JournalError, match="has version 99, this sdf knows 4"):
+    with pytest.raises(JournalError, match="has version 99, but this release of sdf reads version 4"):
         Remaining.load(files.get, stored, now=0)

@@ -219,7 +219,7 @@ def test_teardown_runs_when_a_worker_leaves_by_itself(sc, start_spark, tmp_path)
 
 
 EXAMPLES = {
-    "count_fn": r"'huge': 3000000.*\nCountFn: 3,000,005 records of 2 elements",
+    "fetch_orders": r"'huge': 3000000.*\nCountFn: 3,000,005 records of 2 elements",
     "read_fn": r"[\d,]+ records in \d+ files; \d+ stages ran\nsplit: .*everything.avro",
     "dates": r"'2020-03-13', '2020-11-13', '2021-08-13'",
     "sweep": r"\d+ of 230400 points never leave\nMandelbrot: 720 records of 3 elements",
@@ -264,6 +264,6 @@ def test_the_readmes_first_program_runs(tmp_path):
 def test_the_readmes_unit_test_passes():
     """README.md shows a test that passes."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    count_fn = blocks[0][: blocks[0].index("sc = ")].replace("from pyspark import SparkContext", "")
-    test = next(block for block in blocks if "def test_count_fn" in block)
-    run("-c", f"{count_fn}\n{test}\ntest_count_fn()")
+    fetch_orders = blocks[0][: blocks[0].index("sc = ")].replace("from pyspark import SparkContext", "")
+    test = next(block for block in blocks if "def test_fetch_orders" in block)
+    run("-c", f"{fetch_orders}\n{test}\ntest_fetch_orders()")

@@ -547,8 +547,12 @@ BAD_CALLS = [
     (lambda sc: run_sdf(sc.parallelize([1]), CountFn(), tags="bad"), InvalidTypeError, "tags must be a tuple"),
     (lambda sc: run_sdf(sc.parallelize([1]), CountFn(), tags=("main",)), InvalidValueError, "none of them 'main'"),
     (lambda sc: run_sdf(sc.parallelize([1]), CountFn(), runner="fast"), InvalidTypeError, "runner must be"),
-    (lambda sc: StagedRunner(budget_seconds=0), InvalidValueError, "budget_seconds must be a positive number (got 0)"),
-    (lambda sc: StagedRunner(max_tasks=1.5), InvalidValueError, "max_tasks must be an integer >= 1 (got 1.5)"),
+    (
+        lambda sc: StagedRunner(budget_seconds=0),
+        InvalidValueError,
+        "budget_seconds must be a positive number, or None (got 0)",
+    ),
+    (lambda sc: StagedRunner(max_tasks=1.5), InvalidValueError, "max_tasks must be an integer >= 1, or None (got 1.5)"),
     (lambda sc: StagedRunner(min_tasks=3, max_tasks=2), InvalidValueError, "min_tasks must be <= max_tasks"),
     (lambda sc: StagedRunner(storage_level=3), InvalidTypeError, "storage_level must be a StorageLevel"),
 ]
