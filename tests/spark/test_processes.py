@@ -258,7 +258,7 @@ def test_the_readmes_first_program_runs(tmp_path):
     program = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
     out = run("-c", program, cwd=tmp_path)
     assert (tmp_path / "run.html").is_file()
-    assert out.startswith("1000005\nCountFn: 1,000,005 records of 2 elements in ")
+    assert out.startswith("1015\nFetchOrders: 1,015 records of 3 elements in ")
 
 
 def test_the_readmes_unit_test_passes():

@@ -550,7 +550,7 @@ BAD_CALLS = [
     (
         lambda sc: StagedRunner(budget_seconds=0),
         InvalidValueError,
-        "budget_seconds must be a positive number, or None (got 0)",
+        "must be a positive number, or None (got 0)",
     ),
     (lambda sc: StagedRunner(max_tasks=1.5), InvalidValueError, "max_tasks must be an integer >= 1, or None (got 1.5)"),
     (lambda sc: StagedRunner(min_tasks=3, max_tasks=2), InvalidValueError, "min_tasks must be <= max_tasks"),
