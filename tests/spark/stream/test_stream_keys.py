@@ -154,7 +154,5 @@ def test_a_damaged_block_says_what_to_do(stream, tmp_path):
     """The advice, followed, loses nothing if the sink keeps keys; and it says so."""
     stream("a", Kept())
     Path(tmp_path / "journal" / block_name(1)).write_bytes(b"garbage")
-    with pytest.raises(
-        JournalCorruptError, match=r"Restore the checkpoint.*deduplicate by batch\.key, not by"
-    ):
+    with pytest.raises(JournalCorruptError, match=r"Restore the checkpoint.*deduplicate by batch\.key, not by"):
         stream("b", Kept())
