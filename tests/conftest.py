@@ -21,6 +21,8 @@ ARCHIVE = HERE.parent / ".venv" / "spark.jsa"  # of Spark's classes, by .ci/shar
 if ARCHIVE.exists():
     FLAGS += f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable"
 os.environ.setdefault("JDK_JAVA_OPTIONS", FLAGS)
+# Else a client of Spark Connect runs gRPC's handlers when it forks to start a JVM, which then may end before it begins.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 S3 = "FSSPEC_S3"
 # Fixtures that start a server, and ids of the cases that use these fixtures.
 SERVERS = re.compile(r"s3_server|postgresql|brokers|(.*-)?(on s3|s3|S3|postgres|postgresql)(-.*)?")

@@ -27,6 +27,7 @@ from sdf.spark.door import (
     rdds,
     versions,
 )
+from sdf.storage import namenode
 
 SCHEMA = StructType([StructField("n", LongType()), StructField("at", TimestampType())])
 
@@ -93,7 +94,7 @@ def test_hadoops_client_keeps_files(sc, tmp_path, monkeypatch):
 def test_hadoops_client_asks_again_after_a_connection_was_reset(sc, tmp_path, monkeypatch):
     """As a NameNode that is killed resets it."""
     monkeypatch.setattr(hadoop, "_classes", lambda files: set())
-    monkeypatch.setattr(hadoop, "_PAUSE_SECONDS", (0, 0))
+    monkeypatch.setattr(namenode, "_PAUSE_SECONDS", (0, 0))
     files = hadoop.hadoop_files(f"file://{tmp_path}", "job")
 
     def ask():
