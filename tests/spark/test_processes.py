@@ -219,7 +219,7 @@ def test_teardown_runs_when_a_worker_leaves_by_itself(sc, start_spark, tmp_path)
 
 
 EXAMPLES = {
-    "fetch_orders": r"'huge': 3000000.*\nCountFn: 3,000,005 records of 2 elements",
+    "count_fn": r"'huge': 3000000.*\nCountFn: 3,000,005 records of 2 elements",
     "read_fn": r"[\d,]+ records in \d+ files; \d+ stages ran\nsplit: .*everything.avro",
     "dates": r"'2020-03-13', '2020-11-13', '2021-08-13'",
     "sweep": r"\d+ of 230400 points never leave\nMandelbrot: 720 records of 3 elements",
