@@ -23,7 +23,7 @@ class Quarantine:
 
     Args:
         max_failures: how many blocks a call may set aside; if there are more, it raises.
-        block_seconds: a block hangs if there is neither a claim nor a record for so long. None: for ever.
+        block_seconds: after this time without a claim or a record a block counts as hanging. None: never.
 
     Raises:
         InvalidValueError: for a number out of range.

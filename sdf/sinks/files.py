@@ -25,9 +25,14 @@ from sdf.sinks.stage import Stage
 from sdf.storage.disk import Disk
 from sdf.storage.places import storage_at
 
-__all__ = ["TARGET_BYTES", "FileSink", "as_count", "as_path", "as_target_bytes", "files_of"]
+__all__ = ["TARGET_BYTES", "FileSink", "as_count", "as_path", "as_target_bytes", "files_of", "is_on_hdfs"]
 
 TARGET_BYTES = 512 << 20
+
+
+def is_on_hdfs(path: str) -> bool:
+    """Return whether a path is a URL of HDFS, by whichever client."""
+    return path.startswith(("hdfs:", "viewfs:", "webhdfs:"))
 
 
 def as_path(value: Any) -> str:

@@ -7,7 +7,6 @@ again if somebody else has changed the table first, until the table holds the to
 
 from __future__ import annotations
 
-import re
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from typing import Any, ClassVar
 import attrs
 
 from sdf.errors import InvalidValueError, SinkError, show
-from sdf.sinks.files import as_path, files_of
+from sdf.sinks.files import as_path, files_of, is_on_hdfs
 from sdf.sinks.parquet import ParquetFiles
 from sdf.sinks.schema import nullable, required
 from sdf.sinks.sink import SinkRun, Token
@@ -24,7 +23,6 @@ from sdf.sinks.table_files import TableFiles
 
 __all__ = ["TableSink", "as_table_path"]
 
-_ON_HDFS = re.compile("(web)?hdfs:|viewfs:")
 _TRIES = 30
 _PAUSE_SECONDS = 0.1  # more with each try
 _REFUSALS = 3  # of one version of the table: nobody was faster
@@ -32,7 +30,7 @@ _REFUSALS = 3  # of one version of the table: nobody was faster
 
 def as_table_path(value: Any) -> str:
     """Return the directory of a table as an absolute path or a URL."""
-    if isinstance(value, str) and _ON_HDFS.match(value):
+    if isinstance(value, str) and is_on_hdfs(value):
         raise InvalidValueError(
             f"a table on HDFS cannot be written (got {show(value)}): the libraries of DeltaTable and IcebergTable do "
             f"not reach it from a worker. Put the table on an object store or a disk; or save ParquetFiles to "

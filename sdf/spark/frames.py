@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from sdf.errors import InvalidTypeError, InvalidValueError, show
 from sdf.quarantine.failures import FAILED
 from sdf.sinks import ParquetFiles
+from sdf.sinks.files import is_on_hdfs
 from sdf.sinks.sink import Sink
 from sdf.spark.door.arrow import arrow_schema
 from sdf.spark.door.errors import FAILURES, SparkError
@@ -135,7 +136,7 @@ def _said(error: Exception) -> str:
 
 
 def _root(staging: str) -> str:
-    if re.match("((web)?hdfs|viewfs):", staging):
+    if is_on_hdfs(staging):
         raise InvalidValueError(
             f"run_sdf() staging cannot be on HDFS (got {staging!r}): workers write there by WebHDFS, which Spark's own "
             f"client cannot read. Use an object store or a disk that all hosts share; or save_sdf() with "

@@ -4,7 +4,7 @@ import io
 import itertools
 
 import pytest
-from support.sinking import TOKEN, DiedError, Points, place, prepare, save
+from support.sinking import TOKEN, DiedError, Points, place, prepare, run, save
 
 from sdf.errors import SinkError
 from sdf.sinks import JsonLinesFiles, ParquetFiles, TextFiles, Token
@@ -179,16 +179,6 @@ def test_a_file_that_was_moved_though_the_reply_was_lost_is_there(sink, monkeypa
     assert lost
     assert content(sink.path)["segment-0.txt"] == b"a\n"
     assert message["names"] == [["segment-0.txt", 2]]
-
-
-def run(sink, segments, written):
-    """Do all that a run does to the store; remember what each segment returned."""
-    prepare(sink, resumed=True)
-    for name, records in segments.items():
-        if name not in written:
-            written[name] = sink.write(iter(records), place(f"{name}-{len(written)}"))
-    sink.commit(list(written.values()), TOKEN)
-    sink.clean(TOKEN)
 
 
 def make_mortal(monkeypatch, points):

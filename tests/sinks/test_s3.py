@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from support.sinking import TOKEN, DiedError, Points, place, prepare, save
+from support.sinking import TOKEN, DiedError, Points, place, prepare, run, save
 
 from sdf.errors import InvalidValueError, SinkError
 from sdf.sinks import JsonLinesFiles, ParquetFiles, TextFiles, Token, on_objects
@@ -244,16 +244,6 @@ def dying(function, name):
         function(stage, what)
 
     return wrapped
-
-
-def run(sink, segments, written):
-    """Do all that a run does to the store; remember what each segment returned."""
-    prepare(sink, resumed=True)
-    for name, records in segments.items():
-        if name not in written:
-            written[name] = sink.write(iter(records), place(f"{name}-{len(written)}"))
-    sink.commit(list(written.values()), TOKEN)
-    sink.clean(TOKEN)
 
 
 def make_mortal(monkeypatch, points):

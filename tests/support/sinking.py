@@ -17,6 +17,16 @@ def prepare(sink, *, tag="main", token=TOKEN, resumed=False):
     sink.prepare(SinkRun(token, tag, resumed))
 
 
+def run(sink, segments, written):
+    """Do all that a run does to the store; remember what each segment returned."""
+    prepare(sink, resumed=True)
+    for name, records in segments.items():
+        if name not in written:
+            written[name] = sink.write(iter(records), place(f"{name}-{len(written)}"))
+    sink.commit(list(written.values()), TOKEN)
+    sink.clean(TOKEN)
+
+
 def save(sink, *segments, token=TOKEN, reject=None):
     """Write some segments, each given by its records, and commit them; return the messages."""
     prepare(sink, token=token)

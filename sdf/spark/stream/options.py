@@ -71,7 +71,7 @@ class Until:
     Args:
         idle: look at all work, deferred work included, and end when a batch has tried all due work and found nothing
             new.
-        max_batches: end after so many committed batches.
+        max_batches: end after this number of committed batches.
         stop: set it from another thread to end after the batch.
         drain: at the end, ask each DoFn's `DoFn.truncate` what is still to be done, do that, and close the journal.
 
